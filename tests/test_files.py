@@ -5,7 +5,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from evalflow.files import replacing, write_atomically
+from evalflow.paths import replacing, write_atomically
 from evalflow.summary.summarise import write_scores
 
 

@@ -17,11 +17,10 @@ from evalflow.app.core.screen import TerminalScreen, propose_command, shown, wri
 from evalflow.app.report import case_rows
 from evalflow.app.run import execute
 from evalflow.errors import Problem, UserError, command
-from evalflow.files import write_atomically
 from evalflow.importers.files import ImportedConfig
 from evalflow.importers.govuk import read_config
 from evalflow.importers.tiamat import read_test
-from evalflow.paths import private_folder
+from evalflow.paths import private_folder, write_atomically
 from evalflow.report.comparison import native_means, print_pairs
 from evalflow.report.wording import literal
 from evalflow.run.folder import RunFolder

@@ -49,10 +49,9 @@ from evalflow.redaction import Redactor
 from evalflow.run import manifest as manifests
 from evalflow.run.deadline import interruptible
 from evalflow.run.folder import RunFolder, point_latest, refuse_links, telling_full_disks
-from evalflow.run.journal import JournalSink, read_finished
+from evalflow.run.journal import JournalSink, WatchedSink, read_finished
 from evalflow.run.manifest import Tally
 from evalflow.run.pipeline import Pipeline, RunPlan
-from evalflow.run.watched import WatchedSink
 
 if TYPE_CHECKING:
     from evalflow.app.core.sweep import SweepTables

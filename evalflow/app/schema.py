@@ -11,9 +11,9 @@ from rich.console import Console
 
 from evalflow.config.explain import meanings_of
 from evalflow.config.schema import DatasetConfig, RunConfig
-from evalflow.files import write_atomically
 from evalflow.llm.registry import EMBEDDER_KINDS, JUDGE_KINDS
 from evalflow.metrics.registry import METRIC_KINDS
+from evalflow.paths import write_atomically
 from evalflow.report.wording import literal
 from evalflow.targets.registry import TARGET_KINDS
 

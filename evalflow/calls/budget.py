@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass
 from math import ceil
 
-from evalflow.calls.transport import HttpRequest
+from evalflow.calls.http import HttpRequest
 from evalflow.config.judges import Price
 from evalflow.config.schema import BudgetConfig
 from evalflow.errors import BudgetError

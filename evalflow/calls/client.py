@@ -12,10 +12,10 @@ from typing import Protocol, TypeVar
 
 from evalflow.calls import faults
 from evalflow.calls.budget import Account, Amount, Budget
+from evalflow.calls.cache import SingleFlight
 from evalflow.calls.faults import CHAT, RETRIED, CallFault, Dialect, excerpt
+from evalflow.calls.http import MAX_REPLY, HttpRequest, Response, Transport, TransportError
 from evalflow.calls.limiter import Limiter, Limiters, rest_s, retry_after_s
-from evalflow.calls.single_flight import Once
-from evalflow.calls.transport import MAX_REPLY, HttpRequest, Response, Transport, TransportError
 from evalflow.errors import CallError, InfrastructureError
 from evalflow.jsonvalues import mended
 from evalflow.records import Spend, Usage
@@ -356,14 +356,14 @@ class CallSession:
 
     Attributes:
         limiters: The rate limiters of all endpoints.
-        once: The cache and single flight.
+        single_flight: Sends equal requests once, and cached ones not at all.
         budget: The run's budget; None: no limit.
     """
 
     limiters: Limiters = field(default_factory=Limiters)
-    once: Once = field(default_factory=Once)
+    single_flight: SingleFlight = field(default_factory=SingleFlight)
     budget: Budget | None = None
 
     def close(self) -> None:
         """Write pending cache entries and close the cache's file. A later call opens it again."""
-        self.once.close()
+        self.single_flight.close()

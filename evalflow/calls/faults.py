@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from evalflow.calls.http import Response, TransportError
 from evalflow.calls.limiter import retry_after_s
-from evalflow.calls.transport import Response, TransportError
 
 Decision = Literal["retry", "give_up", "stop"]
 

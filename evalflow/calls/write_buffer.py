@@ -14,7 +14,7 @@ from uuid import uuid4
 from evalflow.calls.cache_store import Corrupt, Entry, Foreign, Slot, Store, is_busy, pack, set_aside
 
 
-class Tails:
+class WriteAheadLogs:
     """The two log files of one process. Not thread-safe: callers hold a lock.
 
     Args:
@@ -61,7 +61,7 @@ class Tails:
             os.close(file)
 
 
-class Orphans:
+class AbandonedLogs:
     """Log files of dead processes, locked so that no other process adopts them too.
 
     Args:
@@ -156,7 +156,7 @@ class Committer:
         self._under_way: dict[Slot, Entry] = {}
         self._touched: set[Slot] = set()
         self._thread: threading.Thread | None = None
-        self._tails: Tails | None = None
+        self._logs: WriteAheadLogs | None = None
         self._store: Store | None = None
         self._stopped = False
         self._waited = False
@@ -172,8 +172,8 @@ class Committer:
             return
         with self._lock:
             try:
-                self._tails = self._tails or Tails(self._path)
-                self._tails.append(pack(*slot, entry))
+                self._logs = self._logs or WriteAheadLogs(self._path)
+                self._logs.append(pack(*slot, entry))
             except OSError as error:
                 self._stop(error)
             else:
@@ -196,8 +196,8 @@ class Committer:
         self._wake.set()
         if self._thread is not None:
             self._thread.join()
-        if self._tails is not None:
-            self._tails.close(keep=bool(self._gathered))
+        if self._logs is not None:
+            self._logs.close(keep=bool(self._gathered))
 
     def _awaken(self) -> None:
         if self._thread is None:
@@ -221,7 +221,7 @@ class Committer:
             batch = self._under_way = self._gathered  # in this order: `find` must see an entry at any time
             self._gathered = {}
             touched, self._touched = self._touched, set[Slot]()
-            turn = self._tails.turn() if self._tails else None
+            turn = self._logs.turn() if self._logs else None
         try:
             if touched:
                 self._write({}, touched)
@@ -231,8 +231,8 @@ class Committer:
             self._failed(error, batch)
             return
         self._waited = False
-        if self._tails is not None and turn is not None:
-            self._tails.clear(turn)
+        if self._logs is not None and turn is not None:
+            self._logs.clear(turn)
         self._under_way = {}
 
     def _write(self, entries: Mapping[Slot, Entry], touched: Iterable[Slot] = ()) -> None:

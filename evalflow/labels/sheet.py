@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from evalflow.errors import Problem, UserError
-from evalflow.files import replacing, safe_text
 from evalflow.frozen import record
 from evalflow.labels.read import plain_name
+from evalflow.paths import replacing, safe_text
 from evalflow.records import Case
 
 Key = tuple[str, str, str, int]

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from evalflow.files import write_atomically
 from evalflow.jsonvalues import mended
-from evalflow.paths import private_folder
+from evalflow.paths import private_folder, write_atomically
 from evalflow.records import Message
 
 if TYPE_CHECKING:

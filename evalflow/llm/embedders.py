@@ -16,14 +16,13 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
 from pydantic_core import from_json
 
+from evalflow.calls.cache import Unreadable
 from evalflow.calls.cache_store import Entry, key_of
 from evalflow.calls.client import CallSession, MalformedReply, RetryPolicy
-from evalflow.calls.single_flight import Unreadable
-from evalflow.calls.transport import HttpRequest, Response, Transport
+from evalflow.calls.http import HttpRequest, Response, Transport
 from evalflow.config.judges import EmbeddedEmbedderConfig, OpenAIEmbedderConfig
 from evalflow.errors import CallError
-from evalflow.llm.chat import canonical, cost, identity
-from evalflow.llm.endpoint import connect
+from evalflow.llm.chat import canonical, connect, cost, identity
 from evalflow.llm.minilm import MiniLM
 from evalflow.records import Embedded, JudgeInfo, Spend, Usage
 
@@ -224,7 +223,7 @@ class OpenAIEmbedder:
             calibrated=config.calibrated,
         )
         self._gateway, self._place = link.gateway, link.place
-        self._once = session.once
+        self._single_flight = session.single_flight
         fixed = {"model": config.model, "dimensions": config.dimensions}
         self._fixed = {key: value for key, value in fixed.items() if value is not None}
         self._batcher = Batcher(self._send, config.batch)
@@ -271,7 +270,7 @@ class OpenAIEmbedder:
 
     async def _one(self, text: str) -> _Had:
         key = key_of(self._place, PATH, canonical({**self._fixed, "input": text}))
-        return await self._once(key, partial(self._paid, text), _remembered)
+        return await self._single_flight(key, partial(self._paid, text), _remembered)
 
     async def _paid(self, text: str) -> tuple[_Had, Entry]:
         vector, entry = await self._batcher.put(text)

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import CoroutineType
-from typing import Any
+from typing import Any, cast
 
 from pydantic import BaseModel
 
+from evalflow.calls.cache import Unreadable, short
 from evalflow.calls.cache_store import Entry
 from evalflow.calls.client import CallSession
-from evalflow.calls.single_flight import Unreadable, short
-from evalflow.calls.transport import HttpRequest
+from evalflow.calls.http import HttpRequest
 from evalflow.config.judges import OpenAIJudgeConfig
 from evalflow.errors import CallError, JudgeError, Problem, UserError
-from evalflow.llm import logprobs, samples
+from evalflow.llm import logprobs
 from evalflow.llm.chat import ChatClient, Completion, identity
 from evalflow.llm.contract import Contract, InvalidReply, prepared
-from evalflow.llm.logprobs import choices
+from evalflow.llm.logprobs import choices, normalised
 from evalflow.records import NOTHING, Ask, Distribution, JudgeInfo, Reply, Spend
 
 DECISIVE = ("base_url", "model", "mode", "strict", "temperature", "max_tokens", "reasks", "logprobs")
@@ -81,7 +85,7 @@ class OpenAIJudge:
         """The cached replies to an ask, unchanged; nothing is sent."""
         request, times = self.opening(ask)
         keys = [self._client.key(request, ask.repeat, number) for number in range(times)]
-        entries = [entry for key in keys if (entry := self._client.once.known(key)) is not None]
+        entries = [entry for key in keys if (entry := self._client.single_flight.known(key)) is not None]
         return [text for entry in entries if (text := self._raw(ask, entry)) is not None]
 
     def ask(self, ask: Ask) -> CoroutineType[Any, Any, Reply]:
@@ -97,9 +101,9 @@ class OpenAIJudge:
             return first
         self._warn_of_samples(ask.samples)
         try:
-            return samples.after(first, await self._drawn(ask))
+            return _after(first, await self._drawn(ask))
         except CallError as error:
-            raise samples.charged([error], [first], str(error)) from None
+            raise _charged([error], [first], str(error)) from None
 
     async def close(self) -> None:
         """Release connections."""
@@ -107,7 +111,7 @@ class OpenAIJudge:
 
     async def _drawn(self, ask: Ask) -> Reply:
         once = partial(self._ask_once, replace(ask, logprobs=False))
-        return await samples.draw(ask.samples, once, listed=ask.items is not None)
+        return await _draw(ask.samples, once, listed=ask.items is not None)
 
     def _weighs(self, ask: Ask) -> bool:
         """Whether token probabilities are wanted and available; those of a list are not read."""
@@ -127,7 +131,7 @@ class OpenAIJudge:
         request = self._request(ask)
         key = self._client.key(request, ask.repeat, number)
         ask_model, recall = partial(self._ask_until_valid, ask, request, key), partial(self._remembered, ask, key)
-        return self._client.once(key, ask_model, recall, self._client.cost)
+        return self._client.single_flight(key, ask_model, recall, self._client.cost)
 
     async def _ask_until_valid(self, ask: Ask, request: HttpRequest, key: bytes) -> tuple[Reply, Entry]:
         """The reply, and the entry to cache."""
@@ -227,3 +231,94 @@ def _invalid(error: InvalidReply, completion: Completion, spent: Spend) -> Judge
         return JudgeError("truncated", message, error.raw, spent)
     times = f"{spent.requests} replies" if spent.requests > 1 else "1 reply"
     return JudgeError("schema", f"no valid reply in {times}; the last: {error}", error.raw, spent)
+
+
+async def _draw(count: int, once: Callable[[int], Awaitable[Reply]], listed: bool) -> Reply:
+    """Ask `count` times concurrently and combine the replies.
+
+    The result is the first reply with the most frequent combination of values; the probabilities are frequencies among
+    the valid replies. If some samples fail, the others count, if they are more than half of all.
+
+    Args:
+        count: Number of replies.
+        once: Asks for one reply, given its number.
+        listed: Whether a reply is a list of `results`, with one distribution per item.
+
+    Raises:
+        CallError: Half of the samples or more failed: the first failure, with the cost of all samples.
+        InfrastructureError, BudgetError: No further call can be made; the other samples are given up.
+    """
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(_attempt(once, number)) for number in range(count)]
+    except BaseExceptionGroup as failed:
+        raise _first(failed) from None
+    drawn = [task.result() for task in tasks]
+    replies = [one for one in drawn if isinstance(one, Reply)]
+    failures = [one for one in drawn if isinstance(one, CallError)]
+    if 2 * len(replies) <= count:
+        what = f"{len(failures)} of {count} samples failed; the first: {failures[0]}"
+        raise _charged(failures, replies, what)
+    return _combine(replies, failures, listed)
+
+
+def _charged(failures: Sequence[CallError], replies: Sequence[Reply], what: str) -> CallError:
+    """The first failure with a new message, and with the cost of all failures and replies."""
+    first = failures[0]
+    return type(first)(first.error_type, what, first.raw, _together(replies, failures))
+
+
+def _combine(replies: Sequence[Reply], failures: Sequence[CallError], listed: bool) -> Reply:
+    """Several replies as one, with the cost of the failed ones. See `_draw`."""
+    parts = [_parts(reply.parsed, listed) for reply in replies]
+    votes = [_vote(part) for part in parts]
+    winner = Counter(votes).most_common(1)[0][0]
+    return _together(replies, failures).fill(
+        replies[votes.index(winner)],
+        probabilities=_frequencies(parts),
+        reasks=sum(reply.reasks for reply in replies),
+        samples=len(replies),
+        failed=len(failures),
+        mass=None,
+    )
+
+
+def _after(first: Reply, drawn: Reply) -> Reply:
+    """The sampled reply, plus the cost of a first reply that could not be used."""
+    return (first.spend + drawn.spend).fill(drawn, reasks=first.reasks + drawn.reasks)
+
+
+def _frequencies(replies: Sequence[Sequence[BaseModel]]) -> tuple[Distribution, ...] | None:
+    items = list(zip(*replies, strict=True))
+    names = choices(type(replies[0][0])) if items else {}
+    if not names:
+        return None
+    return tuple({name: normalised(Counter(getattr(part, name) for part in item)) for name in names} for item in items)
+
+
+def _parts(parsed: BaseModel, listed: bool) -> Sequence[BaseModel]:
+    return cast("Any", parsed).results if listed else (parsed,)
+
+
+def _vote(parts: Sequence[BaseModel]) -> str:
+    """The values of all choices, in a form that can be counted."""
+    return json.dumps([[getattr(part, name) for name in choices(type(part))] for part in parts])
+
+
+def _together(replies: Sequence[Reply], failures: Sequence[CallError]) -> Spend:
+    """The cost of concurrent calls."""
+    spends = [one.spend for one in (*replies, *failures) if one.spend]
+    return replace(sum(spends, NOTHING), latency_s=max([one.latency_s or 0.0 for one in spends], default=0.0))
+
+
+async def _attempt(once: Callable[[int], Awaitable[Reply]], number: int) -> Reply | CallError:
+    """Return a failure: raising it would make the task group cancel the other samples, which have been paid for."""
+    try:
+        return await once(number)
+    except CallError as error:
+        return error
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    error = group.exceptions[0]
+    return _first(cast("BaseExceptionGroup[BaseException]", error)) if isinstance(error, BaseExceptionGroup) else error

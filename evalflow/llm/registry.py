@@ -41,7 +41,7 @@ def build_judge(config: JudgeConfig, choice: str, session: CallSession | None = 
 
 def build_embedder(config: EmbedderConfig, choice: str, session: CallSession | None = None) -> Judge:
     """The embedder that a configuration describes, wrapped as a judge; arguments and errors as in `build_judge`."""
-    from evalflow.llm.embedding_judge import EmbeddingJudge
+    from evalflow.llm.panel import EmbeddingJudge
 
     embedder = EMBEDDER_KINDS.get(config.kind).build(config, default_name(config, choice), session or CallSession())
     return EmbeddingJudge(embedder)

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from evalflow.calls.transport import CONNECT_S, HttpRequest, Response, TransportError, beginning
+from evalflow.calls.http import CONNECT_S, HttpRequest, Response, TransportError, beginning
 from evalflow.config.judges import AzureConfig
 from evalflow.errors import InfrastructureError, Problem, UserError
 

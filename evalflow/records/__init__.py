@@ -1,7 +1,20 @@
 """The values that all parts of evalflow exchange, all frozen. A score is returned, never stored on a metric."""
 
-from evalflow.records.answers import RECORDED_FAILURE, Answer, AnswerStatus, Case, Context, Message
-from evalflow.records.replies import EMBED, EVIDENCE_TASKS, Ask, Distribution, Embedded, JudgeInfo, Reply
+from evalflow.records.answers import (
+    EMBED,
+    EVIDENCE_TASKS,
+    RECORDED_FAILURE,
+    Answer,
+    AnswerStatus,
+    Ask,
+    Case,
+    Context,
+    Distribution,
+    Embedded,
+    JudgeInfo,
+    Message,
+    Reply,
+)
 from evalflow.records.scores import (
     TOLERANCE,
     Direction,

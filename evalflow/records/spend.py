@@ -33,7 +33,7 @@ class Spend:
         requests, reasks: Answered requests, and how many of them were re-asks after an invalid reply.
         usage, cost_usd, latency_s: Tokens, US dollars and seconds.
         cached, saved_usd: Calls that the cache replaced, and their original cost.
-        paid: Short digests of the calls that were paid for and cached; see `calls.single_flight.short`.
+        paid: Short digests of the calls that were paid for and cached; see `calls.cache.short`.
     """
 
     requests: int = 0

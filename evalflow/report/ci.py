@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
-from evalflow.files import replacing
 from evalflow.lazy import pl
+from evalflow.paths import replacing
 from evalflow.records import passes
 from evalflow.report.findings import preference_findings
 from evalflow.report.page import judge_lines, title

@@ -11,8 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
-from evalflow.files import replacing
 from evalflow.lazy import pl
+from evalflow.paths import replacing
 from evalflow.report.cases import BLOCK, ExplorerWriter, most_telling, script_json
 from evalflow.report.charts import bins_of, charts, matrix_of
 from evalflow.report.ci import write_junit, write_markdown

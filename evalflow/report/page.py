@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rich import box
 from rich.table import Table
 
-from evalflow.files import replacing
+from evalflow.paths import replacing
 from evalflow.report import wording
 from evalflow.report.wording import bracketed, cost, literal
 

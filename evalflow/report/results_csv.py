@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any, TextIO
 
 from evalflow.errors import Problem, UserError
-from evalflow.files import FORMULA, safe_text
 from evalflow.frozen import record
 from evalflow.lazy import pl
+from evalflow.paths import FORMULA, safe_text
 from evalflow.records import Answer, Case
 from evalflow.summary.journal import json_line
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from evalflow.errors import EvalflowError, InfrastructureError, Problem, UserError, command
-from evalflow.files import write_atomically
 from evalflow.jsonvalues import kind
+from evalflow.paths import write_atomically
 from evalflow.run.manifest import SCHEMA
 
 log = logging.getLogger("evalflow")

@@ -26,7 +26,9 @@ from evalflow.summary.scan import scan_journal
 
 if TYPE_CHECKING:
     import polars as pl
+from collections.abc import Callable
 
+from evalflow.protocols import Sink
 
 log = logging.getLogger("evalflow")
 
@@ -437,3 +439,24 @@ def _count_answers(tally: Tally, journal: Path, paid: set[int]) -> tuple[Set[int
 
 def _answer_digest(dataset: str, case_id: str, target: str, target_repeat: int) -> int:
     return cell_digest(dataset, case_id, target, target_repeat, "", None, 0)
+
+
+class WatchedSink:
+    """Implements Sink around another one, and shows the scores of some metrics after writing them.
+
+    Args:
+        sink: The wrapped sink.
+        metrics: Names of the metrics whose scores are shown.
+        show: Displays one score.
+    """
+
+    def __init__(self, sink: Sink, metrics: Collection[str], show: Callable[[ScoreRecord], None]) -> None:
+        self._sink = sink
+        self._metrics = metrics
+        self._show = show
+
+    def write(self, record: Answer | ScoreRecord) -> None:
+        """Write, then show."""
+        self._sink.write(record)
+        if isinstance(record, ScoreRecord) and record.metric in self._metrics:
+            self._show(record)

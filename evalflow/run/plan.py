@@ -10,7 +10,7 @@ from hashlib import blake2b
 from typing import Any, cast
 
 from evalflow.errors import Problem, UserError
-from evalflow.files import write_atomically
+from evalflow.paths import write_atomically
 from evalflow.records import Case
 from evalflow.run.folder import RunFolder
 

@@ -11,7 +11,7 @@ from evalflow.config.judges import CascadeConfig, PanelConfig
 from evalflow.errors import CallError
 from evalflow.frozen import record
 from evalflow.llm.logprobs import choices
-from evalflow.llm.panel import Panel, sounding
+from evalflow.llm.panel import Panel, with_probabilities
 from evalflow.metrics.combine import settle, vote
 from evalflow.protocols import Judge, Metric
 from evalflow.records import NOTHING, Answer, Ask, Case, Outcome, Reply, Spend, Usage
@@ -142,7 +142,7 @@ class ConfidenceMeter(MeteredJudge):
 
     async def ask(self, ask: Ask) -> Reply:
         """Ask, and note the judge's confidence."""
-        reply = await super().ask(sounding(ask, self._config))
+        reply = await super().ask(with_probabilities(ask, self._config))
         if not ask.embeds:
             self._note(reply, listed=ask.items is not None)
         return reply

@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalflow.files import completed, safe_text, write_atomically
 from evalflow.lazy import np, pl
+from evalflow.paths import completed, safe_text, write_atomically
 from evalflow.records import Direction, passes
 from evalflow.summary.details import member_key, noise, panel_details
 from evalflow.summary.figures import Slice, figures

@@ -17,7 +17,7 @@ from pathlib import Path
 from evalflow.calls.client import CallSession
 from evalflow.config.targets import CommandTargetConfig
 from evalflow.errors import Problem, TargetError, UserError
-from evalflow.targets.service import UNPRICED, Connector, RawReply, Slots, digest
+from evalflow.targets.service import UNPRICED, Connector, LimitedCalls, RawReply, digest
 
 MAX_OUTPUT = 8 * 1024**2
 """Maximum size of a reply in bytes."""
@@ -40,14 +40,14 @@ class CommandConnector(Connector):
         if shutil.which(self._argv[0]) is None:
             hint = "argv is a list: the program, then its arguments; a path is taken from the working directory"
             raise UserError(Problem(f"there is no program {self._argv[0]!r}", "target.argv", hint))
-        self._slots = Slots(("command", *self._argv), config, session)
+        self._calls = LimitedCalls(("command", *self._argv), config, session)
         self.identity = digest(["command", self._argv, list(_contents(self._argv))])
 
     async def ask(self, data: bytes) -> RawReply:
         """Start the command and wait for its output. See `Connector`."""
         errors = bytearray()
         try:
-            raw = await self._slots.run(data, partial(self._run, errors))
+            raw = await self._calls.run(data, partial(self._run, errors))
         except TargetError as error:
             what = f"{error}{_stderr_in_words(errors)}"
             raise TargetError(error.error_type, what, error.raw, error.spend) from None

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
+from evalflow.calls.cache import short
 from evalflow.calls.cache_store import Entry
 from evalflow.calls.client import CallSession
 from evalflow.calls.faults import excerpt
-from evalflow.calls.single_flight import short
-from evalflow.calls.transport import HttpRequest
+from evalflow.calls.http import HttpRequest
 from evalflow.config.targets import OpenAITargetConfig
 from evalflow.errors import CallError, Problem, TargetError, UserError, did_you_mean
 from evalflow.jsonvalues import parsed
@@ -86,7 +86,7 @@ class OpenAITarget:
             key = self._client.key(request, repeat)
             form = self._forms[case.dataset]
             paid = partial(self._paid, request, form)
-            completion, known = await self._client.once(key, paid, self._remembered, self._client.cost)
+            completion, known = await self._client.single_flight(key, paid, self._remembered, self._client.cost)
             text, is_actual = answer_text(completion), form.generates == "actual"
             prediction = predicted(text, form) if is_actual else None
         except UserError as error:

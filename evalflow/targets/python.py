@@ -20,7 +20,7 @@ from evalflow.calls.client import CallSession
 from evalflow.calls.faults import of_exception
 from evalflow.config.targets import PythonTargetConfig
 from evalflow.errors import CallError, InfrastructureError, Problem, TargetError, UserError
-from evalflow.targets.service import UNPRICED, Connector, RawReply, Slots, digest
+from evalflow.targets.service import UNPRICED, Connector, LimitedCalls, RawReply, digest
 
 HINT = "name a callable that Python finds from the working directory: target.call=package.module:callable"
 
@@ -91,14 +91,14 @@ class PythonConnector(Connector):
 
     def __init__(self, config: PythonTargetConfig, session: CallSession) -> None:
         module, self._callable = _imported(config.call)
-        self._slots = Slots(("python", config.call), config, session)
+        self._calls = LimitedCalls(("python", config.call), config, session)
         self._threads = Threads(config.call, config.concurrency.max, config.timeout_s)
         self.identity = digest(["python", config.call, list(_sources(module))])
 
     async def ask(self, data: bytes) -> RawReply:
         """Call it. See `Connector`."""
         threaded = not inspect.iscoroutinefunction(self._callable)
-        return await self._slots.run(data, self._call, self._threads.room if threaded else None)
+        return await self._calls.run(data, self._call, self._threads.room if threaded else None)
 
     async def _call(self, data: bytes) -> bytes:
         case = from_json(data)

@@ -15,11 +15,10 @@ from typing import Any, cast
 
 from evalflow.apart import apart
 from evalflow.calls.budget import Account
+from evalflow.calls.cache import Unreadable, short
 from evalflow.calls.cache_store import Entry, key_of
 from evalflow.calls.client import SERVICE, CallSession, Gateway, RetryPolicy
-from evalflow.calls.http import HttpTransport
-from evalflow.calls.single_flight import Unreadable, short
-from evalflow.calls.transport import HttpRequest, Response
+from evalflow.calls.http import HttpRequest, HttpTransport, Response
 from evalflow.config.targets import HttpTargetConfig, ReplyConfig
 from evalflow.errors import CallError, Problem, TargetError, UserError, did_you_mean
 from evalflow.llm.chat import canonical
@@ -81,7 +80,7 @@ class ServiceTarget:
         self.name = name
         self.identity = digest([connector.identity, mapping])
         self._forms = forms
-        self._once = session.once
+        self._single_flight = session.single_flight
 
     async def answer(self, case: Case, repeat: int) -> Answer:
         """Call the program; a failure gives an answer in state `error`. See `Target`."""
@@ -91,7 +90,7 @@ class ServiceTarget:
             data = self._connector.render(case)
             key = key_of(self._connector.identity, "", data, repeat)
             paid, recall = partial(self._paid, data, form), partial(self._recall, form)
-            said, entry, known = await self._once(key, paid, recall)
+            said, entry, known = await self._single_flight(key, paid, recall)
         except UserError as error:
             return replace(begun, status="error", error_type="prompt", error=str(error))
         except CallError as error:
@@ -346,7 +345,7 @@ def _received(response: Response) -> _Received:
     return _Received(response.body, response.elapsed_s)
 
 
-class Slots:
+class LimitedCalls:
     """Limits concurrent calls and their time; calls with the same key share their slots.
 
     Raises:

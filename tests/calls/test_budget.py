@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalflow.calls.budget import REPLY_TOKENS, Account, Amount, Budget
-from evalflow.calls.transport import HttpRequest
+from evalflow.calls.http import HttpRequest
 from evalflow.config.judges import Price
 from evalflow.config.schema import BudgetConfig
 from evalflow.errors import BudgetError

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from evalflow.calls import faults
 from evalflow.calls.client import RetryPolicy
-from evalflow.calls.transport import Response, TransportError
+from evalflow.calls.http import Response, TransportError
 
 
 def _response(status: int, code: str | None = None, message: str = "why", **headers: str) -> Response:

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from evalflow.calls.cache import Cache
+from evalflow.calls.cache import Cache, SingleFlight, Unreadable
 from evalflow.calls.cache_store import Entry
-from evalflow.calls.single_flight import Once, Unreadable
 from evalflow.errors import InfrastructureError, JudgeError
 from evalflow.records import Spend, Usage
 
@@ -44,7 +43,7 @@ async def started(*calls: Any) -> list[asyncio.Task[Any]]:
 
 
 async def test_equal_keys_under_way_are_asked_once() -> None:
-    once, model = Once(), Model()
+    once, model = SingleFlight(), Model()
     tasks = await started(*(once(KEY, model, read) for _ in range(5)), once(b"other", model, read))
     model.go.set()
     done = [await task for task in tasks]
@@ -53,13 +52,13 @@ async def test_equal_keys_under_way_are_asked_once() -> None:
 
 
 async def test_without_a_cache_a_later_call_asks_again() -> None:
-    once, model = Once(), Model()
+    once, model = SingleFlight(), Model()
     model.go.set()
     assert [await once(KEY, model, read) for _ in range(2)] == [("fresh 1", False), ("fresh 2", False)]
 
 
 async def test_with_a_cache_it_does_not(tmp_path: Path) -> None:
-    once, model = Once(Cache(tmp_path / "c.db")), Model()
+    once, model = SingleFlight(Cache(tmp_path / "c.db")), Model()
     model.go.set()
     assert [await once(KEY, model, read) for _ in range(2)] == [("fresh 1", False), ("known 1", True)]
     once.close()
@@ -67,7 +66,7 @@ async def test_with_a_cache_it_does_not(tmp_path: Path) -> None:
 
 async def test_a_failure_reaches_everybody_its_cost_one(tmp_path: Path) -> None:
     failed = JudgeError("schema", "no valid reply", "raw", Spend(requests=3, usage=Usage(9, 9), cost_usd=1.0))
-    once, model = Once(Cache(tmp_path / "c.db")), Model(failed)
+    once, model = SingleFlight(Cache(tmp_path / "c.db")), Model(failed)
     tasks = await started(*(once(KEY, model, read) for _ in range(3)))
     model.go.set()
     errors = [await asyncio.wait_for(_error(task), 5) for task in tasks]
@@ -80,7 +79,7 @@ async def test_a_failure_reaches_everybody_its_cost_one(tmp_path: Path) -> None:
 
 
 async def test_a_fault_of_everything_is_told_as_it_is() -> None:
-    once, model = Once(), Model(InfrastructureError("gone", "check"))
+    once, model = SingleFlight(), Model(InfrastructureError("gone", "check"))
     tasks = await started(*(once(KEY, model, read) for _ in range(2)))
     model.go.set()
     assert {str(await _error(task)) for task in tasks} == {"gone\n  hint: check"}
@@ -88,14 +87,14 @@ async def test_a_fault_of_everything_is_told_as_it_is() -> None:
 
 async def test_a_failure_that_nobody_waits_for_leaves_no_complaint() -> None:
     """Warnings are errors here: an exception that nobody has fetched would fail this test."""
-    once, model = Once(), Model(JudgeError("timeout", "late"))
+    once, model = SingleFlight(), Model(JudgeError("timeout", "late"))
     model.go.set()
     with pytest.raises(JudgeError):
         await once(KEY, model, read)
 
 
 async def test_the_cancellation_of_one_leaves_the_others() -> None:
-    once, model = Once(), Model()
+    once, model = SingleFlight(), Model()
     waiting = await started(*(once(KEY, model, read) for _ in range(3)))
     waiting[1].cancel()
     await asyncio.sleep(0.01)
@@ -106,7 +105,7 @@ async def test_the_cancellation_of_one_leaves_the_others() -> None:
 
 
 async def test_when_the_one_that_asks_is_cancelled_another_takes_over() -> None:
-    once, model = Once(), Model()
+    once, model = SingleFlight(), Model()
     waiting = await started(*(once(KEY, model, read) for _ in range(3)))
     waiting[0].cancel()
     await asyncio.sleep(0.01)
@@ -120,7 +119,7 @@ async def test_what_cannot_be_read_is_asked_again_and_replaced(tmp_path: Path) -
             raise Unreadable("an older one")
         return read(entry, free)
 
-    once, model = Once(Cache(tmp_path / "c.db")), Model()
+    once, model = SingleFlight(Cache(tmp_path / "c.db")), Model()
     model.go.set()
     values = [await once(KEY, model, strict) for _ in range(3)]
     assert values == [("fresh 1", False), ("fresh 2", False), ("known 2", True)]

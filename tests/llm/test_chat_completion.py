@@ -7,7 +7,7 @@ import json
 import pytest
 
 from evalflow.calls.client import MalformedReply
-from evalflow.calls.transport import Response
+from evalflow.calls.http import Response
 from evalflow.config.judges import Price
 from evalflow.llm.chat import Completion, read
 from evalflow.records import Usage

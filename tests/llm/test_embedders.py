@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 
 from evalflow.calls.budget import Budget
-from evalflow.calls.cache import Cache
+from evalflow.calls.cache import Cache, SingleFlight
 from evalflow.calls.client import CallSession
-from evalflow.calls.single_flight import Once
 from evalflow.config.judges import EmbeddedEmbedderConfig, OpenAIEmbedderConfig
 from evalflow.config.schema import BudgetConfig
 from evalflow.errors import BudgetError, CallError, JudgeError
 from evalflow.llm.embedders import EmbeddedEmbedder, OpenAIEmbedder
-from evalflow.llm.embedding_judge import EmbeddingJudge
+from evalflow.llm.panel import EmbeddingJudge
 from evalflow.metrics.cosine import cosines, embedding_ask
 from evalflow.records import Usage
 from evalflow.testing import Endpoint, embeddings, status, vector
@@ -66,7 +65,7 @@ async def test_a_batch_has_a_largest_size(build: Build) -> None:
 async def test_what_was_embedded_is_not_asked_again(build: Build, tmp_path: Path) -> None:
     async with Endpoint(embed=lambda _: embeddings()) as endpoint:
         for run in ("one", "two"):
-            session = CallSession(once=Once(Cache(tmp_path / "cache.db", run_id=run)))
+            session = CallSession(single_flight=SingleFlight(Cache(tmp_path / "cache.db", run_id=run)))
             made = await build(endpoint.url, session, price=PRICE).embed(["a text of some length", "another"])
             session.close()
             assert made.cached is (run == "two")

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from evalflow.config.judges import EmbeddedJudgeConfig
 from evalflow.llm.embedded import EmbeddedJudge
-from evalflow.llm.embedding_judge import EmbeddingJudge, JudgeWithEmbedder
+from evalflow.llm.panel import EmbeddingJudge, JudgeWithEmbedder
 from evalflow.records import EMBED, Ask, Embedded, JudgeInfo
 
 pytestmark = pytest.mark.anyio

@@ -12,9 +12,8 @@ import pytest
 from pydantic import BaseModel, ConfigDict
 
 from evalflow.calls.budget import Budget
-from evalflow.calls.cache import Cache, Mode
+from evalflow.calls.cache import Cache, Mode, SingleFlight
 from evalflow.calls.client import CallSession, RetryPolicy
-from evalflow.calls.single_flight import Once
 from evalflow.config.judges import OpenAIJudgeConfig
 from evalflow.config.schema import BudgetConfig
 from evalflow.config.targets import OpenAITargetConfig
@@ -56,8 +55,8 @@ async def sessions(tmp_path: Path) -> AsyncIterator[Callable[..., CallSession]]:
     def make(mode: Mode = "on", run_id: str = "r", **limits: Any) -> CallSession:
         for before in made:
             before.close()
-        once = Once(Cache(tmp_path / "cache.db", mode, run_id=run_id))
-        made.append(CallSession(once=once, budget=Budget(BudgetConfig(**limits)) if limits else None))
+        once = SingleFlight(Cache(tmp_path / "cache.db", mode, run_id=run_id))
+        made.append(CallSession(single_flight=once, budget=Budget(BudgetConfig(**limits)) if limits else None))
         return made[-1]
 
     yield make

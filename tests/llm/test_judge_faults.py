@@ -15,7 +15,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from evalflow.calls.client import RetryPolicy
-from evalflow.calls.transport import MAX_REPLY
+from evalflow.calls.http import MAX_REPLY
 from evalflow.config.judges import OpenAIJudgeConfig
 from evalflow.errors import InfrastructureError, JudgeError, UserError
 from evalflow.llm.judge import OpenAIJudge

@@ -16,8 +16,7 @@ from typing import Any
 
 import pytest
 
-from evalflow.calls.http import HttpTransport
-from evalflow.calls.transport import MAX_REPLY, HttpRequest, Transport, TransportError
+from evalflow.calls.http import MAX_REPLY, HttpRequest, HttpTransport, Transport, TransportError
 from evalflow.llm.sdk import SdkTransport
 
 pytestmark = pytest.mark.anyio

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from evalflow.errors import UserError
-from evalflow.files import safe_text
+from evalflow.paths import safe_text
 from evalflow.report.html import write_reports
 from evalflow.report.results_csv import CasesWriter, ResultsWriter, rows
 

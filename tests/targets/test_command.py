@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from evalflow.calls.budget import Budget
-from evalflow.calls.cache import Cache
+from evalflow.calls.cache import Cache, SingleFlight
 from evalflow.calls.client import CallSession
-from evalflow.calls.single_flight import Once
 from evalflow.config.schema import BudgetConfig
 from evalflow.config.targets import CommandTargetConfig
 from evalflow.errors import BudgetError, UserError
@@ -155,7 +154,7 @@ os.remove(mark)
 
 async def test_replies_are_remembered_until_the_script_changes(build: Build, tmp_path: Path) -> None:
     def session() -> CallSession:
-        return CallSession(once=Once(Cache(tmp_path / "cache.db", run_id="r")))
+        return CallSession(single_flight=SingleFlight(Cache(tmp_path / "cache.db", run_id="r")))
 
     async def ask(source: str) -> tuple[str | None, bool]:
         shared = session()

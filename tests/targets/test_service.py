@@ -11,9 +11,8 @@ import pytest
 from aiohttp import web
 
 from evalflow.calls.budget import Budget
-from evalflow.calls.cache import Cache
+from evalflow.calls.cache import Cache, SingleFlight
 from evalflow.calls.client import CallSession, RetryPolicy
-from evalflow.calls.single_flight import Once
 from evalflow.config.schema import BudgetConfig
 from evalflow.config.targets import HttpTargetConfig
 from evalflow.errors import BudgetError, InfrastructureError, UserError
@@ -165,7 +164,10 @@ async def test_a_refused_key_and_nobody_there_end_the_run(build: Build) -> None:
 
 async def test_replies_are_remembered_and_counted_against_the_budget(build: Build, tmp_path: Path) -> None:
     def session() -> CallSession:
-        return CallSession(once=Once(Cache(tmp_path / "cache.db", run_id="r")), budget=Budget(BudgetConfig(requests=2)))
+        return CallSession(
+            single_flight=SingleFlight(Cache(tmp_path / "cache.db", run_id="r")),
+            budget=Budget(BudgetConfig(requests=2)),
+        )
 
     async with Endpoint([said(answer="A", metadata={"m": 1}), said(answer="B")]) as endpoint:
         first, second = session(), session()

@@ -11,9 +11,8 @@ from typing import Any, cast
 
 from evalflow.app.core.cases import offered
 from evalflow.calls.budget import Budget
-from evalflow.calls.cache import Cache
+from evalflow.calls.cache import Cache, SingleFlight
 from evalflow.calls.client import CallSession
-from evalflow.calls.single_flight import Once
 from evalflow.config.judges import Concurrency, each_judge, single_judges
 from evalflow.config.load import Composed, compose
 from evalflow.config.schema import DatasetConfig, JudgeConfig, RunConfig, TargetConfig
@@ -253,7 +252,7 @@ def _session(run: RunConfig, run_id: str) -> CallSession:
     cache = Cache(path, run.cache.mode, run_id=run_id, max_bytes=run.cache.max_bytes)
     limits = run.budget
     limited = any(limit is not None for limit in (limits.usd, limits.requests, limits.tokens))
-    return CallSession(once=Once(cache), budget=Budget(limits) if limited else None)
+    return CallSession(single_flight=SingleFlight(cache), budget=Budget(limits) if limited else None)
 
 
 def _scorers_needed(

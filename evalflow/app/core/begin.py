@@ -21,9 +21,8 @@ from evalflow.calls.budget import Amount
 from evalflow.calls.cache_store import Entry
 from evalflow.config.load import Composed
 from evalflow.errors import Problem, UserError, command
-from evalflow.files import write_atomically
 from evalflow.llm.panel import Panel
-from evalflow.paths import private_folder
+from evalflow.paths import private_folder, write_atomically
 from evalflow.protocols import Judge, Metric, Target
 from evalflow.records import NOTHING, Case, Outcome, Spend, Usage
 from evalflow.redaction import Redactor
@@ -170,8 +169,8 @@ def finished_before(order: RunOrder, parts: Parts, bounded: Collection[str], tal
             usage = entry.usage or Usage()
             session.budget.spent += Amount(entry.requests, usage.input_tokens + usage.output_tokens, cost_usd or 0.0)
 
-    if session.once:
-        session.once.settled, session.once.claimed = finished.paid, claimed
+    if session.single_flight:
+        session.single_flight.settled, session.single_flight.claimed = finished.paid, claimed
     return finished
 
 

@@ -14,8 +14,8 @@ from evalflow.app.core.derive import answered_rows, without_unanswered
 from evalflow.app.core.labels import RunLabels, labels_of_data
 from evalflow.app.core.saved import SavedRun, open_scored
 from evalflow.errors import Problem, UserError
-from evalflow.files import write_atomically
 from evalflow.lazy import pl
+from evalflow.paths import write_atomically
 from evalflow.report.calibration import Calibration, alt_of, value_of
 from evalflow.report.page import verdict_of
 from evalflow.report.results_csv import as_answered

@@ -22,8 +22,7 @@ from rich.console import Console
 
 from evalflow.app.core.saved import declared_meaning, prepared_steps
 from evalflow.errors import Problem, UserError
-from evalflow.files import write_atomically
-from evalflow.paths import private_folder
+from evalflow.paths import private_folder, write_atomically
 from evalflow.run.folder import RunFolder
 
 log = logging.getLogger("evalflow")

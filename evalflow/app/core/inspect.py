@@ -16,9 +16,8 @@ from evalflow.app.core.result_rules import ResultRules, RunMetric, known_metrics
 from evalflow.config.judges import CascadeConfig, Price
 from evalflow.config.validate import Settings
 from evalflow.errors import Problem, UserError, did_you_mean
-from evalflow.llm.embedding_judge import JudgeWithEmbedder
 from evalflow.llm.logprobs import choices
-from evalflow.llm.panel import Panel, single, sounding
+from evalflow.llm.panel import JudgeWithEmbedder, Panel, single, with_probabilities
 from evalflow.protocols import Judge, Measured, Metric
 from evalflow.records import EMBED, Answer, Ask, Case
 from evalflow.run.plan import Draw
@@ -359,7 +358,7 @@ class Estimator:
     def _check_cascade(self, pair: Pair, metric: str, asks: Sequence[Ask]) -> None:
         if not isinstance(pair.judge, Panel) or not isinstance(pair.judge.config, CascadeConfig):
             return
-        put = [sounding(ask, pair.judge.config) for ask in asks]
+        put = [with_probabilities(ask, pair.judge.config) for ask in asks]
         for place, (judge, config) in enumerate(self._parts.asked(pair)[:-1]):
             why = _no_probability(judge, config, put)
             if why:
@@ -377,7 +376,7 @@ class Estimator:
                 yield judge, config, ask, True
             else:
                 last = place == len(judges) - 1
-                yield judge, config, ask if last else sounding(ask, cascade), place == 0
+                yield judge, config, ask if last else with_probabilities(ask, cascade), place == 0
 
     def scaled(self, cases: Mapping[str, int]) -> Estimate:
         """The estimate for that many cases of each dataset."""

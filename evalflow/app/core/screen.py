@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from evalflow.errors import EvalflowError, Problem, UserError, command
-from evalflow.files import write_atomically
+from evalflow.paths import write_atomically
 from evalflow.records import ScoreRecord
 from evalflow.report.cases import print_eval_steps, print_score
 from evalflow.report.console import follow, print_gates, print_summary, print_totals, print_worst, worst_rows

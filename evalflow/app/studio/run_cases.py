@@ -15,9 +15,8 @@ from evalflow.app.studio.metric_trial import SentPrompt, keyless, sent_prompt
 from evalflow.app.studio.runs import run_row
 from evalflow.app.studio.scores import Score, answer_scores, get_score
 from evalflow.app.studio.space import Workspace, not_found
-from evalflow.calls.cache import Cache
+from evalflow.calls.cache import Cache, SingleFlight
 from evalflow.calls.client import CallSession
-from evalflow.calls.single_flight import Once
 from evalflow.errors import JudgeError, Problem, UserError
 from evalflow.llm.judge import OpenAIJudge
 from evalflow.llm.panel import Panel
@@ -172,7 +171,7 @@ def _parts(saved: SavedRun, metric: str) -> Parts:
     declared = saved.manifest["metrics"][metric]["declared"]
     kept = Path(run.cache.path).expanduser()
     cache = Cache(kept, "read", run_id=saved.manifest["run_id"], max_bytes=run.cache.max_bytes)
-    session = CallSession(once=Once(cache if kept.is_file() else None))
+    session = CallSession(single_flight=SingleFlight(cache if kept.is_file() else None))
     only = run.model_copy(update={"metric": {declared: run.metric[declared]}, "gate": None})
     judges = {name: judge for name, judge in settings.judges.items() if name == declared}
     return assemble(replace(settings, run=only, judges=judges), session=session)
