@@ -38,12 +38,8 @@ def problems_of(
 ) -> list[Problem]:
     """Turn pydantic's errors into Problems. The value of an unknown key is never shown: it could be a secret.
 
-    Args:
-        error: The error from pydantic.
-        model: The model that was validated against.
-        key: The key path of the validated part, such as `metric.faithfulness`.
-        file: The file of the part, if any.
-        overrides: The command line, to tell whether the error is there.
+    `key` is the key path of the validated part, such as `metric.faithfulness`, and `file` its file, if any; `overrides`
+    tell whether the error is on the command line.
     """
     return [_problem(detail, model, key, file, overrides) for detail in error.errors(include_url=False)]
 
@@ -127,7 +123,6 @@ def _walk(model: type[BaseModel], loc: Sequence[int | str]) -> tuple[list[str], 
 
 
 def _bare(annotation: Any) -> Any:
-    """The annotation without Annotated and None."""
     if typing.get_origin(annotation) is Annotated:
         return _bare(typing.get_args(annotation)[0])
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):

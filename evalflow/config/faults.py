@@ -35,11 +35,7 @@ class AbsentKeyError(UserError):
 
 @contextmanager
 def as_user_errors(overrides: Sequence[str]) -> Generator[None]:
-    """Turn errors raised in the block into a UserError.
-
-    Args:
-        overrides: The command line's overrides.
-    """
+    """Turn errors raised in the block into a UserError; `overrides` are the command line's."""
     try:
         yield
     except MissingMandatoryValue as error:

@@ -102,7 +102,6 @@ def _only_sweeps(own: Any) -> bool:
 
 
 def _targets(value: Any, path: str) -> Iterator[str]:
-    """The paths of all `_target_` keys."""
     inner: Iterable[tuple[Any, Any]] = ()
     if isinstance(value, dict):
         inner = cast("dict[Any, Any]", value).items()

@@ -237,7 +237,6 @@ class CascadeConfig(MembersConfig):
 
     @property
     def asked(self) -> Mapping[str, JudgeConfig]:
-        """The members in the order in which they are asked."""
         return {name: self.members[name] for name in self.order or self.members}
 
 

@@ -56,11 +56,7 @@ class Kinds(Generic[C, T]):
         return self.get(kind).Config
 
     def get(self, kind: str) -> Kind[C, T]:
-        """Load a kind.
-
-        Raises:
-            UserError: There is no such kind, two packages define it, or its package cannot be imported.
-        """
+        """Load a kind; UserError if there is none, two packages define it, or its package cannot be imported."""
         plugins, builtin = self._plugins(), self._builtin.get(kind)
         if isinstance(builtin, str):
             return EntryPoint(kind, builtin, "").load()

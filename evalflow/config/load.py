@@ -164,14 +164,7 @@ def launch(
 
 
 def resolved(storable: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a stored configuration, with the current values of its environment variables.
-
-    Args:
-        storable: `Composed.storable`.
-
-    Raises:
-        UserError: A variable is no longer set.
-    """
+    """The values of `Composed.storable`, with environment variables as they are now; UserError if one is not set."""
     with as_user_errors(()):
         return cast("dict[str, Any]", OmegaConf.to_container(OmegaConf.create(dict(storable)), resolve=True))
 
@@ -204,7 +197,6 @@ def _packaged() -> str:
 
 @contextmanager
 def _umask(mask: int) -> Generator[int]:
-    """Set the process's umask; yields the previous one."""
     before = os.umask(mask)
     try:
         yield before
@@ -312,11 +304,6 @@ def _composing(config_dir: Path | None, run_id: str, overrides: Sequence[str]) -
 
     Other threads wait until the block has ended or calls `_others_may_compose`.
 
-    Args:
-        config_dir: A folder to search first.
-        run_id: The value of `${run_id:}`.
-        overrides: The command line's overrides.
-
     Raises:
         UserError: The folder does not exist, or an error was raised in the block.
     """
@@ -340,12 +327,7 @@ def _composing(config_dir: Path | None, run_id: str, overrides: Sequence[str]) -
 
 @contextmanager
 def _others_may_compose(run_id: str, overrides: Sequence[str]) -> Generator[None]:
-    """Release Hydra to other threads while a job runs, which can take hours.
-
-    Args:
-        run_id: The value of `${run_id:}` in later jobs.
-        overrides: The command line's overrides.
-    """
+    """Release Hydra to other threads while a job runs, which can take hours."""
     ours = GlobalHydra.instance().hydra
     GlobalHydra.instance().clear()
     _COMPOSING.release()
@@ -364,11 +346,7 @@ def _job_overrides() -> tuple[str, ...]:
 
 
 def _swept_keys(overrides: Sequence[str]) -> set[str]:
-    """The keys with several values on the command line.
-
-    Raises:
-        UserError: An override does not parse.
-    """
+    """The keys with several values on the command line; UserError if an override does not parse."""
     with as_user_errors(overrides):
         parsed = OverridesParser.create().parse_overrides(list(overrides))
         return {override.key_or_group for override in parsed if override.is_sweep_override()}

@@ -40,12 +40,10 @@ class OpenAITargetConfig(EndpointConfig, TargetConfig):
 
     @property
     def calls(self) -> str:
-        """The model and its address."""
         return f"{self.model} at {public_address(self.base_url) if self.base_url else 'OpenAI'}"
 
 
 def _written_out(value: Any) -> Any:
-    """Expand the short form: text alone is the path."""
     return {"path": value} if isinstance(value, str) else value
 
 
@@ -162,7 +160,6 @@ class HttpTargetConfig(ReplyConfig):
 
     @property
     def calls(self) -> str:
-        """The request."""
         return f"{self.method} {public_address(self.url)}"
 
     @property
@@ -202,12 +199,10 @@ class CommandTargetConfig(ReplyConfig):
 
     @property
     def runs_here(self) -> bool:
-        """True: the command runs on this machine."""
         return True
 
     @property
     def calls(self) -> str:
-        """The command line."""
         return shlex.join(self.argv)
 
 
@@ -223,12 +218,10 @@ class PythonTargetConfig(ReplyConfig):
 
     @property
     def runs_here(self) -> bool:
-        """True: the callable runs on this machine."""
         return True
 
     @property
     def calls(self) -> str:
-        """The callable."""
         return self.call
 
     @field_validator("call")

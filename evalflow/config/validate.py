@@ -114,8 +114,6 @@ def validate(
 
 
 class _Checker:
-    """Validates parts and collects all problems."""
-
     def __init__(self, composed: Composed) -> None:
         self.composed = composed
         self.problems: list[Problem] = []
@@ -225,12 +223,7 @@ def _unused(checker: _Checker, metrics: Mapping[str, Any], datasets: Set[str]) -
 
 
 def _combination(rest: Mapping[str, Any], target: str | None) -> list[Problem]:
-    """Problems of keys in combination, also if another key is invalid on its own.
-
-    Args:
-        rest: The root keys that are not groups.
-        target: The target's kind; None if the target is invalid.
-    """
+    """Problems of keys in combination, also if another key is invalid on its own; `target` is its kind or None."""
     problems: list[Problem] = []
     generate = rest.get("generate", False)
     if not generate and target not in ("recorded", None):

@@ -15,11 +15,7 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def safe_yaml(text: str) -> Any:
-    """Parse YAML.
-
-    Raises:
-        yaml.YAMLError: It is not YAML, or too large after aliases are expanded.
-    """
+    """Parse YAML; yaml.YAMLError if it is none, or too large after aliases are expanded."""
     expect_bounded(text)
     return yaml.safe_load(text)
 
@@ -27,8 +23,7 @@ def safe_yaml(text: str) -> Any:
 def expect_bounded(text: str) -> None:
     """Refuse YAML whose aliases would expand beyond the limit, as ten nested levels of ten do ("billion laughs").
 
-    Raises:
-        yaml.YAMLError: It would, an alias contains itself, or the text is not YAML.
+    yaml.YAMLError also if an alias contains itself, or the text is not YAML.
     """
     if "*" not in text:
         return
@@ -65,11 +60,7 @@ def yaml_of(values: Mapping[str, Any]) -> str:
 
 
 def read_yaml(text: str) -> dict[str, Any]:
-    """Parse a configuration file without resolving anything, `defaults` included.
-
-    Raises:
-        UserError: It is not YAML, or not a map.
-    """
+    """Parse a configuration file without resolving anything, `defaults` included; UserError if it is no map in YAML."""
     from omegaconf import OmegaConf
 
     from evalflow.config.faults import as_user_errors
@@ -90,20 +81,12 @@ def escaped_but_environment(value: Any) -> Any:
 
 
 def unescaped(value: Any) -> Any:
-    """Undo `escaped`.
-
-    Raises:
-        ValueError: The value has a real interpolation.
-    """
+    """Undo `escaped`; ValueError if the value has a real interpolation."""
     return _texts(value, lambda text: _OPENING.sub(lambda found: _opened(found[1], text), text))
 
 
 def unescaped_but_environment(value: Any) -> Any:
-    """The same, but keep `${oc.env:NAME}` as it is.
-
-    Raises:
-        ValueError: The value has another interpolation.
-    """
+    """The same, but keep `${oc.env:NAME}` as it is."""
     return _texts(value, lambda text: _between(text, lambda part: unescaped(part)))
 
 

@@ -135,10 +135,7 @@ def conversation(
 ) -> Case | Sequence[Problem] | None:
     """Join the rows' user messages into one case, one turn per row; None without rows.
 
-    Args:
-        index: The case's position in the dataset.
-        rows: Each row's place and its case (with its turns in order), or its problems.
-        allow_irregular: Whether a system message may be in the middle, the only violation that joining can cause.
+    A system message in the middle, the only violation that joining can cause, is refused unless `allow_irregular`.
     """
     turns: list[Case] = []
     problems: list[Problem] = []

@@ -239,12 +239,7 @@ def field_map(dataset: str, config: DatasetConfig, aliases: Mapping[str, str] | 
     """The mapping that a dataset declares, plus the columns that map to a field by their own name.
 
     A column that `fields` maps is not mapped by name as well: with `{reference: answer}` there is no recorded answer.
-    If `fields` names question or messages, the other one is not mapped by name.
-
-    Args:
-        dataset: Its name, for messages.
-        config: Its declaration.
-        aliases: The file format's extra mappings: case field to column.
+    If `fields` names question or messages, the other one is not mapped by name. `aliases` are the file format's own.
 
     Raises:
         UserError: `fields` names an unknown case field, a path does not parse, or two keys set the group.

@@ -73,7 +73,6 @@ def _row(data: dict[str, Any], where: str) -> SourceRow | Problem:
 
 
 def _json(value: Any) -> Any:
-    """The value as a JSON type."""
     match value:
         case str() | bool() | int() | None:
             return value

@@ -75,13 +75,7 @@ _PLACE = re.compile(r"(?P<reason>.*) at line (?P<line>\d+) column (?P<column>\d+
 
 
 def parse_json(text: bytes, file: str, first_line: int = 1) -> Any | Problem:
-    """Parse JSON; an error is a Problem with the line in the file.
-
-    Args:
-        text: UTF-8 JSON.
-        file: The file's name, for the message.
-        first_line: The file's line on which the text begins.
-    """
+    """Parse UTF-8 JSON that begins on `first_line` of a file; an error is a Problem with its line."""
     try:
         value = from_json(text, allow_inf_nan=False)
     except ValueError as error:

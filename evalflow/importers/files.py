@@ -51,11 +51,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def validated(model: type[Model], value: Any, path: Path) -> Model:
-    """Validate the content of a file.
-
-    Raises:
-        UserError: Lists every problem, by its key.
-    """
+    """Validate the content of a file; UserError lists every problem, by its key."""
     try:
         return model.model_validate(value)
     except ValidationError as error:

@@ -53,11 +53,9 @@ class BaseMetric(Generic[C]):
         return cls(name, config)
 
     def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:
-        """The asks of scoring."""
         return ()
 
     def preparation(self) -> Sequence[Ask]:
-        """The asks of preparation."""
         return ()
 
     async def prepare(self, judge: Judge | None, prepared: Prepared) -> Self:
@@ -93,28 +91,15 @@ class FieldMetric(BaseMetric[C]):
             return Outcome(status="error", error_type="data", error=str(error))
 
     async def compare(self, fields: dict[str, Any]) -> Outcome:
-        """The outcome for one answer.
+        """The outcome for one answer; a ValueError becomes a score in state error.
 
-        Args:
-            fields: All fields of case and answer; those in `needs` are present.
-
-        Raises:
-            ValueError: The values cannot be compared; becomes a score in state error.
+        `fields` are all fields of case and answer; those in `needs` are present.
         """
         raise NotImplementedError
 
 
 def expect_declared(metric: str, needs: Sequence[str], fields: Mapping[str, str]) -> None:
-    """Check that `needs` declares the case fields that a metric reads.
-
-    Args:
-        metric: Its name, for messages.
-        needs: The declared fields.
-        fields: The fields by the configuration keys that name them.
-
-    Raises:
-        UserError: A field is not declared.
-    """
+    """Refuse `needs` that do not declare the case fields that a metric reads, given by the keys that name them."""
     line = f"needs: [{', '.join(dict.fromkeys([*needs, *fields.values()]))}]"
     problems = [
         Problem(f"`{key}` is {field!r}, which `needs` does not declare", f"metric.{metric}.{key}", line)

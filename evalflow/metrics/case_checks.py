@@ -17,9 +17,9 @@ from evalflow.metrics.chain import ChainConfig, ChainMetric
 from evalflow.metrics.cosine import CosineMetric
 from evalflow.metrics.json_schema import written
 from evalflow.metrics.operations import NormalForm, Operation, Rulebook, as_number
-from evalflow.metrics.returns import BoolType, FieldType, StrType
+from evalflow.metrics.returns import BoolType, FieldType, StepConfig, StrType
 from evalflow.metrics.rules import Rule, ValueRule
-from evalflow.metrics.steps import PreparedStep, StepConfig, build_steps, fields_of
+from evalflow.metrics.steps import PreparedStep, build_steps, fields_of
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge
 from evalflow.records import Answer, Ask, Case, Outcome, passes
@@ -169,7 +169,6 @@ class JudgedCheck(ChainMetric[ChainConfig]):
         return type(self)(name, config, self._steps, self._rule, params)
 
     def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:
-        """The ask of scoring."""
         return () if self._ungrounded(case, answer) else super().preview(case, answer)
 
     async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
@@ -212,11 +211,9 @@ class SimilarityCheck(CosineMetric[MetricConfig]):
         self._params = params
 
     def texts(self, fields: Mapping[str, Any]) -> tuple[str, str]:
-        """The answer and the reference."""
         return fields["answer"], self._params.reference
 
     def outcome(self, cosine: float) -> Outcome:
-        """1 or 0."""
         wanted = self._params.threshold
         reason = f"similarity to the reference {cosine:.3f} (cosine of embeddings), at least {wanted:g} is wanted"
         return scored(float(passes(cosine, wanted)), cosine, reason)
@@ -226,7 +223,6 @@ class DisabledCheck(BaseMetric[MetricConfig]):
     """A check that the case switches off."""
 
     async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
-        """Return the reason only."""
         return Outcome(status="skipped", reason="the check is disabled")
 
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Generic, Literal, TypeVar, cast
 
 from evalflow.errors import JudgeError, UserError
-from evalflow.frozen import record
 from evalflow.jsonvalues import look_up
 from evalflow.metrics.base import BaseMetric, UnitMetricConfig
-from evalflow.metrics.returns import Observed, rows_at
+from evalflow.metrics.returns import Observed, StepConfig, rows_at
 from evalflow.metrics.rules import Rule
 from evalflow.metrics.steps import LISTS, PreparedStep, fields_of, items_in, obstacle, root, stand_in
 from evalflow.prompts import Shared, render
 from evalflow.protocols import Judge
-from evalflow.records import Answer, Ask, Case, Distribution, Message, Outcome, Reply
+from evalflow.records import Answer, Ask, Case, Message, Outcome, Reply
 
 
 class ChainConfig(UnitMetricConfig):
@@ -30,9 +30,20 @@ class ChainConfig(UnitMetricConfig):
     verbose: bool = False
 
 
-@record()
+@dataclass(slots=True)
 class Scope:
-    """Prompt variables for one answer, metric and repeat: the fields in `needs`, and those that the kind adds."""
+    """The steps of one score: the variables of its prompts, and the replies so far.
+
+    Attributes:
+        metric: Its name.
+        repeat: The judge's repeat.
+        fields: All fields of case and answer.
+        variables: The fields in `needs`, and what the kind adds.
+        logprobs, samples: How the judge is asked for probabilities.
+        shared: The variables that all cases share.
+        replies: By step.
+        trail: The steps as the score's record shows them.
+    """
 
     metric: str
     repeat: int
@@ -41,6 +52,41 @@ class Scope:
     logprobs: bool
     shared: Shared
     samples: int = 1
+    replies: dict[str, Observed] = field(default_factory=dict[str, Observed])
+    trail: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+
+    def items(self, step: StepConfig) -> tuple[Any, ...] | None:
+        """The items that a one_per step asks about; None for other steps."""
+        ref = step.one_per
+        if ref is None:
+            return None
+        return items_in(ref, self.fields) if ref in LISTS else tuple(rows_at(ref, self.replies).rows)
+
+    def ask(self, step: PreparedStep, items: tuple[Any, ...] | None) -> Ask:
+        """Render a step's prompt; UserError if that fails for this case."""
+        config = step.config
+        variables = {**self.variables}
+        for name, reply in self.replies.items():
+            variables[name] = reply.reply
+        if config.source_field:
+            variables["source"] = look_up(config.source_field, self.fields)
+        if config.against_field:
+            variables["against"] = look_up(config.against_field, self.fields)
+        if items is not None:
+            variables["items"] = items
+        where = f"metric.{self.metric}, step {config.id}, {config.prompt}"
+        return Ask(
+            metric=self.metric,
+            step=config.id,
+            task=config.task,
+            messages=(Message("user", render(step.template, variables, where, self.shared)),),
+            reply_model=step.reply_model,
+            variables=variables,
+            items=items,
+            samples=self.samples,
+            logprobs=self.logprobs,
+            repeat=self.repeat,
+        )
 
 
 C = TypeVar("C", bound=ChainConfig)
@@ -67,13 +113,13 @@ class ChainMetric(BaseMetric[C], Generic[C]):
             return ()
         scope = self._scope(fields, repeat=0)
         asks: list[Ask] = []
-        seen: dict[str, Observed] = {}
         for step in self._steps:
-            items = _items(step, scope, seen)
-            ask = _ask(step, scope, seen, items)
+            items = scope.items(step.config)
+            ask = scope.ask(step, items)
             asks.append(ask)
             reply = stand_in(step.config.returns, ask.variables.get("source"))
-            seen[step.config.id] = Observed(step.shape, reply if items is None else [reply] * len(items), None, items)
+            content = reply if items is None else [reply] * len(items)
+            scope.replies[step.config.id] = Observed(step.config, content, None, items)
         return asks
 
     async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
@@ -88,10 +134,8 @@ class ChainMetric(BaseMetric[C], Generic[C]):
         if blocked:
             return blocked
         scope = self._scope(fields, repeat)
-        trail: list[dict[str, Any]] = []
-        seen: dict[str, Observed] = {}
         for step in self._steps:
-            config, items = step.config, _items(step, scope, seen)
+            config, items = step.config, scope.items(step.config)
             entry: dict[str, Any] = {
                 "id": config.id,
                 "task": config.task,
@@ -99,23 +143,23 @@ class ChainMetric(BaseMetric[C], Generic[C]):
                 "reply": None,
                 "reasks": 0,
             }
-            trail.append(entry)
+            scope.trail.append(entry)
             if items == ():
                 # No items to ask about; a call would only invent some. The score rule decides what this means.
                 entry |= {"reply": [], "probabilities": None}
-                seen[config.id] = Observed(step.shape, [], None, ())
+                scope.replies[config.id] = Observed(config, [], None, ())
                 continue
             try:
-                reply = await judge.ask(_ask(step, scope, seen, items))
+                reply = await judge.ask(scope.ask(step, items))
                 _record(entry, reply, items)
             except UserError as error:  # a prompt that fails for one case does not stop the run
                 entry |= {"raw": None, "error": str(error)}
-                return Outcome(status="error", error_type="prompt", error=str(error), steps=tuple(trail))
+                return Outcome(status="error", error_type="prompt", error=str(error), steps=tuple(scope.trail))
             except JudgeError as error:
                 entry |= {"raw": error.raw, "error": str(error)}
-                return Outcome(status="error", error_type=error.error_type, error=str(error), steps=tuple(trail))
-            seen[config.id] = Observed(step.shape, entry["reply"], reply.probabilities, items)
-        return self._conclude(seen, trail, weighted=judge.info.weighted or scope.logprobs)
+                return Outcome(status="error", error_type=error.error_type, error=str(error), steps=tuple(scope.trail))
+            scope.replies[config.id] = Observed(config, entry["reply"], reply.probabilities, items)
+        return self._conclude(scope, weighted=judge.info.weighted or scope.logprobs)
 
     def _scope(self, fields: Mapping[str, Any], repeat: int) -> Scope:
         variables = dict(zip(self._needed, map(fields.__getitem__, self._needed), strict=True))
@@ -131,83 +175,45 @@ class ChainMetric(BaseMetric[C], Generic[C]):
         """Further prompt variables from the kind, besides the fields in `needs`."""
         return {}
 
-    def _conclude(self, seen: Mapping[str, Observed], trail: Sequence[Mapping[str, Any]], weighted: bool) -> Outcome:
-        result = self._rule.evaluate(seen, weighted)
-        steps = tuple(trail)
+    def _conclude(self, scope: Scope, weighted: bool) -> Outcome:
+        result = self._rule.evaluate(scope.replies, weighted)
+        steps = tuple(scope.trail)
         if result.score is None:
             return Outcome(status="undefined", reason=result.undefined, steps=steps)
-        reasked = any(map(itemgetter("reasks"), trail))
+        reasked = any(map(itemgetter("reasks"), steps))
         return Outcome(
             status="scored",
             score=result.score,
             value=result.value,
-            reason=self._rule.reason(seen, self.config.direction, weighted),
+            reason=self._rule.reason(scope.replies, self.config.direction, weighted),
             steps=steps,
             path="weighted" if result.weighted else "reasked" if reasked else "direct",
         )
 
 
-def _items(step: PreparedStep, scope: Scope, seen: Mapping[str, Observed]) -> tuple[Any, ...] | None:
-    """The items that a step asks about one by one; None for a step that asks once."""
-    ref = step.config.one_per
-    if ref is None:
-        return None
-    return items_in(ref, scope.fields) if ref in LISTS else tuple(rows_at(ref, seen).rows)
-
-
-def _ask(step: PreparedStep, scope: Scope, seen: Mapping[str, Observed], items: tuple[Any, ...] | None) -> Ask:
-    config = step.config
-    variables = {**scope.variables}
-    for name, observed in seen.items():
-        variables[name] = observed.reply
-    if config.source_field:
-        variables["source"] = look_up(config.source_field, scope.fields)
-    if config.against_field:
-        variables["against"] = look_up(config.against_field, scope.fields)
-    if items is not None:
-        variables["items"] = items
-    where = f"metric.{scope.metric}, step {config.id}, {config.prompt}"
-    prompt = render(step.template, variables, where, scope.shared)
-    return Ask(
-        metric=scope.metric,
-        step=config.id,
-        task=config.task,
-        messages=(Message("user", prompt),),
-        reply_model=step.reply_model,
-        variables=variables,
-        items=items,
-        samples=scope.samples,
-        logprobs=scope.logprobs,
-        repeat=scope.repeat,
-    )
-
-
 def _record(entry: dict[str, Any], reply: Reply, items: tuple[Any, ...] | None) -> None:
     """Add the reply to a step's entry; JudgeError unless it covers exactly the items asked about."""
-    said, probabilities = reply.parsed.model_dump(mode="json"), reply.probabilities
-    if items is not None:
-        said = cast("list[Any]", said["results"])
-        if len(said) != len(items):
-            raise JudgeError("schema", f"the judge gave {len(said)} results for {len(items)} items", reply.raw)
+    content, probabilities = reply.parsed.model_dump(mode="json"), reply.probabilities
     expected = 1 if items is None else len(items)
+    if items is not None:
+        content = cast("list[Any]", content["results"])
+        if len(content) != expected:
+            raise JudgeError("schema", f"the judge gave {len(content)} results for {expected} items", reply.raw)
     if probabilities is not None and len(probabilities) != expected:
         what = f"the judge gave {len(probabilities)} distributions for {expected} items"
         raise JudgeError("schema", what, reply.raw)
-    entry |= {"reply": said, "probabilities": None, "reasks": reply.reasks}
+    entry |= {"reply": content, "probabilities": None, "reasks": reply.reasks}
     if probabilities is not None:
-        entry["probabilities"] = [_json_distribution(one) for one in probabilities]
+        entry["probabilities"] = [
+            {name: {_key(value): chance for value, chance in chances.items()} for name, chances in one.items()}
+            for one in probabilities
+        ]
     if reply.samples > 1:
         entry["samples"] = reply.samples
     if reply.failed:
         entry["failed"] = reply.failed
     if reply.mass is not None:
         entry["mass"] = dict(reply.mass)
-
-
-def _json_distribution(distribution: Distribution) -> dict[str, dict[str, float]]:
-    return {
-        field: {_key(value): chance for value, chance in chances.items()} for field, chances in distribution.items()
-    }
 
 
 def _key(value: Any) -> str:

@@ -19,13 +19,8 @@ def vote(parts: Mapping[str, Outcome], weights: Sequence[float], config: PanelCo
     """A panel's outcome.
 
     It is scored if a quorum of the members scored. Otherwise it is in state error if any member is, skipped if all
-    members skipped the answer, else undefined. Members without a score are left out of the vote.
-
-    Args:
-        parts: The members' outcomes, by name.
-        weights: One per member, in the same order; used by `vote: weighted` only.
-        config: The panel's settings.
-        direction: Which end of the scale is good; a tied majority takes the worse score.
+    members skipped the answer, else undefined. Members without a score are left out of the vote. `weights` are the
+    members', in order, for `vote: weighted`; a tied majority takes the worse score.
     """
     scores = {name: part.score for name, part in parts.items() if part.score is not None}
     quorum = config.quorum or len(parts)
@@ -49,9 +44,7 @@ def vote(parts: Mapping[str, Outcome], weights: Sequence[float], config: PanelCo
 def settle(parts: Mapping[str, Outcome], confidences: Mapping[str, float | None]) -> Outcome:
     """A cascade's outcome: that of the last member asked.
 
-    Args:
-        parts: The outcomes of the members asked, by name, in order.
-        confidences: Of the members asked, except the cascade's last; None if unknown.
+    `confidences` are those of the members asked, except the cascade's last; None if unknown.
     """
     *unsure, decided = parts
     last = parts[decided]

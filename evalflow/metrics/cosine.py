@@ -40,7 +40,6 @@ class CosineMetric(BaseMetric[C]):
         raise NotImplementedError
 
     def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:
-        """The embedding ask of scoring."""
         fields = fields_of(case, answer)
         if obstacle(self.config.needs, fields, answer, blank_is_text=False):
             return ()
@@ -66,13 +65,7 @@ def embedding_ask(metric: str, *texts: str) -> Ask:
 
 
 async def cosines(judge: Judge, metric: str, text: str, others: Sequence[str]) -> list[float]:
-    """The cosines, -1 to 1, of a text's embedding with those of several others.
-
-    Args:
-        judge: The embedder.
-        metric: The metric's name.
-        text: Not blank.
-        others: None blank.
+    """The cosines, -1 to 1, of a text's embedding with those of several others; no text is blank.
 
     Raises:
         JudgeError: The texts could not be embedded.

@@ -115,7 +115,6 @@ def _invalid(message: str, *args: Any, **kwargs: Any) -> Any:
 
 
 def _dangling_references(schema: Mapping[str, Any]) -> Iterator[str]:
-    """The references in the schema that have no target inside it."""
     referencing, drafts = import_module("referencing"), import_module("referencing.jsonschema")
     faults: Any = import_module("referencing.exceptions")
     resource: Any = referencing.Resource.from_contents(schema, default_specification=drafts.DRAFT202012)

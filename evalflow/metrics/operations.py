@@ -63,12 +63,7 @@ class BaseOperation(Strict):
         return ()
 
     def apply(self, field: str, fields: Mapping[str, Any]) -> RuleFinding:
-        """Check a case field; raises TooSlow if a pattern, path or schema takes too long.
-
-        Args:
-            field: The field, or a dotted path into one.
-            fields: All fields; those that it reads are present.
-        """
+        """Check a case field, or a dotted path into one; TooSlow if a pattern, path or schema takes too long."""
         raise NotImplementedError
 
 
@@ -79,7 +74,6 @@ class AgainstOperation(BaseOperation):
 
     @property
     def quick(self) -> bool:
-        """Always true."""
         return True
 
     @model_validator(mode="after")
@@ -89,7 +83,6 @@ class AgainstOperation(BaseOperation):
         return self
 
     def others(self) -> Sequence[str]:
-        """The field in `against`, if any."""
         return () if self.against is None else (self.against,)
 
 
@@ -112,7 +105,6 @@ class TextOperation(AgainstOperation):
     trim: bool = False
 
     def apply(self, field: str, fields: Mapping[str, Any]) -> RuleFinding:
-        """See `BaseOperation`."""
         text = self._form(written(look_up(field, fields)))
         if self.against is None:
             other, named = self._value
@@ -160,7 +152,6 @@ class PatternOperation(BaseOperation):
         return self
 
     def apply(self, field: str, fields: Mapping[str, Any]) -> RuleFinding:
-        """See `BaseOperation`."""
         text = written(look_up(field, fields))
         text = unicodedata.normalize(self.normalize, text) if self.normalize else text
         found = self._compiled.search(text)
@@ -184,7 +175,6 @@ class ComparisonOperation(AgainstOperation):
     value: float | None = Field(default=None, allow_inf_nan=False)
 
     def apply(self, field: str, fields: Mapping[str, Any]) -> RuleFinding:
-        """See `BaseOperation`."""
         given = look_up(field, fields)
         other = look_up(self.against, fields) if self.against else self.value
         number, limit = as_number(given), as_number(other)
@@ -252,7 +242,6 @@ class JsonPathOperation(BaseOperation):
         return self
 
     def apply(self, field: str, fields: Mapping[str, Any]) -> RuleFinding:
-        """See `BaseOperation`."""
         try:
             document = json_of(look_up(field, fields))
         except NoJson as error:
@@ -320,7 +309,6 @@ class JsonSchemaOperation(BaseOperation):
         return self
 
     def apply(self, field: str, fields: Mapping[str, Any]) -> RuleFinding:
-        """See `BaseOperation`."""
         try:
             fault = self._fault(json_of(look_up(field, fields)))
         except NoJson as error:

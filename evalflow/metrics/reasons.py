@@ -48,7 +48,7 @@ def remark(row: Any, observed: Observed) -> str | None:
     """The judge's reason: the field of that name, else the first text."""
     if not isinstance(row, Mapping):
         return None
-    fields = observed.shape.fields
+    fields = observed.step.returns
     name: str | None = "reason"
     if not isinstance(fields.get("reason"), StrType):
         name = next((name for name, declared in fields.items() if isinstance(declared, StrType)), None)

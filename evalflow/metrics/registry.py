@@ -80,9 +80,5 @@ def calls_of(declared: Declared) -> Calls | None:
 
 
 def build_metric(name: str, config: MetricConfig, prompts: Prompts) -> Metric:
-    """Build a metric, checking all that needs no data: prompts, variables, references, score rule.
-
-    Raises:
-        UserError: Lists every problem.
-    """
+    """Build a metric; UserError lists every problem that shows without data, as in prompts and score rule."""
     return METRIC_KINDS.get(config.kind).build(name, config, prompts)

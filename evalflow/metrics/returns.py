@@ -1,4 +1,4 @@
-"""Types of a judge's reply, declared in YAML under `returns`, and the pydantic models built from them.
+"""A step's declaration, the types of its reply, the pydantic models built from them, and the replies themselves.
 
 A field's type is one of str, bool, int, float (both with `min` and `max`), label (with `labels`) and list (with
 `items`: a type, or a map of fields). A type without further keys may be written as its name alone.
@@ -8,12 +8,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    create_model,
+    field_validator,
+    model_validator,
+)
 
-from evalflow.config.schema import IDENTIFIER, Strict, Word
+from evalflow.config.schema import FIELDS, IDENTIFIER, Strict, Word
 from evalflow.errors import Problem, did_you_mean
 from evalflow.frozen import record
 from evalflow.records import Distribution
@@ -78,7 +86,6 @@ class RecordType(Strict):
 
 
 def _expand(declared: Any) -> Any:
-    """The long form of a type; unknown names are refused."""
     if isinstance(declared, str):
         declared = {"type": declared}
     if isinstance(declared, Mapping):
@@ -126,14 +133,9 @@ _SEALED = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
 
 def reply_model(step: str, returns: Mapping[str, Any], one_per: bool) -> type[BaseModel]:
-    """The pydantic model that a reply must validate against; endpoints show its name, the step's, to the model.
+    """The pydantic model of a reply, or of a list of them, `results`. Endpoints show its name to the model.
 
     No field has a default and extra fields are refused, so that only what the judge wrote is scored.
-
-    Args:
-        step: The step's id.
-        returns: Field name to type, as validated by `Returns`.
-        one_per: Whether the reply is a list of those fields, as the one field `results`.
     """
     name = _camel(step)
     if not one_per:
@@ -203,7 +205,7 @@ def number_problems(declared: Any, where: str) -> Iterator[Problem]:
         yield Problem("the field has no bounds, so it cannot be taken to 0..1", f"{where}.field", hint)
 
 
-def misfit(declared: Any, value: Any) -> tuple[str, str] | None:
+def value_fault(declared: Any, value: Any) -> tuple[str, str] | None:
     """Why a field of that type can never have that value, with a hint."""
     match declared:
         case LabelType() if isinstance(value, bool):
@@ -231,13 +233,50 @@ def normalised(declared: Any, value: Any) -> float:
     return (value - declared.min) / (declared.max - declared.min)
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """The declared reply of a step; `one_per` names the list that it iterates over, None for a single reply."""
+RESERVED = ("source", "against", "items", "turns")
+"""Variables set by a step's own keys, so reserved as step ids."""
 
-    id: str
-    fields: Mapping[str, Any]
-    one_per: str | None = None
+
+class StepConfig(Strict):
+    """One question to the judge.
+
+    Attributes:
+        id: Names the reply for later prompts and for the score rule.
+        prompt: A template of the prompt folders.
+        returns: The judge's reply.
+        task: For judges that are no language models: extract_claims, verify_claims or rate_relevance.
+        one_per: A list in an earlier reply; or `turns` (the assistant's) or `contexts` (in retrieval order). The judge
+            then gives `returns` once for each item.
+        source: The text to work on, as the variable `source`; defaults to the answer for extract_claims.
+        against: The text to compare with, as the variable `against`; defaults to the contexts for verify_claims.
+    """
+
+    id: Word
+    prompt: Word
+    returns: Returns
+    task: Word | None = None
+    one_per: Word | None = None
+    source: Word | None = None
+    against: Word | None = None
+
+    @field_validator("id")
+    @classmethod
+    def _usable(cls, step: str) -> str:
+        if not IDENTIFIER.match(step):
+            raise ValueError(f"the step id {step!r} must be lower-case letters, digits and _, a letter first")
+        if step in FIELDS or step in RESERVED:
+            raise ValueError(f"the step id {step!r} already is the name of a template variable; choose another")
+        return step
+
+    @property
+    def source_field(self) -> str | None:
+        """The case field for the variable `source`."""
+        return self.source or ("answer" if self.task == "extract_claims" else None)
+
+    @property
+    def against_field(self) -> str | None:
+        """The case field for the variable `against`."""
+        return self.against or ("contexts" if self.task == "verify_claims" else None)
 
 
 @record()
@@ -245,13 +284,13 @@ class Observed:
     """A step's reply.
 
     Attributes:
-        shape: The declared reply.
+        step: The step's declaration.
         reply: The reply's fields; for a one_per step a list of them, one per item.
         probabilities: One distribution per item (one in all for a single reply), or None.
         items: The list that a one_per step iterated over.
     """
 
-    shape: Shape
+    step: StepConfig
     reply: Any
     probabilities: Sequence[Distribution] | None = None
     items: Sequence[Any] | None = None
@@ -274,40 +313,36 @@ class Rows:
     noun: str
 
 
-def item_type(ref: str, shapes: Mapping[str, Shape]) -> Any:
+def item_type(ref: str, steps: Mapping[str, StepConfig]) -> Any:
     """The declared type of the items of the list that `ref` names: a one_per step, or `step.field` in a reply.
 
     Raises:
         ValueError: There is no such list; the message lists the available ones.
     """
-    step, _, field = ref.partition(".")
-    shape = shapes.get(step)
-    if shape is None:
-        raise ValueError(f"{ref!r} names no step that comes before; {did_you_mean(step, shapes) if shapes else 'none'}")
+    name, _, field = ref.partition(".")
+    step = steps.get(name)
+    if step is None:
+        raise ValueError(f"{ref!r} names no step that comes before; {did_you_mean(name, steps) if steps else 'none'}")
     if not field:
-        if shape.one_per is None:
-            raise ValueError(f"the step {step!r} replies once and is no list; name a list in it: {step}.FIELD")
-        return RecordType(type="record", fields=dict(shape.fields))
-    if shape.one_per is not None:
-        raise ValueError(f"the step {step!r} already is a list, one reply per item; write {step!r}")
-    declared = shape.fields.get(field)
+        if step.one_per is None:
+            raise ValueError(f"the step {name!r} replies once and is no list; name a list in it: {name}.FIELD")
+        return RecordType(type="record", fields=step.returns)
+    if step.one_per is not None:
+        raise ValueError(f"the step {name!r} already is a list, one reply per item; write {name!r}")
+    declared = step.returns.get(field)
     if declared is None:
-        raise ValueError(f"the step {step!r} returns no field {field!r}; {did_you_mean(field, shape.fields)}")
+        raise ValueError(f"the step {name!r} returns no field {field!r}; {did_you_mean(field, step.returns)}")
     if not isinstance(declared, ListType):
         raise ValueError(f"{ref!r} is a {declared.type}, not a list")
     return declared.items
 
 
-def rows_at(ref: str, seen: Mapping[str, Observed]) -> Rows:
+def rows_at(ref: str, replies: Mapping[str, Observed]) -> Rows:
     """The items of the list that `ref` names."""
     step, _, field = ref.partition(".")
-    observed = seen[step]
+    reply = replies[step]
     if field:
-        rows = observed.reply[field]
-        return Rows(rows, None, rows, _spoken(field))
-    list_name = (observed.shape.one_per or step).rpartition(".")[2]
-    return Rows(observed.reply, observed.probabilities, observed.items or (), _spoken(list_name))
-
-
-def _spoken(name: str) -> str:
-    return name.replace("_", " ")
+        rows = reply.reply[field]
+        return Rows(rows, None, rows, field.replace("_", " "))
+    noun = (reply.step.one_per or step).rpartition(".")[2].replace("_", " ")
+    return Rows(reply.reply, reply.probabilities, reply.items or (), noun)

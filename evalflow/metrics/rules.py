@@ -1,6 +1,7 @@
 """Score rules: from the replies of a metric's steps to a score in 0..1 with a one-line reason.
 
-Each rule class has three methods: its problems, the score, and the reason.
+A rule has three methods: `problems` with the declared steps, `evaluate` for the score, and `reason`. With `weighted` a
+score is an expectation over the judge's probabilities, if it gave them for every row used.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ from evalflow.metrics.returns import (
     Observed,
     RecordType,
     Rows,
-    Shape,
+    StepConfig,
     item_type,
-    misfit,
     normalised,
     number_problems,
     rows_at,
+    value_fault,
 )
 from evalflow.records import Direction
 
-Shapes = Mapping[str, Shape]
-Seen = Mapping[str, Observed]
+Steps = Mapping[str, StepConfig]
+Replies = Mapping[str, Observed]
 
 
 @record()
@@ -50,65 +51,27 @@ class Result:
     weighted: bool = False
 
 
-class BaseRule(Strict):
-    """A score rule."""
-
-    def problems(self, shapes: Shapes, where: str) -> Iterator[Problem]:
-        """Find everything about the rule that does not fit the steps it refers to.
-
-        Args:
-            shapes: The declared steps.
-            where: The rule's key path, for messages.
-        """
-        raise NotImplementedError
-
-    def evaluate(self, seen: Seen, weighted: bool) -> Result:
-        """Compute the score of a rule without `problems`.
-
-        Args:
-            seen: What each step replied, by step id.
-            weighted: Take expectations over the judge's probabilities if it gave them for every row used.
-        """
-        raise NotImplementedError
-
-    def reason(self, seen: Seen, direction: Direction, weighted: bool) -> str:
-        """Explain the result in one line.
-
-        Args:
-            seen: What each step replied.
-            direction: Which end of the scale is good.
-            weighted: As in `evaluate`.
-        """
-        raise NotImplementedError
-
-
-class ListRule(BaseRule):
+class ListRule(Strict):
     """A rule over the items of a list; it reads the key `field` of each, unless the items are plain values."""
 
     op: str
     of: str
     field: str | None = None
 
-    def problems(self, shapes: Shapes, where: str) -> Iterator[Problem]:
-        """See `BaseRule`."""
+    def problems(self, steps: Steps, where: str) -> Iterator[Problem]:
         try:
-            declared = self._declared(shapes)
+            declared = self._declared(steps)
         except ValueError as error:
             yield Problem(str(error), where)
         else:
-            yield from self._misfits(declared, where)
+            yield from self._type_problems(declared, where)
 
-    def _misfits(self, declared: Any, where: str) -> Iterator[Problem]:
-        """Problems of the rule with the declared type of its values."""
+    def _type_problems(self, declared: Any, where: str) -> Iterator[Problem]:
         raise NotImplementedError
 
-    def _declared(self, shapes: Shapes) -> Any:
-        """The declared type of the values that the rule reads.
-
-        Raises:
-            ValueError: The rule names a step or field that does not exist.
-        """
-        items = item_type(self.of, shapes)
+    def _declared(self, steps: Steps) -> Any:
+        """The declared type of the values that the rule reads; ValueError if the step or field does not exist."""
+        items = item_type(self.of, steps)
         if not isinstance(items, RecordType):
             if self.field is not None:
                 raise ValueError(f"the items of {self.of!r} have no fields; leave `field` out")
@@ -119,19 +82,16 @@ class ListRule(BaseRule):
             raise ValueError(f"{self.of!r} has no field {self.field!r}; {did_you_mean(self.field, items.fields)}")
         return items.fields[self.field]
 
-    def evaluate(self, seen: Seen, weighted: bool) -> Result:
-        """See `BaseRule`; undefined for an empty list."""
-        listed = rows_at(self.of, seen)
+    def evaluate(self, replies: Replies, weighted: bool) -> Result:
+        listed = rows_at(self.of, replies)
         if not listed.rows:
             return Result(None, undefined=f"nothing to divide by: there are no {listed.noun}")
-        return self._over(listed, seen, weighted)
+        return self._score(listed, replies, weighted)
 
-    def _over(self, listed: Rows, seen: Seen, weighted: bool) -> Result:
-        """The score over a non-empty list."""
+    def _score(self, listed: Rows, replies: Replies, weighted: bool) -> Result:
         raise NotImplementedError
 
     def _cells(self, listed: Rows) -> list[Any]:
-        """The value that the rule reads from each item."""
         return [_cell(row, self.field) for row in listed.rows]
 
 
@@ -144,7 +104,7 @@ class HitRule(ListRule):
     in_: list[Any] | None = Field(default=None, alias="in", min_length=1)
 
     @model_validator(mode="after")
-    def _one_question(self) -> Self:
+    def _one_condition(self) -> Self:
         if (self.equals is None) == (self.in_ is None):
             raise ValueError(f"{self.op} needs exactly one of `equals` and `in`")
         return self
@@ -155,46 +115,45 @@ class HitRule(ListRule):
         return self.in_ if self.in_ is not None else [self.equals]
 
     @property
-    def _base(self) -> Sequence[Any] | None:
-        """The values in the denominator; None: all."""
+    def denominator(self) -> Sequence[Any] | None:
+        """The values that are counted at all; None: all."""
         return None
 
-    def _misfits(self, declared: Any, where: str) -> Iterator[Problem]:
-        asked = [("equals" if self.in_ is None else "in", value) for value in self.hits]
-        asked += [("among", value) for value in self._base or ()]
-        for key, value in asked:
-            fault = misfit(declared, value)
-            if fault:
+    def _type_problems(self, declared: Any, where: str) -> Iterator[Problem]:
+        values = [("equals" if self.in_ is None else "in", value) for value in self.hits]
+        values += [("among", value) for value in self.denominator or ()]
+        for key, value in values:
+            if fault := value_fault(declared, value):
                 yield Problem(fault[0], f"{where}.{key}", fault[1])
-        if self._base is not None and not any(hit in self._base for hit in self.hits):
+        if self.denominator is not None and not any(hit in self.denominator for hit in self.hits):
             yield Problem("what counts is not in `among`, so the share would always be 0", f"{where}.among")
 
-    def reason(self, seen: Seen, direction: Direction, weighted: bool) -> str:
+    def reason(self, replies: Replies, direction: Direction, weighted: bool) -> str:
         """Quote the items that speak against the answer.
 
-        If higher is better, these are the misses (e.g. unsupported claims for faithfulness); if lower is better, the
-        hits.
+        If higher is better, these are the misses (e.g. unsupported claims for faithfulness), else the hits.
         """
-        listed = rows_at(self.of, seen)
+        listed = rows_at(self.of, replies)
         cells = self._cells(listed)
-        kept = [i for i, cell in enumerate(cells) if self._base is None or cell in self._base]
+        counted = [i for i, cell in enumerate(cells) if self.denominator is None or cell in self.denominator]
         lower = direction == "lower_is_better"
-        against = [i for i in kept if (cells[i] in self.hits) == lower]
+        against = [i for i in counted if (cells[i] in self.hits) == lower]
         if not against and lower:
-            return f"0 of {len(kept)} {listed.noun} {self._hits_in_words}"
+            return f"0 of {len(counted)} {listed.noun} {self._condition}"
         if not against:
-            words = dict.fromkeys(word(self.field, cells[i]) for i in kept)
-            return f"{len(kept)} of {len(kept)} {listed.noun} {' or '.join(words)}"
+            words = dict.fromkeys(word(self.field, cells[i]) for i in counted)
+            return f"{len(counted)} of {len(counted)} {listed.noun} {' or '.join(words)}"
         counts = Counter(word(self.field, cells[i]) for i in against)
         kinds = next(iter(counts))
         if len(counts) > 1:
             details = ", ".join(f"{count} {kind}" for kind, count in counts.most_common())
-            kinds = f"{'' if lower else 'not '}{self._hits_in_words} ({details})"
-        return f"{len(against)} of {len(kept)} {listed.noun} {kinds}: {quotes(listed, against, seen.get(self.of))}"
+            kinds = f"{'' if lower else 'not '}{self._condition} ({details})"
+        quoted = quotes(listed, against, replies.get(self.of))
+        return f"{len(against)} of {len(counted)} {listed.noun} {kinds}: {quoted}"
 
     @property
-    def _hits_in_words(self) -> str:
-        """The hit condition as shown in a sentence."""
+    def _condition(self) -> str:
+        """What makes an item a hit, as shown in a sentence."""
         return " or ".join(word(self.field, value) for value in self.hits)
 
 
@@ -205,58 +164,57 @@ class ShareRule(HitRule):
     among: list[Any] | None = Field(default=None, min_length=1)
 
     @property
-    def _base(self) -> Sequence[Any] | None:
+    def denominator(self) -> Sequence[Any] | None:
         return self.among
 
-    def _over(self, listed: Rows, seen: Seen, weighted: bool) -> Result:
-        chances, used = _distributions(listed, self.field, weighted)
-        hits, among = self.hits, self.among
-        base = float(len(chances))
-        if among is not None:
-            hits = [hit for hit in hits if hit in among]
-            base = sum(_mass(one, among) for one in chances)
-        if base <= 0:
-            words = ", ".join(str(value) for value in among or ())
-            what = f"nothing to divide by: none of the {len(chances)} {listed.noun} is {words}"
-            return Result(None, undefined=what)
-        score = _clamped(sum(_mass(one, hits) for one in chances) / base)
+    def _score(self, listed: Rows, replies: Replies, weighted: bool) -> Result:
+        rows, used = _distributions(listed, self.field, weighted)
+        hits, total = self.hits, float(len(rows))
+        if self.among is not None:
+            hits = [hit for hit in hits if hit in self.among]
+            total = sum(_probability(row, self.among) for row in rows)
+        if total <= 0:
+            words = ", ".join(map(str, self.among or ()))
+            return Result(None, undefined=f"nothing to divide by: none of the {len(rows)} {listed.noun} is {words}")
+        score = _clamped(sum(_probability(row, hits) for row in rows) / total)
         return Result(score, score, weighted=used)
 
-    def reason(self, seen: Seen, direction: Direction, weighted: bool) -> str:
+    def reason(self, replies: Replies, direction: Direction, weighted: bool) -> str:
         """See `HitRule`; for an expectation, the items less likely right than not, or else the weakest one."""
-        listed = rows_at(self.of, seen)
-        spread, used = _distributions(listed, self.field, weighted and self.among is None)
-        if not used or not spread:
-            return super().reason(seen, direction, weighted)
-        chances = [_mass(one, self.hits) for one in spread]
+        listed = rows_at(self.of, replies)
+        rows, used = _distributions(listed, self.field, weighted and self.among is None)
+        if not used or not rows:
+            return super().reason(replies, direction, weighted)
+        chances = [_probability(row, self.hits) for row in rows]
         lower = direction == "lower_is_better"
         right = [1 - chance for chance in chances] if lower else chances
-        order = sorted(range(len(right)), key=lambda i: right[i])
-        quoted = quotes(listed, [i for i in order if right[i] < 0.5] or order[:1], seen.get(self.of))
+        order = sorted(range(len(right)), key=right.__getitem__)
+        quoted = quotes(listed, [i for i in order if right[i] < 0.5] or order[:1], replies.get(self.of))
         if len(chances) == 1:
-            return f"1 {listed.noun.removesuffix('s')}, {chances[0]:.2f} {self._hits_in_words}: {quoted}"
+            return f"1 {listed.noun.removesuffix('s')}, {chances[0]:.2f} {self._condition}: {quoted}"
         # The quotes come first: they say most, and a terminal cuts the end of the line.
-        head = f"{'most' if lower else 'least'} {self._hits_in_words}: {quoted}"
+        head = f"{'most' if lower else 'least'} {self._condition}: {quoted}"
         return f"{head}; {len(chances)} {listed.noun}, on average {sum(chances) / len(chances):.2f}"
 
 
 class AveragePrecisionRule(HitRule):
-    """Average precision of a ranking: the mean, over the hits, of precision at their ranks."""
+    """Average precision of a ranking: the mean, over the hits, of precision at their ranks.
+
+    Verdicts count as replied: item probabilities give no expectation of average precision.
+    """
 
     op: Literal["average_precision"]  # pyright: ignore[reportIncompatibleVariableOverride]
 
-    def _over(self, listed: Rows, seen: Seen, weighted: bool) -> Result:
-        """Use the verdicts as replied: item probabilities give no expectation of average precision."""
+    def _score(self, listed: Rows, replies: Replies, weighted: bool) -> Result:
         score = average_precision([cell in self.hits for cell in self._cells(listed)])
         return Result(score, score)
 
-    def reason(self, seen: Seen, direction: Direction, weighted: bool) -> str:
+    def reason(self, replies: Replies, direction: Direction, weighted: bool) -> str:
         """The ranks of the hits, then why the other items are none."""
-        cells = self._cells(rows_at(self.of, seen))
+        cells = self._cells(rows_at(self.of, replies))
         ranks = [str(rank) for rank, cell in enumerate(cells, 1) if cell in self.hits]
         where = f"rank{'s' if len(ranks) > 1 else ''} {', '.join(ranks)}" if ranks else "no rank"
-        others = super().reason(seen, direction, weighted)
-        return f"{self._hits_in_words} at {where} of {len(cells)}; {others}"
+        return f"{self._condition} at {where} of {len(cells)}; {super().reason(replies, direction, weighted)}"
 
 
 class MeanRule(ListRule):
@@ -264,63 +222,57 @@ class MeanRule(ListRule):
 
     op: Literal["mean"]  # pyright: ignore[reportIncompatibleVariableOverride]
 
-    def _misfits(self, declared: Any, where: str) -> Iterator[Problem]:
+    def _type_problems(self, declared: Any, where: str) -> Iterator[Problem]:
         return number_problems(declared, where)
 
-    def _over(self, listed: Rows, seen: Seen, weighted: bool) -> Result:
-        chances, used = _distributions(listed, self.field, weighted)
-        declared = self._declared({name: one.shape for name, one in seen.items()})
-        native = sum(_expected(one, float) for one in chances) / len(chances)
-        score = sum(_expected(one, lambda value: normalised(declared, value)) for one in chances) / len(chances)
-        return Result(_clamped(score), native, weighted=used)
+    def _score(self, listed: Rows, replies: Replies, weighted: bool) -> Result:
+        rows, used = _distributions(listed, self.field, weighted)
+        declared = self._declared({name: reply.step for name, reply in replies.items()})
+        value = sum(_expected(row, float) for row in rows) / len(rows)
+        score = sum(_expected(row, lambda cell: normalised(declared, cell)) for row in rows) / len(rows)
+        return Result(_clamped(score), value, weighted=used)
 
-    def reason(self, seen: Seen, direction: Direction, weighted: bool) -> str:
+    def reason(self, replies: Replies, direction: Direction, weighted: bool) -> str:
         """Quote the worst item."""
-        listed = rows_at(self.of, seen)
+        listed = rows_at(self.of, replies)
         values = self._cells(listed)
-        worst, extreme = (max, "highest") if direction == "lower_is_better" else (min, "lowest")
-        found = worst(values)
-        quoted = quote(listed, values.index(found), seen.get(self.of))
+        worst, extreme = (max(values), "highest") if direction == "lower_is_better" else (min(values), "lowest")
+        quoted = quote(listed, values.index(worst), replies.get(self.of))
         named = f"{self.field} " if self.field else ""
-        return f"mean over {len(values)} {listed.noun}; {extreme}: {quoted} {named}{found}"
+        return f"mean over {len(values)} {listed.noun}; {extreme}: {quoted} {named}{worst}"
 
 
-class FieldRule(BaseRule):
-    """A rule on one `field` of a step with a single reply."""
+class FieldRule(Strict):
+    """A rule on one `field` of a step with a single reply; the reason is the judge's own."""
 
     op: str
     of: str
     field: str
 
-    def problems(self, shapes: Shapes, where: str) -> Iterator[Problem]:
-        """See `BaseRule`."""
-        shape = shapes.get(self.of)
-        if shape is None:
-            yield Problem(f"there is no step {self.of!r}", f"{where}.of", did_you_mean(self.of, shapes))
-        elif shape.one_per is not None:
+    def problems(self, steps: Steps, where: str) -> Iterator[Problem]:
+        step = steps.get(self.of)
+        if step is None:
+            yield Problem(f"there is no step {self.of!r}", f"{where}.of", did_you_mean(self.of, steps))
+        elif step.one_per is not None:
             what = f"the step {self.of!r} replies once per item, and `{self.op}` takes one reply"
             yield Problem(what, f"{where}.op", "use share or mean")
-        elif self.field not in shape.fields:
-            known = did_you_mean(self.field, shape.fields)
+        elif self.field not in step.returns:
+            known = did_you_mean(self.field, step.returns)
             yield Problem(f"the step {self.of!r} returns no field {self.field!r}", f"{where}.field", known)
         else:
-            yield from self._misfits(shape.fields[self.field], where)
+            yield from self._type_problems(step.returns[self.field], where)
 
-    def _misfits(self, declared: Any, where: str) -> Iterator[Problem]:
-        """Problems of the rule with the declared type of the field."""
+    def _type_problems(self, declared: Any, where: str) -> Iterator[Problem]:
         raise NotImplementedError
 
-    def reason(self, seen: Seen, direction: Direction, weighted: bool) -> str:
-        """The judge's own reason."""
-        observed = seen[self.of]
-        said = remark(observed.reply, observed) or f"{self.field}: {observed.reply[self.field]}"
-        return one_line(said, 4 * REMARK)
+    def reason(self, replies: Replies, direction: Direction, weighted: bool) -> str:
+        reply = replies[self.of]
+        return one_line(remark(reply.reply, reply) or f"{self.field}: {reply.reply[self.field]}", 4 * REMARK)
 
-    def _expected(self, observed: Observed, number: Callable[[Any], float], weighted: bool) -> tuple[float, Any, bool]:
-        """The field's expected number, the distribution used, and whether that is the judge's own."""
-        one_row = Rows([observed.reply], observed.probabilities, (), "")
-        (chances,), used = _distributions(one_row, self.field, weighted)
-        return _expected(chances, number), chances, used
+    def _distribution(self, reply: Observed, weighted: bool) -> tuple[Mapping[Any, float], bool]:
+        """The field's distribution, and whether it is the judge's own."""
+        (row,), used = _distributions(Rows([reply.reply], reply.probabilities, (), ""), self.field, weighted)
+        return row, used
 
 
 class ValueRule(FieldRule):
@@ -328,15 +280,15 @@ class ValueRule(FieldRule):
 
     op: Literal["value"]  # pyright: ignore[reportIncompatibleVariableOverride]
 
-    def _misfits(self, declared: Any, where: str) -> Iterator[Problem]:
+    def _type_problems(self, declared: Any, where: str) -> Iterator[Problem]:
         return number_problems(declared, where)
 
-    def evaluate(self, seen: Seen, weighted: bool) -> Result:
-        """See `BaseRule`."""
-        observed = seen[self.of]
-        declared = observed.shape.fields[self.field]
-        score, chances, used = self._expected(observed, lambda value: normalised(declared, value), weighted)
-        return Result(_clamped(score), _expected(chances, float) if used else observed.reply[self.field], weighted=used)
+    def evaluate(self, replies: Replies, weighted: bool) -> Result:
+        reply = replies[self.of]
+        declared = reply.step.returns[self.field]
+        row, used = self._distribution(reply, weighted)
+        score = _clamped(_expected(row, lambda value: normalised(declared, value)))
+        return Result(score, _expected(row, float) if used else reply.reply[self.field], weighted=used)
 
 
 class MapRule(FieldRule):
@@ -350,7 +302,7 @@ class MapRule(FieldRule):
     def _in_range(cls, values: dict[str, float]) -> dict[str, float]:
         return unit_values(values)
 
-    def _misfits(self, declared: Any, where: str) -> Iterator[Problem]:
+    def _type_problems(self, declared: Any, where: str) -> Iterator[Problem]:
         if not isinstance(declared, LabelType):
             yield Problem(f"a label is wanted, but {self.field!r} is a {declared.type}", f"{where}.field")
             return
@@ -361,17 +313,17 @@ class MapRule(FieldRule):
         if missing:
             yield Problem(f"no number for {', '.join(missing)}", f"{where}.values", "every label needs its number")
 
-    def evaluate(self, seen: Seen, weighted: bool) -> Result:
-        """See `BaseRule`."""
-        observed = seen[self.of]
-        score, _, used = self._expected(observed, lambda label: self.values[label], weighted)
-        return Result(_clamped(score), observed.reply[self.field], weighted=used)
+    def evaluate(self, replies: Replies, weighted: bool) -> Result:
+        row, used = self._distribution(replies[self.of], weighted)
+        return Result(
+            _clamped(_expected(row, self.values.__getitem__)), replies[self.of].reply[self.field], weighted=used
+        )
 
 
-class PartsRule(BaseRule):
+class PartsRule(Strict):
     """A rule over other rules; undefined if one of them is."""
 
-    def _rules(self) -> Mapping[str, Rule]:
+    def _parts(self) -> Mapping[str, Rule]:
         """The other rules by key path; the last part of a path is the rule's name."""
         raise NotImplementedError
 
@@ -379,28 +331,26 @@ class PartsRule(BaseRule):
         """Score and value, computed from the scores by name."""
         raise NotImplementedError
 
-    def problems(self, shapes: Shapes, where: str) -> Iterator[Problem]:
-        """See `BaseRule`."""
-        for key, part in self._rules().items():
-            yield from part.problems(shapes, f"{where}.{key}")
+    def problems(self, steps: Steps, where: str) -> Iterator[Problem]:
+        for key, part in self._parts().items():
+            yield from part.problems(steps, f"{where}.{key}")
 
-    def evaluate(self, seen: Seen, weighted: bool) -> Result:
-        """See `BaseRule`."""
-        parts = {key.rpartition(".")[2]: part.evaluate(seen, weighted) for key, part in self._rules().items()}
+    def evaluate(self, replies: Replies, weighted: bool) -> Result:
+        parts = {key.rpartition(".")[2]: part.evaluate(replies, weighted) for key, part in self._parts().items()}
         for name, part in parts.items():
             if part.score is None:
                 return Result(None, undefined=f"{name} is undefined: {part.undefined}")
         score, value = self._combined({name: part.score for name, part in parts.items() if part.score is not None})
         return Result(score, value, weighted=any(part.weighted for part in parts.values()))
 
-    def reason(self, seen: Seen, direction: Direction, weighted: bool) -> str:
+    def reason(self, replies: Replies, direction: Direction, weighted: bool) -> str:
         """The result and reason of each rule."""
-        said: list[str] = []
-        for key, part in self._rules().items():
-            score = part.evaluate(seen, weighted).score
+        reasons: list[str] = []
+        for key, part in self._parts().items():
+            score = part.evaluate(replies, weighted).score
             number = "undefined" if score is None else f"{score:.2f}"
-            said.append(f"{key.rpartition('.')[2]} {number}: {part.reason(seen, direction, weighted)}")
-        return "; ".join(said)
+            reasons.append(f"{key.rpartition('.')[2]} {number}: {part.reason(replies, direction, weighted)}")
+        return "; ".join(reasons)
 
 
 class FScoreRule(PartsRule):
@@ -411,7 +361,7 @@ class FScoreRule(PartsRule):
     recall: Rule
     beta: float = Field(default=1.0, gt=0, allow_inf_nan=False)
 
-    def _rules(self) -> Mapping[str, Rule]:
+    def _parts(self) -> Mapping[str, Rule]:
         return {"precision": self.precision, "recall": self.recall}
 
     def _combined(self, scores: Mapping[str, float]) -> tuple[float, Any]:
@@ -425,7 +375,7 @@ class MinRule(PartsRule):
     op: Literal["min"]
     parts: dict[Word, Rule] = Field(min_length=2)
 
-    def _rules(self) -> Mapping[str, Rule]:
+    def _parts(self) -> Mapping[str, Rule]:
         return {f"parts.{name}": part for name, part in self.parts.items()}
 
     def _combined(self, scores: Mapping[str, float]) -> tuple[float, Any]:
@@ -455,7 +405,7 @@ def average_precision(hits: Sequence[bool]) -> float:
     precision of ragas.)
     """
     ranks = [rank for rank, hit in enumerate(hits, 1) if hit]
-    return _clamped(sum(found / rank for found, rank in enumerate(ranks, 1)) / len(ranks)) if ranks else 0.0
+    return _clamped(sum(count / rank for count, rank in enumerate(ranks, 1)) / len(ranks)) if ranks else 0.0
 
 
 def f_beta(precision: float, recall: float, beta: float = 1.0) -> float:
@@ -468,8 +418,7 @@ def f_beta(precision: float, recall: float, beta: float = 1.0) -> float:
 def _distributions(listed: Rows, field: str | None, weighted: bool) -> tuple[list[Mapping[Any, float]], bool]:
     """Each row's distribution, and whether they are the judge's own.
 
-    The judge's are used only if all rows have one: mixing them with plain replies would be neither an expectation nor
-    the replies.
+    The judge's are used only if all rows have one: a mixture with plain replies would be neither.
     """
     if weighted and listed.probabilities is not None and field is not None:
         own = [distribution.get(field) or {} for distribution in listed.probabilities]
@@ -484,7 +433,7 @@ def _cell(row: Any, field: str | None) -> Any:
     return row if field is None else row[field]
 
 
-def _mass(chances: Mapping[Any, float], values: Sequence[Any]) -> float:
+def _probability(chances: Mapping[Any, float], values: Sequence[Any]) -> float:
     return sum(chance for value, chance in chances.items() if value in values)
 
 

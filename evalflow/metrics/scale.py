@@ -11,9 +11,8 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from evalflow.config.schema import MetricConfig, Strict, Word
-from evalflow.metrics.returns import BoolType, LabelType, NumberType
+from evalflow.metrics.returns import BoolType, LabelType, NumberType, StepConfig
 from evalflow.metrics.rules import MapRule, ValueRule, unit_values
-from evalflow.metrics.steps import StepConfig
 
 
 class BooleanScale(Strict):

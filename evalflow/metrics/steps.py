@@ -1,4 +1,4 @@
-"""A chain's steps: their declaration, their inputs, and the checks of both before any data is read."""
+"""A chain's steps: their inputs, the checks of their declarations before any data is read, and placeholder replies."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
-from pydantic import BaseModel, field_validator
+from pydantic import BaseModel
 
-from evalflow.config.schema import FIELDS, IDENTIFIER, Strict, Word
+from evalflow.config.schema import FIELDS
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.jsonvalues import look_up
 from evalflow.metrics.returns import (
@@ -19,8 +19,7 @@ from evalflow.metrics.returns import (
     ListType,
     NumberType,
     RecordType,
-    Returns,
-    Shape,
+    StepConfig,
     item_type,
     reply_model,
 )
@@ -81,13 +80,9 @@ def root(path: str) -> str:
 
 
 def obstacle(needs: Iterable[str], fields: Mapping[str, Any], answer: Answer, blank_is_text: bool) -> Outcome | None:
-    """The outcome if no score is possible, else None.
+    """The outcome if no score is possible, else None: a failed answer is an error, a missing field is skipped.
 
-    Args:
-        needs: The fields the metric needs, in the order of reporting.
-        fields: As from `fields_of`.
-        answer: A failed answer makes the score an error.
-        blank_is_text: Whether an empty text can be scored, as in a string comparison. A judge is not asked about one.
+    With `blank_is_text` an empty text can be scored, as in a string comparison; a judge is not asked about one.
     """
     failed = answer.status == "error"
     values = {need: fields[need] if need in fields else look_up(need, fields) for need in needs}
@@ -112,58 +107,11 @@ def obstacle(needs: Iterable[str], fields: Mapping[str, Any], answer: Answer, bl
     return None
 
 
-RESERVED = ("source", "against", "items", "turns")
-"""Variables set by a step's own keys, so reserved as step ids."""
-
-
-class StepConfig(Strict):
-    """One question to the judge.
-
-    Attributes:
-        id: Names the reply for later prompts and for the score rule.
-        prompt: A template of the prompt folders.
-        returns: The judge's reply.
-        task: For judges that are no language models: extract_claims, verify_claims or rate_relevance.
-        one_per: A list in an earlier reply; or `turns` (the assistant's) or `contexts` (in retrieval order). The judge
-            then gives `returns` once for each item.
-        source: The text to work on, as the variable `source`; defaults to the answer for extract_claims.
-        against: The text to compare with, as the variable `against`; defaults to the contexts for verify_claims.
-    """
-
-    id: Word
-    prompt: Word
-    returns: Returns
-    task: Word | None = None
-    one_per: Word | None = None
-    source: Word | None = None
-    against: Word | None = None
-
-    @field_validator("id")
-    @classmethod
-    def _usable(cls, step: str) -> str:
-        if not IDENTIFIER.match(step):
-            raise ValueError(f"the step id {step!r} must be lower-case letters, digits and _, a letter first")
-        if step in FIELDS or step in RESERVED:
-            raise ValueError(f"the step id {step!r} already is the name of a template variable; choose another")
-        return step
-
-    @property
-    def source_field(self) -> str | None:
-        """The case field for the variable `source`."""
-        return self.source or ("answer" if self.task == "extract_claims" else None)
-
-    @property
-    def against_field(self) -> str | None:
-        """The case field for the variable `against`."""
-        return self.against or ("contexts" if self.task == "verify_claims" else None)
-
-
 @dataclass(frozen=True, slots=True)
 class PreparedStep:
     """A checked step with its compiled template and reply model."""
 
     config: StepConfig
-    shape: Shape
     template: Template
     reply_model: type[BaseModel]
 
@@ -179,53 +127,32 @@ def build_steps(
 ) -> tuple[PreparedStep, ...]:
     """Check steps and score rule against each other, the prompts and `needs`, and compile them.
 
-    Args:
-        metric: The metric's name, for messages.
-        steps: The steps, in order.
-        rule: The score rule.
-        needs: The case fields that the metric declares.
-        prompts: The templates.
-        extras: Further variables that the kind gives to every template.
-        prompt_keys: Key path of a step's prompt, if it is not `steps[i].prompt`.
-
-    Raises:
-        UserError: Lists every problem.
+    `extras` are further variables that the kind gives to every template; `prompt_keys` are the key paths of prompts,
+    where they are not `steps[i].prompt`. UserError lists every problem.
     """
     where = f"metric.{metric}"
-    shapes = {step.id: Shape(step.id, step.returns, step.one_per) for step in steps}
-    problems = [*_duplicates(steps, where)]
+    problems: list[Problem] = []
+    earlier: dict[str, StepConfig] = {}
     for position, step in enumerate(steps):
         key = f"{where}.steps[{position}]"
-        earlier = {one.id: shapes[one.id] for one in steps[:position]}
+        if step.id in earlier:
+            problems.append(Problem(f"there already is a step {step.id!r}", f"{key}.id", "give it its own id"))
         problems += _reference_problems(step, earlier, needs, key)
-        known = {root(need) for need in needs} | set(earlier) | _own_variables(step) | set(extras)
-        prompt_key = (prompt_keys or {}).get(step.id, f"{key}.prompt")
-        problems += _prompt_problems(step.prompt, known, prompts, prompt_key)
-    problems += rule.problems(shapes, f"{where}.score")
+        own = {"source": step.source_field, "against": step.against_field, "items": step.one_per}
+        known = {*map(root, needs), *earlier, *extras, *(name for name, value in own.items() if value is not None)}
+        problems += _prompt_problems(step.prompt, known, prompts, (prompt_keys or {}).get(step.id, f"{key}.prompt"))
+        earlier[step.id] = step
+    problems += rule.problems(earlier, f"{where}.score")
     if problems:
         raise UserError(problems)
     return tuple(
-        PreparedStep(
-            step, shapes[step.id], prompts.get(step.prompt), reply_model(step.id, step.returns, bool(step.one_per))
-        )
+        PreparedStep(step, prompts.get(step.prompt), reply_model(step.id, step.returns, bool(step.one_per)))
         for step in steps
     )
 
 
-def _duplicates(steps: Sequence[StepConfig], where: str) -> Iterator[Problem]:
-    ids = [step.id for step in steps]
-    for position, step in enumerate(ids):
-        if step in ids[:position]:
-            yield Problem(f"there already is a step {step!r}", f"{where}.steps[{position}].id", "give it its own id")
-
-
-def _own_variables(step: StepConfig) -> set[str]:
-    filled = {"source": step.source_field, "against": step.against_field, "items": step.one_per}
-    return {name for name, value in filled.items() if value is not None}
-
-
 def _reference_problems(
-    step: StepConfig, earlier: Mapping[str, Shape], needs: Collection[str], key: str
+    step: StepConfig, earlier: Mapping[str, StepConfig], needs: Collection[str], key: str
 ) -> Iterator[Problem]:
     if step.one_per is not None and step.one_per in LISTS:
         for field in LISTS[step.one_per]:
@@ -264,16 +191,13 @@ def _undeclared(field: str, needs: Collection[str], key: str, user: str) -> Prob
     return Problem(f"{user} {field!r}, which `needs` does not declare", key, f"needs: [{line}]")
 
 
-LISTED = 3
-"""Number of items to assume in a list of unknown length."""
-
-
 def stand_in(returns: Mapping[str, Any], source: Any = None) -> dict[str, Any]:
     """A placeholder reply of the declared types.
 
-    A list gets one item per sentence of the text `source`, since that decides the length of later prompts.
+    A list gets one item per sentence of the text `source`, or three: it decides the length of later prompts.
     """
-    texts = _sentences(source) if isinstance(source, str) else []
+    sentences = re.split(r"(?<=[.!?。！？])\s*", source.strip()) if isinstance(source, str) else []
+    texts = [text for text in sentences if text]
     return {name: _value(declared, texts) for name, declared in returns.items()}
 
 
@@ -286,13 +210,8 @@ def _value(declared: Any, texts: list[str]) -> Any:
         case LabelType():
             return declared.labels[0]
         case ListType():
-            return [_value(declared.items, [text]) for text in texts or ["…"] * LISTED]
+            return [_value(declared.items, [text]) for text in texts or ["…"] * 3]
         case RecordType():
             return {name: _value(inner, texts) for name, inner in declared.fields.items()}
         case _:
             return texts[0] if texts else "…"
-
-
-def _sentences(text: str) -> list[str]:
-    parts = re.split(r"(?<=[.!?。！？])\s*", text.strip())
-    return [part for part in parts if part]

@@ -302,14 +302,13 @@ def _outcomes(composite: Composite, scores: _Scores) -> Iterator[tuple[int, Outc
 
 
 def _part(composite: Composite, name: str, values: tuple[Any, ...]) -> Part:
-    status, score, reason, error_type, error = values
+    part = dict(zip(_PART_COLUMNS, values, strict=True))
     source = composite.sources[name]
-    higher = source.direction == "higher_is_better"
     passed = None
-    if score is not None and source.limit is not None:
-        passed = bool(passes(score, source.limit, higher_is_better=higher))
-    inverted = source.direction != composite.config.direction
-    return Part(status, score, reason, error_type, error, passed, inverted)
+    if part["score"] is not None and source.limit is not None:
+        higher = source.direction == "higher_is_better"
+        passed = bool(passes(part["score"], source.limit, higher_is_better=higher))
+    return Part(**part, passed=passed, inverted=source.direction != composite.config.direction)
 
 
 def _record(composite: Composite, repeat: int, outcome: Outcome, first: Mapping[str, Any]) -> ScoreRecord:

@@ -208,11 +208,9 @@ def as_script(value: Script | Iterable[Any] | None) -> Script:
 
 
 def by_schema(scripts: Mapping[str, Any], otherwise: Script | None = None) -> Script:
-    """A script that depends on the requested schema, e.g. one script per step of a metric.
+    """A script that depends on the name of the requested schema, e.g. one script per step of a metric.
 
-    Args:
-        scripts: By schema name: a callable, a list that is used up in order, or one reply for all requests.
-        otherwise: For other requests; None answers them with `auto()`.
+    Each is a callable, a list that is used up in order, or one reply for all requests; `otherwise` is for other names.
     """
     known = {name: _always_or_script(value) for name, value in scripts.items()}
     rest = as_script(otherwise)

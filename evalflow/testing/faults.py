@@ -26,7 +26,6 @@ class Fault(Step):
     act: Callable[[Exchange], Awaitable[web.StreamResponse]]
 
     async def send(self, exchange: Exchange) -> web.StreamResponse:
-        """Cause the fault."""
         return await self.act(exchange)
 
 
@@ -83,11 +82,7 @@ def silence() -> Step:
 
 
 def cut(answer: Any = None) -> Step:
-    """Send half of a body, then close the connection.
-
-    Args:
-        answer: The full reply, as a script may return it.
-    """
+    """Send half of the body of a reply, as a script may return it, then close the connection."""
     inner = _answering(answer)
 
     async def act(exchange: Exchange) -> web.StreamResponse:
@@ -101,12 +96,7 @@ def cut(answer: Any = None) -> Step:
 
 
 def trickle(answer: Any = None, *, bytes_per_second: float = 1.0) -> Step:
-    """Send a valid body slowly, byte by byte.
-
-    Args:
-        answer: The reply, as a script may return it.
-        bytes_per_second: The speed.
-    """
+    """Send a valid body slowly, byte by byte."""
     inner = _answering(answer)
 
     async def act(exchange: Exchange) -> web.StreamResponse:
@@ -138,13 +128,7 @@ def off_schema() -> Step:
 def faulty(
     script: Callable[[Request], Any], faults: Sequence[tuple[float, Step]], *, seed: int = 0
 ) -> Callable[[Request], Any]:
-    """Mix faults into a script at random. A retried request is drawn again.
-
-    Args:
-        script: Answers all other requests.
-        faults: Each with its share of all requests, 0 to 1; together at most 1.
-        seed: Seed of the draws.
-    """
+    """Mix faults into a script at random, each with its share of all requests. A retried request is drawn again."""
 
     def strewn(request: Request) -> Any:
         drawn = random.Random(f"{seed}:{request.number}").random()  # noqa: S311 - reproducible, not for security

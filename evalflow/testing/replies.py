@@ -156,7 +156,6 @@ class Answering(Step):
         """The body for a request."""
 
     async def send(self, exchange: Exchange) -> web.StreamResponse:
-        """Send the body."""
         from aiohttp import web
 
         return web.json_response(self.body(exchange.request))
@@ -174,7 +173,6 @@ class ScriptedReply(Answering):
     as_text: bool = False
 
     def body(self, request: Request) -> Mapping[str, Any]:
-        """The completion. One content is repeated for all of the `n` requested choices."""
         contents = self.contents * (request.body.get("n") or 1) if len(self.contents) == 1 else self.contents
         choices = [self._choice(index, content, request) for index, content in enumerate(contents)]
         completion: dict[str, Any] = {
@@ -225,7 +223,6 @@ class Computed(Answering):
     make: Callable[[Request], Mapping[str, Any]]
 
     def body(self, request: Request) -> Mapping[str, Any]:
-        """The body for a request."""
         return self.make(request)
 
 
@@ -285,11 +282,7 @@ def auto(*, length: int | Mapping[str, int] = 1, values: Mapping[str, Any] | Non
 
 
 def embeddings(vectors: Sequence[Sequence[float]] | None = None) -> Computed:
-    """A reply to an embeddings request, as numbers or as base64, as requested.
-
-    Args:
-        vectors: One per text in the request; by default those of `vector`.
-    """
+    """A reply to an embeddings request, in the encoding that it asks for; by default with those of `vector`."""
 
     def body(request: Request) -> Mapping[str, Any]:
         packed = request.body.get("encoding_format") == "base64"

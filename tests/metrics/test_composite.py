@@ -17,7 +17,7 @@ def rule(**keys: Any) -> CompositeMetricConfig:
 
 
 def scored(score: float, **keys: Any) -> Part:
-    return Part("scored", score, **keys)
+    return Part(status="scored", score=score, **keys)
 
 
 AB = {"a": scored(0.8, reason="all of a"), "b": scored(0.5, reason="half of b")}
@@ -69,9 +69,9 @@ def test_a_scale_that_ends_the_other_way_is_turned_round() -> None:
     assert outcome.reason == "a 0.800, bias 0.100 taken as 0.900"
 
 
-UNDEFINED = Part("undefined", reason="no claims")
-SKIPPED = Part("skipped", reason="the case has no contexts")
-ERROR = Part("error", error_type="schema", error="no JSON")
+UNDEFINED = Part(status="undefined", reason="no claims")
+SKIPPED = Part(status="skipped", reason="the case has no contexts")
+ERROR = Part(status="error", error_type="schema", error="no JSON")
 
 
 @pytest.mark.parametrize(

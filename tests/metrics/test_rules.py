@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from evalflow.metrics.returns import Observed, Returns, Shape
+from evalflow.metrics.returns import Observed, Returns, StepConfig
 from evalflow.metrics.rules import Rule, average_precision, f_beta
 
 LABELS = ["good", "bad", "unsure"]
@@ -20,8 +20,8 @@ FIELDS = TypeAdapter(Returns).validate_python(
         "parts": {"type": "list", "items": {"ok": "bool"}},
     }
 )
-SINGLE = Shape("one", FIELDS)
-MANY = Shape("many", FIELDS, one_per="claims.claims")
+SINGLE = StepConfig(id="one", prompt="p.jinja", returns=FIELDS)
+MANY = StepConfig(id="many", prompt="p.jinja", returns=FIELDS, one_per="claims.claims")
 RULES = TypeAdapter(Rule)
 SHARE = {"op": "share", "of": "many", "field": "verdict", "equals": "good"}
 

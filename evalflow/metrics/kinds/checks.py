@@ -70,7 +70,6 @@ class CheckMetric(FieldMetric[CheckMetricConfig]):
         return super().build(name, config, prompts)
 
     async def compare(self, fields: dict[str, Any]) -> Outcome:
-        """Apply the rules."""
         return await self._rulebook.score(fields)
 
 
@@ -137,7 +136,6 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
 
     @classmethod
     def build(cls, name: str, config: ChecksMetricConfig, prompts: Prompts) -> Self:
-        """See `BaseMetric`."""
         where = f"metric.{name}"
         known = [*PARAMS, *(config.custom or {})]
         problems = [
@@ -182,7 +180,6 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
         return found
 
     async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
-        """Never called: its checks are scored."""
         raise NotImplementedError("bind the case first")
 
     def _declared(self, case: Case) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -78,29 +78,21 @@ class CompositeMetric(BaseMetric[CompositeMetricConfig]):
         self.parts = tuple(config.weights)
 
     def bind(self, case: Case) -> tuple[()]:
-        """Return nothing: the scores are derived from others."""
         return ()
 
     async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
-        """Never called."""
         raise ValueError(f"metric {self.name} combines other scores, and cannot score an answer alone")
 
 
 @record()
-class Part:
+class Part(Outcome):
     """One of the scores that a composite combines.
 
     Attributes:
-        status, score, reason, error_type, error: As in the score's record.
         passed: Whether it passes; None without a threshold in force.
         inverted: Whether the scale's good end is the composite's bad end; then 1 minus the score is used.
     """
 
-    status: Status
-    score: float | None = None
-    reason: str | None = None
-    error_type: str | None = None
-    error: str | None = None
     passed: bool | None = None
     inverted: bool = False
 

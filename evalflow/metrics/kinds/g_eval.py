@@ -30,10 +30,10 @@ from evalflow.errors import JudgeError, Problem, UserError, did_you_mean
 from evalflow.jsonvalues import look_up
 from evalflow.metrics.chain import ChainConfig, ChainMetric, Scope
 from evalflow.metrics.registry import G_EVAL_SAMPLES
-from evalflow.metrics.returns import FieldType, ListType, Observed, StrType
+from evalflow.metrics.returns import FieldType, ListType, StepConfig, StrType
 from evalflow.metrics.rules import Rule
 from evalflow.metrics.scale import Band, BooleanScale, LikertScale, band_fault, grade_rule, reply_type
-from evalflow.metrics.steps import PreparedStep, StepConfig, build_steps, root
+from evalflow.metrics.steps import PreparedStep, build_steps, root
 from evalflow.prompts import Prompts, render
 from evalflow.protocols import Judge, Prepared
 from evalflow.records import Answer, Ask, Case, Message, Outcome
@@ -77,10 +77,7 @@ def steps_in(entry: Mapping[str, Any], where: str) -> tuple[str, ...]:
 def find_entry(path: Path, criteria: str, key: str) -> Mapping[str, Any]:
     """Find the entry in a run's prepared.json whose criteria are exactly the same.
 
-    Args:
-        path: The file, or the folder of a run.
-        criteria: The criteria to look for.
-        key: The key path of the setting, for messages.
+    `path` is that file or the folder of a run; `key` is the key path of the setting, for messages.
 
     Raises:
         UserError: There is no such file or entry, or several entries have different steps.
@@ -310,10 +307,10 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
     def _scope(self, fields: Mapping[str, Any], repeat: int) -> Scope:
         scope = super()._scope(fields, repeat)
         optional = {root(name): fields[root(name)] for name in self.config.optional}
-        scope = replace(scope, variables={**optional, **scope.variables})
-        if self.config.strict:
-            return replace(scope, logprobs=False)
-        return replace(scope, logprobs=True, samples=self.config.samples)
+        scope.variables = {**optional, **scope.variables}
+        scope.logprobs = not self.config.strict
+        scope.samples = 1 if self.config.strict else self.config.samples
+        return scope
 
     def _extras(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
         given = {name: look_up(name, fields) for name in (*self.config.needs, *self.config.optional)}
@@ -332,9 +329,9 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
             "inputs": [*config.needs, *config.optional],
         }
 
-    def _conclude(self, seen: Mapping[str, Observed], trail: Sequence[Mapping[str, Any]], weighted: bool) -> Outcome:
-        outcome = super()._conclude(seen, trail, weighted)
-        return outcome if self.config.strict else replace(outcome, reason=f"{outcome.reason} {_basis(trail[-1])}")
+    def _conclude(self, scope: Scope, weighted: bool) -> Outcome:
+        outcome = super()._conclude(scope, weighted)
+        return outcome if self.config.strict else replace(outcome, reason=f"{outcome.reason} {_basis(scope.trail[-1])}")
 
 
 def _basis(step: Mapping[str, Any]) -> str:

@@ -10,10 +10,10 @@ from pydantic import Field
 from evalflow.config.schema import Word
 from evalflow.jsonvalues import look_up
 from evalflow.metrics.chain import ChainConfig, ChainMetric
-from evalflow.metrics.returns import FieldType, StrType
+from evalflow.metrics.returns import FieldType, StepConfig, StrType
 from evalflow.metrics.rules import Rule
 from evalflow.metrics.scale import Scale, grade_rule, reply_type
-from evalflow.metrics.steps import StepConfig, build_steps
+from evalflow.metrics.steps import build_steps
 from evalflow.prompts import Prompts
 
 
@@ -37,7 +37,6 @@ class JudgeMetric(ChainMetric[JudgeMetricConfig]):
 
     @classmethod
     def build(cls, name: str, config: JudgeMetricConfig, prompts: Prompts) -> Self:
-        """See `BaseMetric`."""
         steps = build_steps(name, config.steps, config.score, config.needs, prompts)
         return cls(name, config, steps, config.score)
 

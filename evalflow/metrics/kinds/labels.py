@@ -64,7 +64,6 @@ class ClassificationMetric(FieldMetric[ClassificationMetricConfig]):
         )
 
     async def compare(self, fields: dict[str, Any]) -> Outcome:
-        """Compare the two labels, or all of them."""
         config = self.config
         if config.per_label:
             return _compare_labels(*((field, look_up(field, fields)) for field in (config.truth, config.prediction)))

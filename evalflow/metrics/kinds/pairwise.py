@@ -18,9 +18,9 @@ from evalflow.jsonvalues import look_up
 from evalflow.metrics.base import expect_declared
 from evalflow.metrics.chain import ChainConfig, ChainMetric, Scope
 from evalflow.metrics.reasons import REMARK, one_line
-from evalflow.metrics.returns import FieldType, LabelType, StrType, reply_model
+from evalflow.metrics.returns import FieldType, LabelType, StepConfig, StrType, reply_model
 from evalflow.metrics.rules import MapRule
-from evalflow.metrics.steps import StepConfig, build_steps, fields_of, obstacle
+from evalflow.metrics.steps import build_steps, fields_of, obstacle
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge
 from evalflow.records import Answer, Ask, Case, FigureSpec, Message, Outcome
@@ -106,7 +106,6 @@ class PairwiseMetric(ChainMetric[PairwiseMetricConfig]):
         return cls(name, config, [replace(step, reply_model=unnamed) for step in steps], rule)
 
     def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:
-        """The asks of scoring; none for equal texts."""
         first, second = self._texts(fields_of(case, answer))
         return () if first == second else super().preview(case, answer)
 

@@ -42,7 +42,6 @@ class RecordedMetric(BaseMetric[RecordedMetricConfig]):
 
     @classmethod
     def build(cls, name: str, config: RecordedMetricConfig, prompts: Prompts) -> Self:  # noqa: ARG003 - no prompts
-        """See `BaseMetric`."""
         problems: list[Problem] = []
         fault = _path_fault(config.field)
         if fault:

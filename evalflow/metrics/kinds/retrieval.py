@@ -73,7 +73,6 @@ class RetrievalMetric(FieldMetric[RetrievalMetricConfig]):
         return super().build(name, config, prompts)
 
     async def compare(self, fields: dict[str, Any]) -> Outcome:
-        """Compute the measures of one case."""
         config = self.config
         ranking = Ranking(*(_ids_at(field, fields, config.id) for field in (config.relevant, config.retrieved)))
         found = measures(ranking, config.at)
@@ -168,12 +167,7 @@ def measures(ranking: Ranking, at: Sequence[int]) -> dict[str, float | None]:
 def ids_of(value: Any, key: str | None) -> tuple[str, ...]:
     """The ids in a list without duplicates, in order; a single item counts as a list of one.
 
-    Args:
-        value: Ids, or objects with an id.
-        key: The key of the id in an object; None if the items are ids.
-
-    Raises:
-        ValueError: An item is not an id and has none.
+    `key` is the key of the id in an object; None if the items are ids. ValueError for an item without an id.
     """
     items = cast("list[Any]", value) if isinstance(value, list) else [value]
     return tuple(dict.fromkeys(_id(item, key, place) for place, item in enumerate(items)))

@@ -22,9 +22,9 @@ from evalflow.metrics.cosine import STEP as EMBEDDING
 from evalflow.metrics.cosine import CosineMetric, cosines, embedding_ask
 from evalflow.metrics.json_schema import written
 from evalflow.metrics.reasons import QUOTE, one_line
-from evalflow.metrics.returns import BoolType, FieldType, ListType, RecordType, StrType
+from evalflow.metrics.returns import BoolType, FieldType, ListType, RecordType, StepConfig, StrType
 from evalflow.metrics.rules import Rule, ShareRule
-from evalflow.metrics.steps import PreparedStep, StepConfig, build_steps, fields_of
+from evalflow.metrics.steps import PreparedStep, build_steps, fields_of
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge
 from evalflow.records import EMBED, Answer, Ask, Case, Outcome
@@ -59,7 +59,6 @@ class SimilarityMetric(CosineMetric[SimilarityMetricConfig]):
         return written(look_up(self.config.field, fields)), written(look_up(self.config.against, fields))
 
     def outcome(self, cosine: float) -> Outcome:
-        """The score."""
         reason = f"similarity of {self.config.field} and {self.config.against}: {cosine:.3f} (cosine of embeddings)"
         return scored(max(0.0, cosine), cosine, reason)
 
@@ -105,7 +104,6 @@ class GeneratedQuestionsMetric(ChainMetric[GeneratedQuestionsMetricConfig]):
 
     @classmethod
     def build(cls, name: str, config: GeneratedQuestionsMetricConfig, prompts: Prompts) -> Self:
-        """See `BaseMetric`."""
         fields: dict[str, FieldType] = {
             "question": StrType(type="str"),
             "reason": StrType(type="str"),
@@ -149,7 +147,6 @@ class GeneratedQuestionsMetric(ChainMetric[GeneratedQuestionsMetricConfig]):
 
 
 def _step(written: Sequence[str], alike: Sequence[float]) -> dict[str, Any]:
-    """The embedder's result in the form of a chain step."""
     replies = [{"similarity": cosine} for cosine in alike]
     return {
         "id": EMBEDDING,

@@ -88,11 +88,7 @@ def calls_in(value: Any) -> tuple[ToolCall, ...]:
 def made(expected: Sequence[ToolCall], called: Sequence[ToolCall], *, order: bool, arguments: bool) -> list[bool]:
     """Tell which expected calls were made, each matched to a different call.
 
-    Args:
-        expected: The expected calls.
-        called: The calls that were made.
-        order: Whether the calls must come in the expected order; then a longest common subsequence is matched.
-        arguments: Whether the arguments must be equal too.
+    With `order` a longest common subsequence is matched; with `arguments` they must be equal too.
     """
     fits = [[_fits(wanted, call, arguments=arguments) for call in called] for wanted in expected]
     return _in_order(fits) if order else _in_any_order(expected, fits)
