@@ -1,7 +1,7 @@
 """Read cases from JSON Lines, JSON, CSV or Parquet files, or a glob of them, one row at a time."""
 
 from evalflow.datasets.cases import (
-    Sifted,
+    ReadRow,
     case_to_row,
     columns,
     examples,
@@ -10,14 +10,14 @@ from evalflow.datasets.cases import (
     places,
     plain_rows,
     read,
-    sift,
+    read_rows,
 )
 from evalflow.datasets.fields import FIELDS, propose_fields, tag_levels, tag_name
 from evalflow.datasets.sources import digest, files, text_bytes
 
 __all__ = [
     "FIELDS",
-    "Sifted",
+    "ReadRow",
     "case_to_row",
     "columns",
     "digest",
@@ -29,7 +29,7 @@ __all__ = [
     "plain_rows",
     "propose_fields",
     "read",
-    "sift",
+    "read_rows",
     "tag_levels",
     "tag_name",
     "text_bytes",

@@ -5,19 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache, partial
 from itertools import dropwhile, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from evalflow.config.schema import DatasetConfig
 from evalflow.contexts import contexts, html_text
 from evalflow.datasets.csv_file import open_csv, raw_records
-from evalflow.datasets.fields import CONVERTERS, FieldMap, field_map
+from evalflow.datasets.fields import CONVERTERS, FIELDS, FieldMap, field_map
 from evalflow.datasets.json_files import open_json, open_jsonl, raw_items, raw_objects
 from evalflow.datasets.parquet import open_parquet
-from evalflow.datasets.sources import Broken, Format, SourceRow, Table, files, format_of, shown, unreadable
+from evalflow.datasets.sources import Format, SourceRow, Table, Unreadable, files, format_of, shown, unreadable
 from evalflow.errors import Problem, UserError
 from evalflow.records import Case, Context, Message
 
@@ -45,62 +45,63 @@ def irregular(messages: Sequence[Message]) -> Iterator[tuple[int, str]]:
         yield len(messages) - 1, what
 
 
-Converters = Mapping[str, Callable[[Any], Any]]
-
-
-def _converters() -> Converters:
-    # Cases of one corpus share passages, and HTML is by far the slowest value to convert: cache it.
-    remembered = lru_cache(maxsize=256)(html_text)
-    return {**CONVERTERS, "contexts": partial(contexts, to_text=remembered)}
-
-
 @dataclass(frozen=True, slots=True)
+class ReadRow:
+    """A row of a file, by its number from 0, with its case or all its problems."""
+
+    position: int
+    where: str
+    case: Case | None
+    problems: Sequence[Problem] = ()
+
+
 class Builder:
     """Builds the cases of one file.
 
-    Attributes:
+    Args:
         dataset: The dataset's name.
         fields: The sources of the case fields.
         cells: Whether the rows' values are untyped text.
         allow_irregular: Whether conversations may have turns in any order.
     """
 
-    dataset: str
-    fields: FieldMap
-    cells: bool
-    allow_irregular: bool = False
-    converters: Converters = field(default_factory=_converters)
+    def __init__(self, dataset: str, fields: FieldMap, cells: bool, allow_irregular: bool) -> None:
+        self._dataset = dataset
+        self._fields = fields
+        self._cells = cells
+        self._allow_irregular = allow_irregular
+        # Cases of one corpus share passages, and HTML is by far the slowest value to convert: cache it.
+        to_text = lru_cache(maxsize=256)(html_text)
+        self._converters: Mapping[str, Callable[[Any], Any]] = {
+            **CONVERTERS,
+            "contexts": partial(contexts, to_text=to_text),
+        }
 
     def case(self, index: int, row: SourceRow) -> Case | Sequence[Problem]:
         """The row's case, or all problems of the row."""
         try:
-            data = self.fields.typed(row.data) if self.cells else row.data
-            raw, others = self.fields.values(data)
+            data = self._fields.typed(row.data) if self._cells else row.data
+            raw, others = self._fields.values(data)
         except ValueError as error:
             return [Problem(str(error), row.where)]
-        values, problems = self._converted(raw, row.where)
-        if not problems:
-            problems = self._ask(values, row.where)
-        if not problems and not self.allow_irregular:
-            problems = self._order(values, row.where)
+        values: dict[str, Any] = {}
+        problems: list[Problem] = []
+        for name, value in raw.items():
+            try:
+                values[name] = self._converters[name](value)
+            except ValueError as error:
+                problems.append(Problem(f"{self._fields.place(name)}: {error}", row.where))
+        problems = problems or self._add_question(values, row.where)
+        if not problems and not self._allow_irregular:
+            problems = self._order_problems(values, row.where)
         if problems:
             return problems
         values["vars"] = {**values.get("vars", {}), **others}
         if "id" not in values:
             values["id"] = content_id({column: value for column, value in data.items() if value is not None})
-        return Case(dataset=self.dataset, index=index, **values)
+        return Case(dataset=self._dataset, index=index, **values)
 
-    def _converted(self, raw: Mapping[str, Any], where: str) -> tuple[dict[str, Any], list[Problem]]:
-        values: dict[str, Any] = {}
-        problems: list[Problem] = []
-        for name, value in raw.items():
-            try:
-                values[name] = self.converters[name](value)
-            except ValueError as error:
-                problems.append(Problem(f"{self.fields.place(name)}: {error}", where))
-        return values, problems
-
-    def _ask(self, values: dict[str, Any], where: str) -> list[Problem]:
+    def _add_question(self, values: dict[str, Any], where: str) -> list[Problem]:
         """Append the question as a user message, unless the messages already end with it."""
         question = values.pop("question", None)
         if question is None:
@@ -109,17 +110,17 @@ class Builder:
         if not messages:
             values["messages"] = (Message("user", question),)
         elif question != next((message.content for message in reversed(messages) if message.role == "user"), None):
-            hint = f"say which counts: dataset.{self.dataset}.fields={{messages: messages}}, or {{question: question}}"
+            hint = f"say which counts: dataset.{self._dataset}.fields={{messages: messages}}, or {{question: question}}"
             return [Problem("question is not the last user message of messages", where, hint)]
         return []
 
-    def _order(self, values: Mapping[str, Any], where: str) -> list[Problem]:
+    def _order_problems(self, values: Mapping[str, Any], where: str) -> list[Problem]:
         name = f"case {values['id']!r}" if "id" in values else "the case"
-        hint = f"repair the conversation, or let it pass: dataset.{self.dataset}.allow_irregular=true"
+        hint = f"repair the conversation, or let it pass: dataset.{self._dataset}.allow_irregular=true"
         messages = values.get("messages")
         empty = ["there is no message in it"] if messages == () else []
         return [
-            Problem(f"{name}: {self.fields.place('messages')}: {what}", where, hint)
+            Problem(f"{name}: {self._fields.place('messages')}: {what}", where, hint)
             for what in (*empty, *(f"message {number} {what}" for number, what in irregular(messages or ())))
         ]
 
@@ -130,36 +131,36 @@ def content_id(content: object) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def conversation(
-    index: int, rows: Iterable[tuple[str, Case | Sequence[Problem]]], *, allow_irregular: bool
-) -> Case | Sequence[Problem] | None:
+def conversation(index: int, rows: Iterable[ReadRow], *, allow_irregular: bool) -> Case | Sequence[Problem] | None:
     """Join the rows' user messages into one case, one turn per row; None without rows.
 
     A system message in the middle, the only violation that joining can cause, is refused unless `allow_irregular`.
     """
     turns: list[Case] = []
     problems: list[Problem] = []
-    for where, row in rows:
-        if not isinstance(row, Case):
-            problems += row
-        elif not row.messages:
-            problems.append(Problem("a turn of a conversation needs a question", where, "name its column in `fields`"))
-        elif turns and not allow_irregular and any(message.role == "system" for message in row.messages):
+    for row in rows:
+        if row.case is None:
+            problems += row.problems
+        elif not row.case.messages:
+            what = "a turn of a conversation needs a question"
+            problems.append(Problem(what, row.where, "name its column in `fields`"))
+        elif turns and not allow_irregular and any(message.role == "system" for message in row.case.messages):
             what = "a system message can only stand at the beginning of a conversation, which is the first row"
-            problems.append(Problem(what, where, f"dataset.{row.dataset}.allow_irregular=true lets it pass"))
+            problems.append(Problem(what, row.where, f"dataset.{row.case.dataset}.allow_irregular=true lets it pass"))
         else:
-            turns.append(row)
+            turns.append(row.case)
     if problems or not turns:
         return problems or None
+    *_, last = turns
     outputs = [turn.reference for turn in turns]
     return Case(
-        dataset=turns[-1].dataset,
+        dataset=last.dataset,
         index=index,
         id=content_id([turn.id for turn in turns]),
         messages=tuple(message for turn in turns for message in turn.messages),
-        answer=turns[-1].answer,
-        reference=turns[-1].reference,
-        group=turns[-1].group,
+        answer=last.answer,
+        reference=last.reference,
+        group=last.group,
         vars={"outputs": outputs} if any(output is not None for output in outputs) else {},
     )
 
@@ -172,16 +173,6 @@ _READERS: Mapping[Format, Callable[[Path], Table]] = {
     "csv": open_csv,
     "parquet": open_parquet,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Sifted:
-    """A row of a file, by its number from 0, with its case or all its problems."""
-
-    position: int
-    where: str
-    case: Case | None
-    problems: Sequence[Problem] = ()
 
 
 def read(name: str, config: DatasetConfig) -> Iterator[Case]:
@@ -206,28 +197,25 @@ def read(name: str, config: DatasetConfig) -> Iterator[Case]:
     return _cases(name, config, paths)
 
 
-def sift(name: str, config: DatasetConfig) -> Iterator[Sifted]:
+def read_rows(name: str, config: DatasetConfig) -> Iterator[ReadRow]:
     """Every row of a single-file dataset, valid or not; UserError if the rest of the file cannot be read."""
     (path,) = files(config)
     format_of(path, config)
     field_map(name, config)
 
-    def sifted() -> Iterator[Sifted]:
-        for position, (where, found) in enumerate(_file_rows(name, config, path, 0)):
-            if isinstance(found, Case):
-                yield Sifted(position, where, found)
-            elif any(isinstance(problem, Broken) for problem in found):
-                raise UserError(found)
-            else:
-                yield Sifted(position, where, None, found)
+    def rows() -> Iterator[ReadRow]:
+        for row in _file_rows(name, config, path, 0):
+            if any(isinstance(problem, Unreadable) for problem in row.problems):
+                raise UserError(row.problems)
+            yield row
 
-    return sifted()
+    return rows()
 
 
 def excerpt(config: DatasetConfig, positions: Collection[int]) -> Iterator[str]:
     """The raw text of some rows of a CSV file (after its header) or a JSON Lines file.
 
-    Rows of a JSON list become JSON Lines. The positions are those of `sift`. UserError for Parquet.
+    Rows of a JSON list become JSON Lines. The positions are those of `read_rows`. UserError for Parquet.
     """
     (path,) = files(config)
     match format_of(path, config):
@@ -316,14 +304,14 @@ def _cases(name: str, config: DatasetConfig, paths: Sequence[Path]) -> Iterator[
     index = 0
     problems: list[Problem] = []
     for path in paths:
-        for found in _file_cases(name, config, path, index):
-            if not isinstance(found, Case):
-                problems += found
+        for case in _file_cases(name, config, path, index):
+            if not isinstance(case, Case):
+                problems += case
                 if len(problems) >= MAX_PROBLEMS:
                     problems[MAX_PROBLEMS:] = [Problem(f"stopped after {MAX_PROBLEMS} problems; there may be more")]
                     raise UserError(problems)
             elif not problems:
-                yield found
+                yield case
                 index += 1
     if problems:
         raise UserError(problems)
@@ -334,18 +322,17 @@ def _cases(name: str, config: DatasetConfig, paths: Sequence[Path]) -> Iterator[
 def _file_cases(name: str, config: DatasetConfig, path: Path, index: int) -> Iterator[Case | Sequence[Problem]]:
     rows = _file_rows(name, config, path, index)
     if not config.conversation:
-        yield from (case for _, case in rows)
+        yield from (row.problems if row.case is None else row.case for row in rows)
     elif (whole := conversation(index, rows, allow_irregular=config.allow_irregular)) is not None:
         yield whole
 
 
-def _file_rows(
-    name: str, config: DatasetConfig, path: Path, index: int
-) -> Iterator[tuple[str, Case | Sequence[Problem]]]:
+def _file_rows(name: str, config: DatasetConfig, path: Path, index: int) -> Iterator[ReadRow]:
     table = _table(path, config)
     builder = Builder(name, field_map(name, config, table.aliases), table.cells, config.allow_irregular)
-    for i, row in enumerate(table.rows):
-        yield row.where, [row] if isinstance(row, Problem) else builder.case(index + i, row)
+    for position, row in enumerate(table.rows):
+        case = [row] if isinstance(row, Problem) else builder.case(index + position, row)
+        yield ReadRow(position, row.where, case) if isinstance(case, Case) else ReadRow(position, row.where, None, case)
 
 
 def case_to_row(case: Case) -> dict[str, Any]:
@@ -353,31 +340,17 @@ def case_to_row(case: Case) -> dict[str, Any]:
 
     Absent fields are left out, and so are dataset and index, which the reader sets.
     """
-    row = {
-        "id": case.id,
-        "messages": [_message(message) for message in case.messages] or None,
-        "answer": case.answer,
-        "reference": case.reference,
-        "contexts": None if case.contexts is None else [_context(context) for context in case.contexts],
-        "expected": case.expected,
-        "actual": case.actual,
-        "metadata": case.metadata,
-        "failure": case.failure,
-        "demo_answer": case.demo_answer and _message(case.demo_answer),
-        "checks": None if case.checks is None else list(case.checks),
-        "tags": list(case.tags) or None,
-        "group": case.group,
-        "labels": case.labels,
-        "vars": case.vars or None,
+    values = {name: getattr(case, name) for name in FIELDS if name != "question"}
+    return {
+        name: _json_value(value)
+        for name, value in values.items()
+        if value is not None and (value or name not in ("messages", "tags", "vars"))
     }
-    return {field: value for field, value in row.items() if value is not None}
 
 
-def _message(message: Message) -> dict[str, Any]:
-    row: dict[str, Any] = {"role": message.role, "content": message.content}
-    return row if message.metadata is None else {**row, "metadata": message.metadata}
-
-
-def _context(context: Context) -> dict[str, str]:
-    row = {"text": context.text, "title": context.title, "path": context.path}
-    return {key: value for key, value in row.items() if value is not None}
+def _json_value(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_json_value(item) for item in cast("tuple[Any, ...]", value)]
+    if isinstance(value, Message | Context):
+        return {key.name: part for key in fields(value) if (part := getattr(value, key.name)) is not None}
+    return value

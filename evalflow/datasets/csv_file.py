@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 from pydantic_core import from_json
 
-from evalflow.datasets.sources import MAX_RECORD, Broken, SourceRow, Table, refuse_too_large, shown, too_long
+from evalflow.datasets.sources import MAX_RECORD, SourceRow, Table, Unreadable, refuse_too_large, shown, too_long
 from evalflow.errors import Problem
 
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?\Z")
@@ -86,7 +86,7 @@ def _rows(path: Path) -> Iterator[SourceRow | Problem]:
             header = next(reader, None) or []
             twice = [column for column, n in Counter(header).items() if n > 1]
             if twice:
-                yield Broken(f"the header names {twice[0]!r} more than once", f"{name}:1")
+                yield Unreadable(f"the header names {twice[0]!r} more than once", f"{name}:1")
                 return
             line += len(text)
             text.clear()
@@ -98,7 +98,7 @@ def _rows(path: Path) -> Iterator[SourceRow | Problem]:
     except _TooLong:
         yield too_long(f"{name}:{line}", "is a quote left open? One inside a cell is written twice")
     except csv.Error as error:
-        yield Broken(f"broken CSV: {error}", f"{name}:{line}", "a quote inside a cell is written twice")
+        yield Unreadable(f"broken CSV: {error}", f"{name}:{line}", "a quote inside a cell is written twice")
     except UnicodeDecodeError:
         yield _not_utf8(path)
 
@@ -119,8 +119,8 @@ def _not_utf8(path: Path) -> Problem:
             except UnicodeDecodeError as error:
                 where, what = f"{shown(path)}:{number}", f"the file is not UTF-8: {error.reason}"
                 utf16 = number == 1 and line.startswith((b"\xff\xfe", b"\xfe\xff"))
-                return Broken(what, where, "the file is UTF-16; save it as UTF-8" if utf16 else _ENCODING)
-    return Broken("the file changed while it was read", shown(path))
+                return Unreadable(what, where, "the file is UTF-16; save it as UTF-8" if utf16 else _ENCODING)
+    return Unreadable("the file changed while it was read", shown(path))
 
 
 def structure(cell: str) -> Any:

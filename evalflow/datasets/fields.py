@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 from evalflow.config.schema import DatasetConfig
@@ -30,10 +30,15 @@ def tag_levels(tag: str) -> Sequence[str]:
     return [_BETWEEN.join(levels[: i + 1]) for i in range(len(levels))]
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"expected text, got {kind(value)}")
+def _expect(value: Any, types: type, expected: str, where: str = "") -> Any:
+    """The value if it is of the type; else ValueError says what was expected, and got."""
+    if not isinstance(value, types):
+        raise ValueError(f"{where}{': ' if where else ''}expected {expected}, got {kind(value)}")
     return value
+
+
+def _text(value: Any) -> str:
+    return _expect(value, str, "text")
 
 
 def _id(value: Any) -> str:
@@ -48,34 +53,24 @@ def _group(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _object(value: Any) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise ValueError(f"expected an object, got {kind(value)}")
-    return cast("dict[str, Any]", value)
-
-
-def _list(value: Any, of: str) -> list[Any]:
-    if not isinstance(value, list):
-        raise ValueError(f"expected a list of {of}, got {kind(value)}")
-    return cast("list[Any]", value)
+def _object(value: Any, where: str = "") -> dict[str, Any]:
+    return _expect(value, dict, "an object", where)
 
 
 def _message(value: Any, default_role: str | None, where: str = "") -> Message:
-    prefix = f"{where}: " if where else ""
-    if not isinstance(value, dict):
-        raise ValueError(f"{prefix}expected {{role, content}}, got {kind(value)}")
-    item = cast("dict[str, Any]", value)
+    item: dict[str, Any] = _expect(value, dict, "{role, content}", where)
     role, content, metadata = item.get("role", default_role), item.get("content"), item.get("metadata")
-    for key, found in (("role", role), ("content", content)):
-        if not isinstance(found, str):
-            raise ValueError(f"{prefix}{key}: expected text, got {kind(found) if key in item else 'nothing'}")
-    if metadata is not None and not isinstance(metadata, dict):
-        raise ValueError(f"{prefix}metadata: expected an object, got {kind(metadata)}")
-    return Message(cast("str", role), cast("str", content), cast("dict[str, Any] | None", metadata))
+    prefix = f"{where}: " if where else ""
+    for key, part in (("role", role), ("content", content)):
+        if not isinstance(part, str):
+            raise ValueError(f"{prefix}{key}: expected text, got {kind(part) if key in item else 'nothing'}")
+    if metadata is not None:
+        _object(metadata, f"{prefix}metadata")
+    return Message(cast("str", role), cast("str", content), metadata)
 
 
 def _messages(value: Any) -> tuple[Message, ...]:
-    items = _list(value, "{role, content}")
+    items: list[Any] = _expect(value, list, "a list of {role, content}")
     return tuple(_message(item, None, f"item {i}") for i, item in enumerate(items))
 
 
@@ -83,35 +78,26 @@ def _demo_answer(value: Any) -> Message:
     return Message("assistant", value) if isinstance(value, str) else _message(value, "assistant")
 
 
-def _check(value: Any, where: str) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise ValueError(f"{where}: expected {{identifier, enabled, params}}, got {kind(value)}")
-    check = cast("dict[str, Any]", value)
-    if not isinstance(check.get("identifier"), str) or not check["identifier"]:
-        raise ValueError(f"{where}: the check has no identifier")
-    if not isinstance(check.get("enabled", True), bool):
-        raise ValueError(f"{where}.enabled: expected true or false, got {kind(check['enabled'])}")
-    if not isinstance(check.get("params") or {}, dict):
-        raise ValueError(f"{where}.params: expected an object, got {kind(check['params'])}")
-    return check
-
-
 def _checks(value: Any) -> tuple[Mapping[str, Any], ...]:
-    return tuple(_check(item, f"item {i}") for i, item in enumerate(_list(value, "{identifier, enabled, params}")))
+    form = "{identifier, enabled, params}"
+    checks: list[dict[str, Any]] = []
+    for i, item in enumerate(_expect(value, list, f"a list of {form}")):
+        check: dict[str, Any] = _expect(item, dict, form, f"item {i}")
+        if not isinstance(check.get("identifier"), str) or not check["identifier"]:
+            raise ValueError(f"item {i}: the check has no identifier")
+        _expect(check.get("enabled", True), bool, "true or false", f"item {i}.enabled")
+        _object(check.get("params") or {}, f"item {i}.params")
+        checks.append(check)
+    return tuple(checks)
 
 
 def _tags(value: Any) -> tuple[str, ...]:
-    if isinstance(value, str):  # "a; b", as typed into a cell
-        return _tag_names(value.split(";"))
-    tags = _list(value, "texts")
+    # As typed into a cell: "a; b".
+    tags: list[Any] = value.split(";") if isinstance(value, str) else _expect(value, list, "a list of texts")
     wrong = next((tag for tag in tags if not isinstance(tag, str)), "")
     if wrong != "":
         raise ValueError(f"expected a list of texts, got {kind(wrong)} in it")
-    return _tag_names(tags)
-
-
-def _tag_names(texts: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name for text in texts if (name := tag_name(text))))
+    return tuple(dict.fromkeys(name for text in tags if (name := tag_name(text))))
 
 
 def _anything(value: Any) -> Any:
@@ -122,11 +108,11 @@ def _failure(value: Any) -> str | None:
     """Why there is no recorded answer, from a message or an object of status (success or error) and message."""
     if not isinstance(value, dict):
         return _text(value)
-    fields = cast("dict[str, Any]", value)
-    status = fields.get("status", "error")
+    failure = cast("dict[str, Any]", value)
+    status = failure.get("status", "error")
     if status not in ("success", "error"):
         raise ValueError(f"status: expected success or error, got {status!r}")
-    return None if status == "success" else _text(fields.get("message", "the data says no more than status: error"))
+    return None if status == "success" else _text(failure.get("message", "the data says no more than status: error"))
 
 
 CONVERTERS: Mapping[str, Callable[[Any], Any]] = {
@@ -163,7 +149,7 @@ SECONDARY = ("id", "group", "tags", "labels")
 _RIVALS = {"question": "messages", "messages": "question"}
 _TEXT = ("id", "question", "answer", "reference", "group")
 _STRUCTURED = ("messages", "contexts", "metadata", "demo_answer", "checks", "tags", "labels", "vars")
-_PUT_TOGETHER = ("expected", "actual", "metadata", "failure", "labels")
+_COMPOSED = ("expected", "actual", "metadata", "failure", "labels")
 _PLAIN_PATH = re.compile(r"\$\.([A-Za-z_]\w*)\Z")
 
 
@@ -181,9 +167,9 @@ class FieldMap:
 
     columns: Mapping[str, str]
     aliases: Mapping[str, str]
-    paths: Mapping[str, str] = field(default_factory=dict[str, str])
-    getters: Mapping[str, Getter] = field(default_factory=dict[str, "Getter"])
-    parts: Mapping[str, Mapping[str, str | Getter]] = field(default_factory=dict[str, "Mapping[str, str | Getter]"])
+    paths: Mapping[str, str]
+    getters: Mapping[str, Getter]
+    parts: Mapping[str, Mapping[str, str | Getter]]
 
     def values(self, row: Row) -> tuple[dict[str, Any], dict[str, Any]]:
         """The raw values by case field, and the unmapped columns; both without nulls."""
@@ -198,7 +184,8 @@ class FieldMap:
                 found[name] = value
         for name, sources in self.parts.items():
             used |= {source for source in sources.values() if isinstance(source, str)}
-            if whole := _put_together(sources, row):
+            parts = {key: row.get(one) if isinstance(one, str) else one(row) for key, one in sources.items()}
+            if whole := {key: value for key, value in parts.items() if value is not None}:
                 found[name] = whole
         return found, {column: value for column, value in row.items() if column not in used and value is not None}
 
@@ -221,11 +208,6 @@ class FieldMap:
         return {column: _typed(origin.get(column), column, cell) for column, cell in cells.items() if cell}
 
 
-def _put_together(sources: Mapping[str, str | Getter], row: Row) -> dict[str, Any]:
-    values = {name: row.get(source) if isinstance(source, str) else source(row) for name, source in sources.items()}
-    return {name: value for name, value in values.items() if value is not None}
-
-
 def _typed(name: str | None, column: str, cell: str) -> Any:
     if name in _TEXT:
         return cell
@@ -246,20 +228,28 @@ def field_map(dataset: str, config: DatasetConfig, aliases: Mapping[str, str] | 
     """
     declared, problems = _declared(dataset, config)
     where = f"dataset.{dataset}"
-    whole = {name: source for name, source in declared.items() if isinstance(source, str)}
-    columns = {name: source for name, source in whole.items() if not source.startswith("$")}
-    paths = {name: source for name, source in whole.items() if source.startswith("$")}
+
+    def compiled(path: str, key: str) -> Getter:
+        try:
+            return _getter(path)
+        except ValueError as error:
+            problems.append(Problem(f"{path!r} is no JSONPath: {error}", f"{where}.{key}"))
+            return lambda _: None
+
+    columns: dict[str, str] = {}
+    paths: dict[str, str] = {}
     getters: dict[str, Getter] = {}
-    for name, path in paths.items():
-        key = "group" if name == "group" and config.group else f"fields.{name}"
-        problems += _compile(path, f"{where}.{key}", name, getters)
     parts: dict[str, dict[str, str | Getter]] = {}
-    for name, sources in declared.items():
-        if isinstance(sources, str):
-            continue
-        parts[name] = {part: source for part, source in sources.items() if not source.startswith("$")}
-        for part in sources.keys() - parts[name].keys():
-            problems += _compile(sources[part], f"{where}.fields.{name}.{part}", part, parts[name])
+    for name, source in declared.items():
+        key = "group" if name == "group" and config.group else f"fields.{name}"
+        if not isinstance(source, str):
+            parts[name] = {
+                part: compiled(one, f"{key}.{part}") if one.startswith("$") else one for part, one in source.items()
+            }
+        elif source.startswith("$"):
+            paths[name], getters[name] = source, compiled(source, key)
+        else:
+            columns[name] = source
     if problems:
         raise UserError(problems)
     taken = {column for name, column in columns.items() if name not in SECONDARY}
@@ -268,19 +258,11 @@ def field_map(dataset: str, config: DatasetConfig, aliases: Mapping[str, str] | 
     own = {name: name for name in CONVERTERS if name not in declared and name not in taken}
     others = {**ALIASES, **(aliases or {})}
     stand_in = {name: column for name, column in others.items() if name in own and column not in taken}
-    found = {**columns, **own}
-    if config.labels_of and {**found, **paths}.get(config.generates) != _plain(config.labels_of):
-        for labels in (found, getters, parts):
+    columns |= own
+    if config.labels_of and {**columns, **paths}.get(config.generates) != _plain(config.labels_of):
+        for labels in (columns, getters, parts):
             labels.pop("labels", None)
-    return FieldMap(found, stand_in, paths, getters, parts)
-
-
-def _compile(path: str, where: str, name: str, getters: dict[str, Any]) -> list[Problem]:
-    compiled = _compiled(path)
-    if isinstance(compiled, str):
-        return [Problem(f"{path!r} is no JSONPath: {compiled}", where)]
-    getters[name] = compiled
-    return []
+    return FieldMap(columns, stand_in, paths, getters, parts)
 
 
 def _declared(dataset: str, config: DatasetConfig) -> tuple[dict[str, str | dict[str, str]], list[Problem]]:
@@ -297,35 +279,33 @@ def _declared(dataset: str, config: DatasetConfig) -> tuple[dict[str, str | dict
             problems.append(Problem(empty if source == "" else "it has no parts", f"{where}.fields.{name}"))
         elif not isinstance(source, str):
             problems += [Problem(empty, f"{where}.fields.{name}.{part}") for part, one in source.items() if not one]
-            if name not in _PUT_TOGETHER:
-                hint = f"only {', '.join(_PUT_TOGETHER)} can be"
+            if name not in _COMPOSED:
+                hint = f"only {', '.join(_COMPOSED)} can be"
                 problems.append(Problem("it cannot be put together of parts", f"{where}.fields.{name}", hint))
     if config.group and declared.setdefault("group", config.group) != config.group:
         problems.append(Problem("`group` and `fields.group` name different columns", where, "keep one of them"))
-    plain = {name: _plain(source) for name, source in declared.items()}
+    plain = {
+        name: _plain(source) if isinstance(source, str) else {part: _plain(one) for part, one in source.items()}
+        for name, source in declared.items()
+    }
     return plain, problems
 
 
-def _plain(source: str | dict[str, str]) -> str | dict[str, str]:
-    """Replace paths to a single column by the column, which is faster to read."""
-    if isinstance(source, str):
-        return _PLAIN_PATH.sub(r"\1", source)
-    return {part: _PLAIN_PATH.sub(r"\1", one) for part, one in source.items()}
+def _plain(source: str) -> str:
+    """Replace a path to a single column by the column, which is faster to read."""
+    return _PLAIN_PATH.sub(r"\1", source)
 
 
-def _compiled(path: str) -> Callable[[Row], Any] | str:
-    """Compile the path, or return its syntax error.
+def _getter(path: str) -> Getter:
+    """Compile a path; ValueError if its syntax is wrong.
 
     A path that can match only once returns the value, any other the list of all matches; None without a match.
     """
-    try:
-        found = json_path(path)
-    except ValueError as error:
-        return str(error)
+    compiled = json_path(path)
 
     def get(row: Row) -> Any:
-        matches = found.matches(row)
-        return (matches[0] if found.single else matches) if matches else None
+        matches = compiled.matches(row)
+        return (matches[0] if compiled.single else matches) if matches else None
 
     return get
 

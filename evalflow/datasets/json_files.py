@@ -12,9 +12,9 @@ from typing import IO, Any, BinaryIO, cast
 
 from evalflow.datasets.sources import (
     MAX_RECORD,
-    Broken,
     SourceRow,
     Table,
+    Unreadable,
     parse_json,
     record,
     shown,
@@ -138,7 +138,7 @@ def _form(path: Path) -> _Form | Problem:
         if first == "start_array":
             return _Form("item")
         if first != "start_map":
-            return Broken(f"expected a list of objects, got {kind(value)}", shown(path))
+            return Unreadable(f"expected a list of objects, got {kind(value)}", shown(path))
         for prefix, event, value in events:
             if prefix == "data" and not event.startswith("end"):
                 data = event
@@ -154,9 +154,9 @@ def _checked(data: str | None, outputs: object, file: str) -> _Form | Problem:
         return _Form("")
     if data != "start_array":
         hint = "put the rows in a list: [{...}, {...}]"
-        return Broken("expected a list of objects, or an object with its rows in a list under `data`", file, hint)
+        return Unreadable("expected a list of objects, or an object with its rows in a list under `data`", file, hint)
     if outputs is not None and not isinstance(outputs, bool):
-        return Broken(f"config.example_outputs: expected true or false, got {kind(outputs)}", file)
+        return Unreadable(f"config.example_outputs: expected true or false, got {kind(outputs)}", file)
     return _Form("data.item", outputs)
 
 
@@ -233,14 +233,14 @@ def _located(path: Path) -> Problem | None:
     if path.stat().st_size > LOCATE_UP_TO:
         return None
     found = parse_json(path.read_bytes().removeprefix(BOM), shown(path))
-    return Broken(found.what, found.where, found.hint) if isinstance(found, Problem) else None
+    return Unreadable(found.what, found.where, found.hint) if isinstance(found, Problem) else None
 
 
 def _broken(path: Path, error: Exception) -> Problem:
     located = _located(path)
     if located:
         hint = "one object a line? set `format: jsonl`" if "trailing characters" in located.what else located.hint
-        return Broken(located.what, located.where, hint)
+        return Unreadable(located.what, located.where, hint)
     reason = error.args[0]
     text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
-    return Broken(f"broken JSON: {text.splitlines()[0]}", shown(path))
+    return Unreadable(f"broken JSON: {text.splitlines()[0]}", shown(path))

@@ -10,7 +10,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from evalflow.datasets.sources import MAX_RECORD, Broken, SourceRow, Table, shown, too_long
+from evalflow.datasets.sources import MAX_RECORD, SourceRow, Table, Unreadable, shown, too_long
 from evalflow.errors import Problem
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def _rows(path: Path) -> Iterator[SourceRow | Problem]:
                 yield _row(data, f"{name}[{index}]")
                 index += 1
     except pl.exceptions.PolarsError as error:
-        yield Broken(f"broken Parquet: {str(error).splitlines()[0]}", name)
+        yield Unreadable(f"broken Parquet: {str(error).splitlines()[0]}", name)
 
 
 def _bytes_of(value: pl.Expr, dtype: Any) -> pl.Expr:

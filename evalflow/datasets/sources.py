@@ -27,7 +27,7 @@ class SourceRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Broken(Problem):
+class Unreadable(Problem):
     """A fault after which the rest of the file cannot be read."""
 
 
@@ -50,9 +50,9 @@ MAX_RECORD = 32 * 1024**2
 """Maximum size of one record: characters in CSV, bytes in JSON Lines and Parquet."""
 
 
-def too_long(where: str, hint: str = "") -> Broken:
+def too_long(where: str, hint: str = "") -> Unreadable:
     """The problem of a record longer than MAX_RECORD."""
-    return Broken(f"the record is longer than {MAX_RECORD:,} characters", where, hint)
+    return Unreadable(f"the record is longer than {MAX_RECORD:,} characters", where, hint)
 
 
 def shown(path: Path) -> str:
@@ -173,7 +173,7 @@ def _sha256(path: Path) -> str:
 
 def unreadable(path: Path, error: OSError) -> Problem:
     """The problem of a file that the system refuses to open or read."""
-    return Broken(f"the file cannot be read: {error.strerror or error}", shown(path))
+    return Unreadable(f"the file cannot be read: {error.strerror or error}", shown(path))
 
 
 def _is_glob(path: Path) -> bool:
