@@ -26,12 +26,7 @@ class _Ended(SystemExit):
 
 
 class _Worker(Generic[T]):
-    """Work under way.
-
-    Args:
-        work: What to do.
-        done: Called in the thread at its end.
-    """
+    """Work under way."""
 
     def __init__(self, work: Callable[[], T], done: Callable[[], object]) -> None:
         self._work = work
@@ -69,16 +64,7 @@ class _Worker(Generic[T]):
 
 
 def within(seconds: float, what: str, work: Callable[[], T]) -> T:
-    """Do the work and wait for it.
-
-    Args:
-        seconds: Time limit.
-        what: The name of the work, for the message.
-        work: What to do.
-
-    Raises:
-        TooSlow: It exceeded the time limit and was given up.
-    """
+    """Do the work and wait for it; TooSlow if it takes longer."""
     ended = threading.Event()
     worker = _Worker(work, ended.set)
     try:

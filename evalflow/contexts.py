@@ -34,7 +34,6 @@ def contexts(value: Any, to_text: Callable[[str], str] = html_text) -> tuple[Con
 
     Args:
         value: Texts, {text, title, path}, or chunks with HTML content.
-        to_text: Converts a chunk's HTML to text.
 
     Raises:
         ValueError: It has another form; the message says which.

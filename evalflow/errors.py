@@ -27,7 +27,6 @@ class Problem:
     """One thing that is wrong, where, and the next step.
 
     Attributes:
-        what: The fault, in one sentence.
         where: The file (with line or record, where known), or the key path on the command line.
         hint: What to do about it; often a line to paste.
         key: The key path of a wrong value in the configuration, if there is one; for showing the fault beside its

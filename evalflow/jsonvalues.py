@@ -109,7 +109,6 @@ class Path:
     """A compiled JSONPath.
 
     Attributes:
-        text: As written.
         single: Whether it can match once at most.
         plain: Whether it visits nothing twice, so that it takes next to no time.
     """
@@ -120,12 +119,7 @@ class Path:
     _query: JSONPath | CompoundJSONPath
 
     def matches(self, value: Any) -> list[Any]:
-        """All matches.
-
-        Raises:
-            ValueError: It cannot be applied to this value.
-            TooSlow: It takes too long on this value.
-        """
+        """All matches; ValueError if it cannot be applied to this value, TooSlow if that takes too long."""
         # A text in place of an object would be parsed, so a path such as $.a would match in a value that is no object.
         if not isinstance(value, Mapping | list):
             return [value] if self.text.strip() == "$" else []

@@ -111,11 +111,7 @@ _NAMED = ("experiment", "dataset", "metric")
 
 
 def new_run_id(overrides: Sequence[str]) -> str:
-    """A new id of the time, the overrides, and four random characters: 2026-11-21T14-03-22Z_rag_faithfulness_x7k2.
-
-    Args:
-        overrides: The command line's overrides.
-    """
+    """A new id of the time, the overrides, and four random characters: 2026-11-21T14-03-22Z_rag_faithfulness_x7k2."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
     values = {key: value for key, _, value in (override.partition("=") for override in overrides)}
     words = [slug(values[key], 40) for key in _NAMED if values.get(key)]

@@ -24,11 +24,7 @@ _READ_OTHERWISE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A compiled regular expression. It is run by the package `regex`, since Python's own `re` cannot be stopped.
-
-    Attributes:
-        text: As its author wrote it.
-    """
+    """A compiled regular expression. It is run by the package `regex`, since Python's own `re` cannot be stopped."""
 
     text: str
     _compiled: regex.Pattern[str]
@@ -52,15 +48,10 @@ class Pattern:
 
 
 def compiled(pattern: str, flags: int = 0) -> Pattern:
-    """Compile a pattern.
+    """Compile a pattern; ValueError if it is none, TooSlow if it is too large.
 
     Args:
-        pattern: In the syntax of Python's `re`.
         flags: Of `re`: IGNORECASE, MULTILINE, DOTALL or ASCII.
-
-    Raises:
-        ValueError: It is not a regular expression.
-        TooSlow: It is too large to compile.
     """
     import regex
 

@@ -37,34 +37,21 @@ _HARMLESS = ("fenced", "length", "count")
 
 
 def fenced(text: object, name: str) -> str:
-    """`text` between delimiters that it cannot contain.
-
-    Args:
-        text: The data; turned into a string.
-        name: The name in both delimiters.
-    """
+    """`text` between delimiters that it cannot contain."""
     body = str(text)
     mark = hashlib.sha256(f"{name}\n{body}".encode()).hexdigest()[:16]
     return f"<{name} id={mark}>\n{body}\n</{name} id={mark}>"
 
 
 def as_json(value: object) -> str:
-    """A value as JSON, for templates that produce JSON.
-
-    Args:
-        value: Plain data.
-    """
+    """A value as JSON, for templates that produce JSON."""
     if isinstance(value, Undefined):
         return str(value)  # the empty result of an `if` without an `else`; any other undefined name raises here
     return json.dumps(value, ensure_ascii=False)
 
 
 class Prompts:
-    """The templates of a run.
-
-    Args:
-        folders: Search folders, first found wins.
-    """
+    """The templates of a run."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
         # A template is read once, even if every prompt includes it: a run uses the text that it started with.
@@ -81,15 +68,7 @@ class Prompts:
         self._trees: dict[str, nodes.Template] = {}
 
     def get(self, name: str, asked: str | None = None) -> Template:
-        """The compiled template of that name, such as `faithfulness/claims.jinja`.
-
-        Args:
-            name: The template.
-            asked: The template that includes it, if any; for messages.
-
-        Raises:
-            UserError: It does not exist or does not parse.
-        """
+        """The compiled template of that name, such as `faithfulness/claims.jinja`; UserError if it cannot be used."""
         try:
             return self._environment.get_template(name)
         except TemplateNotFound as error:
@@ -102,15 +81,7 @@ class Prompts:
             raise UserError(Problem(_too_deep(error), name)) from None
 
     def inline(self, source: str, where: str) -> Template:
-        """A template from text in YAML.
-
-        Args:
-            source: The template.
-            where: The key path, for messages.
-
-        Raises:
-            UserError: It does not parse.
-        """
+        """A template from text in YAML; UserError if it does not parse."""
         try:
             return self._environment.from_string(source)
         except TemplateSyntaxError as error:
@@ -178,9 +149,6 @@ def render(template: Template, variables: Mapping[str, Any], where: str, shared:
     """Render a template.
 
     Args:
-        template: From `Prompts`.
-        variables: All variables that it may use.
-        where: The key path, for messages.
         shared: Those of the variables that are the same in every rendering of a run. An included template that uses no
             others is rendered once.
 

@@ -181,7 +181,6 @@ class Metric(Measured, Protocol):
         """Make what is made once per run, and return the metric that scores with it.
 
         Args:
-            judge: Makes it.
             prepared: What the run has made already; stores what is made now.
 
         Raises:

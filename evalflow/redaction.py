@@ -21,9 +21,6 @@ _SHOWN = frozenset({"name", "model", "path", "base_url", "url"})
 class Redactor:
     """Removes secrets.
 
-    Args:
-        secrets: In plain text.
-
     Attributes:
         hides_data: Whether `data` ever changes a text.
     """

@@ -105,11 +105,7 @@ class Shared(dict[str, Any]):
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
-    """An environment whose templates are metered. `begin` starts the meter anew for each rendering.
-
-    Args:
-        options: As for Jinja's environment.
-    """
+    """An environment whose templates are metered. `begin` starts the meter anew for each rendering."""
 
     intercepted_binops = frozenset({"+", "*", "**", "//", "%"})
     code_generator_class = _Generator

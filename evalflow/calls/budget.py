@@ -39,7 +39,6 @@ class Budget:
     """Spending limits of a run, over all its judges and targets. Calls known to be free use up no dollars.
 
     Args:
-        limits: The limits; null means no limit.
         spent: What earlier parts of the same run have spent.
     """
 
@@ -105,7 +104,6 @@ class Account:
     """Charges calls to one model to the budget.
 
     Attributes:
-        budget: The run's budget.
         price: The model's price; None counts as 0 dollars.
         max_tokens: Maximum length of a reply; None if there is none.
     """
@@ -115,11 +113,7 @@ class Account:
     max_tokens: int | None
 
     async def reserve(self, request: HttpRequest) -> Amount:
-        """Reserve the likely maximum of a request; settle it when its try has ended.
-
-        Raises:
-            BudgetError: The budget does not cover it.
-        """
+        """Reserve the likely maximum of a request; settle it when its try has ended."""
         reply = REPLY_TOKENS if self.max_tokens is None else self.max_tokens
         amount = self._amount(ceil(len(request.body or b"") / BYTES_A_TOKEN), reply)
         await self.budget.reserve(amount)

@@ -29,14 +29,9 @@ class Cache:
     written is only read, and if it cannot be opened, nothing is cached. Each is logged once.
 
     Args:
-        path: The file.
         mode: on (read and store); read (read, and store for this run only, so that it can be resumed); refresh (read
             only what this run has stored, and store); off (as refresh, but store for this run only).
-        run_id: The run's id.
         max_bytes: Maximum size of the file; the least recently used replies are removed first.
-
-    Attributes:
-        run_id: The run that asks.
     """
 
     def __init__(self, path: Path, mode: Mode = "on", *, run_id: str = "", max_bytes: int = MAX_BYTES) -> None:
@@ -163,9 +158,6 @@ def short(key: bytes) -> int:
 class SingleFlight:
     """Calls by key. Only one call per key is under way at a time; others that want the same value wait for it.
 
-    Args:
-        cache: Stores replies; None stores nothing.
-
     Attributes:
         settled: The calls whose cost is in the journals of a resumed run; None for a new run. A reply that was cached
             but not yet journaled when the run died is billed on first reuse.
@@ -188,7 +180,6 @@ class SingleFlight:
         """The value of a call.
 
         Args:
-            key: Everything that determines the reply, from `key_of`.
             ask: Makes the call; returns its value and the entry to cache. Raises for what must not be cached.
             read: The value of a cached entry; its flag says whether the entry was free. Raises Unreadable for an
                 unusable entry.

@@ -49,15 +49,8 @@ def is_busy(error: Exception) -> bool:
 def set_aside(path: Path, inode: int) -> Path | None:
     """Move a damaged file, and its log files, out of the way.
 
-    Args:
-        path: The file.
-        inode: Of the damaged file.
-
     Returns:
         Its new path, or None if another process has moved it already.
-
-    Raises:
-        OSError: It cannot be moved.
     """
     if not path.exists() or path.stat().st_ino != inode:
         return None
@@ -92,7 +85,6 @@ class Entry:
         requests: Number of calls, re-asks included.
         usage: Tokens of all calls; None if one did not report them.
         latency_s: Seconds of all calls.
-        run_id: The run that paid for it.
         made_at: Seconds since the epoch.
     """
 
@@ -113,9 +105,6 @@ def key_of(base_url: str, path: str, body: bytes, *repeats: int) -> bytes:
     """The cache key of a call: SHA-256 over everything that reaches the model, and nothing else.
 
     Args:
-        base_url: The endpoint.
-        path: Below it.
-        body: The request's bytes: model, parameters, messages, schema.
         repeats: Numbers that distinguish several wanted answers to the same request, such as the judge's repeat.
 
     Returns:
@@ -278,12 +267,7 @@ class Store:
         self._db.execute("COMMIT")
 
     def get(self, slot: Slot) -> tuple[Entry, bool] | None:
-        """An entry, and whether to note its use; None if there is none.
-
-        Raises:
-            Corrupt: The entry is damaged.
-            sqlite3.OperationalError: It cannot be read now.
-        """
+        """An entry, and whether to note its use; None if there is none."""
         try:
             row = self._db.execute(_GET, slot).fetchone()
         except sqlite3.DatabaseError as error:
@@ -307,13 +291,7 @@ class Store:
         """Store entries, note uses, and evict the least recently used entries, in one transaction.
 
         Args:
-            entries: What to store.
-            touched: What was used.
             max_bytes: Maximum size of the file; None: no limit.
-
-        Raises:
-            Corrupt: The file is damaged.
-            sqlite3.OperationalError: It cannot be written now, such as on a full disk.
         """
         now = time.time()
         try:
@@ -339,10 +317,6 @@ class Store:
 
         Returns:
             The number of removed entries.
-
-        Raises:
-            Corrupt: The file is damaged.
-            sqlite3.OperationalError: It cannot be written now.
         """
         try:
             count = self.stats().entries

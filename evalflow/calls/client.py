@@ -27,12 +27,10 @@ class RetryPolicy:
     """Capped exponential backoff with jitter, and limits for an endpoint that has never answered.
 
     Attributes:
-        attempts: Maximum number of tries.
         base_s, cap_s: The first wait and the longest, in seconds; each wait is drawn from its upper half.
         retry_after_cap_s: The longest wait in seconds that an endpoint may ask for.
         connect_attempts, connect_patience_s: Tries, and seconds, to connect to an endpoint that has never answered.
         silence_s: Seconds without any answer before such an endpoint is probed.
-        probe_s: Time-out of the probe in seconds.
     """
 
     attempts: int = 6
@@ -59,10 +57,6 @@ class Watchdog:
     """Sends requests, and finds out in bounded time that an endpoint never answers.
 
     Args:
-        transport: The endpoint's connections.
-        where: The endpoint, for messages.
-        silence_s: Seconds without an answer before the probe.
-        probe_s: Time-out of the probe in seconds.
         address: The configuration key of the endpoint's address, for messages.
 
     Attributes:
@@ -160,11 +154,6 @@ class Gateway:
     """Sends calls to one endpoint, with retries, until they succeed or fail for good.
 
     Args:
-        transport: The endpoint's connections.
-        limiter: Shared by all that use the same endpoint, model and key.
-        policy: How often and how long to retry.
-        where: The endpoint's address, for messages.
-        key_hint: What to check about the key, for messages.
         secrets: The key and other secrets. They are removed from messages, and from replies that repeat them.
         account: Charged for every try; None: there is no budget.
         dialect: How the endpoint reports errors.
@@ -197,13 +186,7 @@ class Gateway:
         """Send one call; returns the decoded response.
 
         Args:
-            request: The same bytes are sent on every try.
             decode: Reads a 2xx response; raises `MalformedReply` for an invalid one, which is retried.
-
-        Raises:
-            CallError: This call failed for good.
-            InfrastructureError: Every further call would fail too.
-            BudgetError: The budget does not cover it.
         """
         account, limiter = self._account, self._limiter
         begun: float | None = None
@@ -355,9 +338,7 @@ class CallSession:
     """Shared by all judges and targets of a run, so that limits apply across them.
 
     Attributes:
-        limiters: The rate limiters of all endpoints.
         single_flight: Sends equal requests once, and cached ones not at all.
-        budget: The run's budget; None: no limit.
     """
 
     limiters: Limiters = field(default_factory=Limiters)

@@ -33,8 +33,6 @@ class CallFault:
     Attributes:
         decision: retry (the fault may pass), give_up (this call is lost), stop (every call would fail like it).
         error_type: The short cause code of `errors.CallError`.
-        message: What happened, in one line.
-        hint: What to check when the run stops.
         raw: What the endpoint sent, shortened; None if it sent nothing.
         retry_after_s: Seconds that the endpoint asked to wait; None if it did not.
         unreachable: No connection could be made.
@@ -54,7 +52,6 @@ class Dialect:
     """How one kind of endpoint reports errors, and which key holds its address.
 
     Attributes:
-        of_status: The fault of a response whose status is not 2xx.
         address: The configuration key of the address, for hints.
         unusable: The hint for an endpoint that never worked.
     """

@@ -38,7 +38,6 @@ class HttpRequest:
     """A request to send.
 
     Attributes:
-        method: POST, GET, PUT or PATCH.
         path: Below the endpoint's base URL, with a leading slash.
         body: The exact bytes to send; None sends no body.
         timeout_s: Seconds for the whole exchange, connecting included.
@@ -59,8 +58,6 @@ class Response:
     """A response with any status.
 
     Attributes:
-        status: The HTTP status.
-        headers: Looked up by lower-case name.
         body: The whole body, decompressed. Of a body above MAX_REPLY only the beginning, which is above MAX_REPLY too.
         elapsed_s: Seconds from sending to the last byte.
     """
@@ -72,11 +69,7 @@ class Response:
 
 
 class TransportError(Exception):
-    """No complete response came.
-
-    Attributes:
-        fault: unreachable (no connection), certificate (no trust), broken (the connection was lost), timeout.
-    """
+    """No complete response came."""
 
     def __init__(self, fault: TransportFault, message: str) -> None:
         self.fault: TransportFault = fault
@@ -97,11 +90,7 @@ class Transport(Protocol):
     """One endpoint's connections. Tries once; does not know about retries, limits or the meaning of the bytes."""
 
     async def send(self, request: HttpRequest) -> Response:
-        """Send one request and read the whole response.
-
-        Raises:
-            TransportError: No complete response came.
-        """
+        """Send one request and read the whole response."""
         ...
 
     async def close(self) -> None:
@@ -123,8 +112,6 @@ class HttpTransport:
 
     Args:
         base_url: Prefix of every request's path. A user and a password in it are sent instead of the key.
-        api_key: None sends no key.
-        max_connections: Connections that may be open at the same time.
         first_byte_s: Seconds without any byte before a try is given up; None: only its timeout applies.
         headers: Sent with every request; they replace default headers of the same names.
     """

@@ -21,9 +21,6 @@ class Pace:
 
     An amount passes as soon as earlier ones have been worked off, however large it is. If it exceeds the limit, the
     following amounts wait longer.
-
-    Args:
-        per_minute: Allowed amount per minute.
     """
 
     __slots__ = ("_ready_at", "_seconds_each", "per_minute")
@@ -109,10 +106,6 @@ class Limiter:
     latency has risen, it shrinks by a tenth, but never below its start. If the latency is high even there, our load is
     not the cause, and the latency is taken as normal from then on. Slots, the rights to have one call in flight, are
     given in the order of the requests for them.
-
-    Args:
-        start: Calls in flight at first, at least 1.
-        maximum: Upper bound of the calls in flight.
     """
 
     def __init__(self, start: int, maximum: int) -> None:
@@ -177,8 +170,6 @@ class Limiter:
         """A call was answered: allow more if the present limit was in use, less if the endpoint has become slow.
 
         Args:
-            started: When the call's slot was given.
-            latency_s: Duration of the call.
             kind: Calls of one kind should take about the same time.
             excess_tokens: Tokens beyond the estimate; negative if there were fewer.
         """
@@ -200,7 +191,6 @@ class Limiter:
         """Record a refused call. If many are refused, halve the limit, once for all calls in flight together.
 
         Args:
-            started: When the call's slot was given.
             wait_s: Seconds that the endpoint asked to wait; if it refuses many calls, none is started until then.
         """
         self._refused += GAIN * (1.0 - self._refused)
@@ -305,11 +295,7 @@ _EPOCH_S = 1e9
 
 
 def rest_s(headers: Mapping[str, str]) -> float:
-    """Seconds until the endpoint takes requests again if one of its limits is used up; 0 if none is.
-
-    Args:
-        headers: Looked up by lower-case name.
-    """
+    """Seconds until the endpoint takes requests again if one of its limits is used up; 0 if none is."""
     longest = 0.0
     for remaining, reset in LIMITS:
         left = headers.get(remaining)

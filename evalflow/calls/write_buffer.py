@@ -19,9 +19,6 @@ class WriteAheadLogs:
 
     Args:
         database: The destination of the entries; the log files are created next to it.
-
-    Raises:
-        OSError: They cannot be created.
     """
 
     def __init__(self, database: Path) -> None:
@@ -31,11 +28,7 @@ class WriteAheadLogs:
         self._turn = 0
 
     def append(self, record: bytes) -> None:
-        """Add a record.
-
-        Raises:
-            OSError: The record was not written, or not completely.
-        """
+        """Add a record."""
         written = os.write(self._files[self._turn], record)
         if written < len(record):
             raise OSError(f"only {written} of {len(record)} bytes were written")
@@ -62,11 +55,7 @@ class WriteAheadLogs:
 
 
 class AbandonedLogs:
-    """Log files of dead processes, locked so that no other process adopts them too.
-
-    Args:
-        database: The destination of their entries.
-    """
+    """Log files of dead processes, locked so that no other process adopts them too."""
 
     def __init__(self, database: Path) -> None:
         self._held: list[tuple[Path, int]] = []
@@ -137,10 +126,6 @@ INTERVAL_S = 0.05
 
 class Committer:
     """Writes to the database from its own thread, so that storing an entry costs its caller one small write.
-
-    Args:
-        path: The database.
-        max_bytes: Maximum size of the database.
 
     Attributes:
         opened: Number of databases opened; more than one if the first was set aside.
@@ -278,11 +263,7 @@ class Committer:
 
 
 def replace_corrupt(path: Path, error: Corrupt) -> None:
-    """Set a damaged database aside and say so.
-
-    Raises:
-        OSError: It cannot be moved.
-    """
+    """Set a damaged database aside and say so."""
     aside = set_aside(path, error.inode)
     if aside is not None:
         log.warning("the cache %s is damaged (%s); it is now %s, and a new one begins", path, error, aside.name)

@@ -42,14 +42,10 @@ class Completion:
     """One reply of a model.
 
     Attributes:
-        text: The content, or None.
-        tool_calls: The tool calls, usually none.
         refusal: Why the model will not answer, or None.
         finish_reason: stop, length (cut off), content_filter, tool_calls, or another value of the endpoint.
         tokens: The content's tokens with their log probabilities, as the API gives them, or None.
-        usage, cost_usd: None where unknown.
         latency_s: Seconds of the successful try.
-        body: The response, unchanged.
     """
 
     text: str | None
@@ -69,11 +65,7 @@ class Completion:
 
 
 def read(response: Response, price: Price | None) -> Completion:
-    """Parse a 2xx response.
-
-    Raises:
-        Malformed: It is not a chat completion.
-    """
+    """Parse a 2xx response; MalformedReply if it is no chat completion."""
     try:
         envelope = _envelope().validate_json(response.body)
     except ValidationError as error:
@@ -182,12 +174,6 @@ REPLIES = 16
 class ChatClient:
     """Sends chat requests to one endpoint, under its limiter and the run's budget.
 
-    Args:
-        config: The endpoint, and the parameters of every request.
-        role: The configuration group, `judge` or `target`, for messages.
-        session: Shared by all clients of a run, so that two clients of one endpoint share its limit.
-        transport, policy: For tests, and for other transports.
-
     Raises:
         UserError: The API key's environment variable is not set, or a budget in dollars meets an unknown price.
     """
@@ -215,7 +201,6 @@ class ChatClient:
         """Build a request.
 
         Args:
-            body: The request's JSON without the model and its parameters.
             kind: Calls of one kind should take about the same time, such as those of one step of a metric.
         """
         data = canonical({**self._fixed, **body})
@@ -223,13 +208,7 @@ class ChatClient:
         return HttpRequest("POST", PATH, data, self._timeout_s, kind, tokens)
 
     def complete(self, request: HttpRequest) -> Coroutine[Any, Any, Completion]:
-        """Ask the model.
-
-        Raises:
-            CallError: This call failed for good.
-            InfrastructureError: Every further call would fail too.
-            BudgetError: The budget does not cover it.
-        """
+        """Ask the model. Raises as `Gateway.send`."""
         return self._gateway.send(request, self._decode)
 
     def _decode(self, response: Response) -> Completion:
@@ -243,11 +222,7 @@ class ChatClient:
         return key_of(self._place, request.path, request.body or b"", *repeats)
 
     def recall(self, entry: Entry) -> Completion:
-        """The completion in a cached entry, with the cost of all its requests at today's price.
-
-        Raises:
-            Unreadable: The entry is not a completion.
-        """
+        """The completion in a cached entry, with the cost of all its requests at today's price; or raise Unreadable."""
         try:
             completion = read(Response(200, {}, entry.body, entry.latency_s), self._price)
         except MalformedReply as error:
@@ -299,8 +274,6 @@ class Link:
     """Access to an endpoint.
 
     Attributes:
-        base_url: Its address.
-        gateway: Sends calls.
         place: Distinguishes its replies from those of other endpoints.
     """
 
@@ -321,12 +294,7 @@ def connect(
     """Set up access to an endpoint. Nothing is sent.
 
     Args:
-        config: The endpoint.
-        role: The configuration group, such as `judge`, for messages.
-        session: Shared by all clients of a run, so that two clients of one endpoint share its limit.
         reply_tokens: Maximum length of a reply; None if there is none.
-        transport: For tests, and for other transports.
-        policy: Likewise.
 
     Raises:
         UserError: The API key's environment variable is not set, or a budget in dollars meets an unknown price.

@@ -28,11 +28,7 @@ MARK = "\x00prompt\x00"
 
 
 class InvalidReply(ValueError):
-    """A reply does not match its schema; the message is shown to the model.
-
-    Attributes:
-        raw: The reply, unchanged.
-    """
+    """A reply does not match its schema; the message is shown to the model."""
 
     def __init__(self, message: str, raw: str) -> None:
         self.raw = raw
@@ -79,7 +75,6 @@ class Contract:
         mode: json_schema (response format), tools (a forced tool call), json (JSON mode, the schema in the system
             message), md_json (the schema in the system message, the reply in a fenced block).
         strict: Ask the endpoint to enforce the schema strictly; for json_schema and tools.
-        prepared: Output of `prepare`; None: it is made now.
     """
 
     def __init__(
@@ -94,11 +89,7 @@ class Contract:
         self._prepared = prepared or prepare(reply_model, mode, strict)
 
     def request(self, messages: Sequence[Message]) -> dict[str, Any]:
-        """The contract's part of a request: the messages and the reply's format.
-
-        Args:
-            messages: The prompt; the last one is the user's.
-        """
+        """The contract's part of a request: the messages and the reply's format."""
         made = self._prepared
         *before, last = [{"role": message.role, "content": message.content} for message in messages]
         last["content"] = f"{made.before}{last['content']}{made.after}"
@@ -112,7 +103,6 @@ class Contract:
         """The validated reply, and the text it was parsed from.
 
         Args:
-            completion: The model's reply.
             items: A result is required for each of them; None for a reply without results.
 
         Raises:
@@ -194,15 +184,7 @@ Prepare = Callable[[type[BaseModel], ReplyMode, bool], PreparedContract]
 def prepared(
     folder: Path, reply_model: type[BaseModel], mode: ReplyMode, strict: bool, prepare: Prepare = prepare
 ) -> PreparedContract:
-    """The prepared contract of a reply model, read from the folder or made and stored there.
-
-    Args:
-        folder: Holds one file per contract; created if missing.
-        reply_model: See `Contract`.
-        mode: See `Contract`.
-        strict: See `Contract`.
-        prepare: Makes the contract.
-    """
+    """The prepared contract of a reply model, read from the folder or made and stored there."""
     path = folder / f"{_key(reply_model, mode, strict)}.json"
     found = _read(path)
     if found is None:

@@ -48,9 +48,6 @@ def fill(model: type[BaseModel], finding: Support) -> tuple[dict[str, Any], Dist
     """The fields of a reply, and the probability of each value of its verdict.
 
     A reply has one verdict (a label, a boolean, a bounded number), and text fields, which take the reason.
-
-    Raises:
-        UnsupportedStepError: The model has another shape.
     """
     reply: dict[str, Any] = {}
     verdicts: dict[str, Mapping[Any, float]] = {}
@@ -68,11 +65,7 @@ def fill(model: type[BaseModel], finding: Support) -> tuple[dict[str, Any], Dist
 
 
 def list_of_text(model: type[BaseModel]) -> str:
-    """The name of the model's only field, a list of strings.
-
-    Raises:
-        UnsupportedStepError: The model has another shape.
-    """
+    """The name of the model's only field, a list of strings."""
     fields = [(name, item_type(field)) for name, field in model.model_fields.items()]
     if len(fields) != 1 or fields[0][1] is not str:
         raise UnsupportedStepError(f"a reply to extract_claims is one list of str, not {sorted(model.model_fields)}")
@@ -136,11 +129,7 @@ Filled = tuple[dict[str, Any], Sequence["Distribution"] | None]
 
 
 class EmbeddedJudge:
-    """Scores by evidence: how far a claim's words, and its meaning as an embedding, occur in a context.
-
-    Args:
-        config: Its name, and whether thresholds apply.
-    """
+    """Scores by evidence: how far a claim's words, and its meaning as an embedding, occur in a context."""
 
     tasks = EVIDENCE_TASKS
 
@@ -226,11 +215,7 @@ class EmbeddedJudge:
 
 
 def text_of(item: Any) -> str:
-    """The text of a claim or a context: itself, its `text`, or the one string among its fields.
-
-    Raises:
-        UnsupportedStepError: There is none, or it is ambiguous.
-    """
+    """The text of a claim or a context: itself, its `text`, or the one string among its fields."""
     if isinstance(item, str):
         return item
     if isinstance(getattr(item, "text", None), str):

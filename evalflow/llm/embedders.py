@@ -35,13 +35,7 @@ T = TypeVar("T")
 
 
 class Batcher(Generic[T]):
-    """Sends texts in batches, and returns each sender its own result.
-
-    Args:
-        send: Sends one request with some texts; returns one result per text.
-        size: Maximum number of texts in a request.
-        size: Texts in a request at most.
-    """
+    """Sends texts in batches, and returns each sender its own result."""
 
     def __init__(self, send: Callable[[Sequence[str]], Awaitable[Sequence[T]]], size: int) -> None:
         self._send = send
@@ -51,11 +45,7 @@ class Batcher(Generic[T]):
         self._under_way: set[asyncio.Task[None]] = set()
 
     async def put(self, text: str) -> T:
-        """The result of one text, sent together with others that arrive soon after it.
-
-        Raises:
-            Exception: Errors of `send`.
-        """
+        """The result of one text, sent together with others that arrive soon after it."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         self._waiting.append((text, future))
@@ -127,15 +117,7 @@ class Batch:
 
 
 def read(response: Response, count: int) -> Batch:
-    """Parse the vectors in a 2xx response.
-
-    Args:
-        response: The response, unchanged.
-        count: Number of texts that were sent.
-
-    Raises:
-        Malformed: It holds no valid vectors, or another number of them.
-    """
+    """Parse the vectors in a 2xx response; MalformedReply unless there are `count` valid ones."""
     try:
         body: Any = from_json(response.body, allow_inf_nan=False)
     except ValueError:
@@ -193,12 +175,6 @@ class _Had(NamedTuple):
 
 class OpenAIEmbedder:
     """Embeds texts that are not cached, with as many in one request as arrive together.
-
-    Args:
-        config: The model, and its endpoint and parameters.
-        name: The column value.
-        session: Shared by all clients of a run.
-        transport, policy: For tests, and for other transports.
 
     Raises:
         UserError: The API key's variable is not set, or a budget in dollars meets an unknown price.
@@ -298,11 +274,7 @@ class OpenAIEmbedder:
 
 
 def _remembered(entry: Entry, free: bool) -> _Had:
-    """The vector in a cached entry.
-
-    Raises:
-        Unreadable: The entry is not a vector.
-    """
+    """The vector in a cached entry."""
     vector: Vector = array("f")
     try:
         vector.frombytes(entry.body)
@@ -326,11 +298,7 @@ MAX_WORKERS = 4
 
 
 class EmbeddedEmbedder:
-    """Sentence embeddings in this process. English only; only the first 256 tokens of a text are read.
-
-    Args:
-        config: Its name, and whether thresholds apply.
-    """
+    """Sentence embeddings in this process. English only; only the first 256 tokens of a text are read."""
 
     def __init__(self, config: EmbeddedEmbedderConfig) -> None:
         self._minilm = MiniLM()

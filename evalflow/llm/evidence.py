@@ -139,8 +139,6 @@ class Evidence:
     """How far a context supports a claim, and the passage that shows it.
 
     Attributes:
-        support: 0..1.
-        passage: The sentences that support it best, as written; empty if the context is.
         unseen: The claim's content words and numbers that are not in the passage, as written.
         overlap: The lexical parts of the support.
         similarity: The largest cosine to a sentence of the passage; None if not measured.

@@ -39,11 +39,7 @@ class OpenAIJudge:
     """Asks a model for typed replies, with a limited number of re-asks for invalid ones.
 
     Args:
-        config: The model, and its endpoint and parameters.
-        name: The column value.
-        session: Shared by all clients of a run.
         contracts: Folder of prepared contracts, kept between runs; None: they are not kept.
-        client: For tests, and for other clients.
 
     Raises:
         UserError: The API key's variable is not set, or `strict` is set for a mode that does not support it.
@@ -240,8 +236,6 @@ async def _draw(count: int, once: Callable[[int], Awaitable[Reply]], listed: boo
     the valid replies. If some samples fail, the others count, if they are more than half of all.
 
     Args:
-        count: Number of replies.
-        once: Asks for one reply, given its number.
         listed: Whether a reply is a list of `results`, with one distribution per item.
 
     Raises:

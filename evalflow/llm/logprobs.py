@@ -108,7 +108,6 @@ class Weighed:
     """Probabilities that were read from a reply's tokens.
 
     Attributes:
-        chances: One distribution per field, normalised over the valid values.
         mass: By field, the total probability of the valid values before normalisation, 0..1.
     """
 
@@ -120,9 +119,7 @@ def weigh(parsed: BaseModel, raw: str, tokens: Sequence[Mapping[str, Any]]) -> W
     """The probability of each value of each label, boolean and bounded whole number of a reply.
 
     Args:
-        parsed: The validated reply.
         raw: The content it was parsed from: a JSON object, with or without a fence.
-        tokens: The content's tokens, with `top_logprobs`.
 
     Returns:
         None if no distribution could be read.

@@ -48,11 +48,7 @@ class MiniLM:
         return ", ".join(f"{package} {metadata.version(package)}" for package in packages)
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Unit vectors of the texts, shape (len(texts), 384).
-
-        Raises:
-            InfrastructureError: A package lacks its data file.
-        """
+        """Unit vectors of the texts, shape (len(texts), 384)."""
         import numpy as np
 
         if not texts:
@@ -90,11 +86,7 @@ class MiniLM:
 
 
 def data_file(package: str, name: str) -> Path:
-    """The path of a file in an installed package.
-
-    Raises:
-        InfrastructureError: The package has no such file.
-    """
+    """The path of a file in an installed package."""
     try:
         listed = metadata.files(package) or ()
     except metadata.PackageNotFoundError:

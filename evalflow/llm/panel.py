@@ -16,23 +16,14 @@ from evalflow.records import EMBED, Ask, JudgeInfo, Reply
 
 
 class EmbeddingJudge:
-    """Implements Judge: the `results` of a reply are the vectors of an ask's items.
-
-    Args:
-        embedder: Makes the vectors.
-    """
+    """Implements Judge: the `results` of a reply are the vectors of an ask's items."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
         self.info = replace(embedder.info, tasks=frozenset({EMBED}), limits="an embedder makes vectors")
 
     async def ask(self, ask: Ask) -> Reply:
-        """The vectors of the ask's items.
-
-        Raises:
-            JudgeError: They could not be embedded.
-            InfrastructureError, BudgetError: No further call can be made.
-        """
+        """The vectors of the ask's items."""
         refusal = self.info.explain_refusal(ask.task)
         if refusal:
             raise JudgeError("unsupported", f"{ask.metric}, step {ask.step}: {refusal}")
@@ -63,10 +54,6 @@ class JudgeWithEmbedder:
     """Implements Judge: the embedder makes vectors, and the judge answers everything else.
 
     Scores depend on both, and so do the name, the identity and whether thresholds apply.
-
-    Args:
-        judge: Answers prompts.
-        embedder: Makes vectors.
     """
 
     def __init__(self, judge: Judge, embedder: Judge) -> None:
@@ -85,12 +72,7 @@ class JudgeWithEmbedder:
         )
 
     async def ask(self, ask: Ask) -> Reply:
-        """Pass the ask to the judge or the embedder.
-
-        Raises:
-            JudgeError: The question could not be answered.
-            InfrastructureError, BudgetError: No further call can be made.
-        """
+        """Pass the ask to the judge or the embedder."""
         makes_vectors = ask.task in (self._embedder.info.tasks or ())
         return await (self._embedder if makes_vectors else self._judge).ask(ask)
 
@@ -103,11 +85,6 @@ class Panel:
 
     So scoring a cell asks the members. The panel itself is asked only for what is made once per run, such as the steps
     of G-Eval: its first member makes that, and all members score with it.
-
-    Args:
-        config: How members are asked, and how their scores are combined.
-        name: The column value of the combined scores.
-        members: In the order in which they are asked.
 
     Raises:
         UserError: Two of them are the same judge, or have the same name.
@@ -127,12 +104,7 @@ class Panel:
         self.info = _together(config, name, [member.info for member in members])
 
     async def ask(self, ask: Ask) -> Reply:
-        """Ask the first member.
-
-        Raises:
-            JudgeError: The question could not be answered.
-            InfrastructureError, BudgetError: No further call can be made.
-        """
+        """Ask the first member."""
         return await self.members[0].ask(ask)
 
     async def close(self) -> None:

@@ -20,12 +20,7 @@ T = TypeVar("T")
 
 
 class ListPrice(Price):
-    """A price from the library.
-
-    Attributes:
-        library: Its name and version.
-        listed_as: Provider and model, as named in the library.
-    """
+    """A price from the library."""
 
     library: str
     listed_as: str

@@ -29,9 +29,7 @@ def build_judge(config: JudgeConfig, choice: str, session: CallSession | None = 
     """The judge that a configuration describes.
 
     Args:
-        config: An instance of its kind's model.
         choice: The chosen file of conf/judge; the name defaults to `<choice>:<model>`, or to the choice.
-        session: Shared by all judges and targets of a run.
 
     Raises:
         UserError: The configuration cannot work, such as without an API key.

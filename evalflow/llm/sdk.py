@@ -30,8 +30,6 @@ class SdkTransport:
 
     Args:
         base_url: Up to and including /v1; None is OpenAI's own.
-        api_key: None sends no key.
-        max_connections: Connections that may be open at the same time.
         first_byte_s: Seconds without any byte before a try is given up; None: only its timeout applies.
     """
 
@@ -175,11 +173,9 @@ class AzureTransport(SdkTransport):
     """Connections to one Azure OpenAI resource.
 
     Args:
-        azure: Its API version and sign-in.
         deployment: The model's deployment; part of the address if there is an API version.
         base_url: https://RESOURCE.openai.azure.com, with /openai/v1 if there is no API version.
         api_key: None to use an Entra ID token.
-        max_connections, first_byte_s: See `SdkTransport`.
 
     Raises:
         UserError: Entra ID is needed, and its package is not installed.

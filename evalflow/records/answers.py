@@ -168,7 +168,6 @@ class JudgeInfo:
     """Properties of a judge or an embedder that are known before it is asked.
 
     Attributes:
-        name: The column value.
         nature: One phrase that describes it, shown above every table.
         identity: A digest of everything that determines its replies.
         calibrated: Whether a threshold on its scores is meaningful.

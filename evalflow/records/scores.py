@@ -23,8 +23,6 @@ def passes(value: Any, threshold: Any, *, higher_is_better: bool = True) -> Any:
 
     Args:
         value: A number, or an object that compares as one: a NumPy array, a Polars expression, an SQL column.
-        threshold: Likewise.
-        higher_is_better: Which side passes.
     """
     return value >= threshold - TOLERANCE if higher_is_better else value <= threshold + TOLERANCE
 
@@ -104,14 +102,10 @@ class Label:
     """A person's judgement of one answer on one metric.
 
     Attributes:
-        case_id, metric: The case and the metric.
-        value: On the metric's own scale, as the person gave it.
-        by: The person.
         dataset, target, target_repeat: Selects the answer to the case; None matches every answer.
         answer_hash: Hash of the answer that the person saw (see `evalflow.labels.answer_hash`); None if only the
             recorded answer can be meant.
         weight: The number of answers it represents: 1 over the probability with which it was sampled.
-        comment, at: The person's comment, and the time.
     """
 
     case_id: str
@@ -138,7 +132,6 @@ class FigureSpec:
         per_label: Whether each label is a classification of its own, true or false.
         confidence: Whether predictions state their confidence, so that it can be compared with how often they are
             right.
-        measures: Names of the measures.
     """
 
     kind: Literal["classification", "retrieval", "pairwise"]
@@ -159,9 +152,7 @@ class Figure:
 
     Attributes:
         statistic, value: Its name, such as recall, and the number; None if the divisor is 0.
-        n: The divisor, or the number of cases behind it.
         std_error, ci_low, ci_high, ci_method: 95 % interval and its method; None if there is none.
-        details: The matrix or list behind it.
     """
 
     statistic: str

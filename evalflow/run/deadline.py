@@ -63,13 +63,8 @@ class Deadlines:
     async def attempt(self, work: Coroutine[Any, Any, T], *ending: type[EvalflowError]) -> T | Failed:
         """Do the work in the current task. An error in it becomes a `Failed` and affects nothing else.
 
-        Args:
-            work: A call of a target, a judge or a metric.
-            ending: Errors that end the run, in addition to those that always do.
-
         Raises:
-            InfrastructureError, BudgetError: No further call can be made.
-            CancelledError: The current task is being cancelled.
+            InfrastructureError, BudgetError: No further call can be made; likewise the errors in `ending`.
         """
         owner = self._owner or Owner()
         task = asyncio.current_task()

@@ -100,11 +100,7 @@ class RunFolder:
         return self.path / "evalflow.log"
 
     def read_manifest(self) -> dict[str, Any]:
-        """run.json as a dict.
-
-        Raises:
-            UserError: It is damaged.
-        """
+        """run.json as a dict; UserError if it is damaged."""
         try:
             found: Any = json.loads(self.manifest.read_bytes())
         except (ValueError, RecursionError) as error:
@@ -128,11 +124,7 @@ class RunFolder:
 
 
 def refuse_links(folder: RunFolder) -> None:
-    """Check that a run's folder contains no links, through which other files would be read or written.
-
-    Raises:
-        UserError: It contains one.
-    """
+    """UserError if a run's folder contains a link, through which other files would be read or written."""
     link = next((path for path in folder.path.rglob("*") if path.is_symlink()), None)
     if link is not None:
         hint = f"remove it: rm {shlex.quote(str(link))}"
@@ -141,11 +133,7 @@ def refuse_links(folder: RunFolder) -> None:
 
 @contextmanager
 def telling_full_disks(folder: RunFolder) -> Generator[None]:
-    """Turn an error in the block into an InfrastructureError if the disk is full or the folder is gone.
-
-    Raises:
-        InfrastructureError: The disk is full, or the folder is gone.
-    """
+    """Turn an error in the block into an InfrastructureError if the disk is full or the folder is gone."""
     try:
         yield
     except EvalflowError:

@@ -123,13 +123,7 @@ class AnswerBook:
         self._places: dict[int, tuple[int, int, int]] = {}
 
     def add(self, journal: Path, datasets: Iterable[str], *, case_id: str | None = None) -> None:
-        """Add a journal's answers to cases of these datasets. A missing journal is ignored.
-
-        Args:
-            journal: answers.jsonl.
-            datasets: Names of datasets.
-            case_id: Only answers to cases with this id; lines without it are not parsed.
-        """
+        """Add a journal's answers to cases of these datasets. A missing journal is ignored."""
         if not journal.exists():
             return
         wanted = set(datasets)
@@ -175,12 +169,7 @@ def _digest(dataset: str, case_id: str, target: str, repeat: int) -> int:
 
 
 class RememberingTarget:
-    """A target that takes answers from a book where possible. Failed answers are generated again.
-
-    Args:
-        target: Generates the missing answers.
-        book: Answers of a target with the same identity.
-    """
+    """A target that takes answers from a book where possible. Failed answers are generated again."""
 
     def __init__(self, target: Target, book: AnswerBook) -> None:
         self._target = target
@@ -221,8 +210,6 @@ class JournalSink:
 
     Args:
         folder: The run's folder. Both files are created, even if nothing is written.
-        tally: Counts generated answers.
-        redactor: Removes secrets from errors, answers and replies.
 
     Attributes:
         torn: Bytes of unfinished last lines that were cut off; a killed process leaves such lines.
@@ -280,11 +267,7 @@ class JournalSink:
             self._tally.count_answer(record)
 
     def check(self) -> None:
-        """Check that both files are still at their paths.
-
-        Raises:
-            InfrastructureError: They are not, so further records would be lost.
-        """
+        """InfrastructureError if a file is not at its path any more, so that further records would be lost."""
         for path, opened in self._files:
             try:
                 found = os.stat(path)  # noqa: PTH116 - once for every record
@@ -364,7 +347,6 @@ class Finished:
     """What the earlier parts of a run have finished.
 
     Attributes:
-        cells: Digests of the finished cells.
         failed: Of these, the ones with the score 0, if requested.
         paid: Digests of the calls whose cost is in the journals; see `Spend`.
     """
@@ -380,11 +362,7 @@ def read_finished(
     """Read what a run has finished.
 
     Args:
-        folder: The run's folder; missing journals count as empty.
         tally: Everything done and paid is added to it, also for lines that were replaced by later ones.
-        bounded: The metrics whose scores lie in 0..1.
-        errors_too: Whether a cell in state error counts as finished.
-        failed_too: Whether to collect the cells that scored 0.
     """
     import polars as pl
 
@@ -416,11 +394,6 @@ def _digests(cells: pl.DataFrame) -> set[int]:
 def _count_answers(tally: Tally, journal: Path, paid: set[int]) -> tuple[Set[int], bool]:
     """Count the answers. If an answer has several lines, all were paid for and the last one counts.
 
-    Args:
-        tally: Counts them.
-        journal: The answers.
-        paid: Receives the digests of the calls that were paid for.
-
     Returns:
         Digests of the answers, and whether some answers are lost because their lines are damaged.
     """
@@ -442,13 +415,7 @@ def _answer_digest(dataset: str, case_id: str, target: str, target_repeat: int) 
 
 
 class WatchedSink:
-    """Implements Sink around another one, and shows the scores of some metrics after writing them.
-
-    Args:
-        sink: The wrapped sink.
-        metrics: Names of the metrics whose scores are shown.
-        show: Displays one score.
-    """
+    """Implements Sink around another one, and shows the scores of some metrics after writing them."""
 
     def __init__(self, sink: Sink, metrics: Collection[str], show: Callable[[ScoreRecord], None]) -> None:
         self._sink = sink

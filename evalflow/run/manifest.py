@@ -23,12 +23,7 @@ class Tally:
 
     Attributes:
         expected: How many scores the run will have, as far as known.
-        scores: Scores by status.
-        answers: Generated answers by status.
         requests: Calls that were sent; `cached` counts those that the cache answered.
-        reasks: Invalid replies that were sent back.
-        in_flight: Cases being worked on.
-        input_tokens, output_tokens: Over judges and targets.
         cost_usd: What was paid; `unpriced` says that some calls have no known price.
         saved_usd: What cached replies would have cost; `saved_unpriced` likewise.
     """
@@ -118,13 +113,7 @@ def now() -> str:
 
 
 def opening(run_id: str, overrides: tuple[str, ...], facts: Mapping[str, Any]) -> dict[str, Any]:
-    """The manifest of a new run.
-
-    Args:
-        run_id: The run's id.
-        overrides: The command line.
-        facts: Facts about configuration, data, prompts, judges and target.
-    """
+    """The manifest of a new run."""
     return {
         "schema": SCHEMA,
         "run_id": run_id,
@@ -148,12 +137,7 @@ def reopening(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def changes(manifest: Mapping[str, Any], facts: Mapping[str, Any]) -> list[str]:
-    """The parts that have changed since the run began: `dataset rag`, `metric faithfulness`, `judge x`.
-
-    Args:
-        manifest: run.json.
-        facts: The current parts, in the form of `opening`'s facts.
-    """
+    """The parts that have changed since the run began: `dataset rag`, `metric faithfulness`, `judge x`."""
     found: list[str] = []
     for group, keys in (
         ("datasets", ("files", "sha256", "cases")),
@@ -188,16 +172,7 @@ def take_up(tally: Tally, manifest: Mapping[str, Any]) -> bool:
 def closing(
     manifest: Mapping[str, Any], status: str, exit_code: int, tally: Tally, states: Mapping[str, int], seconds: float
 ) -> dict[str, Any]:
-    """The manifest of a run that has ended.
-
-    Args:
-        manifest: As written at the start.
-        status: done, failed or interrupted.
-        exit_code: Of the command.
-        tally: Totals of the run.
-        states: Number of scores in each state.
-        seconds: Duration of the run.
-    """
+    """The manifest of a run that has ended."""
     return {
         **manifest,
         "status": status,

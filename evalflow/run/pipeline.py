@@ -23,10 +23,6 @@ class RunPlan:
     """What a run does with every case.
 
     Attributes:
-        run_id: Written to every record.
-        target: Answers the cases.
-        pairs: The metrics with their judges.
-        target_repeats: Answers per case.
         judge_repeats: Scores per answer and metric. Metrics without a judge, or with only the embedder, score once.
         width: Cases under way at once. The limiters bound the calls in flight.
         finished: Digests of the cells that have a score already and are skipped.
@@ -78,13 +74,7 @@ class RunPlan:
 
 
 class Pipeline:
-    """Runs a plan over cases.
-
-    Args:
-        plan: What to do.
-        sink: Receives answers and scores as they finish.
-        tally: Counts for the progress bar and the manifest.
-    """
+    """Runs a plan over cases."""
 
     def __init__(self, plan: RunPlan, sink: Sink, tally: Tally) -> None:
         self._plan = plan
@@ -97,11 +87,7 @@ class Pipeline:
         self._stopping = True
 
     async def run(self, cases: Iterable[Case]) -> None:
-        """Process the cases, reading the next one only when there is room for it.
-
-        Raises:
-            InfrastructureError, BudgetError: No further call can be made; finished records are in the sink.
-        """
+        """Process the cases, reading the next one only when there is room for it."""
         queue = iter(cases)
         self._deadlines = Deadlines(self._plan.case_timeout_s, Owner())
         self._scorer = Scorer(self._tally, self._deadlines)

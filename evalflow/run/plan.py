@@ -16,14 +16,7 @@ from evalflow.run.folder import RunFolder
 
 
 class PreparedFile:
-    """Implements Prepared in a run's folder.
-
-    Args:
-        folder: The run's folder; a missing file counts as empty.
-
-    Raises:
-        UserError: The file is damaged.
-    """
+    """Implements Prepared in a run's folder."""
 
     def __init__(self, folder: RunFolder) -> None:
         self._path = folder.prepared
@@ -78,7 +71,6 @@ class Draw:
 
     Args:
         size: Cases per dataset; None takes all.
-        seed: Determines the sample.
     """
 
     def __init__(self, size: int | None, seed: int) -> None:

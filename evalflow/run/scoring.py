@@ -22,10 +22,6 @@ from evalflow.run.manifest import Tally
 class MeteredJudge:
     """Implements Judge around another one, and adds up the calls of one cell.
 
-    Args:
-        judge: The wrapped judge.
-        tally: The run's counts; every call is added to them.
-
     Attributes:
         total: The cost of its replies, cached ones with their original tokens; None if the judge was not asked.
         bill: The cost of its calls in this run: a cached reply took no tokens.
@@ -79,7 +75,6 @@ class Pair:
     """A metric and its judge.
 
     Attributes:
-        metric: The metric.
         judge: Answers its asks; None for a metric without a judge.
         embedder: Takes the judge's place for a metric that compares meanings.
         both: Judge and embedder as one, for a metric that needs both for the same score.
@@ -120,11 +115,6 @@ class ConfidenceMeter(MeteredJudge):
 
     A verdict is a choice among few values: a label, yes or no, a grade. Free text has no probability here.
 
-    Args:
-        judge: The wrapped judge.
-        tally: The run's counts.
-        config: How to obtain probabilities.
-
     Attributes:
         confidence: The lowest probability, 0..1; None if no verdict was requested, or one has no probability.
     """
@@ -164,8 +154,6 @@ class Judgement:
     """The judgement of a cell by one judge, or by several together.
 
     Attributes:
-        outcome: The score, or why there is none.
-        judge: The judge's name; None for a metric without a judge.
         bill: The cost of its calls; nothing for several together, since the members' own bills have it.
         member_of: The panel that the judge is a member of; the panel's judgement counts.
     """
@@ -177,23 +165,14 @@ class Judgement:
 
 
 class Scorer:
-    """Scores cells.
-
-    Args:
-        tally: Counts every call.
-        deadlines: Time limit for one score by one judge, or without a judge.
-    """
+    """Scores cells."""
 
     def __init__(self, tally: Tally, deadlines: Deadlines) -> None:
         self._tally = tally
         self._deadlines = deadlines
 
     async def by_one(self, cell: Cell, meter: MeteredJudge | None, member_of: str | None = None) -> Judgement:
-        """The judgement of one judge, or of the metric alone.
-
-        Raises:
-            InfrastructureError, BudgetError: No further call can be made.
-        """
+        """The judgement of one judge, or of the metric alone."""
         work = cell.pair.metric.score(cell.case, cell.answer, meter, cell.repeat)
         outcome = await self._deadlines.attempt(work)
         if isinstance(outcome, Failed):

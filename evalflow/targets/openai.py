@@ -34,12 +34,7 @@ class OpenAITarget:
     If the dataset composes predictions of parts, the text is a JSON object with these parts or with its columns.
 
     Args:
-        config: The model, its system prompt and its prompt.
-        name: The target's name.
-        prompts: The templates.
         forms: Each dataset's form, with the case field that the reply fills.
-        session: Shared by all clients of a run.
-        client: Replaces the HTTP client, e.g. in tests.
 
     Raises:
         UserError: The API key's variable is not set, or a prompt is missing, broken, or uses a forbidden field.

@@ -26,13 +26,7 @@ HINT = "name a callable that Python finds from the working directory: target.cal
 
 
 class Threads:
-    """Runs functions in threads, at most `maximum` at a time. A timed-out thread keeps its slot until it really ends.
-
-    Args:
-        call: The function's name, for messages.
-        maximum: Maximum number of threads.
-        patience_s: Time limit in seconds for each call.
-    """
+    """Runs functions in threads, at most `maximum` at once. A timed-out thread keeps its slot until it really ends."""
 
     def __init__(self, call: str, maximum: int, patience_s: float) -> None:
         self._call = call

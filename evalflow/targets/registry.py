@@ -40,12 +40,9 @@ def build_target(
     """Build the target that a configuration describes.
 
     Args:
-        config: An instance of its kind's model.
         choice: The chosen file of conf/target; the name defaults to `<choice>:<model>`, or to the choice.
-        prompts: The templates.
         forms: Each dataset's form, with the case field that a live target fills.
         generate: The run's `generate`: demo uses the example answers instead; missing asks only for absent answers.
-        session: Shared by all judges and targets of a run.
 
     Raises:
         UserError: The configuration cannot work, e.g. the API key is missing.

@@ -56,13 +56,7 @@ class Connector(ABC):
 
     @abstractmethod
     async def ask(self, data: bytes) -> RawReply:
-        """Send the request and wait for the reply.
-
-        Raises:
-            CallError: This call failed for good.
-            InfrastructureError: Every further call would fail too.
-            BudgetError: The budget does not cover it.
-        """
+        """Send the request and wait for the reply."""
 
     async def close(self) -> None:  # noqa: B027 - most have no connections
         """Release connections."""
@@ -190,8 +184,6 @@ class Body:
 
     Args:
         source: The body in YAML; None: the payload.
-        where: The key path, for messages.
-        prompts: The templates.
 
     Raises:
         UserError: A template is broken, uses a forbidden field, or does not produce JSON.
@@ -363,13 +355,7 @@ class LimitedCalls:
         """Make a call, and cancel it at the time limit.
 
         Args:
-            data: The request.
-            call: Sends the request.
             ready: Waits for a free slot; this time does not count.
-
-        Raises:
-            TargetError: The call timed out.
-            BudgetError: The budget does not cover it.
         """
         reserved = (
             await self._account.reserve(HttpRequest("POST", "", data, self._timeout_s)) if self._account else None
