@@ -61,13 +61,6 @@ def cache_prune(
 ) -> int:
     """Delete replies, and return the disk space.
 
-    Args:
-        path: The cache's file.
-        console: Where to print what was done.
-        older_than_days: Delete replies stored longer ago than that.
-        to_size: Delete the least recently used until the cache is at most this large, e.g. 500MB.
-        everything: Delete all.
-
     Raises:
         UserError: No option says what to delete, or the file is not a cache or is damaged.
     """

@@ -23,14 +23,7 @@ if TYPE_CHECKING:
 
 
 def print_kind(kind: str, members: Sequence[Option], console: Console, *, as_json: bool) -> int:
-    """Print the keys of a kind of metric, and an example file.
-
-    Args:
-        kind: Its name.
-        members: The metrics of this kind.
-        console: Where to print.
-        as_json: Whether to print one JSON document.
-    """
+    """Print the keys of a kind of metric, and an example file."""
     shortest = min(members, key=lambda option: len(option.text), default=None)
     keys = keys_of(kind)
     names = [option.name for option in members]

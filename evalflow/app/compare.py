@@ -29,11 +29,6 @@ _ANOTHER = (
 def compare(options: argparse.Namespace, console: Console) -> int:
     """Compare, print the table, and write compare.html into the folder of run B or of the sweep.
 
-    Args:
-        options: runs (A and B; A alone is compared with the latest run; for a sweep, or without runs if the latest is
-            one, all pairs are compared), allow, adjust, margin, tags, classes, unpaired, json.
-        console: Where to print.
-
     Raises:
         UserError: There is no such run, or the runs measured different things.
     """
@@ -108,9 +103,6 @@ class Change:
 
 class Changes:
     """The cases in both runs that differ in a score or in the answer.
-
-    Args:
-        table: From `cells_between`.
 
     Attributes:
         counts: The number of cases for each kind of change; a case may count in several.

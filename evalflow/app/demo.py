@@ -38,13 +38,6 @@ def run_and_fill(
 ) -> int:
     """Run the command line, then write each dataset with its missing example answers filled in.
 
-    Args:
-        arguments: Overrides.
-        config_dir: A config folder to search first.
-        out: For results.
-        err: For progress and errors.
-        replacing: Whether to replace existing example answers by the run's.
-
     Returns:
         The exit code of the run.
 

@@ -32,11 +32,6 @@ _TARGET = ("target=vllm", "target.model=MODEL")
 def import_files(kind: str, path: str, console: Console) -> int:
     """Write a file for each dataset, metric and experiment in the tool's files, and print how to run them.
 
-    Args:
-        kind: One of FORMATS.
-        path: The tool's file.
-        console: Where to print what was written.
-
     Raises:
         UserError: The tool's files are invalid, or a file to be written exists already.
     """
@@ -69,12 +64,6 @@ def run_tiamat(test: str, overrides: Sequence[str], out: Console, err: Console) 
     The files are converted to a config folder named by a hash of its content, which `--config-dir` can read too. New
     answers are generated, unless the rows contain answers or an override says otherwise. By default the target's own
     model is the judge.
-
-    Args:
-        test: The test file.
-        overrides: As for `run`.
-        out: For results.
-        err: For progress and errors.
 
     Returns:
         The exit code.

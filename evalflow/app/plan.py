@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
 
@@ -28,89 +28,42 @@ from evalflow.summary.details import components_of
 from evalflow.summary.plan import Basis, Level, difference_variance
 from evalflow.summary.slices import own_cells, repeats_of
 
+_GOALS: Final = ("detect", "width", "cases")
 _ANSWERS = (500, 2_000, 10_000, None)
 
 
-def label_problems(options: argparse.Namespace) -> Iterator[Problem]:
-    """Options about labels that are given without the options that they need."""
-    stated = options.sd is not None or options.rate is not None
-    if options.judge_correlation is not None and not (stated and options.width is not None):
-        what = "labels are planned for an interval, from a guess of what people's labels are like"
-        yield Problem(what, "command line", "--width 0.1 --rate 0.8 --judge-correlation 0.7")
-    if options.labels is not None and (options.width is None or stated or options.flips is not None):
-        what = "labels tell of a run, for an interval"
-        yield Problem(what, "command line", "--width 0.1 --from RUN --labels labels.csv")
-
-
-def stated_agreement(correlation: float) -> str:
-    """The assumptions on a judge of which only the correlation is given."""
-    return (
-        f"stated: a judge's scores correlate by {correlation:g} with people's labels; "
-        "assumed: they are spread as the labels are"
-    )
-
-
-def stated_labels(options: argparse.Namespace, basis: Basis) -> Iterator[LabelRow]:
-    """Labels needed, estimated from assumptions.
-
-    Args:
-        options: width, judge_correlation, cases (the number of judged cases; by default several numbers).
-        basis: The other assumptions, which here describe people's labels.
-    """
-    spread = assumed_spread(basis.scores.variance(), options.judge_correlation, basis.design_effect)
-    answers = _ANSWERS if options.cases is None else (options.cases,)
-    yield from _label_rows(basis.name, spread, options.width, answers, basis.rate)
-
-
-def measured_labels(options: argparse.Namespace) -> tuple[list[LabelRow], dict[str, list[str]]]:
-    """Labels needed, estimated from the labels of a pilot run. Also returns the basis of the estimate, by name.
-
-    Args:
-        options: runs (the last one has the labels), labels (a file), metric, width, cases.
+def plan(options: argparse.Namespace, console: Console) -> int:
+    """Print what a wanted precision needs: from pilot runs, or from the values that the options state.
 
     Raises:
-        UserError: There is no such run, there are no labels, or some are invalid.
+        UserError: No goal is given, a number is out of range, or there is no such run.
     """
-    folder = find_run(options.runs[-1] if options.runs else None, "plan", "--from")
-    run = open_scored(folder)
-    people = bound_labels(run, options.labels)
-    rows: list[LabelRow] = []
-    said: dict[str, list[str]] = {}
-    answers = labelled_scores(run.scores(), people.frame).sort("metric", "judge", maintain_order=True)
-    for key, part in answers.group_by("dataset", "metric", "target", "judge", maintain_order=True):
-        given = part.drop_nulls("human")
-        labels, judged = given["human"].to_numpy(), given["score"].to_numpy()
-        spread = observed_spread(labels, judged)
-        if spread is None or options.metric not in (None, key[1]):
-            continue
-        name = " · ".join(str(word) for word in (key[1], key[3]) if word)
-        alone, together = standard_error(labels - judged), standard_error(labels - judged, given["cluster"].to_numpy())
-        spread = replace(spread, design_effect=max(1.0, (together / alone) ** 2) if alone and together else 1.0)
-        sizes = (part.height, 10 * part.height, None) if options.cases is None else (options.cases,)
-        rows += _label_rows(name, spread, options.width, sizes, None)
-        said[name] = [_label_basis(spread, len(labels), folder.path.name)]
-    return rows, said
-
-
-def _label_basis(spread: Spread, n: int, run: str) -> str:
-    scale = math.sqrt(spread.labels * spread.judged)
-    related = f"correlate by {spread.shared / scale:.2g}" if scale else "do not vary together"
-    said = (
-        f"measured: people's labels have a standard deviation of {spread.labels**0.5:.3g}, the judge's scores of "
-        f"{spread.judged**0.5:.3g}, and they {related}, on {n} labelled answers of {run}"
-    )
-    return said if spread.design_effect == 1 else f"{said}; groups: {spread.design_effect:.3g} times the labels"
-
-
-def _label_rows(
-    name: str, spread: Spread, width: float, answers: Sequence[int | None], rate: float | None
-) -> Iterator[LabelRow]:
-    if rate is None:
-        alone = cases_for_width(spread.labels * spread.design_effect, width)
+    if problems := list(_problems(options)):
+        raise UserError(problems)
+    cost = None
+    if any(value is not None for value in (options.sd, options.rate, options.flips)):
+        bases = [_stated(options)]
     else:
-        alone = math.ceil(cases_for_rate_width(rate, width) * spread.design_effect)
-    for judged in answers:
-        yield LabelRow(name, width, judged, spread.labels_for(width, judged or math.inf), alone)
+        bases, cost = _pilot(options)
+    level = Level(options.alpha, options.power)
+    goals = [Goal(kind, value) for kind in _GOALS if (value := getattr(options, kind)) is not None]
+    rows = [row for basis in bases for goal in goals for row in _rows(basis, goal, level, cost)]
+    assumptions = {basis.name: basis.assumptions for basis in bases}
+    labels: list[LabelRow] = []
+    if options.judge_correlation is not None:
+        basis = bases[0]
+        spread = assumed_spread(basis.scores.variance(), options.judge_correlation, basis.design_effect)
+        answers = _ANSWERS if options.cases is None else (options.cases,)
+        labels = list(_label_rows(basis.name, spread, options.width, answers, basis.rate))
+    if options.labels is not None:
+        labels, of_labels = _measured_labels(options)
+        assumptions |= {name: [*assumptions.get(name, []), *lines] for name, lines in of_labels.items()}
+    whole = PlanReport(rows, labels, assumptions, level, cost is not None)
+    if options.json:
+        console.file.write(json.dumps(whole.document(), ensure_ascii=False, indent=2) + "\n")
+    else:
+        print_plan(console, whole)
+    return 0
 
 
 _RANGES = {
@@ -131,45 +84,6 @@ _RANGES = {
 _MAY_BE_0 = ("correlation", "judge_correlation", "icc")
 
 
-def plan(options: argparse.Namespace, console: Console) -> int:
-    """Print what a wanted precision needs.
-
-    Args:
-        options: detect, width, cases (the goals), runs (pilots), metric, sd, noise, rate, flips, correlation,
-            judge_correlation, labels, cluster_size, icc, alpha, power, json.
-        console: Where to print.
-
-    Raises:
-        UserError: No goal is given, a number is out of range, or there is no such run.
-    """
-    problems = list(_problems(options))
-    if problems:
-        raise UserError(problems)
-    stated = any(value is not None for value in (options.sd, options.rate, options.flips))
-    verb = _before_run(options)
-    found = Pilot([_stated(options)]) if stated else pilot(options.runs, options.metric, options.correlation, *verb)
-    level = Level(options.alpha, options.power)
-    rows = [row for basis in found.bases for goal in _goals(options) for row in _rows(basis, goal, level, found)]
-    said = {basis.name: basis.assumptions for basis in found.bases}
-    labels = list(stated_labels(options, found.bases[0])) if options.judge_correlation is not None else []
-    if options.labels is not None:
-        labels, of_labels = measured_labels(options)
-        said |= {name: [*said.get(name, []), *lines] for name, lines in of_labels.items()}
-    whole = PlanReport(rows, labels, said, level, found.cost is not None)
-    if options.json:
-        console.file.write(json.dumps(whole.document(), ensure_ascii=False, indent=2) + "\n")
-    else:
-        print_plan(console, whole)
-    return 0
-
-
-def _before_run(options: argparse.Namespace) -> list[str]:
-    """The command line up to the name of a pilot run."""
-    given = {name: getattr(options, name) for name in ("detect", "width", "cases", "metric", "correlation", "labels")}
-    flags = [word for name, value in given.items() if value is not None for word in (f"--{name}", str(value))]
-    return ["plan", *flags, "--from"]
-
-
 def _problems(options: argparse.Namespace) -> Iterator[Problem]:
     where = "command line"
     if options.detect is None and options.width is None and options.cases is None:
@@ -185,7 +99,17 @@ def _problems(options: argparse.Namespace) -> Iterator[Problem]:
         yield Problem(f"{named} say the same thing twice", where, "a pilot run, or one stated guess")
     if options.noise is not None and options.sd is None:
         yield Problem("--noise is about scores whose spread is stated", where, "--sd 0.3 --noise 0.1")
-    yield from label_problems(options)
+    stated = {"sd", "rate"} & set(sources)
+    if options.judge_correlation is not None and not (stated and options.width is not None):
+        what = "labels are planned for an interval, from a guess of what people's labels are like"
+        yield Problem(what, where, "--width 0.1 --rate 0.8 --judge-correlation 0.7")
+    if options.labels is not None and (options.width is None or stated or options.flips is not None):
+        yield Problem("labels tell of a run, for an interval", where, "--width 0.1 --from RUN --labels labels.csv")
+    yield from _contradictions(options, sources)
+
+
+def _contradictions(options: argparse.Namespace, sources: Sequence[str]) -> Iterator[Problem]:
+    where = "command line"
     if (options.cluster_size is None) != (options.icc is None):
         yield Problem("groups have a size and a correlation", where, "--cluster-size 5 --icc 0.2")
     elif options.icc is not None and not {"sd", "rate", "flips"} & set(sources):
@@ -199,25 +123,14 @@ def _problems(options: argparse.Namespace) -> Iterator[Problem]:
         yield Problem(f"no pass rate is {options.detect:g} away from {options.rate:g}", where, "a smaller --detect")
 
 
-def _goals(options: argparse.Namespace) -> Iterator[Goal]:
-    if options.detect is not None:
-        yield Goal("detect", options.detect)
-    if options.width is not None:
-        yield Goal("width", options.width)
-    if options.cases is not None:
-        yield Goal("cases", options.cases)
-
-
-def _rows(basis: Basis, goal: Goal, level: Level, found: Pilot) -> Iterator[PlanRow]:
+def _rows(basis: Basis, goal: Goal, level: Level, cost: tuple[float, float] | None) -> Iterator[PlanRow]:
     for answers, judgements in basis.repeats:
-        if goal.kind == "detect":
-            cases = basis.cases_to_detect(goal.value, answers, judgements, level)
-        elif goal.kind == "width":
-            cases = basis.cases_for_width(goal.value, answers, judgements)
-        else:
-            cases = int(goal.value)
+        cases, least = _cases(basis, goal, level, answers, judgements), None
+        seen = basis.difference_spread if goal.kind == "detect" else basis.scores.case_spread
+        if len(basis.repeats) > 1 and goal.kind != "cases" and seen:  # repeats are known to help, and cases differ
+            least = _cases(basis, goal, level, math.inf, math.inf)
         yield PlanRow(
-            least_cases=_least(basis, goal, level),
+            least_cases=least,
             name=basis.name,
             goal=goal,
             cases=cases,
@@ -225,18 +138,14 @@ def _rows(basis: Basis, goal: Goal, level: Level, found: Pilot) -> Iterator[Plan
             judgements=judgements,
             detectable=basis.detectable(cases, answers, judgements, level),
             width=None if basis.flips is not None else basis.width(cases, answers, judgements),
-            cost_usd=None if found.cost is None else found.cost.of(cases, answers, judgements),
+            cost_usd=None if cost is None else cases * answers * (cost[0] + judgements * cost[1]),
         )
 
 
-def _least(basis: Basis, goal: Goal, level: Level) -> int | None:
-    """Cases needed with unlimited repeats; None if repeats are not known to help, or cases do not differ."""
-    seen = basis.difference_spread if goal.kind == "detect" else basis.scores.case_spread
-    if len(basis.repeats) == 1 or goal.kind == "cases" or not seen:
-        return None
+def _cases(basis: Basis, goal: Goal, level: Level, answers: float, judgements: float) -> int:
     if goal.kind == "detect":
-        return basis.cases_to_detect(goal.value, math.inf, math.inf, level)
-    return basis.cases_for_width(goal.value, math.inf, math.inf)
+        return basis.cases_to_detect(goal.value, answers, judgements, level)
+    return basis.cases_for_width(goal.value, answers, judgements) if goal.kind == "width" else int(goal.value)
 
 
 def _stated(options: argparse.Namespace) -> Basis:
@@ -259,9 +168,10 @@ def _stated(options: argparse.Namespace) -> Basis:
         spread = options.flips / 2
         assumptions.append(f"stated: {options.flips:.1%} of the cases pass in one run and fail in the other")
     if options.flips is None:
-        assumptions.append(related(options.correlation))
+        assumptions.append(_related(options.correlation))
     if options.judge_correlation is not None:
-        assumptions.append(stated_agreement(options.judge_correlation))
+        how = f"stated: a judge's scores correlate by {options.judge_correlation:g} with people's labels; "
+        assumptions.append(f"{how}assumed: they are spread as the labels are")
     effect = 1.0
     if options.icc is not None:
         effect = max(1.0, 1 + (options.cluster_size - 1) * options.icc)
@@ -277,26 +187,6 @@ def _stated(options: argparse.Namespace) -> Basis:
 
 
 _SLICE = ("dataset", "metric", "target", "judge")
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """The cost in dollars of one answer, and of judging it with all of the run's metrics."""
-
-    answer: float
-    judgement: float
-
-    def of(self, cases: int, answers: int, judgements: int) -> float:
-        """Dollars of one run."""
-        return cases * answers * (self.answer + judgements * self.judgement)
-
-
-@dataclass(frozen=True, slots=True)
-class Pilot:
-    """A basis for each metric, and the cost of a case; None if a price is unknown."""
-
-    bases: Sequence[Basis]
-    cost: Cost | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,41 +210,33 @@ class _Slice:
         return self.parts.noise(answers / self.cases.height, int(self.cases["judgements"].sum()) / answers)
 
 
-def pilot(runs: Sequence[str], metric: str | None, correlation: float | None, *verb: str) -> Pilot:
-    """Estimate from one run, or from two that can be compared.
-
-    Args:
-        runs: Folders of one or two runs; by default the latest.
-        metric: Only this metric.
-        correlation: Assumed correlation of the cases' scores in two runs, if only one run is given.
-        verb: The words of the command line before the runs, to suggest commands for the runs of a sweep.
-
-    Raises:
-        UserError: There is no such run or metric, the two cannot be compared, or no score varies.
-    """
-    if len(runs) > 2 or (len(runs) == 2 and correlation is not None):
-        what = "two pilot runs know their correlation" if len(runs) == 2 else f"{len(runs)} pilot runs"
+def _pilot(options: argparse.Namespace) -> tuple[list[Basis], tuple[float, float] | None]:
+    """A basis for each metric of one run, or of two that can be compared; and the run's cost, as `_cost` has it."""
+    given, metric, correlation = options.runs, options.metric, options.correlation
+    if len(given) > 2 or (len(given) == 2 and correlation is not None):
+        what = "two pilot runs know their correlation" if len(given) == 2 else f"{len(given)} pilot runs"
         raise UserError(Problem(what, "command line", "--from RUN --correlation R, or --from RUN_A RUN_B"))
-    found = [find_run(run, *verb) for run in runs or [None]]
-    opened = [open_scored(folder) for folder in found]
-    if len(opened) == 2:
+    stated = {name: getattr(options, name) for name in ("detect", "width", "cases", "metric", "correlation", "labels")}
+    flags = [word for name, value in stated.items() if value is not None for word in (f"--{name}", str(value))]
+    found = [find_run(run, "plan", *flags, "--from") for run in given or [None]]
+    runs = [open_scored(folder) for folder in found]
+    names = " and ".join(run.name for run in runs)
+    if len(runs) == 2:
         hint = "two pilots are runs that compare takes as they are"
-        unlike = [Problem(o.what, f"{opened[0].name} and {opened[1].name}", hint) for o in obstacles(*opened)]
-        if unlike:
+        if unlike := [Problem(one.what, names, hint) for one in obstacles(*runs)]:
             raise UserError(unlike)
-        bases = list(_pairs(opened[0], opened[1], metric))
+        bases = list(_pairs(runs[0], runs[1], metric))
     else:
-        bases = list(_singles(opened[0], metric, correlation))
+        bases = list(_singles(runs[0], metric, correlation))
     if not bases:
-        where = " and ".join(run.name for run in opened)
-        cases = "common cases" if len(opened) == 2 else "cases"
+        cases = "common cases" if len(runs) == 2 else "cases"
         varies = f"no metric has two {cases}, or groups of them, whose scores differ"
         what = varies if metric is None else f"nothing to learn of {metric!r}"
-        raise UserError(Problem(what, where, "state a guess: --sd S or --rate P"))
-    return Pilot(bases, _cost(opened[-1]))
+        raise UserError(Problem(what, names, "state a guess: --sd S or --rate P"))
+    return bases, _cost(runs[-1])
 
 
-def related(correlation: float | None) -> str:
+def _related(correlation: float | None) -> str:
     """The assumption on the correlation of two runs, for when fewer than two are given."""
     if correlation is None:
         return "assumed: two runs' scores of a case are unrelated, the cautious end (--correlation, or a second run)"
@@ -367,7 +249,7 @@ def _singles(run: SavedRun, metric: str | None, correlation: float | None) -> It
         measured = f"measured: {_measured(one.parts)}, on {one.parts.cases} cases of {run.name}"
         spread = difference_variance(one.parts.case_spread, correlation or 0.0)
         yield Basis(
-            _name(key, slices), [measured, related(correlation), *_unknown(one)], one.parts, one.parts, spread,
+            _name(key, slices), [measured, _related(correlation), *_unknown(one)], one.parts, one.parts, spread,
             rate=one.rate, correlation=correlation or 0.0,
         )  # fmt: skip
 
@@ -433,8 +315,8 @@ def _unknown(one: _Slice) -> Iterator[str]:
         yield "assumed: new cases come in groups as large as the pilot's"
 
 
-def _cost(run: SavedRun) -> Cost | None:
-    """The cost of an answer and a judgement without cache; None where unknown."""
+def _cost(run: SavedRun) -> tuple[float, float] | None:
+    """Dollars, without the cache, of an answer, and of judging it with all metrics; None if a price is unknown."""
     manifest = run.manifest
     total = _sum(manifest.get("cost_usd"), manifest.get("saved_usd"))
     cases = sum(facts["cases"] for facts in manifest["datasets"].values())
@@ -445,8 +327,49 @@ def _cost(run: SavedRun) -> Cost | None:
     if total is None or target is None or not cases:
         return None
     answers = cases * repeats["target"]
-    return Cost(target / answers, max(0.0, total - target) / (answers * repeats["judge"]))
+    return target / answers, max(0.0, total - target) / (answers * repeats["judge"])
 
 
 def _sum(*terms: float | None) -> float | None:
     return None if None in terms else sum(term for term in terms if term is not None)
+
+
+def _measured_labels(options: argparse.Namespace) -> tuple[list[LabelRow], dict[str, list[str]]]:
+    """Labels needed, estimated from the labels of a pilot run; and what the estimate rests on, by name."""
+    folder = find_run(options.runs[-1] if options.runs else None, "plan", "--from")
+    run = open_scored(folder)
+    people = bound_labels(run, options.labels)
+    rows: list[LabelRow] = []
+    assumptions: dict[str, list[str]] = {}
+    answers = labelled_scores(run.scores(), people.frame).sort("metric", "judge", maintain_order=True)
+    for key, part in answers.group_by("dataset", "metric", "target", "judge", maintain_order=True):
+        given = part.drop_nulls("human")
+        labels, judged = given["human"].to_numpy(), given["score"].to_numpy()
+        spread = observed_spread(labels, judged)
+        if spread is None or options.metric not in (None, key[1]):
+            continue
+        name = " · ".join(str(word) for word in (key[1], key[3]) if word)
+        alone, together = standard_error(labels - judged), standard_error(labels - judged, given["cluster"].to_numpy())
+        spread = replace(spread, design_effect=max(1.0, (together / alone) ** 2) if alone and together else 1.0)
+        sizes = (part.height, 10 * part.height, None) if options.cases is None else (options.cases,)
+        rows += _label_rows(name, spread, options.width, sizes, None)
+        scale = math.sqrt(spread.labels * spread.judged)
+        related = f"correlate by {spread.shared / scale:.2g}" if scale else "do not vary together"
+        groups = "" if spread.design_effect == 1 else f"; groups: {spread.design_effect:.3g} times the labels"
+        assumptions[name] = [
+            f"measured: people's labels have a standard deviation of {spread.labels**0.5:.3g}, the judge's scores of "
+            f"{spread.judged**0.5:.3g}, and they {related}, on {len(labels)} labelled answers of "
+            f"{folder.path.name}{groups}"
+        ]
+    return rows, assumptions
+
+
+def _label_rows(
+    name: str, spread: Spread, width: float, answers: Sequence[int | None], rate: float | None
+) -> Iterator[LabelRow]:
+    if rate is None:
+        alone = cases_for_width(spread.labels * spread.design_effect, width)
+    else:
+        alone = math.ceil(cases_for_rate_width(rate, width) * spread.design_effect)
+    for judged in answers:
+        yield LabelRow(name, width, judged, spread.labels_for(width, judged or math.inf), alone)

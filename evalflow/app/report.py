@@ -30,11 +30,6 @@ from evalflow.run.folder import RunFolder
 def report_again(words: Sequence[str], console: Console) -> int:
     """Rewrite all derived files of runs, and of sweeps with all their runs.
 
-    Args:
-        words: Folders of runs or sweeps (by default the latest), and overrides of derived results, such as
-            `metric.faithfulness.threshold=0.9`, which are saved in run.json.
-        console: Where to print.
-
     Raises:
         UserError: There is no such run, or an override would need new scores.
     """
@@ -98,10 +93,6 @@ _SCORE_KEYS = (
 def show_cases(options: argparse.Namespace, console: Console) -> int:
     """Show the cases that match the options, in input order, each with the answers of all targets.
 
-    Args:
-        options: run, failed, metric, tag, id, limit, json.
-        console: Where to print.
-
     Raises:
         UserError: There is no such run, metric, tag or case, the limit is negative, or the run has no tables yet.
     """
@@ -164,13 +155,7 @@ def _can_fail(folder: RunFolder) -> bool:
 
 
 def case_rows(folder: RunFolder, scores: pl.LazyFrame, wanted: pl.DataFrame) -> Iterator[dict[str, Any]]:
-    """Each wanted case with the answers of all targets and its scores; the keys are those of `cases --json`.
-
-    Args:
-        folder: The run's folder.
-        scores: Rows of its scores.parquet.
-        wanted: dataset and case_id of the cases.
-    """
+    """Each wanted case with the answers of all targets and its scores; the keys are those of `cases --json`."""
     yield from map(_described, answered_rows(open_run(folder), scores, set(wanted.iter_rows())))
 
 

@@ -1,4 +1,4 @@
-"""The command `run`: one run or a sweep, from a command line to an exit code."""
+"""The commands `run` and `resume`: a run or a sweep, from a command line to an exit code."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import asyncio
 import logging
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from evalflow.app.core.assemble import Parts, assemble, secrets_of, settings_of, with_default_judge
+from evalflow.app.core.assemble import assemble, secrets_of, settings_of, with_default_judge
 from evalflow.app.core.begin import (
     RunOrder,
     earlier_answers,
@@ -29,7 +29,6 @@ from evalflow.app.core.begin import (
 from evalflow.app.core.certificates import with_certificates
 from evalflow.app.core.derive import Derived, derive, report
 from evalflow.app.core.inspect import Inspection, inspect
-from evalflow.app.core.result_rules import ResultRules
 from evalflow.app.core.saved import ProgramError, SavedRun, agree, composed_of, expect_agreed, find_run, read_manifest
 from evalflow.config.load import HydraJob, launch
 from evalflow.config.schema import BudgetConfig
@@ -43,8 +42,6 @@ from evalflow.errors import (
     did_you_mean,
 )
 from evalflow.paths import conf_dirs, new_run_id
-from evalflow.protocols import Sink
-from evalflow.records import ScoreRecord
 from evalflow.redaction import Redactor
 from evalflow.run import manifest as manifests
 from evalflow.run.deadline import interruptible
@@ -54,43 +51,15 @@ from evalflow.run.manifest import Tally
 from evalflow.run.pipeline import Pipeline, RunPlan
 
 if TYPE_CHECKING:
-    from evalflow.app.core.sweep import SweepTables
+    from evalflow.app.core.screen import TerminalScreen
 
 
 log = logging.getLogger("evalflow")
 _NAMED = 5
 
 
-class Watcher(Protocol):
-    """Callbacks that show a run's progress."""
-
-    def starts(self, inspection: Inspection, folder: RunFolder) -> None:
-        """All checks passed; the first request follows."""
-
-    def prepared(self, metric: str, entry: Mapping[str, Any], folder: RunFolder) -> None:
-        """The run generated something that it reuses from now on; `entry` is in prepared.json."""
-
-    def nothing_left(self, tally: Tally, folder: RunFolder) -> None:
-        """A resumed run has all its scores already."""
-
-    def stopping(self, in_progress: int) -> None:
-        """The run was asked to stop, and finishes this many cases first."""
-
-    async def follow(self, tally: Tally) -> None:
-        """Show the progress until cancelled."""
-
-    def scored(self, record: ScoreRecord) -> None:
-        """A score of a `verbose` metric was written."""
-
-    def ends(self, folder: RunFolder, manifest: dict[str, Any], rules: ResultRules, derived: Derived) -> None:
-        """All files were written."""
-
-
-def run(order: RunOrder, watcher: Watcher) -> int:
-    """Check the run, execute it, write all files, and report the outcome.
-
-    Returns:
-        The exit code: 0, 1 or 3.
+def run(order: RunOrder, screen: TerminalScreen) -> int:
+    """Check the run, execute it, write all files, and report the outcome; returns the exit code: 0, 1 or 3.
 
     Raises:
         UserError: The configuration or the data are invalid; nothing was sent or written.
@@ -98,10 +67,12 @@ def run(order: RunOrder, watcher: Watcher) -> int:
         IncompleteError: The run ended without all scores; finished results are written.
         KeyboardInterrupt: Stopped by hand; finished results are written.
     """
-    inspection, opening = _checked(order)
+    inspection = inspect(assemble(settings_of(order.composed), order.run_id))
+    opening = open_manifest(order, facts_of(inspection))
     folder = open_folder(order)
     tally = Tally(expected=inspection.cells)
     started = time.monotonic()
+    hint = f"the scores are kept; put the data back, then: {command('report', folder.path)}"
     secrets = secrets_of(inspection.parts.settings)
     redactor, log_file = Redactor(secrets), log_to(folder.log, secrets)
     with telling_full_disks(folder), log_file, closing(JournalSink(folder, tally, redactor)) as journal:
@@ -109,15 +80,15 @@ def run(order: RunOrder, watcher: Watcher) -> int:
         agree(opening)
         if order.latest:
             point_latest(order.latest)
-        watcher.starts(inspection, folder)
+        screen.starts(inspection, folder)
         status, code, incomplete = "failed", EvalflowError.exit_code, None
         try:
-            _score(order, inspection, journal, tally, watcher)
+            _score(order, inspection, journal, tally, screen)
             status = "done"
         except UserError as error:
             # All checks passed before, so the data must have changed; and exit 2 would mean that nothing was sent.
             code = InfrastructureError.exit_code
-            raise InfrastructureError(f"the data changed while the run was going: {error}", _kept(folder)) from None
+            raise InfrastructureError(f"the data changed while the run was going: {error}", hint) from None
         except KeyboardInterrupt:
             status, code = "interrupted", 130
             raise
@@ -138,22 +109,14 @@ def run(order: RunOrder, watcher: Watcher) -> int:
                 derived = _calibrated(SavedRun(folder, ended), derived)
             ended = with_certificates(ended, folder)
             folder.write_manifest(ended)
-            _report(folder, rules, derived, inspection, ended)
+            try:
+                report(folder, rules, derived, inspection.selected(), ended)
+            except UserError as error:
+                raise InfrastructureError(f"the reports cannot be written: {error}", hint) from None
         if incomplete:
             raise incomplete
-        watcher.ends(folder, ended, rules, derived)
+        screen.ends(folder, ended, rules, derived)
     return derived.exit_code
-
-
-def _checked(order: RunOrder) -> tuple[Inspection, dict[str, Any]]:
-    """Check everything, and create the manifest.
-
-    Raises:
-        UserError: The configuration or the data are invalid.
-    """
-    parts = assemble(settings_of(order.composed), order.run_id)
-    inspection = inspect(parts)
-    return inspection, open_manifest(order, facts_of(inspection))
 
 
 def _calibrated(run: SavedRun, derived: Derived) -> Derived:
@@ -168,36 +131,26 @@ def _calibrated(run: SavedRun, derived: Derived) -> Derived:
     return replace(derived, calibration=found)
 
 
-def _kept(folder: RunFolder) -> str:
-    return f"the scores are kept; put the data back, then: {command('report', folder.path)}"
-
-
-def _report(
-    folder: RunFolder, rules: ResultRules, derived: Derived, found: Inspection, manifest: dict[str, Any]
-) -> None:
-    try:
-        report(folder, rules, derived, found.selected(), manifest)
-    except UserError as error:
-        raise InfrastructureError(f"the reports cannot be written: {error}", _kept(folder)) from None
-
-
-def _score(order: RunOrder, found: Inspection, journal: JournalSink, tally: Tally, watcher: Watcher) -> None:
+def _score(order: RunOrder, found: Inspection, journal: JournalSink, tally: Tally, screen: TerminalScreen) -> None:
     """Score all unfinished cells. An interrupt finishes the cases in progress; a second one stops at once."""
     parts, run = found.parts, found.parts.settings.run
     finished = finished_before(order, parts, found.rules().bounded, tally)
     if journal.torn:
         log.warning("cut off %d bytes of a line that was never finished", journal.torn)
     if order.resumed is not None and tally.done == found.cells:
-        watcher.nothing_left(tally, RunFolder(order.folder))
+        screen.nothing_left(tally, RunFolder(order.folder))
+
+    verbose = [name for name, metric in parts.metrics.items() if getattr(metric.config, "verbose", False)]
+    sink = WatchedSink(journal, verbose, screen.scored) if verbose else journal
 
     async def work(resources: ExitStack) -> bool:
-        following = asyncio.create_task(watcher.follow(tally))
+        following = asyncio.create_task(screen.follow(tally))
         try:
             plan = RunPlan(
                 run_id=order.run_id,
                 target=sharing_target(order, parts, resources),
                 answered=earlier_answers(order, parts, resources),
-                pairs=await prepare(parts.pairs, RunFolder(order.folder), tally, watcher.prepared),
+                pairs=await prepare(parts.pairs, RunFolder(order.folder), tally, screen.prepared),
                 target_repeats=run.repeats.target,
                 judge_repeats=run.repeats.judge,
                 width=parts.width(),
@@ -205,11 +158,11 @@ def _score(order: RunOrder, found: Inspection, journal: JournalSink, tally: Tall
                 failed=finished.failed,
                 case_timeout_s=run.case_timeout_s,
             )
-            pipeline = Pipeline(plan, _watched(journal, parts, watcher), tally)
+            pipeline = Pipeline(plan, sink, tally)
 
             def stop() -> None:
                 pipeline.stop()
-                watcher.stopping(tally.in_flight)
+                screen.stopping(tally.in_flight)
 
             return await interruptible(pipeline.run(found.selected()), stop)
         finally:
@@ -238,138 +191,95 @@ def _incomplete(order: RunOrder, found: Inspection) -> IncompleteError:
     return IncompleteError(f"{what}\n  hint: make them: {command('resume', order.folder)}")
 
 
-def _watched(journal: JournalSink, parts: Parts, watcher: Watcher) -> Sink:
-    """The journal, which also shows scores of verbose metrics."""
-    verbose = [name for name, metric in parts.metrics.items() if getattr(metric.config, "verbose", False)]
-    return WatchedSink(journal, verbose, watcher.scored) if verbose else journal
-
-
 WORST_FIRST = (130, 5, 4, 2, 3, 1, 0)
 
 
-class Screen(Watcher, Protocol):
-    """Callbacks of `execute`, in addition to those of a run."""
+def execute(
+    arguments: Sequence[str], config_dir: Path | None, screen: TerminalScreen, run_id: str | None = None
+) -> int:
+    """Execute a run or a sweep from overrides and Hydra's flags.
 
-    def failed(self, error: EvalflowError, folder: Path | None) -> None:
-        """A run ended early; `folder` has its files, if any."""
-
-    def interrupted(self, folder: Path | None) -> None:
-        """A run was stopped by hand; `folder` has its files, if any."""
-
-    def sweeping(self) -> None:
-        """The following runs are those of a sweep."""
-
-    def swept(self, folder: Path, tables: SweepTables) -> None:
-        """A sweep has ended and its report is written."""
-
-
-@dataclass(slots=True)
-class _Jobs:
-    """The results of the jobs so far."""
-
-    codes: list[int] = field(default_factory=list[int])
-    folders: list[Path] = field(default_factory=list[Path])
-    failed: dict[str, str] = field(default_factory=dict[str, str])
-    sweep: Path | None = None
-
-
-def execute(arguments: Sequence[str], config_dir: Path | None, screen: Screen, run_id: str | None = None) -> int:
-    """Execute a run or a sweep from command-line arguments.
-
-    Args:
-        arguments: Overrides and Hydra's flags.
-        config_dir: A config folder to search first.
-        screen: Shows progress and results.
-        run_id: The id for the run, if a process waits for it; None: a new one.
-
-    Returns:
-        The exit code; of a sweep, the worst of its jobs.
+    A worker sets `run_id`, to find the run that it starts. The exit code of a sweep is the worst of its runs.
 
     Raises:
         UserError: The configuration could not be composed.
     """
     arguments = with_default_judge(arguments, config_dir)
     overrides = [argument for argument in arguments if "=" in argument and not argument.startswith("-")]
-    run_id = run_id or new_run_id(overrides)
-    jobs = _Jobs()
+    jobs = _Jobs(run_id or new_run_id(overrides), overrides, screen)
     try:
-        launch(
-            arguments,
-            lambda job: jobs.codes.append(_one(job, run_id, overrides, jobs, screen)),
-            config_dir,
-            run_id,
-            settings_of,
-        )
+        launch(arguments, jobs.run, config_dir, jobs.run_id, settings_of)
     except KeyboardInterrupt:
         jobs.codes.append(130)
         screen.interrupted(jobs.folders[-1] if jobs.folders else None)
     finally:
-        if jobs.sweep:
-            _end_sweep(jobs, jobs.sweep, screen)
+        jobs.end_sweep()
     return next((code for code in WORST_FIRST if code in jobs.codes), 0)
 
 
-def _one(job: HydraJob, run_id: str, overrides: Sequence[str], jobs: _Jobs, screen: Screen) -> int:
-    own_id, latest = run_id, job.folder
-    if job.number is not None:
-        own_id, latest = f"{run_id}-{job.number}", job.folder.parent
-        if jobs.sweep is None:
-            from evalflow.app.core.sweep import open_sweep
+@dataclass(slots=True)
+class _Jobs:
+    """The runs of one command line, and their results so far."""
 
-            jobs.sweep = job.folder.parent
-            open_sweep(jobs.sweep, run_id, overrides)
-            screen.sweeping()
-    try:
-        return run(RunOrder(job.read(), job.folder, own_id, latest, tuple(jobs.folders)), screen)
-    except EvalflowError as error:
-        jobs.failed[job.folder.name] = "; ".join(" ".join(line.split()) for line in str(error).splitlines())
-        screen.failed(error, job.folder if _has_begun(job.folder, own_id) else None)
-        return error.exit_code
-    finally:
-        if _has_begun(job.folder, own_id):
-            jobs.folders.append(job.folder)
-        else:
-            _leave_nothing(job.folder)
+    run_id: str
+    overrides: Sequence[str]
+    screen: TerminalScreen
+    codes: list[int] = field(default_factory=list[int])
+    folders: list[Path] = field(default_factory=list[Path])
+    failed: dict[str, str] = field(default_factory=dict[str, str])
+    sweep: Path | None = None
 
+    def run(self, job: HydraJob) -> None:
+        """Execute one run, which is part of a sweep if it has a number."""
+        own_id, latest = self.run_id, job.folder
+        if job.number is not None:
+            own_id, latest = f"{self.run_id}-{job.number}", job.folder.parent
+            if self.sweep is None:
+                from evalflow.app.core.sweep import open_sweep
 
-def _has_begun(folder: Path, run_id: str) -> bool:
-    return RunFolder(folder).manifest.exists() and RunFolder(folder).read_manifest()["run_id"] == run_id
+                self.sweep = latest
+                open_sweep(latest, self.run_id, self.overrides)
+                self.screen.sweeping()
+        folder = RunFolder(job.folder)
 
+        def has_begun() -> bool:
+            return folder.manifest.exists() and folder.read_manifest()["run_id"] == own_id
 
-def _leave_nothing(folder: Path) -> None:
-    """Remove the folder of a refused run, which Hydra creates before any check."""
-    if {path.name for path in folder.glob("*")} <= {".hydra"}:
-        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            order = RunOrder(job.read(), job.folder, own_id, latest, tuple(self.folders))
+            self.codes.append(run(order, self.screen))
+        except EvalflowError as error:
+            self.failed[job.folder.name] = "; ".join(" ".join(line.split()) for line in str(error).splitlines())
+            self.screen.failed(error, job.folder if has_begun() else None)
+            self.codes.append(error.exit_code)
+        finally:
+            if has_begun():
+                self.folders.append(job.folder)
+            elif {path.name for path in job.folder.glob("*")} <= {".hydra"}:  # Hydra creates it before any check
+                shutil.rmtree(job.folder, ignore_errors=True)
 
+    def end_sweep(self) -> None:
+        """Write the report of the sweep, if this is one."""
+        if self.sweep and self.folders:
+            from evalflow.app.core.sweep import write_sweep
 
-def _end_sweep(jobs: _Jobs, sweep: Path, screen: Screen) -> None:
-    if not jobs.folders:
-        shutil.rmtree(sweep, ignore_errors=True)
-        return
-    from evalflow.app.core.sweep import write_sweep
-
-    screen.swept(sweep, write_sweep(sweep, jobs.folders, jobs.failed))
+            self.screen.swept(self.sweep, write_sweep(self.sweep, self.folders, self.failed))
+        elif self.sweep:
+            shutil.rmtree(self.sweep, ignore_errors=True)
 
 
 def resume(
     given: str | None,
-    screen: Screen,
+    screen: TerminalScreen,
     *,
     retry_errors: bool,
     changes: Sequence[str] = (),
     agrees: Callable[[str], bool] = lambda _: False,
 ) -> int:
-    """Finish a run: score all cells that its journals lack.
+    """Finish a run: score all cells that its journals lack. The exit code is that of `run`, or 130 if stopped again.
 
-    Args:
-        given: The run's folder; by default the latest.
-        screen: Shows progress and results.
-        retry_errors: Retry what ended in error.
-        changes: The new budget, e.g. `budget.usd=5`, for all parts of the run together.
-        agrees: Asks the user whether to start a program that the folder names, if it was never started here before.
-
-    Returns:
-        The exit code, as for `run`; 130 if stopped by hand again.
+    `changes` is a new budget for all parts of the run together, e.g. `budget.usd=5`. `agrees` asks the user whether to
+    start a program that the folder names, if it was never started here before.
 
     Raises:
         UserError: `changes` has a setting other than the budget, there is no such run, another process works on it, or
@@ -387,14 +297,7 @@ def resume(
             raise
         agree(manifest)
     manifest = _with_budget(manifest, changes)
-    order = RunOrder(
-        composed=composed_of(manifest),
-        folder=folder.path,
-        run_id=manifest["run_id"],
-        latest=None,
-        resumed=manifest,
-        retry_errors=retry_errors,
-    )
+    order = RunOrder(composed_of(manifest), folder.path, manifest["run_id"], None, (), manifest, retry_errors)
     try:
         return run(order, screen)
     except KeyboardInterrupt:
@@ -402,25 +305,16 @@ def resume(
         return 130
 
 
-def _new_run_command(manifest: Mapping[str, Any], changes: Sequence[str]) -> str:
-    changed = {change.partition("=")[0].lstrip("+~") for change in changes}
-    kept = [word for word in manifest["overrides"] if word.partition("=")[0].lstrip("+~") not in changed]
-    own = [str(folder) for folder in manifest["search_folders"]["conf"] if Path(folder) not in conf_dirs(None)]
-    return command(*(["--config-dir", own[0]] if own else []), *kept, *changes)
-
-
 def _with_budget(manifest: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:
     """The manifest with another budget, the only setting that can change when a run is resumed."""
     settings = [change for change in changes if not change.startswith("budget.")]
     if settings:
         what = f"{', '.join(settings)}: a run keeps its settings, all but its budget, or its scores would not be alike"
-        raise UserError(
-            Problem(
-                what,
-                "command line",
-                f"start it again; what was asked is remembered: {_new_run_command(manifest, changes)}",
-            )
-        )
+        changed = {change.partition("=")[0].lstrip("+~") for change in changes}
+        kept = [word for word in manifest["overrides"] if word.partition("=")[0].lstrip("+~") not in changed]
+        own = [folder for folder in manifest["search_folders"]["conf"] if Path(folder) not in conf_dirs(None)]
+        again = command(*(["--config-dir", own[0]] if own else []), *kept, *changes)
+        raise UserError(Problem(what, "command line", f"start it again; what was asked is remembered: {again}"))
     config = manifest["config"]
     values: dict[str, Any] = {**config.get("budget", {})}
     for change in changes:

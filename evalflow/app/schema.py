@@ -31,13 +31,7 @@ _DEFAULTS: Schema = {"type": "array", "description": "Hydra's defaults list: the
 
 
 def print_schema(group: str | None, out: Path | None, console: Console) -> int:
-    """Print the schema of one group, or of all as one document; or write a file for each.
-
-    Args:
-        group: One of SCHEMA_GROUPS, or None for all.
-        out: The folder to write `<group>.json` into, or None to print.
-        console: Where to print; with `out`, prints the settings for an editor.
-    """
+    """Print the schema of one group, or of all as one document; or write a file for each."""
     found = {name: group_schema(name) for name in ([group] if group else SCHEMA_GROUPS)}
     if out is None:
         document = found[group] if group else found
@@ -56,9 +50,6 @@ def group_schema(group: str) -> Schema:
     """JSON Schema (draft 7) of a file of that group, with the keys' meanings as descriptions.
 
     No key is required, not even `kind`: a file may inherit them from other files.
-
-    Args:
-        group: One of SCHEMA_GROUPS.
 
     Raises:
         UserError: A plug-in package with a kind cannot be loaded.

@@ -44,11 +44,6 @@ class Worker:
 
     Any number of workers may share a database: each run is claimed by one of them. If a worker is killed, its runs'
     processes continue, and another worker takes the runs over. It resumes those whose process has ended.
-
-    Args:
-        space: The workspace.
-        at_once: Maximum number of concurrent runs.
-        silence_s: A worker on another machine counts as dead after this time without a heartbeat.
     """
 
     def __init__(self, space: Workspace, at_once: int = 1, silence_s: float = SILENCE_S) -> None:
@@ -215,13 +210,7 @@ PATIENCE_S = 20.0
 
 
 class WorkerJob:
-    """A run that a worker has claimed or taken over.
-
-    Args:
-        space: The workspace.
-        worker: The worker's name.
-        row: The row of the run.
-    """
+    """A run that a worker has claimed or taken over."""
 
     def __init__(self, space: Workspace, worker: str, row: Mapping[str, Any]) -> None:
         self._space, self._worker, self._row = space, worker, row
@@ -352,9 +341,6 @@ class WorkerJob:
     def _load(self, *, is_complete: bool) -> Iterator[bool]:
         """Load the rest of the journals, and the results that only the files of a finished run have.
 
-        Args:
-            is_complete: Whether the run has written scores.parquet.
-
         Yields:
             Whether the run is still this worker's, after each transaction.
         """
@@ -426,14 +412,7 @@ class WorkerJob:
 
 
 def ending(manifest: Mapping[str, Any] | None, code: int | None, *, is_cancelled: bool, folder: Path) -> dict[str, Any]:
-    """State, exit code, cost and message of a run whose process has ended.
-
-    Args:
-        manifest: run.json; None if the run was refused or never started.
-        code: The exit code of the process; None if this worker did not see it end.
-        is_cancelled: Whether the run was cancelled.
-        folder: Its files.
-    """
+    """State, exit code, cost and message of a run whose process has ended."""
     status = manifest["status"] if manifest else None
     recorded = manifest.get("exit_code") if manifest else None
     code = recorded if code is None or (status in ("done", "failed") and recorded is not None) else code

@@ -68,11 +68,7 @@ def _handler(words: list[str]) -> Handler:
 
 
 def _load_env() -> None:
-    """Set the variables in `.env` that are not already set.
-
-    Raises:
-        UserError: The file cannot be read, or is not text.
-    """
+    """Set the variables in `.env` that are not already set."""
     path = Path(".env")
     if not path.is_file():
         return

@@ -11,12 +11,14 @@ from collections.abc import Callable, Collection, Generator, Iterable, Mapping, 
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 from evalflow import datasets
 from evalflow.app.core.assemble import Parts
 from evalflow.app.core.inspect import Inspection
+from evalflow.app.core.result_rules import RunMetric
 from evalflow.calls.budget import Amount
 from evalflow.calls.cache_store import Entry
 from evalflow.config.load import Composed
@@ -224,7 +226,7 @@ def _spent_before(order: RunOrder) -> Amount:
 
 
 async def prepare(
-    pairs: Sequence[Pair], folder: RunFolder, tally: Tally, written: Callable[[str, Mapping[str, Any], RunFolder], None]
+    pairs: Sequence[Pair], folder: RunFolder, tally: Tally, written: Callable[..., None]
 ) -> tuple[Pair, ...]:
     """Prepare the metrics for scoring. Entries in prepared.json are reused; `written` is called for new ones.
 
@@ -236,15 +238,15 @@ async def prepare(
     ready: list[Pair] = []
     for pair in pairs:
         judge = MeteredJudge(pair.judge, tally) if pair.judge else None
-        entries = _BilledEntries(file, pair.metric.name, judge, folder, written)
+        entries = _BilledEntries(file, judge, partial(written, pair.metric.name, folder=folder))
         metric = await Deadlines(None).attempt(pair.metric.prepare(judge, entries), UserError)
         if isinstance(metric, Failed):
-            metric = cast("Metric", _Unprepared(pair.metric, metric))
+            metric = cast("Metric", UnpreparedMetric(pair.metric, metric))
         ready.append(replace(pair, metric=metric))
     return tuple(ready)
 
 
-class _Unprepared:
+class UnpreparedMetric:
     """A metric that could not be prepared: each of its scores is an error with the reason."""
 
     def __init__(self, metric: Metric, failed: Failed) -> None:
@@ -254,10 +256,12 @@ class _Unprepared:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._metric, name)
 
-    def bind(self, case: Case) -> Sequence[_Unprepared]:
-        return [_Unprepared(metric, self._failed) for metric in self._metric.bind(case)]
+    def bind(self, case: Case) -> Sequence[UnpreparedMetric]:
+        """The metrics that the case binds to, which are not prepared either."""
+        return [UnpreparedMetric(metric, self._failed) for metric in self._metric.bind(case)]
 
     async def score(self, *_: object) -> Outcome:
+        """The error."""
         what = f"the metric could not be prepared: {self._failed.error}"
         return Outcome(status="error", error_type=self._failed.error_type, error=what)
 
@@ -267,10 +271,8 @@ class _BilledEntries:
     """Implements Prepared around the file: counts the cost of an entry."""
 
     file: PreparedFile
-    metric: str
     judge: MeteredJudge | None
-    folder: RunFolder
-    written: Callable[[str, Mapping[str, Any], RunFolder], None]
+    written: Callable[[Mapping[str, Any]], None]
 
     def get(self, key: str) -> Mapping[str, Any] | None:
         return self.file.get(key)
@@ -278,7 +280,7 @@ class _BilledEntries:
     def put(self, key: str, entry: Mapping[str, Any]) -> None:
         bill = self.judge.bill if self.judge else NOTHING
         self.file.put(key, {**entry, "cost_usd": bill.cost_usd, "bill": bill_row(bill)})
-        self.written(self.metric, entry, self.folder)
+        self.written(entry)
 
 
 def facts_of(inspection: Inspection) -> dict[str, Any]:
@@ -287,21 +289,9 @@ def facts_of(inspection: Inspection) -> dict[str, Any]:
     Raises:
         UserError: The baseline that gates need is not a run, or measured something else.
     """
-    facts = _facts_of(inspection)
-    run = inspection.parts.settings.run
-    if run.baseline is not None:
-        from evalflow.app.core.comparison import baseline_problems
-
-        problems = baseline_problems(inspection.gates, run, facts)
-        if problems:
-            raise UserError(problems)
-    return facts
-
-
-def _facts_of(inspection: Inspection) -> dict[str, Any]:
-    parts = inspection.parts
+    parts, run = inspection.parts, inspection.parts.settings.run
     composed = parts.settings.composed
-    return {
+    facts = {
         "config": _pinned(parts),
         "choices": {group: composed.choices[group] for group in ("judge", "embedder", "target")},
         "search_folders": {
@@ -317,39 +307,36 @@ def _facts_of(inspection: Inspection) -> dict[str, Any]:
             }
             for name, config in parts.datasets.items()
         },
-        "metrics": {
-            name: {
-                "declared": one.declared,
-                "key": parts.settings.keys["metric", one.declared],
-                "description": one.metric.config.description,
-                "version": one.metric.config.version,
-                "prompt_sha256": parts.prompts.digest(one.metric.prompts) if one.metric.prompts else None,
-                "judge": one.judge.info.name if one.judge else None,
-                "asks": one.metric.asks,
-                "embeds": one.metric.embeds,
-                "bounded": one.metric.bounded,
-                "figures": asdict(one.metric.figures) if one.metric.figures else None,
-            }
-            for name, one in inspection.scored.items()
-        },
-        "judges": {
-            name: {
-                "nature": judge.info.nature,
-                "identity": judge.info.identity,
-                "calibrated": judge.info.calibrated,
-                **_panel_facts(judge),
-            }
-            for name, judge in inspection.judges.items()
-        },
+        "metrics": {name: _metric_facts(inspection, name, rule) for name, rule in inspection.rules().metrics.items()},
+        "judges": {name: _judge_facts(judge) for name, judge in inspection.judges.items()},
         "target": {"name": parts.target.name, "identity": parts.target.identity},
         "prices": {name: price for name, price in parts.prices().items() if price},
     }
+    if run.baseline is not None:
+        from evalflow.app.core.comparison import baseline_problems
+
+        if problems := baseline_problems(inspection.gates, run, facts):
+            raise UserError(problems)
+    return facts
 
 
-def _panel_facts(judge: Judge) -> dict[str, Any]:
-    if not isinstance(judge, Panel):
-        return {}
-    return {"kind": judge.config.kind, "members": [member.info.name for member in judge.members]}
+def _metric_facts(inspection: Inspection, name: str, rule: RunMetric) -> dict[str, Any]:
+    parts, metric = inspection.parts, inspection.scored[name].metric
+    return {
+        **{key: getattr(rule, key) for key in ("declared", "judge", "asks", "embeds", "bounded")},
+        "key": parts.settings.keys["metric", rule.declared],
+        "description": metric.config.description,
+        "version": metric.config.version,
+        "prompt_sha256": parts.prompts.digest(metric.prompts) if metric.prompts else None,
+        "figures": asdict(metric.figures) if metric.figures else None,
+    }
+
+
+def _judge_facts(judge: Judge) -> dict[str, Any]:
+    facts = {key: getattr(judge.info, key) for key in ("nature", "identity", "calibrated")}
+    if isinstance(judge, Panel):
+        facts |= {"kind": judge.config.kind, "members": [member.info.name for member in judge.members]}
+    return facts
 
 
 def _pinned(parts: Parts) -> dict[str, Any]:
@@ -358,7 +345,6 @@ def _pinned(parts: Parts) -> dict[str, Any]:
     if parts.settings.run.baseline is not None:
         config["baseline"] = parts.settings.run.baseline
     for name, metric in parts.settings.run.metric.items():
-        borrowed: str | None = getattr(metric, "steps_from", None)
-        if borrowed:
+        if borrowed := getattr(metric, "steps_from", None):
             config["metric"][parts.settings.keys["metric", name]]["steps_from"] = str(Path(borrowed).resolve())
     return config

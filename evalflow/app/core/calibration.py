@@ -23,12 +23,7 @@ from evalflow.report.sweep import full_cost
 from evalflow.run.folder import RunFolder
 from evalflow.run.manifest import now
 from evalflow.stats.prediction import MIN_LABELS
-from evalflow.summary.agreement import (
-    SERIES,
-    disagreements,
-    label_frame,
-    labelled_scores,
-)
+from evalflow.summary.agreement import SERIES, disagreements, label_frame, labelled_scores
 from evalflow.summary.calibration import calibrate_scores
 from evalflow.summary.details import consistency, replies
 from evalflow.summary.judge_choice import JudgeInRun, choose, chooses
@@ -61,8 +56,11 @@ def calibration_of(run: SavedRun, labels: RunLabels) -> Calibration | None:
 def save_calibration(folder: RunFolder, found: Calibration, labels: RunLabels) -> None:
     """Write calibration.json: the calibration, and under `given` the labels, for deriving it again."""
     given = {"notes": list(labels.notes), "rests_on": labels.rests_on, "labels": labels.frame.to_dicts()}
-    text = json.dumps({**found.document(), "given": given}, indent=1, ensure_ascii=False)
-    write_atomically(folder.calibration, text + "\n")
+    _write(folder.calibration, {**found.document(), "given": given})
+
+
+def _write(path: Path, document: Mapping[str, Any]) -> None:
+    write_atomically(path, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
 
 
 def saved_calibration(run: SavedRun) -> Calibration | None:
@@ -74,9 +72,10 @@ def saved_calibration(run: SavedRun) -> Calibration | None:
     Raises:
         UserError: calibration.json was changed by hand or is damaged.
     """
-    labels = _saved_labels(run.folder)
-    has_labels = any(facts["labelled"] for facts in run.manifest["datasets"].values())
-    if labels is None and run.manifest["status"] == "done" and has_labels:
+    labels, has_labels = None, any(facts["labelled"] for facts in run.manifest["datasets"].values())
+    if run.folder.calibration.is_file():
+        labels = _saved_labels(run.folder)
+    elif run.manifest["status"] == "done" and has_labels:
         try:
             labels = labels_of_data(run)
         except UserError as error:
@@ -88,9 +87,7 @@ def saved_calibration(run: SavedRun) -> Calibration | None:
     return found
 
 
-def _saved_labels(folder: RunFolder) -> RunLabels | None:
-    if not folder.calibration.is_file():
-        return None
+def _saved_labels(folder: RunFolder) -> RunLabels:
     try:
         saved: dict[str, Any] = json.loads(folder.calibration.read_text(encoding="utf-8"))
         given = saved["given"]
@@ -127,13 +124,8 @@ _ANSWER = ["dataset", "case_id", "target", "target_repeat"]
 
 
 @dataclass(frozen=True, slots=True)
-class Issued:
-    """A certificate, or why there is none.
-
-    Attributes:
-        path: The file; None without a certificate.
-        why: The reason if there is none; otherwise the judge's agreement.
-    """
+class CertificateResult:
+    """A certificate's file and the judge's agreement; or None and why there is no certificate."""
 
     metric: str
     judge: str
@@ -141,7 +133,7 @@ class Issued:
     why: str
 
 
-def certify(found: Calibration, scores: pl.LazyFrame, folder: RunFolder) -> list[Issued]:
+def certify(found: Calibration, scores: pl.LazyFrame, folder: RunFolder) -> list[CertificateResult]:
     """Issue a certificate for each judge, metric and dataset; of several targets, the one with most labels counts.
 
     Raises:
@@ -152,14 +144,20 @@ def certify(found: Calibration, scores: pl.LazyFrame, folder: RunFolder) -> list
         if row.judge is not None:
             key = (row.dataset, row.metric, row.judge)
             best[key] = max(best.get(key, row), row, key=lambda one: one.corrected.n)
-    return [_issue(row, judge, found.manifest, scores, folder) for (_, _, judge), row in best.items()]
+    results: list[CertificateResult] = []
+    for (_, metric, judge), row in best.items():
+        if why := _refused(row):
+            results.append(CertificateResult(metric, judge, None, why))
+            continue
+        certificate = _certificate(row, judge, found.manifest, scores, folder)
+        agreement = verdict_of(metric, asdict(certificate))
+        results.append(CertificateResult(metric, judge, save_certificate(certificate), agreement))
+    return results
 
 
-def _issue(
+def _certificate(
     row: CalibrationRow, judge: str, manifest: Mapping[str, Any], scores: pl.LazyFrame, folder: RunFolder
-) -> Issued:
-    if why := _refused(row):
-        return Issued(row.metric, judge, None, why)
+) -> Certificate:
     c = row.corrected
     judged: Sequence[float] = row.answers.filter(row.answers["human"].is_not_null())["score"].to_list()
     is_tested = row.raters is not None and row.raters.alt_test.passes is not None
@@ -167,21 +165,20 @@ def _issue(
         (pl.col("dataset") == row.dataset) & (pl.col("metric") == row.metric) & (pl.col("judge") == judge)
         & pl.col("member_of").is_null()
     )  # fmt: skip
-    certificate = Certificate(
+    return Certificate(
         judge=judge, metric=row.metric, dataset=row.dataset, key=key_of(manifest, row.metric, folder),
-        run_id=manifest["run_id"], issued_at=now(), n_labels=_scored(row), n_people=row.people[0],
+        run_id=manifest["run_id"], issued_at=now(), n_labels=len(judged), n_people=row.people[0],
         judge_mean=sum(judged) / len(judged) if judged else None, human_mean=c.human_mean,
         bias={"value": c.bias, "ci_low": c.bias_low, "ci_high": c.bias_high},
         agreement={name: value_of(one) for name, one in row.agreement.items()},
         alt_test=alt_of(row.raters.alt_test) if row.raters and is_tested else None,
         consistency=consistency(own), replies=replies(own),
     )  # fmt: skip
-    return Issued(row.metric, judge, save_certificate(certificate), verdict_of(row.metric, asdict(certificate)))
 
 
 def _refused(row: CalibrationRow) -> str:
     """Why the labels do not suffice for a certificate; empty if they do."""
-    n = _scored(row)
+    n = row.answers["human"].count()
     if n < MIN_LABELS:
         return f"{n} labelled answer{'' if n == 1 else 's'}, and it takes {MIN_LABELS}"
     if row.constant[0]:
@@ -191,10 +188,6 @@ def _refused(row: CalibrationRow) -> str:
     if row.weighted:
         return "the labels carry weights, and nothing shows whether such labels were drawn at random"
     return ""
-
-
-def _scored(row: CalibrationRow) -> int:
-    return row.answers["human"].count()
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,9 +280,7 @@ def save_ranking(
         {**board, "ranking": [_with_mean(place, board, runs, rows) for place in board["ranking"]]}
         for board in ranking.boards
     ]
-    write_atomically(
-        folder / "calibration.json", json.dumps({"choice": boards, **document}, indent=1, ensure_ascii=False) + "\n"
-    )
+    _write(folder / "calibration.json", {"choice": boards, **document})
     return boards
 
 
@@ -320,11 +311,7 @@ def rank_again(folder: Path, jobs: Sequence[Path]) -> None:
     try:
         saved = json.loads(path.read_text(encoding="utf-8"))
         given = {name: label_frame(rows) for name, rows in saved["labels"]["given"].items()}
-        document: dict[str, Any] = {
-            "split": bool(saved["split"]),
-            "notes": list(saved["notes"]),
-            "labels": saved["labels"],
-        }
+        document: dict[str, Any] = {name: saved[name] for name in ("split", "notes", "labels")}
     except (ValueError, KeyError, TypeError, AttributeError):
         hint = "remove it, and calibrate again"
         raise UserError(Problem("this is no calibration of a sweep", str(path), hint)) from None

@@ -55,20 +55,6 @@ class Estimate:
             setattr(self, name, None if mine is None or more is None else mine + more)
 
 
-@dataclass(frozen=True, slots=True)
-class ScoredMetric:
-    """A metric that will score the run's answers.
-
-    Attributes:
-        judge: The judge of the scores, or of a composite's parts; None for metrics without a judge.
-        declared: The name of the metric in the configuration, which may bind to several.
-    """
-
-    metric: Metric
-    judge: Judge | None
-    declared: str
-
-
 @dataclass(slots=True)
 class Inspection:
     """What is known of a run before the first request.
@@ -79,7 +65,8 @@ class Inspection:
         labelled: Selected cases that have people's labels.
         labels_apply: Whether one of these labels is for a score of the run.
         cells: Scores the run will have.
-        scored: The metrics by the names of their scores, in order.
+        scored: The metrics by the names of their scores, with their judge; that of a composite is that of its parts.
+        declared: The name of each of these metrics in the configuration, where one name may bind to several.
         gates: The conditions that decide the exit code.
         estimate: Requests, tokens and cost.
         remarks: Warnings about the data.
@@ -92,7 +79,8 @@ class Inspection:
     labelled: Counter[str] = field(default_factory=Counter[str])
     labels_apply: bool = False
     cells: int = 0
-    scored: dict[str, ScoredMetric] = field(default_factory=dict[str, ScoredMetric])
+    scored: dict[str, Pair] = field(default_factory=dict[str, Pair])
+    declared: dict[str, str] = field(default_factory=dict[str, str])
     gates: Sequence[Gate] = ()
     estimate: Estimate = field(default_factory=Estimate)
     remarks: Sequence[str] = ()
@@ -109,7 +97,7 @@ class Inspection:
                 one.metric.config,
                 one.metric.bounded,
                 one.metric.figures,
-                one.declared,
+                self.declared[name],
                 one.judge.info.name if one.judge else None,
                 one.metric.asks,
                 one.metric.embeds,
@@ -120,31 +108,9 @@ class Inspection:
 
     def notices(self) -> list[str]:
         """Warnings to read before the results."""
-        shadows = [
-            f"{key} comes from {file}, in place of the packaged one"
-            for key, file in self.parts.settings.composed.shadowed
-        ]
-        return [*shadows, *self.remarks, *self._self_judging(), *_similar_panels(self.parts), *self._unfenced()]
-
-    def _self_judging(self) -> list[str]:
-        target = _model(self.parts.settings.run.target)
-        asked = (one for pair in self.parts.pairs for one in self.parts.asked(pair))
-        own = {judge.info.name for judge, config in asked if target is not None and _model(config) == target}
-        return [
-            f"the judge {name} is the model that it judges ({target}), and models tend to prefer their own answers "
-            "(self-preference); hold it against a judge of another family: judge=openai judge.model=NAME"
-            for name in sorted(own)
-        ]
-
-    def _unfenced(self) -> list[str]:
-        """Prompts that insert texts without marking them as data, so that the judge may read them as instructions."""
-        return [
-            f"metric {name}: its prompt {prompt} shows {' and '.join(shown)} without `fenced`, so that a text in there "
-            "could pass for an instruction"
-            for name, metric in self.parts.metrics.items()
-            for prompt in metric.prompts
-            if (shown := self.parts.prompts.unfenced(prompt))
-        ]
+        parts, shadowed = self.parts, self.parts.settings.composed.shadowed
+        shadows = [f"{key} comes from {file}, in place of the packaged one" for key, file in shadowed]
+        return [*shadows, *self.remarks, *_self_judging(parts), *_similar_panels(parts), *_unfenced(parts)]
 
     def selected(self) -> Iterator[Case]:
         """The selected cases, in input order."""
@@ -170,9 +136,8 @@ def inspect(parts: Parts) -> Inspection:
         found.draw.offer(case)
         if run.sample is None:
             _count(found, estimator, labels, case)
-    if run.sample is not None:
-        for case in found.selected():
-            _count(found, estimator, labels, case)
+    for case in found.selected() if run.sample is not None else ():
+        _count(found, estimator, labels, case)
     unusable = _add_composites(found)
     problems = [*_judges_that_cannot(found), *checks.problems(), *labels.problems()]
     problems += [*estimator.problems, *estimator.unsure.values(), *unusable]
@@ -194,12 +159,12 @@ def inspect(parts: Parts) -> Inspection:
 def _add_composites(found: Inspection) -> list[Problem]:
     """Add the composites, with the judges of their parts combined. Return their problems."""
     wrong = unusable_parts(found.parts.settings, {name: one.metric for name, one in found.scored.items()})
-    composites: dict[str, ScoredMetric] = {}
+    composites: dict[str, Pair] = {}
     for name, metric in found.parts.metrics.items():
         if metric.parts and name not in wrong:
             judges = {judge.info.name: judge for part in metric.parts if (judge := found.scored[part].judge)}
             judge = reduce(JudgeWithEmbedder, judges.values()) if judges else None
-            composites[name] = ScoredMetric(metric, judge, name)
+            composites[name], found.declared[name] = Pair(metric, judge), name
     found.scored |= composites
     return [problem for problems in wrong.values() for problem in problems]
 
@@ -219,16 +184,11 @@ def _count(found: Inspection, estimator: Estimator, labels: LabelChecks, case: C
         for one, repeats in bound:
             found.cells += repeats * run.repeats.target
             measured[one.metric.name] = one.metric
-            found.scored.setdefault(one.metric.name, ScoredMetric(one.metric, one.judge, pair.metric.name))
+            found.scored.setdefault(one.metric.name, one)
+            found.declared.setdefault(one.metric.name, pair.metric.name)
     labels.add(case, measured)
     if found.cases[case.dataset] <= SAMPLE:
         estimator.add(case)
-
-
-def _model(config: object) -> str | None:
-    """The model of a judge or target, without the vendor prefix of some endpoints."""
-    model: str | None = getattr(config, "model", None)
-    return model.rpartition("/")[2].lower() if model else None
 
 
 def refusal_of(metric: Metric, judge: Judge | None) -> tuple[str, str] | None:
@@ -244,17 +204,18 @@ def _judges_that_cannot(found: Inspection) -> Iterator[Problem]:
             hint = "choose a language model as the judge: judge=openai, or another of `list judge`"
             if one.metric.tasks[refused[0]] == EMBED:
                 hint = "or choose another embedder: embedder=openai, or another of `list embedder`"
-            hint += _way_around(found, name, one)
-            yield Problem(f"{name}, step {refused[0]}: {refused[1]}", f"metric.{one.declared}", hint)
+            hint += _way_around(found, name)
+            yield Problem(f"{name}, step {refused[0]}: {refused[1]}", f"metric.{found.declared[name]}", hint)
 
 
-def _way_around(found: Inspection, name: str, refused: ScoredMetric) -> str:
+def _way_around(found: Inspection, name: str) -> str:
     """A hint to run only the checks of the same metric that need no judge; empty if there are none."""
-    if name == refused.declared:
+    declared = found.declared[name]
+    if name == declared:
         return ""
-    free = [other for other, one in found.scored.items() if one.declared == refused.declared and one.judge is None]
+    free = [other for other, one in found.scored.items() if found.declared[other] == declared and one.judge is None]
     identifiers = dict.fromkeys(other.partition("#")[0] for other in free)
-    key = found.parts.settings.key("metric", refused.declared)
+    key = found.parts.settings.key("metric", declared)
     return f"\n  or run the checks that need none: '{key}.only=[{','.join(identifiers)}]'" if identifiers else ""
 
 
@@ -277,16 +238,23 @@ def _wrong_thresholds(settings: Settings, metrics: Mapping[str, Measured]) -> It
                 yield Problem(f"{float(value):g} is no threshold of {name}", where, "its scores lie in 0..1")
 
 
-_FAMILY = re.compile(r"[a-z]+")
+def _self_judging(parts: Parts) -> Iterator[str]:
+    target = _model(parts.settings.run.target)
+    asked = (one for pair in parts.pairs for one in parts.asked(pair))
+    for name in sorted({judge.info.name for judge, config in asked if target and _model(config) == target}):
+        yield (
+            f"the judge {name} is the model that it judges ({target}), and models tend to prefer their own answers "
+            "(self-preference); hold it against a judge of another family: judge=openai judge.model=NAME"
+        )
 
 
 def _similar_panels(parts: Parts) -> Iterator[str]:
-    """Notices on panels whose members are models of one family, judging by their names."""
+    """Notices on panels whose members are models of one family: the first word of the name, gpt of gpt-4.1-mini."""
     named: set[str] = set()
     for pair in parts.pairs:
         if not isinstance(pair.judge, Panel) or isinstance(pair.judge.config, CascadeConfig):
             continue
-        families = {_family(config) for _, config in parts.asked(pair)}
+        families = {re.split("[^a-z]", _model(config))[0] for _, config in parts.asked(pair)}
         family = families.pop()
         if not families and family and pair.judge.info.name not in named:
             named.add(pair.judge.info.name)
@@ -296,11 +264,20 @@ def _similar_panels(parts: Parts) -> Iterator[str]:
             )
 
 
-def _family(config: object) -> str | None:
-    """The first word of a model's name: gpt of openai/gpt-4.1-mini."""
-    model: str | None = getattr(config, "model", None)
-    found = _FAMILY.match(model.rpartition("/")[2].lower()) if model else None
-    return found.group() if found else None
+def _unfenced(parts: Parts) -> Iterator[str]:
+    """Prompts that insert texts without marking them as data, so that the judge may read them as instructions."""
+    for name, metric in parts.metrics.items():
+        for prompt in metric.prompts:
+            if shown := parts.prompts.unfenced(prompt):
+                yield (
+                    f"metric {name}: its prompt {prompt} shows {' and '.join(shown)} without `fenced`, so that a text "
+                    "in there could pass for an instruction"
+                )
+
+
+def _model(config: object) -> str:
+    """The model of a judge or target, without the vendor prefix of some endpoints; empty if it has none."""
+    return str(getattr(config, "model", None) or "").rpartition("/")[2].lower()
 
 
 # Characters a token: English prose has about 4.5, dense or non-Latin text 2.5.
@@ -353,16 +330,21 @@ class Estimator:
             reply = (0, 0) if ask.embeds else (BRIEF * items, WORDY * items)
             for judge, config, put, certain in self._asked(pair, ask):
                 if judge.info.remote:
-                    _add_calls(total, _length(put), reply, times * _draws(put, config), config, certain=certain)
+                    drawn = 1 if put.logprobs and _reads_probabilities(put, config) else put.samples
+                    _add_calls(total, _length(put), reply, times * drawn, config, certain=certain)
 
     def _check_cascade(self, pair: Pair, metric: str, asks: Sequence[Ask]) -> None:
         if not isinstance(pair.judge, Panel) or not isinstance(pair.judge.config, CascadeConfig):
             return
         put = [with_probabilities(ask, pair.judge.config) for ask in asks]
-        for place, (judge, config) in enumerate(self._parts.asked(pair)[:-1]):
-            why = _no_probability(judge, config, put)
-            if why:
-                self.unsure[metric, place] = _unsure(pair.judge, place, metric, why)
+        members = zip(self._parts.asked(pair)[:-1], pair.judge.config.asked, strict=False)
+        for place, ((judge, config), name) in enumerate(members):
+            if why := _no_probability(judge, config, put):
+                what = f"{metric}: {judge.info.name} gives no probability of its verdicts ({why}), so that the cascade "
+                what += "could not tell when to ask the next one"
+                hint = f"draw several replies, judge.samples=5; or judge.members.{name}.logprobs=true where the "
+                hint += "endpoint gives them"
+                self.unsure[metric, place] = Problem(what, f"judge.members.{name}", hint)
 
     def _asked(self, pair: Pair, ask: Ask) -> Iterator[tuple[Judge, Any, Ask, bool]]:
         """Judge, configuration, ask, and whether it is certain: only the first judge of a cascade is always asked."""
@@ -387,7 +369,6 @@ class Estimator:
         return estimate
 
     def _preparation(self) -> Estimate:
-        """The requests before the first case."""
         once = Estimate()
         for pair in self._parts.pairs:
             if pair.judge is None or not single(pair.judge)[0].info.remote:
@@ -402,11 +383,6 @@ class Estimator:
                 _add_calls(once, _length(ask), (BRIEF, WORDY), 1, config)
         once.preparing = once.requests
         return once
-
-
-def _draws(ask: Ask, config: Any) -> int:
-    """Requests for one ask: one if token probabilities are read, else one for each sample."""
-    return 1 if ask.logprobs and _reads_probabilities(ask, config) else ask.samples
 
 
 def _add_calls(
@@ -442,7 +418,12 @@ def _length(ask: Ask) -> int:
 
 def _no_probability(judge: Judge, config: Any, asks: Sequence[Ask]) -> str | None:
     """Why a member of a cascade has no probability of its verdicts; None if it has one."""
-    verdicts = [ask for ask in asks if not ask.embeds and choices(_row(ask))]
+    from evalflow.llm.embedded import item_type
+
+    def verdict(ask: Ask) -> Any:
+        return ask.reply_model if ask.items is None else item_type(ask.reply_model.model_fields["results"])
+
+    verdicts = [ask for ask in asks if not ask.embeds and choices(verdict(ask))]
     if not verdicts:
         return "it is asked for no verdict out of few, such as a label, yes or no, or a grade" if asks else None
     if judge.info.weighted:
@@ -453,21 +434,6 @@ def _no_probability(judge: Judge, config: Any, asks: Sequence[Ask]) -> str | Non
     logprobs = getattr(config, "gives_logprobs", False)
     why = "token probabilities of a list are not read" if logprobs else "its endpoint gives no token probabilities"
     return f"step {silent.step}: {why}"
-
-
-def _unsure(cascade: Panel, place: int, metric: str, why: str) -> Problem:
-    name = list(cascade.config.asked)[place]
-    what = f"{metric}: {cascade.members[place].info.name} gives no probability of its verdicts ({why}), so that the "
-    what += "cascade could not tell when to ask the next one"
-    hint = f"draw several replies, judge.samples=5; or judge.members.{name}.logprobs=true where the endpoint gives them"
-    return Problem(what, f"judge.members.{name}", hint)
-
-
-def _row(ask: Ask) -> Any:
-    """The model of one verdict: of the reply, or of each of its results."""
-    from evalflow.llm.embedded import item_type
-
-    return ask.reply_model if ask.items is None else item_type(ask.reply_model.model_fields["results"])
 
 
 def _reads_probabilities(ask: Ask, config: Any) -> bool:

@@ -99,7 +99,12 @@ def read_labels(run: SavedRun, file: str | None, elsewhere: Elsewhere = HERE) ->
     found = _of_file(path) if path else _of_data(run)
     source = shown(path) if path else OF_DATA
     if not found.given and not found.problems:
-        raise UserError(_nothing(source, found))
+        what = "there are no labels by people"
+        hint = "draw answers to label: python -m evalflow calibrate --sample 50; then: calibrate --labels labels.csv"
+        if found.blank:
+            what = f"nobody has filled in a value yet, in {found.blank} rows"
+            hint = "fill the columns value and by, then calibrate again"
+        raise UserError(Problem(what, source, hint))
     known = {*elsewhere.metrics, *_known_metrics(run, found.given)} if path else set[str]()
     return _bound(run, found, source, replace(elsewhere, metrics=known))
 
@@ -161,7 +166,8 @@ def _labels(n: int) -> str:
     return "1 label is" if n == 1 else f"{n:,} labels are"
 
 
-def _of_file(path: Path) -> Parsed:
+def _read_rows(path: Path) -> tuple[list[tuple[str, Any]], list[Problem]]:
+    """The rows of a file, each with its place, and those that cannot be read."""
     rows: list[tuple[str, Any]] = []
     broken: list[Problem] = []
     for row in datasets.plain_rows(path):
@@ -169,6 +175,11 @@ def _of_file(path: Path) -> Parsed:
             broken.append(row)
         else:
             rows.append((row.where, row.data))
+    return rows, broken
+
+
+def _of_file(path: Path) -> Parsed:
+    rows, broken = _read_rows(path)
     found = parse(rows, shown(path))
     return Parsed(found.given, found.blank, [*broken, *found.problems])
 
@@ -199,20 +210,9 @@ def _known_metrics(run: SavedRun, given: Sequence[Given]) -> set[str]:
 
 def _row(one: Bound) -> dict[str, Any]:
     answer, label = one.answer, one.given.label
-    return {
-        "dataset": answer.dataset, "case_id": answer.case_id, "target": answer.target,
-        "target_repeat": answer.target_repeat, "answer_hash": answer.digest, "metric": label.metric, "by": label.by,
-        "human": one.score,
-        "value": str(one.value), "weight": label.weight, "comment": label.comment,
-    }  # fmt: skip
-
-
-def _nothing(source: str, found: Parsed) -> Problem:
-    hint = "draw answers to label: python -m evalflow calibrate --sample 50"
-    if found.blank:
-        what = f"nobody has filled in a value yet, in {found.blank} rows"
-        return Problem(what, source, "fill the columns value and by, then calibrate again")
-    return Problem("there are no labels by people", source, f"{hint}; then: calibrate --labels labels.csv")
+    about = {name: getattr(answer, name) for name in CELL}
+    about |= {"answer_hash": answer.digest, "metric": label.metric, "by": label.by, "human": one.score}
+    return about | {"value": str(one.value), "weight": label.weight, "comment": label.comment}
 
 
 def finished_runs(folder: Path, jobs: Sequence[Path]) -> tuple[dict[str, SavedRun], list[str]]:
@@ -274,195 +274,154 @@ def _everything(runs: Iterable[SavedRun]) -> Elsewhere:
 SHEET = Path("labels.csv")
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """A run to sample answers from, and the metrics to label them on, with the scale of each in words."""
-
-    run: SavedRun
-    metrics: Mapping[str, str]
-
-    def scores(self) -> pl.LazyFrame:
-        """The scores of these metrics, without those of answers that people cannot label."""
-        judged = self._own().filter(pl.col("status").is_in(["scored", "error"]))
-        return without_unanswered(self.run, judged)
-
-    def count(self) -> int:
-        return self._own().select(CELL).unique().collect().height
-
-    def _own(self) -> pl.LazyFrame:
-        return self.run.scores().filter(pl.col("metric").is_in(list(self.metrics)) & pl.col("member_of").is_null())
-
-
 def write_sample(options: argparse.Namespace, console: Console) -> int:
     """Sample answers of a run and write them into a sheet; an existing sheet is topped up.
-
-    Args:
-        options: run, sample, out, seed, stratify, by_group, metric.
-        console: Where to print.
 
     Raises:
         UserError: There is no such run or metric, nothing to sample, or the sheet has other answers.
     """
-    path = Path(options.out) if options.out else SHEET
-    folder = find_run(options.run, "calibrate", "--sample", "50")
-    run = open_scored(folder)
-    source = _Source(run, _graded(run, options.metric))
-    problems = list(_option_problems(options, path, source))
-    if problems:
+    sample = _Sample(options)
+    if problems := list(sample.option_problems()):
         raise UserError(problems)
-    candidates = list(_candidates(source))
-    if not candidates:
-        what = f"no answer can be labelled on {', '.join(source.metrics)}"
-        raise UserError(Problem(what, str(folder.path), f"look at them: {command('cases', folder.path)}"))
-    sheet = _existing(path)
-    how = "by group" if options.by_group else "by strata" if options.stratify else "one by one"
-    _refuse_other_draws(sheet, candidates, path, how)
-    drawn = _drawn(candidates, sheet, options)
-    fresh = _fresh(source, drawn, sheet, path)
-    if options.by_group:
-        groups = {one.key: one.group for one in candidates}
-        fresh = [row | {"group": groups[key_of(row)]} for row in fresh]
-    write_label_sheet(path, [row | {"weight": _weight(drawn, key_of(row))} for row in sheet.rows] + fresh)
-    total = source.count()
-    console.print(literal(f"{_summary(drawn, candidates, options, total)}; {len(fresh)} rows added"))
-    for line in _left_out(candidates, total):
+    sample.write()
+    for line in sample.summary():
         console.print(literal(line))
-    for name, (taken, size) in drawn.strata.items() if options.stratify else ():
+    for name, (taken, size) in sample.drawn.strata.items() if options.stratify else ():
         console.print(literal(f"  {name}: {taken} of {size}", style="dim"))
-    _print_next(console, path, source, by_group=options.by_group)
-    return 0
-
-
-def _drawn(candidates: Sequence[UnlabelledAnswer], sheet: Sheet, options: argparse.Namespace) -> Drawn:
-    if options.by_group:
-        return draw_groups(candidates, options.sample, options.seed, already=sheet.answers)
-    strata = {None: None, "score": score_strata(candidates), "tag": tag_stratum}[options.stratify]
-    return draw(candidates, options.sample, options.seed, stratum=strata, already=sheet.answers)
-
-
-def _summary(drawn: Drawn, candidates: Sequence[UnlabelledAnswer], options: argparse.Namespace, total: int) -> str:
-    n, (of, groups) = len(drawn.weights), drawn.groups
-    name = "answers" if total == len(candidates) else "answers that can be labelled"
-    answers = f"all {n} {name}" if n == len(candidates) else f"{n} of {len(candidates)} {name}"
-    if options.by_group:
-        return f"{answers}: {of} of {groups} groups, whole, drawn at random with seed {options.seed}"
-    if groups == len(candidates) or n == len(candidates):
-        return f"{answers}, drawn at random with seed {options.seed}"
-    return f"{answers}, drawn one by one at random with seed {options.seed}, from {of} of {groups} groups"
-
-
-def _left_out(candidates: Sequence[UnlabelledAnswer], total: int) -> Iterator[str]:
-    failed = sum(one.score is None for one in candidates)
-    if failed:
-        yield f"{failed} of these {len(candidates)} have no score by the judge, and are drawn like the others"
-    if total > len(candidates):
-        left = total - len(candidates)
-        yield f"{left} of {total} answers are left out: skipped, undefined, or the target gave none"
-
-
-def _graded(run: SavedRun, wanted: str | None) -> dict[str, str]:
-    """The wanted metric, else the judged ones, else all; with the scale of each in words."""
-    known = run.rules.metrics
-    if wanted is not None and wanted not in known:
-        raise UserError(Problem(f"the run has no metric {wanted!r}", str(run.folder.path), did_you_mean(wanted, known)))
-    names = [wanted] if wanted else [name for name in known if run.rules.metrics[name].judge] or list(known)
-    scales = {name: label_scale(known[name].config, bounded=known[name].bounded) for name in names}
-    return {name: scale_in_words(scale) for name, scale in scales.items()}
-
-
-def _option_problems(options: argparse.Namespace, path: Path, source: _Source) -> Iterator[Problem]:
-    if options.sample < 1:
-        yield Problem(f"--sample is {options.sample}", "command line", "say how many answers to label: --sample 50")
-    if path.suffix.lower() not in (".csv", ".jsonl"):
-        yield Problem(f"--out {path} is neither .csv nor .jsonl", "command line", f"--out {SHEET}")
-    if not path.parent.is_dir():
-        yield Problem(f"there is no folder {path.parent}", "command line", f"--out {SHEET}")
-    if options.stratify and options.by_group:
-        yield Problem("--stratify and --by-group are two ways to draw", "command line", "leave one of them out")
-    if options.stratify and len(source.metrics) > 1:
-        hint = f"name one of them: --metric {next(iter(source.metrics))}"
-        yield Problem(f"strata are of one metric, and there are {len(source.metrics)}", "command line", hint)
-
-
-def _candidates(source: _Source) -> Iterator[UnlabelledAnswer]:
-    group = pl.col("group").fill_null(pl.col("case_id"))
-    own = pl.col("score").mean(), pl.col("tags").first(), group.first()
-    answers = source.scores().group_by(CELL, maintain_order=True).agg(*own)
-    for dataset, case_id, target, repeat, score, tags, name in answers.collect().iter_rows():
-        yield UnlabelledAnswer((dataset, case_id, target, repeat), score, tuple(tags or ()), name)
-
-
-def _existing(path: Path) -> Sheet:
-    rows: list[tuple[str, dict[str, Any]]] = []
-    broken: list[Problem] = []
-    for row in datasets.plain_rows(path) if path.exists() else ():
-        if isinstance(row, Problem):
-            broken.append(row)
-        else:
-            rows.append((row.where, row.data))
-    sheet, problems = read_sheet(rows)
-    if broken or problems:
-        raise UserError([*broken, *problems][:_MOST])
-    return sheet
-
-
-def _refuse_other_draws(sheet: Sheet, candidates: Sequence[UnlabelledAnswer], path: Path, how: str) -> None:
-    known = {one.key for one in candidates}
-    others = [key for key in sheet.answers if key not in known]
-    if others:
-        what = f"{len(others)} of {len(sheet.answers)} answers in it are not of this run, such as {others[0][1]}"
-        raise UserError(Problem(what, shown(path), "write a new sheet: --out FILE"))
-    before = "by group" if sheet.grouped else "by strata" if sheet.weighted else "one by one"
-    if sheet.answers and before != how:
-        hints = {"by group": "say --by-group", "by strata": "say --stratify as then"}
-        hint = hints.get(before, "leave --stratify and --by-group out")
-        raise UserError(Problem(f"its answers were drawn {before}", shown(path), f"{hint}, or --out FILE"))
-    if how == "by group" and len({(one.key[0], one.group) for one in candidates}) == len(candidates):
-        hint = "leave --by-group out, or say what groups answers: dataset.NAME.group=FIELD"
-        raise UserError(Problem("every answer is a group of its own", "--by-group", hint))
-
-
-def _fresh(source: _Source, drawn: Drawn, sheet: Sheet, path: Path) -> list[dict[str, Any]]:
-    """A row for each sampled answer and metric that is not in the sheet yet, in sampling order.
-
-    Raises:
-        UserError: The sheet has another answer for a sampled case.
-    """
-    made: dict[Key, list[dict[str, Any]]] = {}
-    for row in answered_rows(source.run, source.scores(), {key[:2] for key in drawn.weights}):
-        key = (row.case.dataset, row.case.id, row.target, row.target_repeat)
-        if key not in drawn.weights or row.answer is None:
-            continue
-        if sheet.answers.get(key, answer_hash(row.answer)) != answer_hash(row.answer):
-            what = f"its answer to case {key[1]} is another than this run's"
-            raise UserError(Problem(what, shown(path), "write a new sheet: --out FILE"))
-        metrics = dict.fromkeys(score["metric"] for score in row.scores)
-        asked = [metric for metric in metrics if (key, metric) not in sheet.asked]
-        about = {
-            **dict(zip(CELL, key, strict=True)),
-            "answer_hash": answer_hash(row.answer),
-            "weight": _weight(drawn, key),
-            **shown_case(as_answered(row.case, row.answer)),
-        }
-        made[key] = [about | {"metric": metric, "scale": source.metrics[metric]} for metric in asked]
-    return [row for key in drawn.weights for row in made.get(key, ())]
-
-
-def _weight(drawn: Drawn, key: Key) -> float:
-    return round(drawn.weights[key], 6)
-
-
-def _print_next(console: Console, path: Path, source: _Source, *, by_group: bool) -> None:
-    for name, scale in source.metrics.items():
-        description = source.run.rules.metrics[name].config.description
-        console.print(literal(f"{name}: {description} Write {scale}."))
+    for name, scale in sample.metrics.items():
+        console.print(literal(f"{name}: {sample.run.rules.metrics[name].config.description} Write {scale}."))
     words = "Fill the columns value and by, without a look at the judge's scores. "
     words += (
         "Groups are in random order: whoever stops early should do so at the end of a group. "
-        if by_group
+        if options.by_group
         else "Rows are in random order: whoever stops early has labelled answers at random too. "
     )
-    words += "Rows left empty do not count."
-    console.print(literal(words, style="dim"))
-    console.print(literal(f"sheet  {shown(path)}"), soft_wrap=True)
-    console.print(literal(f"then   {command('calibrate', '--labels', shown(path))}"), soft_wrap=True)
+    console.print(literal(f"{words}Rows left empty do not count.", style="dim"))
+    console.print(literal(f"sheet  {shown(sample.path)}"), soft_wrap=True)
+    console.print(literal(f"then   {command('calibrate', '--labels', shown(sample.path))}"), soft_wrap=True)
+    return 0
+
+
+class _Sample:
+    """Answers of a run, drawn for people to label on `metrics`, whose values are their scales in words."""
+
+    drawn: Drawn
+    candidates: list[UnlabelledAnswer]
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.path = Path(options.out) if options.out else SHEET
+        self.folder = find_run(options.run, "calibrate", "--sample", "50")
+        self.run = open_scored(self.folder)
+        known, wanted = self.run.rules.metrics, options.metric
+        if wanted is not None and wanted not in known:
+            what = f"the run has no metric {wanted!r}"
+            raise UserError(Problem(what, str(self.folder.path), did_you_mean(wanted, known)))
+        names = [wanted] if wanted else [name for name in known if known[name].judge] or list(known)
+        scales = {name: label_scale(known[name].config, bounded=known[name].bounded) for name in names}
+        self.metrics = {name: scale_in_words(scale) for name, scale in scales.items()}
+        own = pl.col("metric").is_in(names) & pl.col("member_of").is_null()
+        self._every = self.run.scores().filter(own)
+        self._scores = without_unanswered(self.run, self._every.filter(pl.col("status").is_in(["scored", "error"])))
+        self._added = 0
+
+    def option_problems(self) -> Iterator[Problem]:
+        options, path = self.options, self.path
+        if options.sample < 1:
+            yield Problem(f"--sample is {options.sample}", "command line", "say how many answers to label: --sample 50")
+        if path.suffix.lower() not in (".csv", ".jsonl"):
+            yield Problem(f"--out {path} is neither .csv nor .jsonl", "command line", f"--out {SHEET}")
+        if not path.parent.is_dir():
+            yield Problem(f"there is no folder {path.parent}", "command line", f"--out {SHEET}")
+        if options.stratify and options.by_group:
+            yield Problem("--stratify and --by-group are two ways to draw", "command line", "leave one of them out")
+        if options.stratify and len(self.metrics) > 1:
+            hint = f"name one of them: --metric {next(iter(self.metrics))}"
+            yield Problem(f"strata are of one metric, and there are {len(self.metrics)}", "command line", hint)
+
+    def write(self) -> None:
+        """Draw the answers, and add them to the sheet."""
+        group = pl.col("group").fill_null(pl.col("case_id"))
+        own = pl.col("score").mean(), pl.col("tags").first(), group.first()
+        answers = self._scores.group_by(CELL, maintain_order=True).agg(*own).collect().iter_rows()
+        self.candidates = candidates = [
+            UnlabelledAnswer(row[:4], row[4], tuple(row[5] or ()), row[6]) for row in answers
+        ]
+        if not candidates:
+            what = f"no answer can be labelled on {', '.join(self.metrics)}"
+            hint = f"look at them: {command('cases', self.folder.path)}"
+            raise UserError(Problem(what, str(self.folder.path), hint))
+        rows, broken = _read_rows(self.path) if self.path.exists() else ([], [])
+        sheet, problems = read_sheet(rows)
+        if broken or problems:
+            raise UserError([*broken, *problems][:_MOST])
+        self._refuse_other_draws(sheet)
+        size, seed = self.options.sample, self.options.seed
+        if self.options.by_group:
+            self.drawn = draw_groups(candidates, size, seed, already=sheet.answers)
+        else:
+            strata = {None: None, "score": score_strata(candidates), "tag": tag_stratum}[self.options.stratify]
+            self.drawn = draw(candidates, size, seed, stratum=strata, already=sheet.answers)
+        added = self._new_rows(sheet)
+        self._added = len(added)
+        write_label_sheet(self.path, [row | {"weight": self._weight(key_of(row))} for row in sheet.rows] + added)
+
+    def _refuse_other_draws(self, sheet: Sheet) -> None:
+        how = "by group" if self.options.by_group else "by strata" if self.options.stratify else "one by one"
+        known = {one.key for one in self.candidates}
+        others = [key for key in sheet.answers if key not in known]
+        if others:
+            what = f"{len(others)} of {len(sheet.answers)} answers in it are not of this run, such as {others[0][1]}"
+            raise UserError(Problem(what, shown(self.path), "write a new sheet: --out FILE"))
+        before = "by group" if sheet.grouped else "by strata" if sheet.weighted else "one by one"
+        if sheet.answers and before != how:
+            hints = {"by group": "say --by-group", "by strata": "say --stratify as then"}
+            hint = hints.get(before, "leave --stratify and --by-group out")
+            raise UserError(Problem(f"its answers were drawn {before}", shown(self.path), f"{hint}, or --out FILE"))
+        if how == "by group" and len({(one.key[0], one.group) for one in self.candidates}) == len(self.candidates):
+            hint = "leave --by-group out, or say what groups answers: dataset.NAME.group=FIELD"
+            raise UserError(Problem("every answer is a group of its own", "--by-group", hint))
+
+    def _new_rows(self, sheet: Sheet) -> list[dict[str, Any]]:
+        """A row for each sampled answer and metric that is not in the sheet yet, in sampling order."""
+        groups = {one.key: one.group for one in self.candidates} if self.options.by_group else {}
+        made: dict[Key, list[dict[str, Any]]] = {}
+        for row in answered_rows(self.run, self._scores, {key[:2] for key in self.drawn.weights}):
+            key = (row.case.dataset, row.case.id, row.target, row.target_repeat)
+            if key not in self.drawn.weights or row.answer is None:
+                continue
+            digest = answer_hash(row.answer)
+            if sheet.answers.get(key, digest) != digest:
+                what = f"its answer to case {key[1]} is another than this run's"
+                raise UserError(Problem(what, shown(self.path), "write a new sheet: --out FILE"))
+            about = {
+                **dict(zip(CELL, key, strict=True)),
+                "answer_hash": digest,
+                "weight": self._weight(key),
+                **({"group": groups[key]} if groups else {}),
+                **shown_case(as_answered(row.case, row.answer)),
+            }
+            metrics = dict.fromkeys(score["metric"] for score in row.scores)
+            asked = [metric for metric in metrics if (key, metric) not in sheet.asked]
+            made[key] = [about | {"metric": metric, "scale": self.metrics[metric]} for metric in asked]
+        return [row for key in self.drawn.weights for row in made.get(key, ())]
+
+    def _weight(self, key: Key) -> float:
+        return round(self.drawn.weights[key], 6)
+
+    def summary(self) -> Iterator[str]:
+        """What was drawn, and what was left out."""
+        n, (of, groups), seed = len(self.drawn.weights), self.drawn.groups, self.options.seed
+        able, total = len(self.candidates), self._every.select(CELL).unique().collect().height
+        name = "answers" if total == able else "answers that can be labelled"
+        answers = f"all {n} {name}" if n == able else f"{n} of {able} {name}"
+        how = f", drawn one by one at random with seed {seed}, from {of} of {groups} groups"
+        if self.options.by_group:
+            how = f": {of} of {groups} groups, whole, drawn at random with seed {seed}"
+        elif groups == able or n == able:
+            how = f", drawn at random with seed {seed}"
+        yield f"{answers}{how}; {self._added} rows added"
+        if failed := sum(one.score is None for one in self.candidates):
+            yield f"{failed} of these {able} have no score by the judge, and are drawn like the others"
+        if total > able:
+            yield f"{total - able} of {total} answers are left out: skipped, undefined, or the target gave none"

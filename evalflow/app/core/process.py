@@ -25,11 +25,6 @@ def start(folder: Path, arguments: Sequence[str], root: Path) -> subprocess.Pope
     The process inherits a lock on a file in the run's folder. The lock belongs to the open file: it ends with the last
     process that has the file open, and no process that reuses the pid can hold it.
 
-    Args:
-        folder: The run's folder.
-        arguments: The arguments after `python -m evalflow`.
-        root: The working directory.
-
     Raises:
         BlockingIOError: Another process works on the run.
     """

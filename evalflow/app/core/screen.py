@@ -32,7 +32,7 @@ _MEANING = {
 
 
 class TerminalScreen:
-    """Implements Screen: results go to `out`, progress and errors to `err`."""
+    """Shows the progress and the results of runs: results go to `out`, progress and errors to `err`."""
 
     def __init__(self, out: Console, err: Console) -> None:
         self._out = out
@@ -44,11 +44,8 @@ class TerminalScreen:
         """Print what will run, and the notices."""
         counts = ", ".join(f"{n} case{'' if n == 1 else 's'} of {name}" for name, n in inspection.cases.items())
         metrics = ", ".join(inspection.parts.metrics)
-        self._err.print(
-            literal(
-                f"{counts}; {metrics}; {inspection.cells:,} score{'' if inspection.cells == 1 else 's'}", style="bold"
-            )
-        )
+        scores = f"{inspection.cells:,} score{'' if inspection.cells == 1 else 's'}"
+        self._err.print(literal(f"{counts}; {metrics}; {scores}", style="bold"))
         for notice in dict.fromkeys(one for one in inspection.notices() if one not in self._noted):
             self._noted.add(notice)
             self._err.print(literal(f"note: {notice}", style="yellow"), soft_wrap=True)

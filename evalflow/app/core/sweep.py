@@ -56,13 +56,7 @@ def open_sweep(folder: Path, run_id: str, overrides: Sequence[str]) -> None:
 
 
 def write_sweep(folder: Path, jobs: Sequence[Path], failures: Mapping[str, str] | None = None) -> SweepTables:
-    """Write the sweep's tables and report from the files of its runs.
-
-    Args:
-        folder: The sweep's folder, with a run.json.
-        jobs: The folders of the runs that have results, in order.
-        failures: Runs that ended early, by folder name, and why; None: those in run.json.
-    """
+    """Write the sweep's tables and report from the files of its runs."""
     runs: list[tuple[str, dict[str, Any], pl.DataFrame]] = []
     for job in jobs:
         manifest = RunFolder(job).read_manifest()

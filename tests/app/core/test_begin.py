@@ -37,7 +37,7 @@ class Unready:
 
 async def prepared(tmp_path: Path, error: Exception) -> Any:
     pair = Pair(cast("Any", Unready(error)), None)
-    (ready,) = await prepare([pair], RunFolder(tmp_path), Tally(), cast("Any", None))
+    (ready,) = await prepare([pair], RunFolder(tmp_path), Tally(), lambda *_: None)
     return ready.metric
 
 
