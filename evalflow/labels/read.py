@@ -19,21 +19,34 @@ UNNAMED = "unnamed"
 _FORMULA = ("'=", "'+", "'-", "'@")
 
 
-@record()
-class Given:
-    """A label, and its place in a file."""
-
-    where: str
-    label: Label
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Parsed:
     """The labels of a file: how many rows have an empty value, and the problems of the others."""
 
-    given: list[Given]
-    blank: int
-    problems: list[Problem]
+    given: list[Label] = field(default_factory=list[Label])
+    blank: int = 0
+    problems: list[Problem] = field(default_factory=list[Problem])
+
+    def add(self, where: str, row: Mapping[str, Any]) -> None:
+        """Read the label of a row at this place in the file."""
+        if _is_blank(row.get("value")):
+            self.blank += 1
+            return
+        fields: dict[str, Any] = {"value": row["value"], "by": UNNAMED, "where": where}
+        problems: list[Problem] = []
+        for name, convert in _FIELDS.items():
+            value = row.get(name)
+            if _is_blank(value):
+                if name in REQUIRED:
+                    problems.append(Problem(f"no {name}", where, "a label names its case, its metric and a value"))
+                continue
+            try:
+                fields[name] = convert(value)
+            except ValueError as error:
+                problems.append(Problem(f"{name}: {error}", where))
+        self.problems += problems
+        if not problems:
+            self.given.append(Label(**fields))
 
 
 def parse(rows: Iterable[tuple[str, Mapping[str, Any]]], file: str) -> Parsed:
@@ -41,65 +54,33 @@ def parse(rows: Iterable[tuple[str, Mapping[str, Any]]], file: str) -> Parsed:
 
     Required: case_id, metric, value. Optional: by, dataset, target, target_repeat, answer_hash, weight, comment, at.
     """
-    given: list[Given] = []
-    problems: list[Problem] = []
-    blank = 0
-    seen: set[str] = set()
+    found, seen = Parsed(), set[str]()
     for where, row in rows:
         seen.update(row)
-        if _is_blank(row.get("value")):
-            blank += 1
-            continue
-        found = _label(where, row)
-        if isinstance(found, Given):
-            given.append(found)
-        else:
-            problems += found
+        found.add(where, row)
     missing = [name for name in REQUIRED if name not in seen]
     if missing and seen:
         hint = "; ".join(f"{name}: {did_you_mean(name, seen)}" for name in missing)
-        return Parsed([], blank, [Problem(f"the file has no column {' and no column '.join(missing)}", file, hint)])
-    return Parsed(given, blank, problems)
+        what = f"the file has no column {' and no column '.join(missing)}"
+        return Parsed([], found.blank, [Problem(what, file, hint)])
+    return found
 
 
 def parse_case(case: Case) -> Parsed:
-    """Read the labels of a case of a dataset.
+    """Read the labels of a case of a dataset; those without a value do not count as blank.
 
     Either `{metric: value}` or `{metric: [...]}` with one value per person. A value can be an object (value, by, ...).
     """
-    given: list[Given] = []
-    problems: list[Problem] = []
+    found = Parsed()
     for metric, said in (case.labels or {}).items():
-        for number, entry in enumerate(cast("list[Any]", said) if isinstance(said, list) else [said], 1):
+        several = isinstance(said, list)
+        for number, entry in enumerate(cast("list[Any]", said) if several else [said], 1):
             fields = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {"value": entry}
-            if _is_blank(fields.get("value")):
-                continue
-            several = isinstance(said, list)
             where = f"dataset {case.dataset}, case {case.id}, labels.{metric}{f'[{number - 1}]' if several else ''}"
             by = f"person {number}" if several else UNNAMED
-            row = {"by": by, **fields, "case_id": case.id, "dataset": case.dataset, "metric": metric}
-            found = _label(where, row)
-            if isinstance(found, Given):
-                given.append(found)
-            else:
-                problems += found
-    return Parsed(given, 0, problems)
-
-
-def _label(where: str, row: Mapping[str, Any]) -> Given | list[Problem]:
-    fields: dict[str, Any] = {"value": row["value"], "by": UNNAMED}
-    problems: list[Problem] = []
-    for name, convert in _FIELDS.items():
-        value = row.get(name)
-        if _is_blank(value):
-            if name in REQUIRED:
-                problems.append(Problem(f"no {name}", where, "a label names its case, its metric and a value"))
-            continue
-        try:
-            fields[name] = convert(value)
-        except ValueError as error:
-            problems.append(Problem(f"{name}: {error}", where))
-    return problems or Given(where, Label(**fields))
+            found.add(where, {"by": by, **fields, "case_id": case.id, "dataset": case.dataset, "metric": metric})
+    found.blank = 0
+    return found
 
 
 def _is_blank(value: Any) -> bool:
@@ -118,22 +99,24 @@ def plain_name(cell: Any) -> str:
     return text[1:] if text.startswith(_FORMULA) else text
 
 
-def _count(value: Any) -> int:
+def _number(value: Any) -> float:
+    """NaN for what is no number."""
     try:
-        number = float(value)
+        return math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):
-        number = math.nan
-    if isinstance(value, bool) or not number.is_integer() or number < 0:
+        return math.nan
+
+
+def _count(value: Any) -> int:
+    number = _number(value)
+    if not number.is_integer() or number < 0:
         raise ValueError(f"{value!r} is not a whole number from 0 on")
     return int(number)
 
 
 def _weight(value: Any) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = math.nan
-    if isinstance(value, bool) or not math.isfinite(number) or number <= 0:
+    number = _number(value)
+    if not math.isfinite(number) or number <= 0:
         raise ValueError(f"{value!r} is not a number above 0")
     return number
 
@@ -154,7 +137,6 @@ _FIELDS: Mapping[str, Callable[[Any], Any]] = {
 
 Read = Callable[[Any], tuple[float, Any]]
 """Returns (score, value on the metric's own scale), or raises ValueError."""
-Cell = tuple[str, str, str, int, str]
 
 
 @record()
@@ -178,8 +160,19 @@ class Bound:
 
     score: float
     value: Any
-    given: Given
+    label: Label
     answer: LabelledAnswer
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """The label as a row of a table of labels."""
+        answer, label = self.answer, self.label
+        return {
+            "dataset": answer.dataset, "case_id": answer.case_id, "target": answer.target,
+            "target_repeat": answer.target_repeat, "answer_hash": answer.digest, "metric": label.metric,
+            "by": label.by, "human": self.score, "value": str(self.value), "weight": label.weight,
+            "comment": label.comment,
+        }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,14 +213,9 @@ class LeftOut:
     other_metrics: dict[str, int] = field(default_factory=dict[str, int])
     first_stale: str | None = None
 
-    @property
-    def total(self) -> int:
-        """Number of all labels left out."""
-        return self.stale + self.unbound + self.absent + sum(self.other_metrics.values())
-
 
 def bind(
-    given: Sequence[Given],
+    given: Sequence[Label],
     answers: Iterable[LabelledAnswer],
     scales: Mapping[str, Read],
     elsewhere: Elsewhere = HERE,
@@ -238,7 +226,7 @@ def bind(
         The bound labels, counts of the others, and problems: unknown cases and metrics, values off the scale, two
         labels by one person for one answer.
     """
-    wanted = {one.label.case_id for one in given}
+    wanted = {one.case_id for one in given}
     by_case: dict[str, list[LabelledAnswer]] = {}
     for answer in answers:
         if answer.case_id in wanted:
@@ -254,17 +242,16 @@ def bind(
 
 
 def _bound(
-    one: Given,
+    label: Label,
     by_case: Mapping[str, Sequence[LabelledAnswer]],
     scales: Mapping[str, Read],
     elsewhere: Elsewhere,
     left: LeftOut,
 ) -> list[Bound] | Problem:
-    label = one.label
     if label.metric not in scales:
         if label.metric not in elsewhere.metrics:
             hint = did_you_mean(label.metric, scales)
-            return Problem(f"the run has no metric {label.metric!r}", one.where, hint)
+            return Problem(f"the run has no metric {label.metric!r}", label.where, hint)
         left.other_metrics[label.metric] = left.other_metrics.get(label.metric, 0) + 1
         return []
     answers = [a for a in by_case.get(label.case_id, ()) if label.dataset in (None, a.dataset)]
@@ -272,22 +259,21 @@ def _bound(
         if elsewhere.has(label.dataset, label.case_id):
             left.absent += 1
             return []
-        return _unknown(one, by_case)
+        return _unknown(label, by_case)
     several = {answer.dataset for answer in answers}
     if len(several) > 1:
         what = f"case {label.case_id!r} is in {' and in '.join(sorted(several))}"
-        return Problem(what, one.where, "name one of them in the column `dataset`")
+        return Problem(what, label.where, "name one of them in the column `dataset`")
     try:
         score, value = scales[label.metric](label.value)
     except ValueError as error:
-        return Problem(f"the value of {label.metric}: {error}", one.where, "grade on the metric's own scale")
-    matching = list(_matching(one, answers, left))
-    return [Bound(score=score, value=value, given=one, answer=answer) for answer in matching]
+        return Problem(f"the value of {label.metric}: {error}", label.where, "grade on the metric's own scale")
+    matching = list(_matching(label, answers, left))
+    return [Bound(score=score, value=value, label=label, answer=answer) for answer in matching]
 
 
-def _matching(one: Given, answers: Sequence[LabelledAnswer], left: LeftOut) -> Iterator[LabelledAnswer]:
+def _matching(label: Label, answers: Sequence[LabelledAnswer], left: LeftOut) -> Iterator[LabelledAnswer]:
     """The answers that a label applies to; if there are none, it is counted as left out."""
-    label = one.label
     own = [a for a in answers if label.target in (None, a.target) and label.target_repeat in (None, a.target_repeat)]
     if label.answer_hash is None:
         found = [answer for answer in own if answer.recorded]
@@ -296,30 +282,30 @@ def _matching(one: Given, answers: Sequence[LabelledAnswer], left: LeftOut) -> I
         found = [answer for answer in own if answer.digest == label.answer_hash]
     if not found and (label.answer_hash is not None or not own):
         left.stale += 1
-        left.first_stale = left.first_stale or one.where
+        left.first_stale = left.first_stale or label.where
     yield from found
 
 
-def _unknown(one: Given, by_case: Mapping[str, Sequence[LabelledAnswer]]) -> Problem:
-    elsewhere = {answer.dataset for answer in by_case.get(one.label.case_id, ())}
+def _unknown(label: Label, by_case: Mapping[str, Sequence[LabelledAnswer]]) -> Problem:
+    elsewhere = {answer.dataset for answer in by_case.get(label.case_id, ())}
     if elsewhere:
         hint = f"it is in {' and in '.join(sorted(elsewhere))}"
-        return Problem(f"dataset {one.label.dataset!r} has no case {one.label.case_id!r}", one.where, hint)
+        return Problem(f"dataset {label.dataset!r} has no case {label.case_id!r}", label.where, hint)
     hint = "a label names the case by the id that `cases` shows"
-    return Problem(f"the run has no case {one.label.case_id!r}", one.where, hint)
+    return Problem(f"the run has no case {label.case_id!r}", label.where, hint)
 
 
 def _twice(bound: Iterable[Bound]) -> Iterator[Problem]:
-    seen: dict[tuple[Cell, str], str] = {}
+    seen: dict[tuple[Any, ...], str] = {}
     for one in bound:
-        answer, label = one.answer, one.given.label
-        cell = (answer.dataset, answer.case_id, answer.target, answer.target_repeat, label.metric)
-        if (cell, label.by) in seen:
+        answer, label = one.answer, one.label
+        key = (answer.dataset, answer.case_id, answer.target, answer.target_repeat, label.metric, label.by)
+        if key in seen:
             what = f"two labels by {label.by} for one answer to case {label.case_id!r} on {label.metric}"
-            hint = f"the other is at {seen[cell, label.by]}; keep one, or say in `by` who else it is of"
-            yield Problem(what, one.given.where, hint)
+            hint = f"the other is at {seen[key]}; keep one, or say in `by` who else it is of"
+            yield Problem(what, label.where, hint)
         else:
-            seen[cell, label.by] = one.given.where
+            seen[key] = label.where
 
 
 _DIGITS = 16

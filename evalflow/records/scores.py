@@ -106,6 +106,7 @@ class Label:
         answer_hash: Hash of the answer that the person saw (see `evalflow.labels.answer_hash`); None if only the
             recorded answer can be meant.
         weight: The number of answers it represents: 1 over the probability with which it was sampled.
+        where: Its place in a file, for messages.
     """
 
     case_id: str
@@ -119,6 +120,7 @@ class Label:
     weight: float = 1.0
     comment: str | None = None
     at: str | None = None
+    where: str = ""
 
 
 @record()

@@ -12,7 +12,7 @@ def test_cells_of_text_become_a_label():
     row = {"case_id": "a", "metric": "m", "value": "yes", "by": "ana", "target": "bot", "target_repeat": "1",
            "answer_hash": "0f", "weight": "2.5", "comment": "odd", "question": "why?"}  # fmt: skip
     [one] = read(row).given
-    label = one.label
+    label = one
     assert (label.case_id, label.metric, label.value, label.by, label.dataset) == ("a", "m", "yes", "ana", None)
     assert (label.target, label.target_repeat, label.answer_hash, label.weight) == ("bot", 1, "0f", 2.5)
     assert one.where == "labels.csv:2"
@@ -24,7 +24,7 @@ def test_what_is_not_filled_in_yet_is_counted_and_no_label():
 
 
 def test_who_said_it_may_be_left_out():
-    assert read({"case_id": "a", "metric": "m", "value": 0, "by": ""}).given[0].label.by == "unnamed"
+    assert read({"case_id": "a", "metric": "m", "value": 0, "by": ""}).given[0].by == "unnamed"
 
 
 def test_all_that_is_wrong_is_told_at_once_with_its_line():
@@ -49,16 +49,16 @@ def test_a_missing_column_is_one_problem():
 
 def test_an_apostrophe_against_formulas_is_taken_off_names():
     [one] = read({"case_id": "'=1", "metric": "m", "value": "1", "by": "'quoted"}).given
-    assert (one.label.case_id, one.label.by) == ("=1", "'quoted")
+    assert (one.case_id, one.by) == ("=1", "'quoted")
 
 
 def test_a_case_brings_labels_along_in_three_forms():
     labels = {"m": True, "k": [1, 2], "q": [{"value": "good", "by": "ana", "comment": "fine"}, {"value": None}]}
     found = parse_case(Case(dataset="d", index=0, id="c", labels=labels)).given
-    assert [(one.label.metric, one.label.value, one.label.by) for one in found] == [
+    assert [(one.metric, one.value, one.by) for one in found] == [
         ("m", True, "unnamed"), ("k", 1, "person 1"), ("k", 2, "person 2"), ("q", "good", "ana"),
     ]  # fmt: skip
-    assert {one.label.dataset for one in found} == {"d"}
+    assert {one.dataset for one in found} == {"d"}
     assert found[2].where == "dataset d, case c, labels.k[1]"
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalflow.labels.read import Elsewhere, LabelledAnswer, answer_hash, bind, parse
+from evalflow.labels.read import Elsewhere, LabelledAnswer, LeftOut, answer_hash, bind, parse
 from evalflow.records import Answer
 
 
@@ -39,7 +39,7 @@ def test_a_hash_binds_to_every_answer_that_says_so_and_to_no_other():
     answers = [said(repeat=0), said(repeat=1, digest="bb"), said(repeat=2)]
     found, left, problems = bound([{"case_id": "a", "answer_hash": "aa"}], answers)
     assert [one.answer.target_repeat for one in found] == [0, 2]
-    assert (found[0].score, left.total, problems) == (1.0, 0, [])
+    assert (found[0].score, left, problems) == (1.0, LeftOut(), [])
 
 
 def test_stale_labels_are_counted_and_left_out():

@@ -17,11 +17,11 @@ from evalflow.config.schema import DatasetConfig
 from evalflow.config.validate import Settings
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.jsonvalues import look_up
-from evalflow.labels.read import Given, parse_case
+from evalflow.labels.read import parse_case
 from evalflow.metrics.scale import label_scale, read_label
 from evalflow.metrics.steps import fields_of, is_recorded, root
 from evalflow.protocols import Metric
-from evalflow.records import Case
+from evalflow.records import Case, Label
 from evalflow.run.plan import case_digest
 
 SHOWN = 20
@@ -193,9 +193,9 @@ class LabelChecks:
         for name, metric in metrics.items():
             self._read.setdefault(name, partial(read_label, label_scale(metric.config, bounded=metric.bounded)))
         found = parse_case(case)
-        own = [one for one in found.given if one.label.metric in metrics]
+        own = [one for one in found.given if one.metric in metrics]
         self.apply = self.apply or bool(own)
-        self._others.update(one.label.metric for one in found.given if one.label.metric not in metrics)
+        self._others.update(one.metric for one in found.given if one.metric not in metrics)
         for problem in (*found.problems, *self._off_scale(own), *_twice(own)):
             if len(self._wrong) < SHOWN:
                 self._wrong.append((case, problem))
@@ -218,23 +218,22 @@ class LabelChecks:
                 hint = did_you_mean(name, self._read)
                 yield f"{n:,} labels in the data are of {name!r}, which is no metric, and do not count; {hint}"
 
-    def _off_scale(self, given: list[Given]) -> Iterator[Problem]:
+    def _off_scale(self, given: list[Label]) -> Iterator[Problem]:
         for one in given:
             try:
-                self._read[one.label.metric](one.label.value)
+                self._read[one.metric](one.value)
             except ValueError as error:
-                yield Problem(f"the label of {one.label.metric}: {error}", one.where, "grade on the metric's own scale")
+                yield Problem(f"the label of {one.metric}: {error}", one.where, "grade on the metric's own scale")
 
 
-def _twice(given: list[Given]) -> Iterator[Problem]:
+def _twice(given: list[Label]) -> Iterator[Problem]:
     """Duplicate labels of one answer by one person. A label without a hash is for the recorded answer."""
     seen: set[tuple[Any, ...]] = set()
-    for one in given:
-        label = one.label
+    for label in given:
         key = (label.metric, label.by, label.answer_hash, label.target, label.target_repeat)
         if key in seen:
             what = f"two labels by {label.by} for one answer on {label.metric}"
-            yield Problem(what, one.where, "keep one, or say in `by` who else it is of")
+            yield Problem(what, label.where, "keep one, or say in `by` who else it is of")
         seen.add(key)
 
 

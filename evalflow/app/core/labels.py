@@ -18,9 +18,7 @@ from evalflow.app.core.screen import shown
 from evalflow.errors import Problem, UserError, command, did_you_mean
 from evalflow.labels.read import (
     HERE,
-    Bound,
     Elsewhere,
-    Given,
     LabelledAnswer,
     LeftOut,
     Parsed,
@@ -47,6 +45,7 @@ from evalflow.labels.sheet import (
 from evalflow.lazy import pl
 from evalflow.metrics.scale import label_scale, read_label, scale_in_words
 from evalflow.metrics.steps import is_recorded
+from evalflow.records import Label
 from evalflow.report.results_csv import as_answered
 from evalflow.report.wording import literal
 from evalflow.run.folder import RunFolder
@@ -141,7 +140,7 @@ def _bound(run: SavedRun, found: Parsed, source: str, elsewhere: Elsewhere) -> R
         "other_metrics": sum(left.other_metrics.values()),
         "blank": found.blank,
     }
-    return RunLabels(label_frame(map(_row, bound)), source, left_out, list(_notes(left, found.blank)))
+    return RunLabels(label_frame(one.row for one in bound), source, left_out, list(_notes(left, found.blank)))
 
 
 def _notes(left: LeftOut, blank: int) -> Iterator[str]:
@@ -187,13 +186,13 @@ def _of_file(path: Path) -> Parsed:
 def _of_data(run: SavedRun) -> Parsed:
     parsed = [parse_case(case) for case in run.cases() if case.labels]
     # The data may contain labels for metrics that are not part of this run.
-    given = [one for part in parsed for one in part.given if one.label.metric in run.rules.metrics]
+    given = [one for part in parsed for one in part.given if one.metric in run.rules.metrics]
     return Parsed(given, 0, [problem for part in parsed for problem in part.problems])
 
 
-def _answered(run: SavedRun, given: Sequence[Given]) -> Iterator[LabelledAnswer]:
+def _answered(run: SavedRun, given: Sequence[Label]) -> Iterator[LabelledAnswer]:
     """The answers to the cases that labels name."""
-    ids = {one.label.case_id for one in given}
+    ids = {one.case_id for one in given}
     keys = run.scores().select("dataset", "case_id").filter(pl.col("case_id").is_in(ids)).unique().collect()
     for row in answered_rows(run, run.scores(), set(keys.iter_rows())):
         if row.answer is not None:
@@ -201,18 +200,11 @@ def _answered(run: SavedRun, given: Sequence[Given]) -> Iterator[LabelledAnswer]
             yield LabelledAnswer(case.dataset, case.id, row.target, row.target_repeat, digest, recorded)
 
 
-def _known_metrics(run: SavedRun, given: Sequence[Given]) -> set[str]:
+def _known_metrics(run: SavedRun, given: Sequence[Label]) -> set[str]:
     """Metrics in a labels file that exist, but that the run did not score."""
-    named = {one.label.metric for one in given}
+    named = {one.metric for one in given}
     folders = run.rules.settings.composed.conf_folders
     return {name for name in named if any((folder / "metric" / f"{name}.yaml").is_file() for folder in folders)}
-
-
-def _row(one: Bound) -> dict[str, Any]:
-    answer, label = one.answer, one.given.label
-    about = {name: getattr(answer, name) for name in CELL}
-    about |= {"answer_hash": answer.digest, "metric": label.metric, "by": label.by, "human": one.score}
-    return about | {"value": str(one.value), "weight": label.weight, "comment": label.comment}
 
 
 def finished_runs(folder: Path, jobs: Sequence[Path]) -> tuple[dict[str, SavedRun], list[str]]:
