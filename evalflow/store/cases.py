@@ -17,10 +17,7 @@ _AT_ONCE = 500
 def append(connection: Connection, dataset: int, rows: Iterable[Row]) -> int:
     """Append cases to a dataset; returns their number.
 
-    Args:
-        connection: In a transaction that writes.
-        dataset: Its id.
-        rows: key, question and body of each, with all levels of its tags under `tags`.
+    `rows`: key, question and body of each, with all levels of its tags under `tags`.
     """
     last = connection.scalar(select(func.max(cases.c.position)).where(cases.c.dataset_id == dataset))
     position, moment = (-1 if last is None else last), now()
@@ -142,10 +139,7 @@ def replace(connection: Connection, dataset: int, case: int, expected: int, row:
 def rewrite(connection: Connection, dataset: int, changed: Mapping[int, Row]) -> None:
     """Change the bodies and tags of cases that the same transaction has read; their ids and questions stay.
 
-    Args:
-        connection: In a transaction that writes.
-        dataset: Its id.
-        changed: As for `append`, by the rows' ids.
+    `changed`: rows as for `append`, by the ids of the stored ones.
     """
     statement = (
         update(cases)

@@ -32,9 +32,7 @@ _LOCK = 0x65766664  # an arbitrary constant
 def bring_up_to_date(engine: Engine, file: Path | None) -> Path | None:
     """Run the pending migrations of a database in one transaction.
 
-    Args:
-        engine: Its connections.
-        file: The database's file, if it has one; it is backed up before it is changed.
+    Its file, if it has one, is backed up before it is changed.
 
     Returns:
         The backup, if one was made.
@@ -137,12 +135,9 @@ class Database:
     def writing(self, *, in_turn: bool = True) -> Generator[Connection]:
         """A write transaction: commits the block, or rolls it back on any error.
 
-        Args:
-            in_turn: Whether to wait until no other such transaction is active, so that what is read before writing
-                stays
-                valid. A worker need not wait: each of its statements checks its own conditions. SQLite has a single
-                    writer
-                in any case.
+        With `in_turn` it waits until no other such transaction is active, so that what is read before writing stays
+        valid. A worker need not wait: each of its statements checks its own conditions. SQLite has a single writer in
+        any case.
 
         Raises:
             ConflictError: A referenced row was deleted meanwhile, or the key exists already.
@@ -197,8 +192,7 @@ class Database:
 def open_database(url: str) -> Database:
     """Open a database. A missing file is created, and the schema is migrated.
 
-    Args:
-        url: A URL of SQLAlchemy: sqlite:///PATH, or postgresql://USER@HOST/NAME (with the driver psycopg).
+    The URL is one of SQLAlchemy: sqlite:///PATH, or postgresql://USER@HOST/NAME (with the driver psycopg).
 
     Raises:
         UserError: The URL is invalid, its driver is missing, nothing answers there, or the schema is of a newer

@@ -41,15 +41,7 @@ def by_key(connection: Connection, key: str) -> Row | None:
 
 
 def page(connection: Connection, before: int | None, limit: int, bot: str | None, state: str | None) -> list[Row]:
-    """Runs, the newest first.
-
-    Args:
-        connection: In a transaction.
-        before: Only runs whose row id is smaller.
-        limit: Maximum number of runs.
-        bot: Only runs of this bot.
-        state: Only runs in this state.
-    """
+    """Runs, the newest first. `before`: only runs whose row id is smaller."""
     query = select(runs).order_by(runs.c.id.desc()).limit(limit)
     wanted = {runs.c.bot: bot, runs.c.state: state}
     query = query.where(*(column == value for column, value in wanted.items() if value is not None))
@@ -82,10 +74,7 @@ def cancel(connection: Connection, run_id: str, expected: int | None = None) -> 
 def claim(connection: Connection, worker: str, moment: float) -> Row | None:
     """Assign the run that has waited longest to this worker; None if none is queued.
 
-    Args:
-        connection: In a transaction that writes.
-        worker: The worker's name.
-        moment: Now, in seconds since the epoch.
+    `moment`: now, in seconds since the epoch.
     """
     waiting = select(runs.c.id).where(runs.c.state == "queued").order_by(runs.c.id).limit(1)
     row = connection.scalar(waiting.with_for_update(skip_locked=True))

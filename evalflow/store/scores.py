@@ -282,9 +282,6 @@ class RunScores:
     def _rare_positions(self, wanted: ScoreFilter) -> list[int] | None:
         """Find answers with rare scores (by threshold or bounds) through an index, without scanning the whole run.
 
-        Args:
-            wanted: Only its `low`, `high` and `passed` are used.
-
         Returns:
             Their positions in input order. None if an ordinary query is as fast: there is no filter by score, the
                 filter is
@@ -377,13 +374,7 @@ def put(
 ) -> None:
     """Write rows of answers, answer_tags, scores and score_steps.
 
-    Args:
-        connection: In a transaction that writes.
-        answered: Rows of answers.
-        tagged: Rows of answer_tags.
-        scored: Rows of scores.
-        steps: Rows of score_steps.
-        is_replaced: Whether to replace existing rows; otherwise they are kept.
+    Existing rows are replaced or, without `is_replaced`, kept.
     """
     if answered:
         connection.execute(upsert(connection, answers, is_replaced=is_replaced), answered)

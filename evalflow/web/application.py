@@ -34,11 +34,7 @@ can be repeated with the same `Idempotency-Key`."""
 def application(workspace: Workspace, address: Address, worker: Child | None, token: str | None) -> FastAPI:
     """The whole application; one per process, since NiceGUI registers pages globally.
 
-    Args:
-        workspace: The store of bots, datasets, metrics and runs.
-        address: The address on which the server listens.
-        worker: Started and stopped with the application; None if another process executes runs.
-        token: Required in every request; None for no token.
+    `worker` starts and stops with it; None if another process executes runs. Without a token, no request needs one.
     """
     from fastapi import FastAPI
     from starlette.staticfiles import StaticFiles
@@ -138,12 +134,7 @@ def add_pages(app: FastAPI, workspace: Workspace) -> None:
 
 
 def security_middleware(address: Address, token: str | None) -> list[Middleware]:
-    """The guards that every request passes, the outermost first.
-
-    Args:
-        address: The address on which the server listens.
-        token: Required in every request; None for no token.
-    """
+    """The guards that every request passes, the outermost first."""
     from starlette.middleware import Middleware
     from starlette.middleware.gzip import GZipMiddleware
 

@@ -119,13 +119,7 @@ def serve(
 ) -> int:
     """Serve the application until it is interrupted; returns the exit code.
 
-    Args:
-        host: A loopback address.
-        port: 0 for any free one.
-        database_url: None for the file in `.evalflow/`.
-        opens: Whether to open a browser.
-        tell: Shows one line.
-        asks_token: Whether requests need the token.
+    `port`: 0 for any free one. `opens`: a browser. `tell` shows one line.
 
     Raises:
         UserError: The address is not loopback, or its port is taken; a package is missing; the database is unusable.
@@ -198,8 +192,7 @@ resets the sequence."""
 class Child:
     """A process `python -m evalflow`, restarted if it dies, until the context exits.
 
-    Args:
-        words: The command and its arguments; the command must exit when its standard input closes.
+    The command must exit when its standard input closes.
     """
 
     def __init__(self, words: Sequence[str]) -> None:

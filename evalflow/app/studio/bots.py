@@ -105,13 +105,7 @@ def update_bot(
 ) -> Bot:
     """Change a bot. None leaves a value unchanged.
 
-    Args:
-        space: The workspace.
-        name: Its name.
-        expected: The version that the change is based on.
-        config: Its complete new configuration.
-        description: For people.
-        new_name: A new name; its past runs keep the old one.
+    `config` is the complete new one. Past runs keep an old name. `expected` is the version that the change is based on.
     """
     row = BOTS.get(space, name)
     values: dict[str, Any] = {"name": new_name or name}
@@ -151,11 +145,6 @@ _VARIABLE = re.compile(r"\$\{oc\.env:([A-Za-z_][A-Za-z0-9_]*)\}")
 
 async def try_bot(name: str, config: Mapping[str, Any], question: str) -> Answer:
     """Send a question to a bot that is being defined. Nothing is cached or saved.
-
-    Args:
-        name: The bot's name.
-        config: Its configuration.
-        question: The user's message.
 
     Returns:
         The answer; in state error, with the reason.

@@ -69,13 +69,7 @@ def list_cases(
 ) -> CasePage:
     """Cases of a dataset that was defined here, in their order.
 
-    Args:
-        space: The workspace.
-        dataset: Its name.
-        cursor: `next` of the previous page; None for the first page.
-        limit: At most 500.
-        tag: Only cases with this tag or a sub-tag.
-        text: Only cases whose question or id contains this.
+    `tag` selects its sub-tags too; `text` searches question and id. `limit`: at most 500.
     """
     limit = max(1, min(limit, MAX_PAGE))
     row = own_row(space, dataset)
@@ -101,11 +95,7 @@ def case_tags(space: Workspace, dataset: str) -> list[tuple[str, int]]:
 def add_cases(space: Workspace, dataset: str, rows: Iterable[Mapping[str, Any]]) -> int:
     """Add cases, all or none.
 
-    Args:
-        space: The workspace.
-        dataset: Its name.
-        rows: Cases by field names; `question` becomes one user message. A case without an id gets a hash of its
-            content.
+    `rows`: cases by field names; `question` becomes one user message. A case without an id gets a hash of its content.
 
     Returns:
         The number of cases added.
@@ -173,10 +163,7 @@ def append_rows(space: Workspace, dataset: str, rows: Iterable[dict[str, Any]]) 
 def append_stored(connection: Connection, dataset: int, prepared: Sequence[dict[str, Any]]) -> int:
     """Add cases within a transaction; returns their number.
 
-    Args:
-        connection: The transaction.
-        dataset: The id of the dataset's row.
-        prepared: Cases as `stored` returns them.
+    `dataset` is the id of its row; the cases are as `stored` returns them.
 
     Raises:
         TakenError: An id exists already, or occurs twice.
@@ -331,13 +318,7 @@ def cases_at(
 ) -> tuple[Sequence[StoredCase], int, int]:
     """A page of the matching cases, in order. If `first` is beyond the end, the last page.
 
-    Args:
-        space: The workspace.
-        dataset: The name of a dataset defined here.
-        first: The number of cases to skip.
-        limit: At most 500.
-        tag: As for `list_cases`.
-        text: As for `list_cases`.
+    For the filter, see `list_cases`.
 
     Returns:
         The cases, the number skipped, and the number of matching cases.

@@ -165,14 +165,7 @@ def declared_page(
 ) -> DeclaredPage:
     """A page of cases of a dataset of conf/. Only that page is held in memory.
 
-    Args:
-        space: The workspace.
-        name: Its name.
-        first: The number of matching cases to skip.
-        limit: Maximum number of cases.
-        tag: Only cases with this tag or a sub-tag.
-        text: Only cases whose question or id contains this, ignoring case.
-        is_wanted: Polled while reading; False stops it.
+    For the filter, see `list_cases`. `is_wanted` is polled while reading; False stops it.
 
     Raises:
         UserError: Its files cannot be read.

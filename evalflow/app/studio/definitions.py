@@ -76,12 +76,7 @@ class DefinitionStore:
             raise self._taken(name)
 
     def add(self, connection: Connection, values: Mapping[str, Any], owner: str | None = None) -> int:
-        """Add a row within a transaction; returns its id.
-
-        Args:
-            connection: The transaction.
-            values: The columns.
-            owner: The name of its bot, for the error message.
+        """Add a row within a transaction; returns its id. `owner` is the name of its bot, for the error message.
 
         Raises:
             TakenError: The name is in use.

@@ -96,15 +96,7 @@ def tracked(space: Workspace) -> list[Tracked]:
 
 
 def history(space: Workspace, bot: str, dataset: str, metric: str, statistic: str = "mean") -> History:
-    """How a number changed over the latest runs.
-
-    Args:
-        space: The workspace.
-        bot: Name of the bot.
-        dataset: Name of the dataset.
-        metric: Name of the metric.
-        statistic: mean, pass_rate, or the name of a figure.
-    """
+    """How a number changed over the latest runs. `statistic`: mean, pass_rate, or the name of a figure."""
     points: list[Point] = []
     traits: Mapping[str, Any] = {}
     before: Manifest | None = None

@@ -80,9 +80,6 @@ class Intake:
 
     After a database error, create a new Intake: this one may have read lines that were not written.
 
-    Args:
-        run: The row of the run.
-
     Attributes:
         facts: What is known about the metrics before the run has ended.
         behind: Whether the journals held more than was read.
@@ -179,10 +176,7 @@ class Intake:
     def put(self, connection: Connection, block: Block, replaced: Collection[Place] | None = None) -> None:
         """Write the rows of a block. Existing rows are replaced, except standing answers and tags.
 
-        Args:
-            connection: In a transaction that writes.
-            block: The rows.
-            replaced: The existing scores; only these need rows of empty steps. None if unknown: all get them.
+        Of `steps`, empty ones are written only for the replaced scores; for all if these are unknown.
         """
         rows = block.steps.items()
         steps = [row for place, row in rows if replaced is None or place in replaced or row["steps"] != "[]"]

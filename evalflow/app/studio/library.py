@@ -81,10 +81,7 @@ def own_prompts(
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """The definition with its own copies of the prompts, and these prompts. Templates that they include are not copied.
 
-    Args:
-        name: The metric's name, which is also the folder of its prompts.
-        definition: With the names of prompts as in conf.
-        config_dir: A config folder to search first.
+    The name of the metric is also the folder of its prompts.
     """
     prompts = Prompts(prompt_dirs(config_dir))
     found: dict[str, str] = {}

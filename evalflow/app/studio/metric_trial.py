@@ -162,11 +162,7 @@ class TrialResult:
 def preview_metric(space: Workspace, bot: str, draft: MetricDraft, row: Mapping[str, Any]) -> PromptPreview:
     """The prompts that a judge would be sent for a case. Nothing is sent, and no key is needed.
 
-    Args:
-        space: The workspace.
-        bot: The name of its bot.
-        draft: The metric to preview.
-        row: The case by field names, with an answer; `question` becomes one user message.
+    `row`: the case by field names, with an answer; `question` becomes one user message.
 
     Raises:
         UserError: Lists everything wrong with the metric, the case or a prompt.
@@ -183,12 +179,7 @@ def preview_metric(space: Workspace, bot: str, draft: MetricDraft, row: Mapping[
 
 
 async def write_steps(space: Workspace, bot: str, draft: MetricDraft) -> WrittenSteps:
-    """Have the judge of a metric write its steps; nothing is saved.
-
-    Args:
-        space: The workspace.
-        bot: The name of its bot.
-        draft: A metric of the kind g_eval; steps that it already has are ignored.
+    """Have the judge of a metric write its steps; nothing is saved. Steps that the metric already has are ignored.
 
     Raises:
         UserError: The metric is invalid or not a G-Eval by criteria, or the judge wrote no steps.
@@ -218,11 +209,7 @@ async def write_steps(space: Workspace, bot: str, draft: MetricDraft) -> Written
 async def try_metric(space: Workspace, bot: str, draft: MetricDraft, row: Mapping[str, Any]) -> TrialResult:
     """Score one case with a draft of a metric, exactly as a run would; nothing is saved.
 
-    Args:
-        space: The workspace.
-        bot: The name of its bot, which is called if the case has no answer.
-        draft: The metric to try.
-        row: The case by field names; `question` becomes one user message.
+    The bot is called if the case has no answer.
 
     Raises:
         UserError: The metric or the case is invalid, or a key is not set.

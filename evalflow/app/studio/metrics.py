@@ -120,11 +120,7 @@ def add_metric(connection: Connection, row: int, bot: str, checked: MetricDraft)
 def update_metric(space: Workspace, bot: str, draft: MetricDraft, expected: int) -> MetricDefinition:
     """Replace a metric's definition and prompts.
 
-    Args:
-        space: The workspace.
-        bot: The name of its bot.
-        draft: The new metric under the same name. Without `prompts`, the templates stay.
-        expected: The version that the change is based on.
+    Without `prompts` in the draft, the templates stay. `expected` is the version that the change is based on.
     """
     row = _row(space, bot, draft.name)
     texts = row["prompts"] if draft.prompts is None else draft.prompts
@@ -143,11 +139,7 @@ def replace_metrics(
 ) -> list[MetricDefinition]:
     """Replace all metrics of a bot, or change nothing if one of them is invalid.
 
-    Args:
-        space: The workspace.
-        bot: The name of its bot.
-        drafts: The complete list of metrics.
-        expected: The versions, by name, of all metrics that the bot had when they were read.
+    `expected`: the versions, by name, of all metrics that the bot had when they were read.
     """
     checked = _checked(drafts)
     row = BOTS.get(space, bot)["id"]
@@ -172,12 +164,7 @@ def replace_metrics(
 def copy_metric(space: Workspace, source: str, bot: str, name: str, *, of: str | None = None) -> MetricDefinition:
     """Copy a metric. Its prompts are copied too, so that changes affect only the copy.
 
-    Args:
-        space: The workspace.
-        source: The name of the original.
-        bot: The bot that gets the copy.
-        name: The copy's name.
-        of: The bot that has the original; None for the library.
+    `of`: the bot that has the original; None for the library.
     """
     if of is None:
         definition, prompts = library.own_prompts(name, get_library(space, source).definition)

@@ -54,14 +54,7 @@ class RunCase(AnsweredCase):
 def get_run_case(
     space: Workspace, run_id: str, position: int, thresholds: Mapping[str, float] | None = None
 ) -> RunCase:
-    """A case of a run that has ended.
-
-    Args:
-        space: The workspace.
-        run_id: The id of the run.
-        position: The answer's position, from 0.
-        thresholds: Other thresholds by metric.
-    """
+    """A case of a run that has ended."""
     row = run_row(space, run_id)
     with space.database.reading() as connection:
         scores = RunScores(connection, row["id"])
@@ -85,11 +78,7 @@ def _whole_case(folder: RunFolder, found: Mapping[str, Any]) -> tuple[Case | Non
 
 
 def case_and_answer(saved: SavedRun, found: Mapping[str, Any]) -> tuple[Case, Answer | None]:
-    """A case and its answer, from the run's own files.
-
-    Args:
-        saved: The run.
-        found: dataset, case_id, target and target_repeat.
+    """A case and its answer, from the run's own files. `found` has dataset, case_id, target and target_repeat.
 
     Raises:
         UserError: The files no longer contain it.

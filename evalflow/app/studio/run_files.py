@@ -127,12 +127,6 @@ def _opened(folder: Path, name: FileName) -> BinaryIO:
 def passing(space: Workspace, run_id: str, metric: str, thresholds: Sequence[float]) -> list[Passing]:
     """The pass rate of a metric at each threshold, with its interval, for each dataset and target.
 
-    Args:
-        space: The workspace.
-        run_id: The id of the run.
-        metric: The metric.
-        thresholds: In any order.
-
     Returns:
         Empty if nothing was scored or the run's tables are gone.
     """

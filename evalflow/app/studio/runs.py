@@ -45,10 +45,7 @@ def estimate_run(space: Workspace, request: RunRequest) -> RunEstimate:
 def create_run(space: Workspace, request: RunRequest, creation_key: str | None = None) -> Run:
     """Freeze the run's configuration and data, check the run, and queue it for a worker.
 
-    Args:
-        space: The workspace.
-        request: The run's parts and options.
-        creation_key: Repeating a call with the same key returns the existing run.
+    Repeating a call with the same `creation_key` returns the existing run.
 
     Raises:
         TakenError: The key was used for another request.
@@ -95,15 +92,7 @@ def get_run(space: Workspace, run_id: str) -> Run:
 def list_runs(
     space: Workspace, cursor: str | None = None, limit: int = 50, *, bot: str | None = None, state: str | None = None
 ) -> RunPage:
-    """Runs, the newest first.
-
-    Args:
-        space: The workspace.
-        cursor: `next` of the previous page; None for the first page.
-        limit: At most 200.
-        bot: Only runs of this bot.
-        state: Only runs in this state.
-    """
+    """Runs, the newest first. `cursor` is `next` of the previous page. `limit`: at most 200."""
     if cursor is not None and not (cursor.isdigit() and len(cursor) < 19):
         raise UserError(Problem(f"{cursor!r} is no cursor", "cursor", "take `next` of the page before"))
     limit = max(1, min(limit, MAX_PAGE))
@@ -116,10 +105,7 @@ def list_runs(
 def cancel_run(space: Workspace, run_id: str, expected: int | None = None) -> Run:
     """Stop a run. Finished scores are kept, and `resume_run` continues it.
 
-    Args:
-        space: The workspace.
-        run_id: The id of the run.
-        expected: The version that was seen. None accepts any version: an active run changes every second.
+    `expected` is the version that was seen; None accepts any, since an active run changes every second.
     """
     run_row(space, run_id)
     with space.database.writing() as connection:
@@ -236,10 +222,7 @@ def _plain(request: RunRequest) -> dict[str, Any]:
 def open_run(space: Workspace, folder: Path, *, trust_program: bool = False) -> Run:
     """Add a run that was made on the command line. A worker then loads its scores.
 
-    Args:
-        space: The workspace.
-        folder: The run's folder.
-        trust_program: Whether resuming the run may start the program named in its run.json.
+    With `trust_program`, resuming the run may start the program named in its run.json.
 
     Raises:
         TakenError: The run has been added already.

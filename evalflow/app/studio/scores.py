@@ -70,14 +70,9 @@ def list_scores(
 ) -> ScorePage:
     """Scores of a run.
 
-    Args:
-        space: The workspace.
-        run_id: The id of the run.
-        wanted: Which of its scores.
-        cursor: `next` of the previous page, with the same filter and order; None for the first page.
-        limit: At most 500.
-        sort: input (the order of the data), or score or -score (lowest or highest first, for one metric).
-        thresholds: Other thresholds by metric, for `passed`; the run's do not change.
+    `cursor` is `next` of the previous page with the same filter and order. `limit`: at most 500. `sort`: input (the
+    order of the data), or score or -score (lowest or highest first, for one metric). `thresholds` by metric replace the
+    run's for `passed`.
 
     Raises:
         UserError: The cursor or the order is invalid.
@@ -173,14 +168,7 @@ def run_tags(space: Workspace, run_id: str) -> list[tuple[str, int]]:
 def pass_rates(
     space: Workspace, run_id: str, thresholds: Mapping[str, float] | None = None, metric: str | None = None
 ) -> list[PassRate]:
-    """The pass rate of each metric with a threshold, at the given thresholds or else the run's. Nothing is re-run.
-
-    Args:
-        space: The workspace.
-        run_id: The id of the run.
-        thresholds: By metric.
-        metric: Only this metric.
-    """
+    """The pass rate of each metric with a threshold, at the given thresholds or else the run's. Nothing is re-run."""
     found: list[PassRate] = []
     with _scores_of(space, run_id, thresholds) as scores:
         for limit in (one for one in scores.limits if metric in (None, one.metric)):
@@ -195,11 +183,7 @@ def pass_rates(
 def distribution(space: Workspace, run_id: str, metric: str, threshold: float | None = None) -> Distribution | None:
     """The distribution of a metric's scores: over 0..1 for a bounded metric, else from the lowest to the highest score.
 
-    Args:
-        space: The workspace.
-        run_id: The id of the run.
-        metric: Its name.
-        threshold: Counts how many scores of each bin pass it.
+    With a threshold, it counts how many scores of each bin pass.
 
     Returns:
         None if nothing was scored.

@@ -104,11 +104,6 @@ def write_own(folder: Path, own: Own) -> None:
 def freeze(folder: Path, own: Own, choice: RunChoice) -> list[str]:
     """Write a snapshot. If this fails, the caller removes the folder.
 
-    Args:
-        folder: A folder, which is created.
-        own: Definitions of the workspace.
-        choice: The parts of the run.
-
     Returns:
         The command line that repeats the run, without the program.
 

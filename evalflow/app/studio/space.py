@@ -25,11 +25,7 @@ State = tuple[tuple[str, int, int, int, int], ...]
 
 
 class Remembered:
-    """A cache of JSON values. It is safe to use from several threads: at worst, two compute the same value.
-
-    Args:
-        now: Returns the time in seconds since 1970; for tests.
-    """
+    """A cache of JSON values. It is safe to use from several threads: at worst, two compute the same value."""
 
     def __init__(self, now: Callable[[], float] = time.time) -> None:
         self._now = now
@@ -38,10 +34,7 @@ class Remembered:
     def get(self, key: str, folders: Sequence[Path], make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """A copy of the value, cached or computed.
 
-        Args:
-            key: The cache key.
-            folders: The value depends on files below these folders and on nothing else.
-            make: Computes the value. Its errors are raised and not cached.
+        `make` computes it from the files below the folders and from nothing else; its errors are not cached.
         """
         before = _state(folders)
         state, values = self._known
@@ -137,9 +130,8 @@ class Workspace:
 def open_workspace(url: str | None = None) -> Workspace:
     """The workspace of the working directory.
 
-    Args:
-        url: Its database; None: `.evalflow/evalflow.db`. `database.made` is set if the file has just been created,
-            `database.backup` if it was copied before its schema was changed.
+    Without a URL, its database is `.evalflow/evalflow.db`. `database.made` is set if the file has just been created,
+    `database.backup` if it was copied before its schema was changed.
 
     Raises:
         UserError: The database cannot be opened, or a newer version created it.
@@ -183,10 +175,6 @@ def run_folder(space: Workspace, row: Mapping[str, Any]) -> RunFolder:
 def refuse_elsewhere(space: Workspace, config: Mapping[str, Any]) -> None:
     """Check that a run reuses only folders, and writes only to caches, below the working directory.
 
-    Args:
-        space: The workspace.
-        config: The run's stored configuration.
-
     Raises:
         UserError: One of them is outside.
     """
@@ -216,12 +204,7 @@ def not_found(what: str, name: str, known: list[str]) -> NotFoundError:
 def stale(what: str, name: str, expected: int, row: Mapping[str, Any], wanted: Mapping[str, Any]) -> StaleError:
     """The error for a change based on an older version. It lists the keys that differ from the current version.
 
-    Args:
-        what: The kind of object.
-        name: Its name.
-        expected: The version that the change is based on.
-        row: The current row.
-        wanted: The new values, by column.
+    `row` is the current one, `wanted` the new values by column.
     """
     changed = [key for column, value in wanted.items() for key in _differences(column, row.get(column), value)]
     differing = f"; it differs from yours in {', '.join(changed)}" if changed else ""
@@ -271,13 +254,7 @@ def answered(space: Workspace, key: str) -> StoredResponse | None:
 
 
 def keep_answer(space: Workspace, key: str, answer: StoredResponse) -> None:
-    """Store a response under an idempotency key.
-
-    Args:
-        space: The workspace.
-        key: At most 64 characters, such as a digest.
-        answer: The response.
-    """
+    """Store a response under an idempotency key. The key has at most 64 characters, such as a digest."""
     headers = [list(pair) for pair in answer.headers]
     values = {"key": key, "request": answer.request, "status": answer.status, "headers": headers, "body": answer.body}
     with space.database.writing() as connection:

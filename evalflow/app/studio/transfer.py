@@ -37,11 +37,8 @@ class ImportedNames:
 def export_files(space: Workspace, folder: Path, bot: str | None, datasets: Sequence[str] = ()) -> None:
     """Write definitions as files that the command line can use with `--config-dir FOLDER/conf`.
 
-    Args:
-        space: The workspace.
-        folder: An empty or new folder, which gets conf/, prompts/ and data/.
-        bot: A bot, exported with its metrics; None: no bot.
-        datasets: Datasets, exported with their cases.
+    `folder` is empty or new, and gets conf/, prompts/ and data/. A bot comes with its metrics, a dataset with its
+    cases.
 
     Raises:
         UserError: There is nothing to write, or the folder is not empty, or it cannot be written.
@@ -70,10 +67,7 @@ def export_files(space: Workspace, folder: Path, bot: str | None, datasets: Sequ
 def import_files(space: Workspace, folder: Path, bot: str | None = None) -> ImportedNames:
     """Import the bots, metrics and datasets that a folder declares.
 
-    Args:
-        space: The workspace.
-        folder: A folder with conf/, written by `export_files` or by hand.
-        bot: The bot that gets the metrics; None: the only bot of the folder.
+    The folder has conf/. `bot` gets the metrics; None: the only bot of the folder.
 
     Raises:
         UserError: Lists everything wrong; nothing is imported then.

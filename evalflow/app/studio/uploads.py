@@ -62,12 +62,8 @@ def upload_cases(
 ) -> int:
     """Add the cases of a file: .jsonl, .json, .csv or .parquet.
 
-    Args:
-        space: The workspace.
-        dataset: Its name.
-        path: The file.
-        fields: Case field to column or JSONPath. A column named like a field needs no entry. See `columns_of`.
-        skip_faulty: Whether to skip invalid rows; otherwise one invalid row rejects the file.
+    `fields`: case field to column or JSONPath; a column named like a field needs no entry. Without `skip_faulty`, one
+    invalid row rejects the file.
 
     Returns:
         The number of cases added.
@@ -90,12 +86,7 @@ def examine_upload(
 ) -> Examined:
     """Read a whole file and report what an import would give; nothing is saved.
 
-    Args:
-        space: The workspace.
-        dataset: Its name.
-        path: The file.
-        fields: As for `upload_cases`.
-        limit: The number of first cases to return.
+    `limit`: the number of first cases to return.
 
     Raises:
         UserError: The mapping is wrong, or the file cannot be read to its end.

@@ -36,10 +36,7 @@ def unrenderable(metric: Metric) -> list[Problem]:
     """Why a metric's prompts cannot be rendered for any case; empty if they can be.
 
     Case fields of any type are represented first by a text that supports all operations, then by a number. So no
-    template is refused that some data could render.
-
-    Args:
-        metric: A metric that is ready to score.
+    template is refused that some data could render. The metric must be ready to score.
     """
     problems: list[Problem] = []
     for unknown in (_Unknown("…"), 1.0):
@@ -180,12 +177,8 @@ def check_metric(
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Validate a metric's definition, prompts and score rule.
 
-    The prompts are rendered for a made-up case, to refuse a template that no case could render.
-
-    Args:
-        name: Its name in configuration.
-        definition: The content of its YAML.
-        prompts: Its own templates, by `NAME/FILE.jinja`.
+    The prompts are rendered for a made-up case, to refuse a template that no case could render. `prompts`: its own
+    templates, by `NAME/FILE.jinja`.
 
     Returns:
         Definition and prompts after a round trip through JSON.

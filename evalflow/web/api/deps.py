@@ -97,11 +97,7 @@ class Page(BaseModel, Generic[T]):
 def page_of(items: Sequence[T], key: Callable[[T], Sequence[Any]], cursor: str | None, limit: int) -> Page[T]:
     """A page of a list that is completely in memory.
 
-    Args:
-        items: Sorted by their key.
-        key: Unique; of text, numbers and booleans.
-        cursor: From the previous page.
-        limit: Maximum number of items.
+    The items are sorted by their key, which is unique and of text, numbers and booleans.
 
     Raises:
         UserError: The cursor is invalid.

@@ -29,12 +29,7 @@ _LARGEST = 64 * 1024
 
 
 class IdempotencyKeys:
-    """Answers a POST with a known key with the first response; failed requests may be repeated.
-
-    Args:
-        app: The next ASGI app.
-        workspace: Where responses are stored.
-    """
+    """Answers a POST with a known key with the first response; failed requests may be repeated."""
 
     def __init__(self, app: ASGIApp, workspace: Workspace) -> None:
         self.app = app

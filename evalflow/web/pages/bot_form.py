@@ -137,10 +137,7 @@ _PATHS = {
 class BotForm:
     """The fields of a bot.
 
-    Args:
-        config: The initial configuration. Keys without a field are kept.
-        name: None for a new bot; the form then has a field for the name.
-        description: One sentence.
+    Keys of the configuration without a field are kept. Without a name, the bot is new, and the form has a field for it.
     """
 
     def __init__(self, config: Mapping[str, Any], name: str | None, description: str) -> None:

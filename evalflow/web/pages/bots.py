@@ -189,11 +189,7 @@ def _connection(bot: Bot) -> None:
 class BotTrial:
     """A card to ask the bot a question and see its answer.
 
-    Args:
-        workspace: The workspace of the application.
-        name: Returns the bot's name.
-        config: Returns the current configuration; may raise UserError.
-        fields: Fields at which errors of the configuration are shown.
+    `config` returns the current configuration and may raise UserError, which is shown at `fields`.
     """
 
     def __init__(

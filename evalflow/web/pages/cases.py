@@ -241,11 +241,7 @@ class CaseList(CaseBrowser[StoredCase]):
 class BulkBar:
     """A bar that appears while cases are selected.
 
-    Args:
-        workspace: The workspace of the application.
-        dataset: The dataset of the cases.
-        selected: The ids of the selected stored cases; emptied when they are deleted.
-        on_change: Called after the cases or the selection have changed.
+    `selected` has ids of stored cases; it is emptied when they are deleted.
     """
 
     def __init__(

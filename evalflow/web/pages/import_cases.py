@@ -120,15 +120,7 @@ def pasted_file(content: str, folder: Path) -> Path:
 
 
 class Review:
-    """The editable mapping of columns, and a preview of its result.
-
-    Args:
-        workspace: The workspace of the application.
-        dataset: The dataset to which the cases are added.
-        path: The file.
-        name: The file name to show.
-        start_over: Removes the review.
-    """
+    """The editable mapping of columns, and a preview of its result."""
 
     def __init__(
         self, workspace: Workspace, dataset: str, path: Path, name: str, start_over: Callable[[], object]

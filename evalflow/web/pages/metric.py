@@ -104,14 +104,7 @@ def _read_around(workspace: Workspace, bot: str) -> _Around:
 class _MetricEditor:
     """The form or the YAML of a metric, with its trial and buttons.
 
-    Args:
-        workspace: The workspace of the application.
-        around: The bot, and names of datasets and judges.
-        definition: The initial definition.
-        prompts: The metric's own templates by name.
-        view: "yaml", or anything else for the form.
-        stored: The metric to change; None for a new one.
-        source: The metric of the library to copy for a new one.
+    `stored` is the metric to change, None for a new one; `source` the metric of the library that a new one copies.
     """
 
     def __init__(
@@ -256,15 +249,7 @@ def has_form(definition: Mapping[str, Any], prompts: Mapping[str, str]) -> bool:
 
 
 class MetricForm:
-    """The form of a G-Eval or rubric metric; keys without a field are kept.
-
-    Args:
-        bot: The bot of the metric.
-        judges: Names of judges in conf/ to start from.
-        definition: The initial definition.
-        fields: The form adds its fields to this mapping, by key.
-        write: Generates the steps with the judge.
-    """
+    """The form of a G-Eval or rubric metric; keys without a field are kept. It adds its fields to `fields`, by key."""
 
     def __init__(
         self,

@@ -116,12 +116,7 @@ LONGEST_SHOWN = 100_000
 class TrialCard:
     """A card with a case, and below it the prompt or the score.
 
-    Args:
-        workspace: The workspace of the application.
-        bot: The bot of the metric.
-        datasets: Names of datasets from which a case can be loaded.
-        draft: Returns the metric; may raise UserError.
-        fields: Fields at which errors of the metric are shown.
+    `draft` returns the metric and may raise UserError, which is shown at `fields`.
     """
 
     def __init__(

@@ -116,12 +116,8 @@ _STATES = ("scored", "undefined", "error", "skipped")
 class MetricCard:
     """A metric's figures, its distribution of scores, and its threshold.
 
-    Args:
-        workspace: The workspace of the application.
-        run: The run.
-        metric: The metric's entry in the run's facts.
-        on_threshold: Called with the metric's name and the new threshold; None resets it to the run's.
-        on_pick: Called with the metric and a status, to list those scores.
+    `metric` is its entry in the run's facts. `on_threshold` gets its name and the new threshold, None to reset it;
+    `on_pick` gets metric and status, to list those scores.
     """
 
     def __init__(

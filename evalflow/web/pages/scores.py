@@ -95,12 +95,7 @@ def _bound(content: str) -> float | None:
 class ScoreList:
     """A page of scores, with the fields that filter and order them.
 
-    Args:
-        workspace: The workspace of the application.
-        run: The run of the scores.
-        query: The initial query.
-        tags: The tags to choose from.
-        thresholds: Returns thresholds that replace the run's when deciding what passes.
+    `thresholds` returns those that replace the run's when deciding what passes.
     """
 
     def __init__(
@@ -252,13 +247,7 @@ class ScoreList:
 
 
 class FilterBar:
-    """The fields above a list of scores.
-
-    Args:
-        query: The initial query.
-        metrics, tags: The options.
-        on_change: Called after `query` has changed.
-    """
+    """The fields above a list of scores."""
 
     def __init__(
         self, query: ScoreQuery, metrics: Sequence[str], tags: Tags, on_change: Callable[[], Awaitable[None]]

@@ -102,12 +102,7 @@ class RateCurve:
 class ThresholdBar:
     """A slider, the pass rate at its threshold, and buttons to save the threshold.
 
-    Args:
-        workspace: The workspace of the application.
-        run: The run.
-        metric: The metric's entry in the run's facts.
-        scores: The distribution of its scores.
-        on_slide: Called with the threshold and False while the slider moves, and with True once it rests.
+    `on_slide` gets the threshold, and False while the slider moves, True once it rests.
     """
 
     def __init__(

@@ -47,12 +47,7 @@ async def refuse(
 
 
 class KnownHosts:
-    """Refuses, with 421, a Host header that does not name this server (DNS rebinding).
-
-    Args:
-        app: The next ASGI app.
-        hosts: Values of the Host header, with the port.
-    """
+    """Refuses, with 421, a Host header that does not name this server (DNS rebinding)."""
 
     def __init__(self, app: ASGIApp, hosts: Set[str]) -> None:
         self.app = app
@@ -95,10 +90,6 @@ class NoForgery:
 
     A form can send neither JSON nor custom headers. A script of another origin needs a CORS preflight for these, which
     this server never allows. This guard also holds if `Origin` is missing.
-
-    Args:
-        app: The next ASGI app.
-        prefix: Prefix of the guarded paths.
     """
 
     def __init__(self, app: ASGIApp, prefix: str) -> None:
@@ -145,11 +136,8 @@ def _is_link(scope: Scope, headers: Headers) -> bool:
 class BoundedBodies:
     """Refuses a body that is too large (413) or arrives too slowly (408).
 
-    If a route already reads the body, an HTTPException is raised from its `receive`.
-
-    Args:
-        app: The next ASGI app.
-        largest: Maximum number of bytes by path prefix; the first matching prefix counts.
+    If a route already reads the body, an HTTPException is raised from its `receive`. `largest`: bytes by path prefix;
+    the first matching prefix counts.
     """
 
     def __init__(self, app: ASGIApp, largest: Mapping[str, int]) -> None:

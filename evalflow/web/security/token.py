@@ -38,10 +38,7 @@ _REFUSAL = (
 class KnownToken:
     """Refuses, with 401, a request without the token.
 
-    Args:
-        app: The next ASGI app.
-        token: The expected token.
-        port: The server's port. It is part of the cookie's name, because browsers send cookies to all ports of a host.
+    The port is part of the cookie's name, because browsers send cookies to all ports of a host.
     """
 
     def __init__(self, app: ASGIApp, token: str, port: int) -> None:
@@ -95,9 +92,6 @@ def cookie_name(port: int) -> str:
 def load_token(root: Path) -> str:
     """The token of a folder's servers; a new one if there is none, or if others could have read it.
 
-    Args:
-        root: The folder in which the server was started.
-
     Raises:
         UserError: The token file cannot be read or written.
     """
@@ -128,10 +122,6 @@ def opening_page(root: Path, url: str) -> Path:
     """Write a page that redirects to the server, to keep the token off the browser's command line.
 
     Other accounts can read command lines.
-
-    Args:
-        root: The folder in which the server was started.
-        url: The URL with the token.
     """
     path = root / OPENING
     path.unlink(missing_ok=True)

@@ -56,15 +56,7 @@ def confirmation(
 def folder_dialog(
     title: str, about: str, folder: About, action: str, take: Callable[[str, Field, ui.button], Awaitable[None]]
 ) -> ui.dialog:
-    """A dialog that asks for a folder.
-
-    Args:
-        title: The heading.
-        about: What happens with the folder.
-        folder: Label and help of the field.
-        action: Label of the button.
-        take: Called with the path, the field (to show errors at), and the pressed button.
-    """
+    """A dialog that asks for a folder. `take` gets the path, the field (to show errors at) and the pressed button."""
 
     async def confirmed() -> None:
         path = required(field)
@@ -105,13 +97,8 @@ def _shown(value: Any) -> str:
 class Deleting:
     """A dialog that asks before something is deleted, and again if someone else changed it.
 
-    Args:
-        title: The question.
-        about: What else is deleted, and what stays.
-        work: Deletes the given version; may block.
-        stored: Reads the current content and version; may block.
-        seen: The content and version that the page shows.
-        back: The page to open afterwards.
+    `work` deletes the given version, `stored` reads the current content and version; both may block. `seen` is what the
+    page shows, `back` the page to open afterwards.
     """
 
     def __init__(
@@ -156,10 +143,8 @@ class Deleting:
 class Saving(Generic[T]):
     """Saves a form, and shows conflicts with changes by others.
 
-    Args:
-        stored: Reads the current content and version; may block.
-        version: The version that the form was loaded from; 0 for a new object.
-        path: The page of the form.
+    `stored` reads the current content and version and may block. `version`: that of the loaded form; 0 for a new
+    object.
     """
 
     def __init__(self, stored: Callable[[], State], version: int, path: str) -> None:
@@ -176,12 +161,8 @@ class Saving(Generic[T]):
     ) -> None:
         """Save the form.
 
-        Args:
-            work: Overwrites the given version; may block.
-            mine: The content of the form, for comparison.
-            fields: As for `faults_shown`.
-            by: The button that was pressed.
-            done: Called with the result of `work` after saving.
+        `work` overwrites the given version and may block; `mine` is the content of the form, for comparison; `done`
+        gets the result of `work`.
         """
         self._place.clear()
         result = await attempt(lambda: _unless_stale(lambda: work(self._version)), fields, by)

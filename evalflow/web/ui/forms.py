@@ -198,9 +198,7 @@ def required(field: Field) -> str | None:
 def faults_shown(fields: Mapping[str, Field] | None = None, by: ui.button | None = None) -> Generator[None]:
     """Catch and show an error raised in the block; the pressed button spins while the block runs.
 
-    Args:
-        fields: Fields by the key that a problem names; their earlier errors are cleared first.
-        by: The button that was pressed.
+    `fields`, by the key that a problem names, lose their earlier errors first.
     """
     known = fields or {}
     for field in known.values():
@@ -293,10 +291,6 @@ class NameField:
 
     The name is shown during typing, and replaces the title when the field loses focus.
 
-    Args:
-        example: A title, shown while the field is empty.
-        value: The initial value.
-
     Attributes:
         field: The field itself, to show errors at.
     """
@@ -336,14 +330,7 @@ def name_of(title: str) -> str:
 
 
 class Pairs:
-    """Any number of rows with a name and a value.
-
-    Args:
-        legend: The heading of the rows.
-        help: One sentence on what to enter.
-        example: A name and a value.
-        values: The initial values.
-    """
+    """Any number of rows with a name and a value. `example`: a name and a value."""
 
     def __init__(self, legend: str, help: str, example: tuple[str, str], values: Mapping[str, Any]) -> None:
         self._example = example

@@ -33,11 +33,7 @@ _COLOURS = (("system", "contrast"), ("light", "light_mode"), ("dark", "dark_mode
 def frame(title: str, *, place: str, about: str = "", trail: Sequence[tuple[str, str]] = ()) -> Generator[ui.element]:
     """A context manager for the frame: build the content below the heading inside.
 
-    Args:
-        title: The page's heading, and the window's title.
-        place: The navigation entry of the page.
-        about: One sentence below the heading.
-        trail: Parent pages (breadcrumbs), as (name, path).
+    `place` is its navigation entry, `trail` the parent pages as (name, path).
 
     Yields:
         The element next to the heading, for the page's main actions.

@@ -158,15 +158,7 @@ class Latest:
 async def fill(
     place: ui.element, waiting: str, read: Callable[[], Awaitable[T]], build: Callable[[T], object], fault: str
 ) -> None:
-    """Load and show content that is slow to read.
-
-    Args:
-        place: The container; emptied first.
-        waiting: Text to show while loading.
-        read: Reads the content.
-        build: Shows the content.
-        fault: Title of the message if `read` fails.
-    """
+    """Load and show content that is slow to read."""
     place.clear()
     place.props("aria-busy=true aria-live=polite")
     with place:
@@ -186,9 +178,7 @@ async def fill(
 def lazy_fold(classes: str, open_fold: Callable[[ui.element], Awaitable[None]]) -> Generator[None]:
     """A context manager for a fold: build its summary inside.
 
-    Args:
-        classes: CSS classes of the fold.
-        open_fold: Fills the given place when the fold is first opened.
+    `open_fold` fills the given place when it is first opened.
     """
     is_filled = False
 
