@@ -7,13 +7,18 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from evalflow.app.studio import bots, library
+from evalflow.app.studio import bots, definitions
 from evalflow.config import load
 
 
 def keep_off_loops(patch: Callable[[Any, str, Any], None]) -> None:
     """Guard what takes Hydra, templates or many files; `patch` is `setattr`, or that of a MonkeyPatch."""
-    for module, name in ((load, "hydra_compose"), (library, "options"), (bots, "check_bot"), (bots, "build_target")):
+    for module, name in (
+        (load, "hydra_compose"),
+        (definitions, "options"),
+        (bots, "check_bot"),
+        (bots, "build_target"),
+    ):
         patch(module, name, _guarded(getattr(module, name)))
 
 

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from evalflow.app.studio import history
+from evalflow.app.studio import comparing
 from evalflow.summary.gates import Condition
 
 from .conftest import working_in
@@ -15,12 +15,12 @@ from .finished import Finished
 
 def test_a_number_is_followed_with_its_gates_and_its_breaks(finished: Finished) -> None:
     with working_in(finished.folder) as space:
-        [one] = history.tracked(space)
+        [one] = comparing.tracked_metrics(space)
         assert (one.bot, one.dataset, one.metric, one.runs) == ("fees", "questions", "exact", 3)
         assert one.statistics == ["mean", "pass_rate"]
-        found = history.history(space, one.bot, one.dataset, one.metric)
-        rates = history.history(space, one.bot, one.dataset, one.metric, "pass_rate")
-        none = history.history(space, "nobody", one.dataset, one.metric)
+        found = comparing.history(space, one.bot, one.dataset, one.metric)
+        rates = comparing.history(space, one.bot, one.dataset, one.metric, "pass_rate")
+        none = comparing.history(space, "nobody", one.dataset, one.metric)
     assert [point.run_id for point in found.points] == [finished.worse, finished.better, finished.other]
     assert [point.value for point in found.points] == pytest.approx([1 / 12, 11 / 12, 11 / 12])
     assert [[(held.condition, held.passed) for held in point.gates] for point in found.points] == [
@@ -45,7 +45,7 @@ def test_where_a_folder_is_gone_nobody_can_tell(finished: Finished) -> None:
         folder = space.runs / finished.better
         shutil.move(folder, folder.with_name("aside"))
         try:
-            found = history.history(space, "fees", "questions", "exact")
+            found = comparing.history(space, "fees", "questions", "exact")
         finally:
             shutil.move(folder.with_name("aside"), folder)
     assert [len(point.breaks) for point in found.points] == [0, 1, 1]

@@ -12,8 +12,7 @@ from typing import Any, Literal, cast
 from anyio import to_thread
 
 from evalflow.app.core.options import Option
-from evalflow.app.studio import library
-from evalflow.app.studio.definitions import DefinitionStore
+from evalflow.app.studio.definitions import DefinitionStore, given, kind_of, remembered_content
 from evalflow.app.studio.space import Workspace, not_found
 from evalflow.app.studio.validate import BOT_KINDS, check_bot, one_line
 from evalflow.errors import Problem, UserError
@@ -54,7 +53,7 @@ class Bot:
 
 def _is_offered(option: Option) -> bool:
     """Whether an option of conf/ is of a kind that can be used here."""
-    return library.kind_of(option) in BOT_KINDS
+    return kind_of(option) in BOT_KINDS
 
 
 BOTS = DefinitionStore("bot", "bots", "target", _is_offered)
@@ -74,7 +73,7 @@ def get_bot(space: Workspace, name: str) -> Bot:
     offered = BOTS.offered()
     if name not in offered:
         raise not_found("bot", name, [bot.name for bot in list_bots(space)])
-    return replace(_of_conf(offered[name]), config=library.shown(space, "target", name))
+    return replace(_of_conf(offered[name]), config=remembered_content(space, "target", name))
 
 
 def create_bot(space: Workspace, name: str, config: Mapping[str, Any], description: str = "") -> Bot:
@@ -129,7 +128,7 @@ def copy_bot(space: Workspace, source: str, name: str, changes: Mapping[str, Any
         TakenError, UserError: As for `create_bot`; also if a required value is missing.
     """
     bot = get_bot(space, source)
-    return create_bot(space, name, {**library.given(bot.config), **(changes or {})}, bot.description)
+    return create_bot(space, name, {**given(bot.config), **(changes or {})}, bot.description)
 
 
 def _of_conf(option: Option) -> Bot:

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from evalflow import datasets as readers
-from evalflow.app.studio import library
 from evalflow.app.studio.bots import Origin
-from evalflow.app.studio.case_rows import question_of
-from evalflow.app.studio.definitions import DefinitionStore
+from evalflow.app.studio.definitions import DefinitionStore, declared, remembered_content
 from evalflow.app.studio.space import Workspace, not_found
 from evalflow.app.studio.validate import check_name, one_line
 from evalflow.config.schema import DatasetConfig
@@ -56,7 +54,7 @@ def list_datasets(space: Workspace) -> list[Dataset]:
     taken = {dataset.name for dataset in own}
     return own + [
         Dataset(name, option.description, origin="conf")
-        for name, option in library.declared("dataset").items()
+        for name, option in declared("dataset").items()
         if name not in taken
     ]
 
@@ -141,7 +139,7 @@ def declared_dataset(space: Workspace, name: str) -> DatasetConfig:
     Raises:
         UserError: Its files are invalid.
     """
-    return DatasetConfig.model_validate(library.shown(space, "dataset", name))
+    return DatasetConfig.model_validate(remembered_content(space, "dataset", name))
 
 
 def declared_rows(space: Workspace, name: str) -> Iterator[dict[str, Any]]:
@@ -184,6 +182,12 @@ def declared_page(
                 found.append(row)
             total += 1
     return DeclaredPage(found, first, total, is_whole, sorted(tags.items()))
+
+
+def question_of(row: Mapping[str, Any]) -> str:
+    """The last user message of a row of JSON lines; empty if there is none."""
+    messages = cast("list[dict[str, Any]]", row.get("messages") or [])
+    return next((str(message["content"]) for message in reversed(messages) if message["role"] == "user"), "")
 
 
 def _levels(row: Mapping[str, Any]) -> set[str]:

@@ -1,15 +1,21 @@
-"""Common storage of bots, datasets and metrics: each has a name and a version."""
+"""Definitions of bots, datasets and metrics: those in the database, and those that conf/ declares."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
-from evalflow.app.core.options import Option
-from evalflow.app.studio import library
+import yaml
+
+from evalflow.app.core.options import Option, options
 from evalflow.app.studio.space import TakenError, Workspace, not_found, stale
-from evalflow.errors import Problem
+from evalflow.config.literal import MISSING, unescaped, unescaped_but_environment
+from evalflow.config.load import compose
+from evalflow.errors import Problem, UserError
+from evalflow.paths import conf_dirs
 from evalflow.store import definitions
 from evalflow.store.definitions import TableName
 
@@ -119,8 +125,71 @@ class DefinitionStore:
             self.add(connection, values, owner)
 
     def _declared(self) -> dict[str, Option]:
-        return library.declared(self.group) if self.group else {}
+        return declared(self.group) if self.group else {}
 
     def _taken(self, name: str, owner: str | None = None) -> TakenError:
         what = f"the bot {owner!r} already has" if owner else "there already is"
         return TakenError(Problem(f"{what} a {self.noun} {name!r}", f"{self.noun}.name", "choose another name"))
+
+
+def declared(group: str, config_dir: Path | None = None) -> dict[str, Option]:
+    """The options of a group by name."""
+    return {option.name: option for option in options(config_dir, group)}
+
+
+def find_declared(group: str, what: str, name: str, config_dir: Path | None = None) -> Option:
+    """One option."""
+    known = declared(group, config_dir)
+    if name not in known:
+        raise not_found(what, name, list(known))
+    return known[name]
+
+
+def declared_content(group: str, name: str, config_dir: Path | None = None) -> dict[str, Any]:
+    """The keys of an option, including all that it inherits, as JSON. A required value that is still missing is "???".
+
+    Raises:
+        UserError: Its files are invalid, or it interpolates a value from elsewhere, which a copy could not.
+    """
+    composed = compose([f"{group}={name}"], config_dir, complete=False).storable[group]
+    values = composed[name] if group in ("metric", "dataset") else composed
+    read = unescaped_but_environment if group == "target" else unescaped
+    try:
+        return cast("dict[str, Any]", json.loads(json.dumps(read(values))))
+    except ValueError as error:
+        where = f"{group}.{name}"
+        raise UserError(Problem(f"{where} cannot be copied: {error}", where, "write the value itself")) from None
+
+
+def remembered_content(space: Workspace, group: str, name: str) -> dict[str, Any]:
+    """The same as `declared_content`, cached until a file of conf/ changes.
+
+    Raises:
+        UserError: As for `declared_content`.
+    """
+    return space.remembered.get(f"{group}/{name}", conf_dirs(), lambda: declared_content(group, name))
+
+
+def kind_of(option: Option) -> str | None:
+    """The kind of an option, which may be inherited from another file of its group."""
+    values = option.values
+    for base in [None, *cast("list[Any]", values.get("defaults") or [])]:
+        files = (folder / option.group / f"{base}.yaml" for folder in conf_dirs())
+        file = next((file for file in files if file.is_file()), None)
+        if isinstance(base, str) and file is not None:
+            read: Any = yaml.safe_load(file.read_text(encoding="utf-8"))
+            values = cast("dict[str, Any]", read) if isinstance(read, dict) else {}
+        if isinstance(values.get("kind"), str):
+            return values["kind"]
+    return None
+
+
+def endpoint_judges() -> list[str]:
+    """Names of the judges that have a model of their own at a configurable address."""
+    known = declared("judge")
+    return [name for name, option in known.items() if name != "target" and kind_of(option) == "openai"]
+
+
+def given(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values without those that are still missing ("???")."""
+    return {key: value for key, value in values.items() if value != MISSING}

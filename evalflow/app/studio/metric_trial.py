@@ -16,10 +16,9 @@ from anyio import to_thread
 from evalflow.app.core.assemble import Parts, assemble, offered, settings_of
 from evalflow.app.core.inspect import refusal_of
 from evalflow.app.studio.bots import get_bot
-from evalflow.app.studio.case_rows import read_rows
+from evalflow.app.studio.cases import read_rows
 from evalflow.app.studio.metrics import MetricDraft
-from evalflow.app.studio.run_types import RunRequest
-from evalflow.app.studio.snapshot import Own, RunChoice, judge_of, write_own
+from evalflow.app.studio.snapshot import Own, RunChoice, RunRequest, judge_of, write_own
 from evalflow.app.studio.space import Workspace
 from evalflow.app.studio.validate import check_metric
 from evalflow.calls.client import CallSession

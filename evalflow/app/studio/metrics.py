@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import yaml
 
-from evalflow.app.studio import library
 from evalflow.app.studio.bots import BOTS, Origin
-from evalflow.app.studio.definitions import DefinitionStore
+from evalflow.app.studio.definitions import DefinitionStore, declared, find_declared, remembered_content
 from evalflow.app.studio.space import Workspace, not_found, stale
 from evalflow.app.studio.validate import check_metric
 from evalflow.errors import Problem, UserError
 from evalflow.metrics.case_checks import JUDGED, PARAMS
+from evalflow.paths import prompt_dirs
+from evalflow.prompts import Prompts
 from evalflow.store import definitions
 from evalflow.store.tables import from_row
 
@@ -61,9 +63,7 @@ METRICS = DefinitionStore("metric", "metrics")
 
 def list_library() -> list[MetricDefinition]:
     """The metrics of conf/, as their files declare them."""
-    return [
-        MetricDefinition(None, name, option.values, {}, "conf") for name, option in library.declared("metric").items()
-    ]
+    return [MetricDefinition(None, name, option.values, {}, "conf") for name, option in declared("metric").items()]
 
 
 def get_library(space: Workspace, name: str) -> MetricDefinition:
@@ -72,13 +72,10 @@ def get_library(space: Workspace, name: str) -> MetricDefinition:
     Raises:
         UserError: Its files are invalid.
     """
-    from evalflow.paths import prompt_dirs
-    from evalflow.prompts import Prompts
-
-    option = library.find("metric", "metric", name)
+    option = find_declared("metric", "metric", name)
     prompts = Prompts(prompt_dirs())
     texts = {prompt: prompts.source(prompt) for prompt in option.prompts}
-    return MetricDefinition(None, name, library.shown(space, "metric", name), texts, "conf")
+    return MetricDefinition(None, name, remembered_content(space, "metric", name), texts, "conf")
 
 
 def list_metrics(space: Workspace, bot: str) -> list[MetricDefinition]:
@@ -86,7 +83,7 @@ def list_metrics(space: Workspace, bot: str) -> list[MetricDefinition]:
     row = BOTS.find(space, bot)
     if row is not None:
         return [from_row(MetricDefinition, found, bot=bot) for found in METRICS.rows(space, row["id"])]
-    library.find("target", "bot", bot)
+    find_declared("target", "bot", bot)
     return []
 
 
@@ -167,10 +164,36 @@ def copy_metric(space: Workspace, source: str, bot: str, name: str, *, of: str |
     `of`: the bot that has the original; None for the library.
     """
     if of is None:
-        definition, prompts = library.own_prompts(name, get_library(space, source).definition)
+        definition, prompts = own_prompts(name, get_library(space, source).definition)
         return create_metric(space, bot, MetricDraft(name, definition, prompts))
     found = get_metric(space, of, source)
     return create_metric(space, bot, with_prompts_of(MetricDraft(name, found.definition, found.prompts), source))
+
+
+def own_prompts(name: str, definition: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The definition with its own copies of the prompts, and these prompts. Templates that they include are not copied.
+
+    The name of the metric is also the folder of its prompts.
+    """
+    prompts = Prompts(prompt_dirs())
+    found: dict[str, str] = {}
+
+    def moved(part: Mapping[str, Any]) -> dict[str, Any]:
+        changed = dict(part)
+        for key in ("prompt", "steps_prompt"):
+            old = part.get(key)
+            if isinstance(old, str) and old.endswith(".jinja"):
+                changed[key] = f"{name}/{Path(old).name}"
+                found[changed[key]] = prompts.source(old)
+        return changed
+
+    changed = moved(definition)
+    steps = definition.get("steps")
+    if isinstance(steps, list):
+        changed["steps"] = [
+            moved(cast("dict[str, Any]", step)) if isinstance(step, dict) else step for step in cast("list[Any]", steps)
+        ]
+    return changed, found
 
 
 def with_prompts_of(draft: MetricDraft, source: str) -> MetricDraft:

@@ -16,8 +16,7 @@ from evalflow.app.core.rederive import facts_of_run, original_thresholds, overri
 from evalflow.app.core.saved import open_run
 from evalflow.app.studio.intake import Intake
 from evalflow.app.studio.metrics import MetricDefinition, MetricDraft, list_library, list_metrics, update_metric
-from evalflow.app.studio.run_types import ENDED, Run
-from evalflow.app.studio.runs import get_run, run_row
+from evalflow.app.studio.runs import ENDED, Run, get_run, run_row
 from evalflow.app.studio.space import (
     NotFoundError,
     TakenError,

@@ -4,21 +4,116 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from evalflow.app.core.saved import agree, expect_agreed, find_run, read_manifest
 from evalflow.app.studio.bots import BOTS
-from evalflow.app.studio.run_types import ENDED, Run, RunEstimate, RunPage, RunRequest, State, as_run
-from evalflow.app.studio.snapshot import Own, RunChoice, chosen, freeze, inspected, owned, remove, shown
+from evalflow.app.studio.snapshot import Own, RunChoice, RunRequest, chosen, freeze, inspected, owned, remove, shown
 from evalflow.app.studio.space import TakenError, Workspace, not_found, refuse_elsewhere, run_folder, stale, within
 from evalflow.errors import Problem, UserError, command
 from evalflow.paths import new_run_id
 from evalflow.run.folder import refuse_links
 from evalflow.store import runs
+from evalflow.store.runs import ENDED, State
+from evalflow.store.tables import RowPage, from_row
 
 MAX_PAGE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A run's progress.
+
+    Attributes:
+        done, expected: Finished scores, and their final number; expected is None until it is known.
+        counts: Finished scores by status.
+        answers: Generated answers by status.
+        rate: Scores per second, recently.
+        seconds_left: None if unknown.
+        cost_usd: Cost so far; None if a price is unknown.
+        latest: The last finished scores, newest first: metric, dataset, case_id, target_repeat, status, score, reason;
+            and position, the answer's position in the run, if it can be shown already.
+        loaded: Answers in the database while a finished run is being loaded; 0 before.
+    """
+
+    done: int = 0
+    expected: int | None = None
+    counts: Mapping[str, int] = field(default_factory=dict[str, int])
+    answers: Mapping[str, int] = field(default_factory=dict[str, int])
+    rate: float | None = None
+    seconds_left: float | None = None
+    cost_usd: float | None = None
+    latest: Sequence[Mapping[str, Any]] = ()
+    loaded: int = 0
+
+    @property
+    def errors(self) -> int:
+        """Scores in state error."""
+        return self.counts.get("error", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run.
+
+    Attributes:
+        state: queued, running, done, failed (refused, an endpoint gone, a bug), cancelled (from here), or interrupted
+            (killed, or stopped by hand elsewhere).
+        origin: workspace, or command line for a run opened from its folder.
+        request: The original request, for running it again with changes; None for a run from its folder.
+        folder: The folder of its files.
+        repeat: The command line that repeats it; empty until available.
+        exit_code: Of its process; None until it has ended, or if no worker saw it end.
+        message: Why it failed, in words.
+        facts: What its scores mean, once it has ended: `metrics` (name, judge, threshold, direction, bounded,
+            description; declared: the threshold that it was made with; judged: the judge, and its agreement with
+            people's labels), `summary` (rows of all cases together, as in summary.json), `gates`, `datasets`, `target`,
+            `kept` (the overrides that changed declared thresholds), `seed`.
+        cancelling: Whether it is about to stop.
+    """
+
+    run_id: str
+    title: str
+    bot: str
+    state: State
+    origin: str
+    request: RunRequest | None
+    folder: Path
+    repeat: str
+    progress: Progress
+    exit_code: int | None
+    message: str
+    cost_usd: float | None
+    facts: Mapping[str, Any]
+    cancelling: bool
+    version: int
+    created_at: str
+    started_at: str | None
+    finished_at: str | None
+
+
+RunPage = RowPage[Run]
+
+
+@dataclass(frozen=True, slots=True)
+class RunEstimate:
+    """The estimate of a run, as from `check`. Costs are None if a price is unknown.
+
+    Attributes:
+        cases: By dataset.
+        scores: The number of scores.
+        notices: Warnings about the results, e.g. a judge that grades answers of its own model.
+    """
+
+    cases: Mapping[str, int]
+    scores: int
+    requests: int
+    input_tokens: tuple[int, int]
+    output_tokens: tuple[int, int]
+    cost_usd: tuple[float | None, float | None]
+    notices: Sequence[str]
 
 
 def estimate_run(space: Workspace, request: RunRequest) -> RunEstimate:
@@ -86,7 +181,7 @@ def create_run(space: Workspace, request: RunRequest, creation_key: str | None =
 
 def get_run(space: Workspace, run_id: str) -> Run:
     """One run."""
-    return as_run(run_row(space, run_id))
+    return _as_run(run_row(space, run_id))
 
 
 def list_runs(
@@ -99,7 +194,7 @@ def list_runs(
     with space.database.reading() as connection:
         found = runs.page(connection, int(cursor) if cursor else None, limit + 1, bot, state)
     more = str(found[limit - 1]["id"]) if len(found) > limit else None
-    return RunPage([as_run(row) for row in found[:limit]], more)
+    return RunPage([_as_run(row) for row in found[:limit]], more)
 
 
 def cancel_run(space: Workspace, run_id: str, expected: int | None = None) -> Run:
@@ -155,6 +250,25 @@ def run_row(space: Workspace, run_id: str) -> dict[str, Any]:
     return row
 
 
+def _as_run(row: Mapping[str, Any]) -> Run:
+    return from_row(
+        Run,
+        row,
+        folder=Path(row["folder"]),
+        repeat=command(*_repeating(row)) if row["arguments"] else "",
+        request=RunRequest(**row["composition"]) if row["composition"] else None,
+        progress=from_row(Progress, {**row["progress"], "loaded": row["loaded"]}),
+        facts=row["facts"] if "summary" in row["facts"] else {},  # until then, facts only hold what decides passing
+    )
+
+
+def _repeating(row: Mapping[str, Any]) -> list[str]:
+    """The arguments that repeat a run, including generated steps and changed thresholds that were saved with it."""
+    facts = row["facts"]
+    steps = [f"metric.{metric}.steps_from={row['folder']}" for metric in facts.get("wrote_steps", ())]
+    return [*row["arguments"], *steps, *(f"++{override}" for override in facts.get("kept", ()))]
+
+
 def _queue(space: Workspace, run_id: str, task: Literal["resume", "retry"], expected: int | None) -> Run:
     _expect_own(space, run_row(space, run_id))
     with space.database.writing() as connection:
@@ -206,7 +320,7 @@ def _created(space: Workspace, request: RunRequest, key: str | None) -> Run | No
 
 def _same(row: Mapping[str, Any], request: RunRequest) -> Run:
     """The run created with the same key. Raises if its request is a different one."""
-    run = as_run(row)
+    run = _as_run(row)
     if run.request is None or asdict(run.request) != _plain(request):
         raise TakenError(
             Problem("this idempotency key was used for another request", "Idempotency-Key", "draw a new one")

@@ -8,28 +8,23 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from evalflow import datasets as readers
 from evalflow.app.core.assemble import assemble, settings_of
 from evalflow.app.core.inspect import Inspection, inspect
-from evalflow.app.studio import library
 from evalflow.app.studio.bots import get_bot
 from evalflow.app.studio.cases import case_rows
 from evalflow.app.studio.datasets import get_dataset
+from evalflow.app.studio.definitions import declared, find_declared
 from evalflow.app.studio.metrics import list_metrics
 from evalflow.app.studio.space import Workspace, not_found
 from evalflow.app.studio.validate import write_prompts
 from evalflow.config.load import Composed, compose
 from evalflow.config.schema import DatasetConfig, RunConfig
 from evalflow.config.validate import Settings
-from evalflow.config.yaml_text import escaped, escaped_but_environment, yaml_of
-from evalflow.errors import Problem, UserError, command, did_you_mean
+from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.paths import private_folder, prompt_dirs
-
-if TYPE_CHECKING:
-    from evalflow.app.studio.run_types import RunRequest
-
 
 GROUPS = ("dataset", "metric", "target", "judge", "embedder")
 BASES = MappingProxyType({"openai": ["_openai", "_self_"], "http": ["_service", "_self_"]})
@@ -56,6 +51,35 @@ class Own:
         default_factory=dict[str, tuple[Mapping[str, Any], Iterable[Mapping[str, Any]]]]
     )
     descriptions: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """A run to be created. Names refer to definitions made here first, then to conf/.
+
+    Attributes:
+        bot: The bot whose answers are scored; "recorded" uses the answers in the data.
+        datasets, metrics: Names; a metric is looked up in the bot's metrics first, then in the library.
+        judge: Name of a judge in conf/; "target" is the bot's own model; None: "target" if the bot is a model, else
+            "embedded".
+        judge_values: Keys of the judge to change, such as model, base_url, api_key_env.
+        embedder, embedder_values: The same for the embedder, which metrics use to compare meanings.
+        thresholds: Changed thresholds, by metric.
+        options: Root keys of the configuration: generate (by default true unless the answers are recorded), repeats,
+            limit, sample, seed, cache, budget, gate, max_error_rate, case_timeout_s.
+        title: For people.
+    """
+
+    bot: str
+    datasets: Sequence[str]
+    metrics: Sequence[str]
+    judge: str | None = None
+    judge_values: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    embedder: str = "embedded"
+    embedder_values: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    thresholds: Mapping[str, float] = field(default_factory=dict[str, float])
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    title: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +158,6 @@ def settings_for(arguments: Sequence[str]) -> Settings:
         return settings_of(composed, programs=False)
 
     return check(compose(words, Path(conf).absolute(), check=check))
-
-
-def command_line(arguments: Sequence[str]) -> str:
-    """The command line for a shell."""
-    return command(*arguments)
 
 
 def shown(path: Path) -> str:
@@ -226,13 +245,13 @@ def owned(space: Workspace, request: RunRequest) -> Own:
     """The definitions of the workspace that a request uses."""
     bot = get_bot(space, request.bot)
     own = {metric.name: metric for metric in list_metrics(space, request.bot)}
-    shipped = library.declared("metric")
+    shipped = declared("metric")
     for name in request.metrics:
         if name not in own and name not in shipped:
             raise not_found("metric", name, [*own, *shipped])
     datasets = [get_dataset(space, name) for name in request.datasets]
-    library.find("judge", "judge", judge_of(bot.config, request))
-    library.find("embedder", "embedder", request.embedder)
+    find_declared("judge", "judge", judge_of(bot.config, request))
+    find_declared("embedder", "embedder", request.embedder)
     return Own(
         targets={bot.name: bot.config} if bot.origin == "workspace" else {},
         metrics={name: (own[name].definition, own[name].prompts) for name in request.metrics if name in own},

@@ -24,8 +24,12 @@ from evalflow.app.studio.run_files import (
     open_file,
     restore_threshold,
 )
-from evalflow.app.studio.run_types import ENDED, Run, RunEstimate, RunPage, RunRequest, State
 from evalflow.app.studio.runs import (
+    ENDED,
+    Run,
+    RunEstimate,
+    RunPage,
+    State,
     cancel_run,
     create_run,
     delete_run,
@@ -37,6 +41,7 @@ from evalflow.app.studio.runs import (
     retry_errors,
 )
 from evalflow.app.studio.scores import PassRate, Score, ScoreFilter, ScorePage, get_score, list_scores, pass_rates
+from evalflow.app.studio.snapshot import RunRequest
 from evalflow.jsonvalues import DEEPEST, is_too_deep
 from evalflow.report.html import report_policy
 from evalflow.web.api.deps import Cursor, Expected, Limit, Name, Page, RequestBody, Seen, Space, created, tagged

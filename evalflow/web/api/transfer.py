@@ -13,8 +13,7 @@ from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from evalflow.app.studio.space import Workspace, within
-from evalflow.app.studio.transfer import ImportedNames, export_files, import_files
-from evalflow.app.studio.uploads import examine_upload, upload_cases
+from evalflow.app.studio.transfer import ImportedNames, examine_upload, export_files, import_files, upload_cases
 from evalflow.errors import Problem, UserError
 from evalflow.web.api.deps import Name, RequestBody, Space
 from evalflow.web.api.problems import ProblemError

@@ -12,7 +12,7 @@ from anyio import to_thread
 from nicegui import ui
 
 from evalflow.app.studio.bots import Bot, create_bot, get_bot, update_bot
-from evalflow.app.studio.library import given
+from evalflow.app.studio.definitions import given
 from evalflow.app.studio.space import Workspace
 from evalflow.errors import Problem, UserError
 from evalflow.web.pages.bots import BotTrial, bot_state

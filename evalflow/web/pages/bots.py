@@ -12,7 +12,7 @@ from nicegui import ui
 
 from evalflow.app.studio.bots import Bot, delete_bot, get_bot, list_bots, try_bot
 from evalflow.app.studio.datasets import Dataset, list_datasets
-from evalflow.app.studio.library import given
+from evalflow.app.studio.definitions import given
 from evalflow.app.studio.space import Workspace, within
 from evalflow.app.studio.transfer import export_files, import_files
 from evalflow.errors import command

@@ -10,8 +10,16 @@ from typing import Any
 from anyio import to_thread
 from nicegui import ui
 
-from evalflow.app.studio.case_rows import irregular_turns
-from evalflow.app.studio.cases import CasePlace, StoredCase, add_case, case_place, delete_cases, get_case, update_case
+from evalflow.app.studio.cases import (
+    CasePlace,
+    StoredCase,
+    add_case,
+    case_place,
+    delete_cases,
+    get_case,
+    irregular_turns,
+    update_case,
+)
 from evalflow.app.studio.datasets import own_row
 from evalflow.app.studio.space import NotFoundError, Workspace
 from evalflow.errors import Problem

@@ -11,8 +11,8 @@ from urllib.parse import urlencode
 from anyio import to_thread
 from nicegui import ui
 
-from evalflow.app.studio.case_rows import question_of
 from evalflow.app.studio.cases import StoredCase, case_ids, case_tags, cases_at, delete_cases, group_cases, tag_cases
+from evalflow.app.studio.datasets import question_of
 from evalflow.app.studio.space import Workspace
 from evalflow.web.ui.dialogs import confirmation, dialog
 from evalflow.web.ui.forms import About, Field, attempt, line, pick, required, written

@@ -13,8 +13,7 @@ from nicegui import ui
 
 from evalflow.app.core.comparison import KINDS, How, Obstacle
 from evalflow.app.studio.comparing import ComparableRun, candidates, compare_runs, obstacles_between, scored_runs
-from evalflow.app.studio.run_types import Run
-from evalflow.app.studio.runs import get_run
+from evalflow.app.studio.runs import Run, get_run
 from evalflow.app.studio.space import Workspace
 from evalflow.report.comparison import VERDICTS, Comparison, in_words
 from evalflow.report.wording import method, number, p_value, signed

@@ -11,7 +11,7 @@ from nicegui import ui
 
 from evalflow.app.compare import SORTS, Change, Changes, Sort
 from evalflow.app.studio.comparing import changed_cases
-from evalflow.app.studio.run_types import Run
+from evalflow.app.studio.runs import Run
 from evalflow.app.studio.scores import Score, case_scores
 from evalflow.app.studio.space import Workspace
 from evalflow.report.comparison import Comparison

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from anyio import to_thread
 from nicegui import ui
 
-from evalflow.app.studio.history import History, Point, Tracked, history, tracked
+from evalflow.app.studio.comparing import History, HistoryPoint, TrackedMetric, history, tracked_metrics
 from evalflow.app.studio.space import Workspace
 from evalflow.report.wording import number
 from evalflow.web.pages.runs import when
@@ -45,7 +45,7 @@ def add(workspace: Workspace) -> None:
 
     @guarded_page("/history")
     async def one(bot: str = "", dataset: str = "", metric: str = "", statistic: str = "") -> None:
-        known = await to_thread.run_sync(tracked, workspace)
+        known = await to_thread.run_sync(tracked_metrics, workspace)
         if not known:
             about = "Every finished run adds a point here with its interval, so that you can tell changes from noise."
             with frame("History", place="History", about=_ABOUT), empty("timeline", "No run has ended yet", about):
@@ -63,17 +63,17 @@ def add(workspace: Workspace) -> None:
             _table(found.points)
 
 
-def _key(one: Tracked) -> tuple[str, str, str]:
+def _key(one: TrackedMetric) -> tuple[str, str, str]:
     return one.bot, one.dataset, one.metric
 
 
-def _picks(known: Sequence[Tracked], chosen: Tracked, statistic: str) -> None:
+def _picks(known: Sequence[TrackedMetric], chosen: TrackedMetric, statistic: str) -> None:
     options = {
         str(i): f"{one.metric} · {one.bot} on {one.dataset} ({counted(one.runs, 'run')})" for i, one in enumerate(known)
     }
     numbers = {name: _name_of(name) for name in chosen.statistics}
 
-    def go(one: Tracked, name: str) -> None:
+    def go(one: TrackedMetric, name: str) -> None:
         query = {"bot": one.bot, "dataset": one.dataset, "metric": one.metric, "statistic": name}
         ui.navigate.to(f"/history?{urlencode(query)}")
 
@@ -88,7 +88,7 @@ def _name_of(statistic: str) -> str:
     return {"mean": "mean", "pass_rate": "pass rate"}.get(statistic, statistic)
 
 
-def _picture(found: History, chosen: Tracked, statistic: str) -> None:
+def _picture(found: History, chosen: TrackedMetric, statistic: str) -> None:
     shown = [point for point in found.points if point.value is not None][-LONGEST:]
     way = "higher is better" if found.higher_is_better else "lower is better"
     with section(f"{chosen.metric}, {_name_of(statistic)}", f"The oldest run first; {way}."):
@@ -108,13 +108,13 @@ _OUTCOMES: dict[bool | None, tuple[str, Tone]] = {
 }
 
 
-def _table(points: Sequence[Point]) -> None:
+def _table(points: Sequence[HistoryPoint]) -> None:
     with section("All points", "The newest first."), table(_HEADS, "table stacked"):
         for point in reversed(points):
             _row(point)
 
 
-def _row(point: Point) -> None:
+def _row(point: HistoryPoint) -> None:
     with ui.element("tr"):
         with ui.element("th").props("scope=row"):
             ui.link(point.title or point.run_id, f"/runs/{point.run_id}").classes("name")
@@ -123,9 +123,9 @@ def _row(point: Point) -> None:
         cell("95 % interval", interval(point.low, point.high, none="–"))
         cell("Scored", f"{point.n_scored:,} of {point.n:,}")
         with cell("Gate", classes=""), ui.element("div").classes("gates"):
-            for held in point.gates:
-                outcome, tone = _OUTCOMES[held.passed]
-                badge(f"{held.condition} {outcome}", tone)
+            for gate in point.gates:
+                outcome, tone = _OUTCOMES[gate.passed]
+                badge(f"{gate.condition} {outcome}", tone)
             if not point.gates:
                 text("–", "span", "muted")
         with cell("Since the run before", classes="since"), ui.element("div"):
@@ -148,9 +148,9 @@ _CROWDED = 14
 class _ValueScale:
     """A scale from values to pixels, with round marks."""
 
-    def __init__(self, points: Sequence[Point], *, bounded: bool) -> None:
+    def __init__(self, points: Sequence[HistoryPoint], *, bounded: bool) -> None:
         ends = [end for point in points for end in (point.value, point.low, point.high) if end is not None]
-        ends += [held.condition.limit for point in points for held in point.gates]
+        ends += [gate.condition.limit for point in points for gate in point.gates]
         low, high = min(ends), max(ends)
         step = _round_step((high - low or abs(high) or 1.0) / (_MARKS - 1))
         first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
@@ -166,7 +166,7 @@ class _ValueScale:
         return round(_BOTTOM - (value - low) / (high - low) * (_BOTTOM - _TOP), 2)
 
 
-def chart(points: Sequence[Point], *, bounded: bool) -> None:
+def chart(points: Sequence[HistoryPoint], *, bounded: bool) -> None:
     """Draw the points, the oldest first; all must have a value."""
     scale = _ValueScale(points, bounded=bounded)
     with ui.element("figure").classes("card chart"):
@@ -187,15 +187,15 @@ def chart(points: Sequence[Point], *, bounded: bool) -> None:
         _legend(points)
 
 
-def _gates(points: Sequence[Point], scale: _ValueScale) -> None:
+def _gates(points: Sequence[HistoryPoint], scale: _ValueScale) -> None:
     """A dashed line for each gate of each run."""
     for i, point in enumerate(points):
-        for held in point.gates:
-            y = scale.down(held.condition.limit)
+        for gate in point.gates:
+            y = scale.down(gate.condition.limit)
             shape("line", "gate", x1=across(i / len(points)), x2=across((i + 1) / len(points)), y1=y, y2=y)
 
 
-def _links(points: Sequence[Point], scale: _ValueScale) -> None:
+def _links(points: Sequence[HistoryPoint], scale: _ValueScale) -> None:
     """A line to the next point, or a break if the two runs cannot be compared."""
     for i, (one, other) in enumerate(pairwise(points)):
         if other.breaks:
@@ -208,10 +208,10 @@ def _links(points: Sequence[Point], scale: _ValueScale) -> None:
         shape("line", "link", y1=scale.down(one.value or 0.0), y2=scale.down(other.value or 0.0), **ends)
 
 
-def _point(point: Point, x: str, scale: _ValueScale) -> None:
+def _point(point: HistoryPoint, x: str, scale: _ValueScale) -> None:
     """A dot with its interval, linked to the run; a diamond if a gate failed."""
     assert point.value is not None
-    y, failed = scale.down(point.value), any(held.passed is False for held in point.gates)
+    y, failed = scale.down(point.value), any(gate.passed is False for gate in point.gates)
     around = shape("svg", "point failed" if failed else "point", x=x, overflow="visible")
     with around, shape("a", href=f"/runs/{point.run_id}", aria_label=_point_in_words(point)):
         text(_point_in_words(point), "title")
@@ -224,26 +224,26 @@ def _point(point: Point, x: str, scale: _ValueScale) -> None:
             shape("circle", "dot", cx=0, cy=y, r=5.5)
 
 
-def _legend(points: Sequence[Point]) -> None:
+def _legend(points: Sequence[HistoryPoint]) -> None:
     """The legend, for the signs that occur in the chart."""
     signs = ["A dot is a run’s value; its line is the 95 % interval. Click it to open the run."]
     if any(point.gates for point in points):
         signs.append("The dashed line is the gate.")
-    if any(held.passed is False for point in points for held in point.gates):
+    if any(gate.passed is False for point in points for gate in point.gates):
         signs.append("A diamond failed its gate.")
     if any(point.breaks for point in points[1:]):
         signs.append("Runs on two sides of a vertical line cannot be compared.")
     text(" ".join(signs), "figcaption", "small muted")
 
 
-def _in_words(points: Sequence[Point]) -> str:
+def _in_words(points: Sequence[HistoryPoint]) -> str:
     first, last = points[0], points[-1]
     return f"{len(points)} runs, from {number(first.value)} to {number(last.value)}; the table below has all of them"
 
 
-def _point_in_words(point: Point) -> str:
+def _point_in_words(point: HistoryPoint) -> str:
     ends = "" if point.low is None else f", interval {interval(point.low, point.high)}"
-    failed = ", a gate failed" if any(held.passed is False for held in point.gates) else ""
+    failed = ", a gate failed" if any(gate.passed is False for gate in point.gates) else ""
     return f"{point.title or point.run_id}, {when(point.at)}: {number(point.value)}{ends}{failed}"
 
 

@@ -14,7 +14,7 @@ from nicegui.events import UploadEventArguments
 
 from evalflow.app.studio.datasets import own_row
 from evalflow.app.studio.space import Workspace
-from evalflow.app.studio.uploads import (
+from evalflow.app.studio.transfer import (
     SHOWN,
     Column,
     Examined,

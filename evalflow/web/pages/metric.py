@@ -14,7 +14,7 @@ from nicegui import ui
 
 from evalflow.app.studio.bots import Bot, get_bot
 from evalflow.app.studio.datasets import list_datasets
-from evalflow.app.studio.library import endpoint_judges, own_prompts
+from evalflow.app.studio.definitions import endpoint_judges
 from evalflow.app.studio.metric_trial import WrittenSteps, write_steps
 from evalflow.app.studio.metrics import (
     KEY,
@@ -25,6 +25,7 @@ from evalflow.app.studio.metrics import (
     get_library,
     get_metric,
     metric_yaml,
+    own_prompts,
     read_metric_yaml,
     update_metric,
     with_prompts_of,

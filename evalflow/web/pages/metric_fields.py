@@ -9,8 +9,8 @@ from typing import Any, cast
 from anyio import to_thread
 from nicegui import ui
 
-from evalflow.app.studio import library
 from evalflow.app.studio.bots import Bot
+from evalflow.app.studio.definitions import declared_content, given
 from evalflow.app.studio.metric_trial import WrittenSteps
 from evalflow.errors import Problem, UserError
 from evalflow.web.ui.forms import (
@@ -123,7 +123,7 @@ class JudgeFields:
         self._logprobs = tick(About("Use token probabilities", help), bool(self._judge.get("logprobs")))
 
     async def _begin(self, name: str) -> None:
-        found = library.given(await to_thread.run_sync(library.content, "judge", name))
+        found = given(await to_thread.run_sync(declared_content, "judge", name))
         for key in _ENDPOINT:
             self._fields[f"judge.{key}"].value = found.get(key) or ""
         self._fields["judge.mode"].value = found.get("mode", "json_schema")

@@ -13,10 +13,10 @@ from nicegui import ui
 
 from evalflow.app.studio.bots import list_bots
 from evalflow.app.studio.datasets import list_datasets
-from evalflow.app.studio.library import declared, endpoint_judges
+from evalflow.app.studio.definitions import declared, endpoint_judges
 from evalflow.app.studio.metrics import list_library, list_metrics
-from evalflow.app.studio.run_types import RunEstimate, RunRequest
-from evalflow.app.studio.runs import changed_request, create_run, estimate_run, get_run
+from evalflow.app.studio.runs import RunEstimate, changed_request, create_run, estimate_run, get_run
+from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import Workspace
 from evalflow.errors import EvalflowError
 from evalflow.report.wording import cost

@@ -13,8 +13,8 @@ from nicegui.elements.mixins.text_element import TextElement
 
 from evalflow.app.studio.comparing import related
 from evalflow.app.studio.run_files import RunFile, list_files
-from evalflow.app.studio.run_types import Run
 from evalflow.app.studio.runs import (
+    Run,
     cancel_run,
     changed_request,
     create_run,

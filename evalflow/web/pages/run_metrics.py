@@ -9,7 +9,7 @@ from typing import Any
 from anyio import to_thread
 from nicegui import ui
 
-from evalflow.app.studio.run_types import Run
+from evalflow.app.studio.runs import Run
 from evalflow.app.studio.scores import Distribution, distribution, summary
 from evalflow.app.studio.space import Workspace
 from evalflow.report.wording import method, number, percent, series_name, varying, without_means_of_figures

@@ -12,9 +12,8 @@ from urllib.parse import urlencode
 from anyio import to_thread
 from nicegui import ui
 
-from evalflow.app.core.saved import ProgramError
-from evalflow.app.studio.run_types import Run, RunPage
-from evalflow.app.studio.runs import list_runs, open_run
+from evalflow.app.core.programs import ProgramError
+from evalflow.app.studio.runs import Run, RunPage, list_runs, open_run
 from evalflow.app.studio.space import Workspace
 from evalflow.errors import EvalflowError
 from evalflow.report.wording import number, without_means_of_figures

@@ -12,7 +12,7 @@ from anyio import to_thread
 from nicegui import ui
 from nicegui.elements.mixins.value_element import ValueElement
 
-from evalflow.app.studio.run_types import Run
+from evalflow.app.studio.runs import Run
 from evalflow.app.studio.scores import Score, ScoreFilter, ScorePage, count_scores, get_score, list_scores
 from evalflow.app.studio.space import Workspace
 from evalflow.errors import EvalflowError

@@ -10,7 +10,7 @@ from anyio import to_thread
 from nicegui import ui
 
 from evalflow.app.studio.run_files import carry_threshold, keep_threshold, passing, restore_threshold
-from evalflow.app.studio.run_types import Run
+from evalflow.app.studio.runs import Run
 from evalflow.app.studio.scores import Distribution, pass_rates
 from evalflow.app.studio.space import Workspace
 from evalflow.report.wording import method, number, percent

@@ -11,7 +11,7 @@ from evalflow.app.studio import bots, cases, datasets, metrics
 from evalflow.app.studio.cases import cases_at
 from evalflow.app.studio.metrics import MetricDraft
 from evalflow.app.studio.space import NotFoundError, StaleError, TakenError, Workspace
-from evalflow.app.studio.uploads import columns_of, examine_upload, upload_cases
+from evalflow.app.studio.transfer import columns_of, examine_upload, upload_cases
 from evalflow.errors import UserError
 
 MODEL: dict[str, Any] = {"kind": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1"}

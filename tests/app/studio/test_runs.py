@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from evalflow.app.studio import bots, cases, datasets, library, metrics, runs
+from evalflow.app.studio import bots, cases, datasets, definitions, metrics, runs
 from evalflow.app.studio.metrics import MetricDraft
-from evalflow.app.studio.run_types import RunRequest
+from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import NotFoundError, TakenError, Workspace
 from evalflow.errors import UserError
 
@@ -61,7 +61,7 @@ def test_a_panel_of_conf_may_judge(space: Workspace, request_: RunRequest) -> No
     frozen = (run.folder / "snapshot/conf/judge/duo.yaml").read_text()
     assert "kind: panel" in frozen
     assert "model: qwen" in frozen
-    assert "duo" not in library.endpoint_judges()
+    assert "duo" not in definitions.endpoint_judges()
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,9 @@ import pytest
 from evalflow.app.core.process import working_on
 from evalflow.app.studio import bots, cases, datasets, metrics, run_files, runs
 from evalflow.app.studio.metrics import MetricDraft
-from evalflow.app.studio.run_types import Run, RunRequest
+from evalflow.app.studio.runs import Run
 from evalflow.app.studio.scores import ScoreFilter, distribution, list_scores, neighbours, pass_rates
+from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import NotFoundError, TakenError, Workspace
 from evalflow.errors import UserError
 

@@ -9,7 +9,7 @@ import pytest
 from evalflow.app.studio import cases, datasets
 from evalflow.app.studio.cases import cases_at
 from evalflow.app.studio.space import Workspace
-from evalflow.app.studio.uploads import columns_of, examine_upload, faulty_rows, upload_cases
+from evalflow.app.studio.transfer import columns_of, examine_upload, faulty_rows, upload_cases
 from evalflow.errors import UserError
 
 MIXED = {

@@ -19,8 +19,9 @@ import pytest
 
 from evalflow.app.studio import bots, cases, datasets, metrics, runs, scores
 from evalflow.app.studio.metrics import MetricDraft
-from evalflow.app.studio.run_types import Run, RunRequest
+from evalflow.app.studio.runs import Run
 from evalflow.app.studio.scores import Score, ScoreFilter
+from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import Workspace, open_workspace
 from evalflow.app.worker import Worker
 from evalflow.errors import InfrastructureError

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("nicegui", reason="the extra `web` is not installed")
 
-from evalflow.app.studio.uploads import columns_of
+from evalflow.app.studio.transfer import columns_of
 from evalflow.config.schema import DatasetConfig
 from evalflow.datasets import read
 from evalflow.web.pages.import_cases import pasted_file

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from evalflow.app.studio import bots, library
+from evalflow.app.studio import bots, definitions
 from evalflow.app.studio.space import SETTLED_S, Remembered, Workspace
 
 
@@ -83,13 +83,13 @@ def test_what_fails_is_tried_again(tmp_path: Path) -> None:
 
 def test_a_bot_of_conf_is_composed_once(space: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     composed: list[str] = []
-    content = library.content
+    content = definitions.declared_content
 
     def counted(group: str, name: str, config_dir: Path | None = None) -> dict[str, Any]:
         composed.append(name)
         return content(group, name, config_dir)
 
-    monkeypatch.setattr(library, "content", counted)
+    monkeypatch.setattr(definitions, "declared_content", counted)
     monkeypatch.setattr(space.remembered, "_now", later)
     first = bots.get_bot(space, "ollama")
     assert bots.get_bot(space, "ollama") == first
