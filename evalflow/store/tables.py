@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from datetime import UTC, datetime
 from itertools import islice
 from types import NoneType
-from typing import Any, Generic, TypeVar, get_args, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from sqlalchemy import (
     JSON,
@@ -265,19 +265,6 @@ Query = Select[*tuple[Any, ...]]
 """A SELECT of any columns."""
 
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
-
-
-@dataclass(frozen=True, slots=True)
-class RowPage(Generic[T]):
-    """A page of a list.
-
-    Attributes:
-        items: In order.
-        next: The `after` of the following page; None at the end.
-    """
-
-    items: Sequence[T]
-    next: str | None = None
 
 
 def now() -> str:

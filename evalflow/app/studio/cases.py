@@ -22,13 +22,13 @@ from evalflow.app.studio.datasets import (
     own_row,
     question_of,
 )
-from evalflow.app.studio.space import StaleError, TakenError, Workspace, not_found, stale
+from evalflow.app.studio.space import Page, StaleError, TakenError, Workspace, not_found, stale
 from evalflow.config.schema import DatasetConfig
 from evalflow.errors import Problem, UserError
 from evalflow.jsonvalues import DEEPEST, is_too_deep
 from evalflow.records import Case, Message
 from evalflow.store import cases as table
-from evalflow.store.tables import RowPage, from_row, storable
+from evalflow.store.tables import from_row, storable
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -56,9 +56,6 @@ class StoredCase:
     version: int
 
 
-CasePage = RowPage[StoredCase]
-
-
 def list_cases(
     space: Workspace,
     dataset: str,
@@ -67,7 +64,7 @@ def list_cases(
     *,
     tag: str | None = None,
     text: str | None = None,
-) -> CasePage:
+) -> Page[StoredCase]:
     """Cases of a dataset that was defined here, in their order.
 
     `tag` selects its sub-tags too; `text` searches question and id. `limit`: at most 500.
@@ -78,7 +75,7 @@ def list_cases(
     with space.database.reading() as connection:
         found = table.CaseQuery(connection, row["id"], tag, text).page(after, limit + 1)
     more = str(found[limit - 1]["position"]) if len(found) > limit else None
-    return CasePage([from_row(StoredCase, one) for one in found[:limit]], more)
+    return Page([from_row(StoredCase, one) for one in found[:limit]], more)
 
 
 def get_case(space: Workspace, dataset: str, case: int) -> StoredCase:

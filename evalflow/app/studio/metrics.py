@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import yaml
+from pydantic import ConfigDict
 
 from evalflow.app.studio.bots import BOTS, Origin
 from evalflow.app.studio.definitions import DefinitionStore, declared, find_declared, remembered_content
@@ -51,8 +52,9 @@ class MetricDefinition:
 
 @dataclass(frozen=True, slots=True)
 class MetricDraft:
-    """A metric to be saved; for the fields, see `MetricDefinition`."""
+    """A metric to be saved: its name, the content of its YAML, and its own templates as NAME/FILE.jinja."""
 
+    __pydantic_config__ = ConfigDict(extra="forbid")  # it is also the body of requests
     name: str
     definition: Mapping[str, Any]
     prompts: Mapping[str, str] | None = None

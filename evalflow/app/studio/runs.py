@@ -11,13 +11,23 @@ from typing import Any, Literal
 from evalflow.app.core.saved import agree, expect_agreed, find_run, read_manifest
 from evalflow.app.studio.bots import BOTS
 from evalflow.app.studio.snapshot import Own, RunChoice, RunRequest, chosen, freeze, inspected, owned, remove, shown
-from evalflow.app.studio.space import TakenError, Workspace, not_found, refuse_elsewhere, run_folder, stale, within
+from evalflow.app.studio.space import (
+    Page,
+    TakenError,
+    Workspace,
+    not_found,
+    refuse_elsewhere,
+    run_folder,
+    stale,
+    within,
+)
+from evalflow.config.runid import new_run_id
 from evalflow.errors import Problem, UserError, command
 from evalflow.paths import new_run_id
 from evalflow.run.folder import refuse_links
 from evalflow.store import runs
 from evalflow.store.runs import ENDED, State
-from evalflow.store.tables import RowPage, from_row
+from evalflow.store.tables import from_row
 
 MAX_PAGE = 200
 
@@ -92,9 +102,6 @@ class Run:
     created_at: str
     started_at: str | None
     finished_at: str | None
-
-
-RunPage = RowPage[Run]
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +193,7 @@ def get_run(space: Workspace, run_id: str) -> Run:
 
 def list_runs(
     space: Workspace, cursor: str | None = None, limit: int = 50, *, bot: str | None = None, state: str | None = None
-) -> RunPage:
+) -> Page[Run]:
     """Runs, the newest first. `cursor` is `next` of the previous page. `limit`: at most 200."""
     if cursor is not None and not (cursor.isdigit() and len(cursor) < 19):
         raise UserError(Problem(f"{cursor!r} is no cursor", "cursor", "take `next` of the page before"))
@@ -194,7 +201,7 @@ def list_runs(
     with space.database.reading() as connection:
         found = runs.page(connection, int(cursor) if cursor else None, limit + 1, bot, state)
     more = str(found[limit - 1]["id"]) if len(found) > limit else None
-    return RunPage([_as_run(row) for row in found[:limit]], more)
+    return Page([_as_run(row) for row in found[:limit]], more)
 
 
 def cancel_run(space: Workspace, run_id: str, expected: int | None = None) -> Run:

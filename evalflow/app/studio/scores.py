@@ -11,14 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from evalflow.app.studio.runs import run_row
-from evalflow.app.studio.space import Workspace, not_found
+from evalflow.app.studio.space import Page, Workspace, not_found
 from evalflow.errors import Problem, UserError
 from evalflow.store.scores import Limit, RunScores, Score, ScoreFilter
-from evalflow.store.tables import RowPage
 
 __all__ = ["Score", "ScoreFilter"]
-
-ScorePage = RowPage[Score]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +64,7 @@ def list_scores(
     *,
     sort: str = "input",
     thresholds: Mapping[str, float] | None = None,
-) -> ScorePage:
+) -> Page[Score]:
     """Scores of a run.
 
     `cursor` is `next` of the previous page with the same filter and order. `limit`: at most 500. `sort`: input (the
@@ -92,7 +89,7 @@ def list_scores(
     if len(found) > limit:
         last = found[limit - 1]
         more = ",".join(map(repr, last.place if sort == "input" else (last.score, *last.place)))
-    return RowPage(found[:limit], more)
+    return Page(found[:limit], more)
 
 
 def neighbours(

@@ -8,7 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Annotated, Any, cast
+
+from pydantic import AfterValidator, ConfigDict, Field
 
 from evalflow import datasets as readers
 from evalflow.app.core.assemble import assemble, settings_of
@@ -24,6 +26,7 @@ from evalflow.config.load import Composed, compose
 from evalflow.config.schema import DatasetConfig, RunConfig
 from evalflow.config.validate import Settings
 from evalflow.errors import Problem, UserError, did_you_mean
+from evalflow.jsonvalues import DEEPEST, is_too_deep
 from evalflow.paths import private_folder, prompt_dirs
 
 GROUPS = ("dataset", "metric", "target", "judge", "embedder")
@@ -53,6 +56,17 @@ class Own:
     descriptions: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
+def _shallow(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    if is_too_deep(values):
+        raise ValueError(f"more than {DEEPEST} maps and lists within each other")
+    return values
+
+
+Named = Annotated[str, Field(min_length=1, max_length=200)]
+Values = Annotated[Mapping[str, Any], AfterValidator(_shallow)]
+"""Keys of the configuration with their values."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunRequest:
     """A run to be created. Names refer to definitions made here first, then to conf/.
@@ -60,7 +74,7 @@ class RunRequest:
     Attributes:
         bot: The bot whose answers are scored; "recorded" uses the answers in the data.
         datasets, metrics: Names; a metric is looked up in the bot's metrics first, then in the library.
-        judge: Name of a judge in conf/; "target" is the bot's own model; None: "target" if the bot is a model, else
+        judge: Name of a judge in conf/; "target" is the bot's own model; null: "target" if the bot is a model, else
             "embedded".
         judge_values: Keys of the judge to change, such as model, base_url, api_key_env.
         embedder, embedder_values: The same for the embedder, which metrics use to compare meanings.
@@ -70,16 +84,17 @@ class RunRequest:
         title: For people.
     """
 
-    bot: str
-    datasets: Sequence[str]
-    metrics: Sequence[str]
-    judge: str | None = None
-    judge_values: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    embedder: str = "embedded"
-    embedder_values: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    thresholds: Mapping[str, float] = field(default_factory=dict[str, float])
-    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    title: str = ""
+    __pydantic_config__ = ConfigDict(extra="forbid")  # it is also the body of requests
+    bot: Named
+    datasets: Annotated[Sequence[Named], Field(max_length=100)]
+    metrics: Annotated[Sequence[Named], Field(max_length=200)]
+    judge: Named | None = None
+    judge_values: Values = field(default_factory=dict[str, Any])
+    embedder: Named = "embedded"
+    embedder_values: Values = field(default_factory=dict[str, Any])
+    thresholds: Mapping[str, Annotated[float, Field(allow_inf_nan=False)]] = field(default_factory=dict[str, float])
+    options: Values = field(default_factory=dict[str, Any])
+    title: Annotated[str, Field(max_length=500)] = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from anyio import CapacityLimiter, to_thread
 
@@ -69,6 +69,14 @@ def _files(folder: str) -> Iterator[tuple[str, int, int, int, int]]:
 T = TypeVar("T")
 FILE = Path(".evalflow") / "evalflow.db"
 """The default database, below the working directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """A page of a list, in order. `next` is the cursor of the following page; null at the end."""
+
+    items: Sequence[T]
+    next: str | None = None
 
 
 class NotFoundError(UserError):

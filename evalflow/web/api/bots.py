@@ -19,7 +19,8 @@ from evalflow.app.studio.bots import (
     try_bot,
     update_bot,
 )
-from evalflow.web.api.deps import Cursor, Expected, Limit, Name, Page, RequestBody, Space, created, page_of, tagged
+from evalflow.app.studio.space import Page
+from evalflow.web.api.deps import Cursor, Expected, Limit, Name, RequestBody, Space, created, page_of, tagged
 
 router = APIRouter(prefix="/bots", tags=["bots"])
 

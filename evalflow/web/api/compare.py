@@ -8,9 +8,10 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
-from evalflow.app.core.comparison import LARGEST_MARGIN, SMALLEST_MARGIN, How, Kind
+from evalflow.app.core.comparison import LARGEST_MARGIN, SMALLEST_MARGIN, How, Kind, Obstacle
 from evalflow.app.studio import comparing
-from evalflow.web.api.deps import Page, Space
+from evalflow.app.studio.space import Page
+from evalflow.web.api.deps import Space
 
 router = APIRouter(prefix="/compare", tags=["compare"])
 RunId = Annotated[str, Query(max_length=200)]
@@ -62,19 +63,12 @@ class ComparisonOut(BaseModel):
     notes: Sequence[str] = Field(description="What was left out or allowed.")
 
 
-class ObstacleOut(BaseModel):
-    """A reason why two runs cannot be compared."""
-
-    kind: Kind = Field(description="What `allow` takes.")
-    what: str
-
-
 class CandidateOut(BaseModel):
     """A run that another one can be compared with."""
 
     run_id: str
     title: str
-    obstacles: Sequence[ObstacleOut]
+    obstacles: Sequence[Obstacle]
 
 
 @router.get("", response_model=ComparisonOut)
@@ -100,8 +94,5 @@ def read_comparison(
 @router.get("/candidates")
 def read_candidates(space: Space, run: RunId) -> Page[CandidateOut]:
     """Runs to compare this one with: those without obstacles first, then the newest first."""
-    found = [
-        {"run_id": one.run.run_id, "title": one.run.title, "obstacles": one.obstacles}
-        for one in comparing.candidates(space, run)
-    ]
-    return Page[CandidateOut].model_validate({"items": found}, from_attributes=True)
+    found = comparing.candidates(space, run)
+    return Page([CandidateOut(run_id=one.run.run_id, title=one.run.title, obstacles=one.obstacles) for one in found])

@@ -10,7 +10,6 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
 from evalflow.app.studio.cases import (
-    CasePage,
     StoredCase,
     add_cases,
     case_rows,
@@ -33,7 +32,8 @@ from evalflow.app.studio.datasets import (
     update_dataset,
 )
 from evalflow.app.studio.scores import run_tags
-from evalflow.web.api.deps import Cursor, Expected, Limit, Name, Page, RequestBody, Space, created, page_of, tagged
+from evalflow.app.studio.space import Page
+from evalflow.web.api.deps import Cursor, Expected, Limit, Name, RequestBody, Space, created, page_of, tagged
 
 router = APIRouter(prefix="/datasets", tags=["datasets"])
 _JSONL = "application/jsonl"
@@ -151,7 +151,7 @@ class Count(BaseModel):
     count: int
 
 
-@cases_router.get("/cases", response_model=Page[StoredCase])
+@cases_router.get("/cases")
 def read_cases(
     space: Space,
     dataset: Name,
@@ -163,7 +163,7 @@ def read_cases(
     text: Annotated[
         str | None, Query(max_length=500, description="Only cases with this in the question or id.")
     ] = None,
-) -> CasePage:
+) -> Page[StoredCase]:
     """The cases of a dataset that was defined here, in order."""
     return list_cases(space, dataset, cursor, limit, tag=tag, text=text)
 

@@ -7,12 +7,12 @@ import binascii
 import json
 import re
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Generic, Protocol, TypeVar, cast
+from typing import Annotated, Any, Protocol, TypeVar, cast
 
 from fastapi import Depends, Header, HTTPException, Path, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
-from evalflow.app.studio.space import Workspace
+from evalflow.app.studio.space import Page, Workspace
 from evalflow.errors import Problem, UserError
 
 _ETAG = re.compile(r'"(\d{1,18})"\Z')
@@ -87,13 +87,6 @@ Cursor = Annotated[
 Limit = Annotated[int, Query(ge=1, le=500, description="Items of a page, at most.")]
 
 
-class Page(BaseModel, Generic[T]):
-    """A page of a list."""
-
-    items: Sequence[T]
-    next: str | None = Field(default=None, description="The cursor of the next page; null at the end.")
-
-
 def page_of(items: Sequence[T], key: Callable[[T], Sequence[Any]], cursor: str | None, limit: int) -> Page[T]:
     """A page of a list that is completely in memory.
 
@@ -108,7 +101,7 @@ def page_of(items: Sequence[T], key: Callable[[T], Sequence[Any]], cursor: str |
     except TypeError:
         raise _invalid_cursor() from None
     more = _write(key(rest[limit - 1])) if len(rest) > limit else None
-    return Page[T](items=rest[:limit], next=more)
+    return Page(rest[:limit], more)
 
 
 def _write(key: Sequence[Any]) -> str:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 
 from evalflow.app.studio.metric_trial import PromptPreview, WrittenSteps, preview_metric, try_metric, write_steps
 from evalflow.app.studio.metrics import (
+    BuiltInCheck,
     MetricDefinition,
     MetricDraft,
     copy_metric,
@@ -20,8 +21,8 @@ from evalflow.app.studio.metrics import (
     list_metrics,
     replace_metrics,
 )
-from evalflow.records import Usage
-from evalflow.web.api.deps import Cursor, Limit, Name, Page, RequestBody, Space, page_of
+from evalflow.app.studio.space import Page
+from evalflow.web.api.deps import Cursor, Limit, Name, RequestBody, Space, page_of
 
 bot_router = APIRouter(prefix="/bots/{bot}/metrics", tags=["metrics"])
 _ETAG = re.compile(r'"((?:[a-z][a-z0-9_]{0,99}:\d{1,18}(?:,(?!"))?)*)"\Z')
@@ -29,22 +30,10 @@ MOST_METRICS = 200
 """Maximum number of metrics of a bot."""
 
 
-class MetricIn(RequestBody):
-    """A metric's definition."""
-
-    name: str = Field(max_length=200)
-    definition: dict[str, Any] = Field(description="The content of a metric's YAML.")
-    prompts: dict[str, str] | None = Field(default=None, description="Templates of its own, as NAME/FILE.jinja.")
-
-    def draft(self) -> MetricDraft:
-        """The metric as a draft for the studio."""
-        return MetricDraft(self.name, self.definition, self.prompts)
-
-
 class Metrics(RequestBody):
     """All metrics of a bot."""
 
-    items: list[MetricIn] = Field(max_length=MOST_METRICS)
+    items: list[MetricDraft] = Field(max_length=MOST_METRICS)
 
 
 class MetricCopy(RequestBody):
@@ -58,18 +47,8 @@ class MetricCopy(RequestBody):
 class Previewed(RequestBody):
     """A metric that is being defined, and a case to try it on."""
 
-    metric: MetricIn
+    metric: MetricDraft
     case: dict[str, Any] = Field(description="By field name, with an answer: question, answer, ...")
-
-
-class Written(BaseModel):
-    """Steps that a judge wrote, and what that cost."""
-
-    steps: Sequence[str]
-    judge: str
-    usage: Usage | None
-    cost_usd: float | None = Field(description="null where a price is unknown.")
-    latency_s: float | None
 
 
 class TriedScore(BaseModel):
@@ -128,25 +107,25 @@ def put_metrics(
     response: Response,
 ) -> Page[MetricDefinition]:
     """Replace all metrics of a bot; if one is wrong, nothing changes."""
-    return _all(replace_metrics(space, bot, [metric.draft() for metric in metrics.items], expected), response)
+    return _all(replace_metrics(space, bot, metrics.items, expected), response)
 
 
 @bot_router.post("/preview")
 async def post_preview(space: Space, bot: Name, asked: Previewed) -> PromptPreview:
     """The prompts that the judge would get for a case; nothing is sent or saved, and no key is needed."""
-    return await space.render(lambda: preview_metric(space, bot, asked.metric.draft(), asked.case))
+    return await space.render(lambda: preview_metric(space, bot, asked.metric, asked.case))
 
 
-@bot_router.post("/steps", response_model=Written)
-async def post_steps(space: Space, bot: Name, metric: MetricIn) -> WrittenSteps:
+@bot_router.post("/steps")
+async def post_steps(space: Space, bot: Name, metric: MetricDraft) -> WrittenSteps:
     """Have the judge write the steps of a G-Eval metric from its criteria: one paid call; nothing is saved."""
-    return await space.ask(lambda: write_steps(space, bot, metric.draft()))
+    return await space.ask(lambda: write_steps(space, bot, metric))
 
 
 @bot_router.post("/try")
 async def post_trial(space: Space, bot: Name, asked: Previewed) -> MetricTried:
     """Score one case as a run would; this pays for the judge, and for the bot if the case has no answer."""
-    found = await space.ask(lambda: try_metric(space, bot, asked.metric.draft(), asked.case))
+    found = await space.ask(lambda: try_metric(space, bot, asked.metric, asked.case))
     answer = found.answer
     scores = [TriedScore.model_validate(score, from_attributes=True) for score in found.scores]
     return MetricTried(
@@ -162,7 +141,7 @@ def post_metric_copy(space: Space, bot: Name, copy: MetricCopy) -> MetricDefinit
 
 def _all(metrics: list[MetricDefinition], response: Response) -> Page[MetricDefinition]:
     response.headers["ETag"] = '"' + ",".join(f"{metric.name}:{metric.version}" for metric in metrics) + '"'
-    return Page[MetricDefinition](items=metrics)
+    return Page(metrics)
 
 
 router = APIRouter(prefix="/metrics", tags=["metrics"])
@@ -183,17 +162,7 @@ def read_metric(space: Space, metric: Name) -> MetricDefinition:
 checks_router = APIRouter(prefix="/checks", tags=["checks"])
 
 
-class CheckOut(BaseModel):
-    """A check that a case can name."""
-
-    identifier: str
-    description: str
-    is_judged: bool = Field(description="Whether a judge decides it.")
-    params: dict[str, Any] = Field(description="The JSON Schema of its parameters.")
-
-
 @checks_router.get("")
-def read_checks(cursor: Cursor = None, limit: Limit = 50) -> Page[CheckOut]:
+def read_checks(cursor: Cursor = None, limit: Limit = 50) -> Page[BuiltInCheck]:
     """The built-in checks, by identifier."""
-    found = [CheckOut.model_validate(check, from_attributes=True) for check in list_checks()]
-    return page_of(found, lambda check: (check.identifier,), cursor, limit)
+    return page_of(list_checks(), lambda check: (check.identifier,), cursor, limit)

@@ -12,7 +12,7 @@ from anyio import to_thread
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from fastapi.sse import EventSourceResponse, ServerSentEvent
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from evalflow.app.studio.metrics import MetricDefinition
 from evalflow.app.studio.run_files import (
@@ -28,7 +28,6 @@ from evalflow.app.studio.runs import (
     ENDED,
     Run,
     RunEstimate,
-    RunPage,
     State,
     cancel_run,
     create_run,
@@ -40,47 +39,13 @@ from evalflow.app.studio.runs import (
     resume_run,
     retry_errors,
 )
-from evalflow.app.studio.scores import PassRate, Score, ScoreFilter, ScorePage, get_score, list_scores, pass_rates
+from evalflow.app.studio.scores import PassRate, Score, ScoreFilter, get_score, list_scores, pass_rates
 from evalflow.app.studio.snapshot import RunRequest
-from evalflow.jsonvalues import DEEPEST, is_too_deep
+from evalflow.app.studio.space import Page
 from evalflow.report.html import report_policy
-from evalflow.web.api.deps import Cursor, Expected, Limit, Name, Page, RequestBody, Seen, Space, created, tagged
+from evalflow.web.api.deps import Cursor, Expected, Limit, Name, RequestBody, Seen, Space, created, tagged
 
 router = APIRouter(prefix="/runs", tags=["runs"])
-Named = Annotated[str, Field(min_length=1, max_length=200)]
-
-
-def _shallow(values: dict[str, Any]) -> dict[str, Any]:
-    if is_too_deep(values):
-        raise ValueError(f"more than {DEEPEST} maps and lists within each other")
-    return values
-
-
-Values = Annotated[dict[str, Any], AfterValidator(_shallow)]
-"""Keys of the configuration with their values."""
-
-
-class NewRun(RequestBody):
-    """A run to start; names are looked up in the application first, then in conf/."""
-
-    bot: Named = Field(description='The bot to test; "recorded" scores the answers in the test cases.')
-    datasets: list[Named] = Field(max_length=100)
-    metrics: list[Named] = Field(max_length=200)
-    judge: Named | None = Field(
-        default=None, description='A judge of conf/, or "target" for the bot\'s own model (the default).'
-    )
-    judge_values: Values = Field(default={}, description="Keys of the judge with other values, such as model.")
-    embedder: Named = "embedded"
-    embedder_values: Values = Field(default={})
-    thresholds: dict[str, Annotated[float, Field(allow_inf_nan=False)]] = Field(
-        default={}, description="Other thresholds, by metric."
-    )
-    options: Values = Field(default={}, description="Root keys of the configuration, such as limit or budget.")
-    title: str = Field(default="", max_length=500)
-
-    def asked(self) -> RunRequest:
-        """The request for the workspace."""
-        return RunRequest(**self.model_dump())
 
 
 class RunFolderIn(RequestBody):
@@ -92,14 +57,14 @@ class RunFolderIn(RequestBody):
     )
 
 
-@router.get("", response_model=Page[Run])
+@router.get("")
 def read_runs(
     space: Space,
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
     bot: Annotated[str | None, Query(max_length=200)] = None,
     state: State | None = None,
-) -> RunPage:
+) -> Page[Run]:
     """Runs, the newest first."""
     return list_runs(space, cursor, limit, bot=bot, state=state)
 
@@ -107,21 +72,21 @@ def read_runs(
 @router.post("", status_code=201)
 def post_run(
     space: Space,
-    new: NewRun,
+    new: RunRequest,
     request: Request,
     response: Response,
     idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
 ) -> Run:
     """Start a run: its bot, cases and metrics are checked and frozen, and the worker picks it up."""
-    run = create_run(space, new.asked(), idempotency_key)
+    run = create_run(space, new, idempotency_key)
     created(request, response, run.run_id)
     return tagged(response, run)
 
 
 @router.post("/estimate")
-def post_estimate(space: Space, new: NewRun) -> RunEstimate:
+def post_estimate(space: Space, new: RunRequest) -> RunEstimate:
     """Check a run and estimate its calls and cost; nothing is sent or saved."""
-    return estimate_run(space, new.asked())
+    return estimate_run(space, new)
 
 
 @router.post("/open", status_code=201)
@@ -212,7 +177,7 @@ _REPORT_POLICY = "sandbox allow-scripts; frame-ancestors 'none'"
 @files_router.get("")
 def read_files(space: Space, run: Name) -> Page[RunFile]:
     """The files of a run that still exist."""
-    return Page[RunFile](items=list_files(space, run))
+    return Page(list_files(space, run))
 
 
 @files_router.get(
@@ -281,7 +246,7 @@ class Thresholds(RequestBody):
     thresholds: dict[str, Annotated[float, Field(allow_inf_nan=False)]] = Field(default={}, max_length=200)
 
 
-@scores_router.get("/scores", response_model=Page[Score])
+@scores_router.get("/scores")
 def read_scores(
     space: Space,
     run: Name,
@@ -300,7 +265,7 @@ def read_scores(
         Literal["input", "score", "-score"],
         Query(description="In the order of the data, or the scores of one metric in order."),
     ] = "input",
-) -> ScorePage:
+) -> Page[Score]:
     """The scores, each with its case, answer and reason."""
     wanted = ScoreFilter(metric=metric, status=status, tag=tag, text=text, low=low, high=high, passed=passed)
     return list_scores(space, run, wanted, cursor, limit, sort=sort)
@@ -315,4 +280,4 @@ def read_score(space: Space, run: Name, score: Name) -> Score:
 @scores_router.post("/pass-rates")
 def post_pass_rates(space: Space, run: Name, other: Thresholds) -> Page[PassRate]:
     """The share of cases that pass, by these thresholds or else the run's; nothing is re-run."""
-    return Page[PassRate](items=pass_rates(space, run, other.thresholds))
+    return Page(pass_rates(space, run, other.thresholds))

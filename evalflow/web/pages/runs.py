@@ -13,8 +13,8 @@ from anyio import to_thread
 from nicegui import ui
 
 from evalflow.app.core.programs import ProgramError
-from evalflow.app.studio.runs import Run, RunPage, list_runs, open_run
-from evalflow.app.studio.space import Workspace
+from evalflow.app.studio.runs import Run, list_runs, open_run
+from evalflow.app.studio.space import Page, Workspace
 from evalflow.errors import EvalflowError
 from evalflow.report.wording import number, without_means_of_figures
 from evalflow.web.ui.dialogs import confirmation, folder_dialog
@@ -110,7 +110,7 @@ def add(workspace: Workspace) -> None:
 class _RunList:
     """A page of runs, which is refreshed while one of them is in progress."""
 
-    def __init__(self, workspace: Workspace, cursor: str | None, found: RunPage) -> None:
+    def __init__(self, workspace: Workspace, cursor: str | None, found: Page[Run]) -> None:
         self._workspace, self._cursor, self._found = workspace, cursor, found
         self._rows = ui.element("ul").classes("runs")
         self._show()

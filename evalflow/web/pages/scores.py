@@ -13,8 +13,8 @@ from nicegui import ui
 from nicegui.elements.mixins.value_element import ValueElement
 
 from evalflow.app.studio.runs import Run
-from evalflow.app.studio.scores import Score, ScoreFilter, ScorePage, count_scores, get_score, list_scores
-from evalflow.app.studio.space import Workspace
+from evalflow.app.studio.scores import Score, ScoreFilter, count_scores, get_score, list_scores
+from evalflow.app.studio.space import Page, Workspace
 from evalflow.errors import EvalflowError
 from evalflow.web.pages.runs import ACTIVE, metrics_of
 from evalflow.web.ui.forms import tie
@@ -160,11 +160,11 @@ class ScoreList:
     def _query(self) -> str:
         return str(replace(self.bar.query, page=str(self._page) if self._page > 1 else ""))
 
-    def _read(self, query: ScoreQuery) -> ScorePage:
+    def _read(self, query: ScoreQuery) -> Page[Score]:
         thresholds, cursors = self._thresholds(), self._cursors
         wanted, order = query.filter(), query.sort or "input"
 
-        def read(cursor: str | None) -> ScorePage:
+        def read(cursor: str | None) -> Page[Score]:
             return list_scores(
                 self._workspace, self._run.run_id, wanted, cursor, PAGE_SIZE, sort=order, thresholds=thresholds
             )
@@ -195,7 +195,7 @@ class ScoreList:
         ui.navigate.history.replace(f"/runs/{self._run.run_id}{self._query}")
         await self.load()
 
-    def _show(self, found: ScorePage) -> None:
+    def _show(self, found: Page[Score]) -> None:
         self._before.set_enabled(self._page > 1)
         self._after.set_enabled(found.next is not None)
         before, self._rows_of, query = self._rows_of, {}, self._query
