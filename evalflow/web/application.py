@@ -91,7 +91,6 @@ def add_pages(app: FastAPI, workspace: Workspace) -> None:
     from nicegui import ui
 
     from evalflow.web.pages import (
-        bot_form,
         bots,
         case,
         compare,
@@ -102,18 +101,18 @@ def add_pages(app: FastAPI, workspace: Workspace) -> None:
         metrics,
         new_run,
         run,
-        run_case,
         runs,
+        scores,
     )
     from evalflow.web.ui import frame
 
     # Fixed paths are registered before paths with a parameter in the same position.
     for add in (
-        *(bots.add_bots, bot_form.add_bot_edit, bots.add_bot),
+        *(bots.add_bots, bots.add_bot_edit, bots.add_bot),
         *(metrics.add_metrics, metric.add_metric_edit, metrics.add_library),
         *(datasets.add_datasets, datasets.add_dataset_edit, import_cases.add),
         *(case.add_case_new, case.add_case_edit, datasets.add_dataset),
-        *(runs.add, new_run.add, run_case.add, run.add, compare.add, history.add, frame.add_missing_page),
+        *(runs.add, new_run.add, scores.add_run_case, run.add, compare.add, history.add, frame.add_missing_page),
     ):
         add(workspace)
     # Scripts come first: they must run before the first paint.
@@ -145,8 +144,8 @@ def security_middleware(address: Address, token: str | None) -> list[Middleware]
         KnownHosts,
         NoForgery,
         SameOrigin,
+        SecurityHeaders,
     )
-    from evalflow.web.security.headers import SecurityHeaders
     from evalflow.web.security.token import KnownToken
 
     return [

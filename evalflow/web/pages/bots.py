@@ -1,7 +1,9 @@
-"""The bots: the list with import, and one bot with a question to try it."""
+"""The bots: the list with import, one bot with a question to try it, and its form."""
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -10,21 +12,30 @@ from typing import Any
 from anyio import to_thread
 from nicegui import ui
 
-from evalflow.app.studio.bots import Bot, delete_bot, get_bot, list_bots, try_bot
+from evalflow.app.studio.bots import Bot, create_bot, delete_bot, get_bot, list_bots, try_bot, update_bot
 from evalflow.app.studio.datasets import Dataset, list_datasets
 from evalflow.app.studio.definitions import given
 from evalflow.app.studio.space import Workspace, within
 from evalflow.app.studio.transfer import export_files, import_files
-from evalflow.errors import command
+from evalflow.errors import Problem, UserError, command
 from evalflow.records import Answer
-from evalflow.web.ui.dialogs import Deleting, State, dialog, folder_dialog
+from evalflow.web.ui.dialogs import Deleting, Saving, State, dialog, folder_dialog
 from evalflow.web.ui.forms import (
     About,
     Field,
+    FormOption,
+    NameField,
     area,
     attempt,
+    choices,
     faults_shown,
+    fieldset,
+    form,
+    leave,
     line,
+    number_field,
+    pair,
+    pick,
     required,
     reveal,
     several,
@@ -232,3 +243,226 @@ def _show(answer: Answer) -> None:
         ("Tokens", f"{usage.input_tokens} in, {usage.output_tokens} out" if usage else ""),
         ("Contexts", "" if answer.contexts is None else str(len(answer.contexts))),
     ])  # fmt: skip
+
+
+def add_bot_edit(workspace: Workspace) -> None:
+    """Register the pages."""
+
+    @guarded_page("/bots/new")
+    async def new(source: str = "") -> None:
+        copied = await to_thread.run_sync(get_bot, workspace, source) if source else None
+        title = f"Copy of {copied.name}" if copied else "New bot"
+        with frame(title, place="Bots", trail=[("Bots", "/")]):
+            config = given(copied.config) if copied else {"kind": "openai"}
+            _BotEditor(workspace, BotForm(config, None, copied.description if copied else ""), None)
+
+    @guarded_page("/bots/{bot}/edit")
+    async def edit(bot: str) -> None:
+        found = await to_thread.run_sync(get_bot, workspace, bot)
+        with frame(f"Edit {found.name}", place="Bots", trail=[(found.name, f"/bots/{found.name}")]):
+            _BotEditor(workspace, BotForm(found.config, found.name, found.description), found)
+
+
+class _BotEditor:
+    """The form of a bot with its trial and buttons; of a new one if `bot` is None."""
+
+    def __init__(self, workspace: Workspace, bot_form: BotForm, bot: Bot | None) -> None:
+        self._workspace, self._form, self._bot = workspace, bot_form, bot
+        with ui.element("div").classes("section"):
+            BotTrial(workspace, lambda: bot_form.named() or "bot", bot_form.read, bot_form.fields)
+        with ui.element("div").classes("section actions"):
+            self._button = button("Save", self._save, kind="primary")
+            link_button("Cancel", f"/bots/{bot.name}" if bot else "/")
+        name, version = (bot.name, bot.version) if bot else ("", 0)
+        self._saving = Saving[Bot](partial(bot_state, workspace, name), version, f"/bots/{name}/edit")
+
+    async def _save(self) -> None:
+        with faults_shown(self._form.fields):
+            config, name = self._form.read(), self._form.named()
+            description = written(self._form.description) or ""
+
+            def work(version: int) -> Bot:
+                if self._bot is None:
+                    return create_bot(self._workspace, name, config, description)
+                return update_bot(self._workspace, name, version, config=config, description=description)
+
+            mine = {"description": description, **config}
+            await self._saving.save(work, mine, self._form.fields, self._button, lambda _: leave(f"/bots/{name}"))
+
+
+_OPTIONS = (
+    FormOption("openai", "OpenAI-compatible", "OpenAI, or any OpenAI-compatible service.", "hub"),
+    FormOption("http", "HTTP service", "Your own bot behind a JSON API.", "http"),
+    FormOption("recorded", "Recorded answers", "Answers are already in your test cases.", "inventory_2"),
+)
+_KEY = "api_key_env"
+"""Null means that no key is sent; if the key is left out, the default applies."""
+_DEFAULT_KEY = "OPENAI_API_KEY"
+_TIMEOUT = About("Time-out (seconds)", "How long to wait for an answer before trying again.", "60")
+_MODEL = About("Model", "The provider's model name, e.g. gpt-4.1-mini.", "gpt-4.1-mini", required=True, code=True)
+_BASE_URL = About(
+    "Address", "The base URL, up to and including /v1. Empty: OpenAI's.", "http://127.0.0.1:11434/v1", code=True
+)
+_API_KEY = About(
+    "API key", "The name of the environment variable that holds the key, never the key itself.", _DEFAULT_KEY, code=True
+)
+_SYSTEM_PROMPT = About(
+    "System prompt",
+    "Sent before every question. It can use inputs of the case, e.g. {{ vars.plan }}.",
+    "You answer questions about our fees.",
+)
+_TEMPERATURE = About("Temperature", "0 gives the most repeatable answers.", "0")
+_MAX_TOKENS = About("Maximum length (tokens)", "Of an answer. Empty: the model's own limit.", "500")
+_URL = About("Address", "The URL that takes questions.", "http://127.0.0.1:9000/chat", required=True, code=True)
+_METHOD = About("Method", "The HTTP method; usually POST.", required=True)
+_HEADERS = About(
+    "Headers",
+    "One per line. Never write a secret here: ${oc.env:NAME} reads the environment variable NAME.",
+    "Authorization: Bearer ${oc.env:BOT_KEY}",
+    code=True,
+)
+_BODY = About(
+    "Body",
+    "JSON with {{ question }} in place of the question. Empty: the whole case is sent.",
+    '{"input": "{{ question }}"}',
+    code=True,
+)
+_PATHS = {
+    "answer": About("Answer", "The JSONPath of the answer in the reply.", "$.output.text", code=True),
+    "contexts": About(
+        "Contexts", "The JSONPath of the passages that the answer is based on.", "$.documents[*].text", code=True
+    ),
+    "actual": About(
+        "Prediction",
+        "The JSONPath of a label or a list of ids, for bots that classify or retrieve.",
+        "$.label",
+        code=True,
+    ),
+}
+
+
+class BotForm:
+    """The fields of a bot.
+
+    Keys of the configuration without a field are kept. Without a name, the bot is new, and the form has a field for it.
+    """
+
+    def __init__(self, config: Mapping[str, Any], name: str | None, description: str) -> None:
+        self._config, self._name = dict(config), name
+        self._kind: str = config.get("kind", "openai")
+        self.fields: dict[str, Field] = {}
+        with form():
+            with fieldset("About"):
+                self._name_field = NameField("Support bot") if name is None else None
+                if self._name_field:
+                    self.fields["bot.name"] = self._name_field.field
+                about = About("Description", "One sentence on what the bot is for.", "Answers questions on fees.")
+                self.description = area(about, description)
+            choices("Connection", _OPTIONS, self._kind, self._choose)
+            self._connection = ui.element("div").classes("form")
+        self._fill()
+
+    def named(self) -> str:
+        """The bot's name; for a new bot, what is typed so far."""
+        return self._name_field.read() if self._name_field else self._name or ""
+
+    def read(self) -> dict[str, Any]:
+        """The configuration.
+
+        Raises:
+            UserError: A field cannot be parsed. The workspace checks whether the values are valid.
+        """
+        kept = self._config if self._config.get("kind") == self._kind else {}
+        values = {
+            key.removeprefix("target."): _value(key, field)
+            for key, field in self.fields.items()
+            if key.startswith("target.")
+        }
+        config = {**kept, "kind": self._kind, **values}
+        return {key: value for key, value in config.items() if value is not None or key == _KEY}
+
+    def _choose(self, kind: str) -> None:
+        self._kind = kind
+        self._fill()
+
+    def _fill(self) -> None:
+        for key in [key for key in self.fields if key.startswith("target.")]:
+            del self.fields[key]
+        self._connection.clear()
+        with self._connection:
+            {"openai": self._openai, "http": self._http, "recorded": self._recorded}[self._kind]()
+
+    def _openai(self) -> None:
+        with fieldset("Endpoint"):
+            self._add("model", line, _MODEL)
+            self._add("base_url", line, _BASE_URL)
+            self._key_field()
+        with fieldset("Request", "group"):
+            self._add("system_prompt", area, _SYSTEM_PROMPT)
+            with pair():
+                self._add("temperature", number_field, _TEMPERATURE)
+                self._add("max_tokens", number_field, _MAX_TOKENS)
+            self._add("timeout_s", number_field, _TIMEOUT)
+
+    def _http(self) -> None:
+        headers: Mapping[str, str] = self._config.get("headers") or {}
+        body = self._config.get("body")
+        with fieldset("Endpoint"):
+            self._add("url", line, _URL)
+            methods = ("POST", "GET", "PUT", "PATCH")
+            self.fields["target.method"] = pick(_METHOD, methods, self._config.get("method", "POST"))
+            lines = "\n".join(f"{name}: {value}" for name, value in headers.items())
+            self.fields["target.headers"] = area(_HEADERS, lines)
+        with fieldset("Request and reply", "group"):
+            self.fields["target.body"] = area(_BODY, _as_json(body))
+            for key, about in _PATHS.items():
+                value = self._config.get(key)
+                self.fields[f"target.{key}"] = line(about, value if isinstance(value, str) else _as_json(value))
+            self._add("timeout_s", number_field, _TIMEOUT)
+
+    def _recorded(self) -> None:
+        message("Nothing to set up: runs score the recorded answers in your test cases.")
+
+    def _key_field(self) -> None:
+        field = line(_API_KEY, self._config.get(_KEY, _DEFAULT_KEY))
+        self.fields[f"target.{_KEY}"] = field
+        is_set = text(_whether_set(written(field)), classes="aside")
+        field.on_value_change(lambda: is_set.set_text(_whether_set(written(field))))
+
+    def _add(self, key: str, make: Callable[[About, Any], Field], about: About) -> None:
+        self.fields[f"target.{key}"] = make(about, self._config.get(key))
+
+
+def _value(key: str, field: Field) -> Any:
+    """The value of a field, in the type of the configuration."""
+    if isinstance(field, ui.number):
+        return field.value if field.value is None or field.value % 1 else int(field.value)
+    content, name = written(field), key.removeprefix("target.")
+    if content is None:
+        return None
+    if name == "headers":
+        return _parse_headers(content)
+    if name != "body" and not (name in _PATHS and content.startswith("{")):
+        return content
+    try:
+        return json.loads(content)
+    except ValueError as error:
+        raise UserError(Problem(f"not valid JSON: {error}", key, "texts in double quotes")) from None
+
+
+def _parse_headers(content: str) -> dict[str, str]:
+    rows = [row.partition(":") for row in content.splitlines() if row.strip()]
+    broken = next((name for name, colon, _ in rows if not colon), None)
+    if broken is not None:
+        raise UserError(Problem(f"{broken!r} has no colon", "target.headers", "Name: value, one per line"))
+    return {name.strip(): value.strip() for name, _, value in rows}
+
+
+def _as_json(value: Any) -> str:
+    return "" if value is None else json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def _whether_set(name: str | None) -> str:
+    if name is None:
+        return "Empty: no key is sent."
+    return f"{name} is set on this machine." if name in os.environ else f"{name} is not set on this machine yet."

@@ -1,27 +1,38 @@
-"""Two runs compared."""
+"""Two runs compared, and the cases on which they differ."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from anyio import to_thread
 from nicegui import ui
 
+from evalflow.app.compare import SORTS, Change, Changes, Sort
 from evalflow.app.core.comparison import KINDS, How, Obstacle
-from evalflow.app.studio.comparing import ComparableRun, candidates, compare_runs, obstacles_between, scored_runs
+from evalflow.app.studio.comparing import (
+    ComparableRun,
+    candidates,
+    changed_cases,
+    compare_runs,
+    obstacles_between,
+    scored_runs,
+)
 from evalflow.app.studio.runs import Run, get_run
+from evalflow.app.studio.scores import Score, case_scores
 from evalflow.app.studio.space import Workspace
 from evalflow.report.comparison import VERDICTS, Comparison, in_words
 from evalflow.report.wording import method, number, p_value, signed
-from evalflow.web.pages.compare_cases import changed
 from evalflow.web.pages.runs import name_of, when
 from evalflow.web.ui.forms import About, number_field, pick
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import (
+    Latest,
     Tone,
     across,
     badge,
@@ -29,17 +40,21 @@ from evalflow.web.ui.parts import (
     cell,
     empty,
     fill,
+    lazy_fold,
     link_button,
     message,
     picture,
+    plain_button,
     section,
     shape,
     table,
     text,
 )
+from evalflow.web.ui.score import why
 
 if TYPE_CHECKING:
     from evalflow.summary.compare import ComparisonRow
+
 
 _ABOUT = "What changed between two runs, case by case, and whether it could be chance."
 _BEFORE = About("Run A", "The earlier run; comparable runs come first.", required=True)
@@ -70,7 +85,10 @@ def add(workspace: Workspace) -> None:
     async def compare(a: str = "", b: str = "", allow: str = "", margin: str = "") -> None:
         runs = await to_thread.run_sync(scored_runs, workspace)
         if len(runs) < 2 and not (a and b):
-            _too_few(runs)
+            title = "One run so far" if runs else "No run has ended yet"
+            about = "Run the same test cases and metrics twice with a change in between; then compare here."
+            with frame("Compare", place="Compare", about=_ABOUT), empty("compare_arrows", title, about):
+                link_button("To the runs", "/runs", primary=True)
             return
         after = await to_thread.run_sync(get_run, workspace, b) if b else runs[0]
         others = await to_thread.run_sync(candidates, workspace, after.run_id)
@@ -81,13 +99,6 @@ def add(workspace: Workspace) -> None:
             if before is not None:
                 allowed = tuple(kind for kind in KINDS if kind in allow.split(","))
                 _result(workspace, (before, after), _Pair(before.run_id, after.run_id, allowed, accepted))
-
-
-def _too_few(runs: Sequence[Run]) -> None:
-    title = "One run so far" if runs else "No run has ended yet"
-    about = "Run the same test cases and metrics twice with a change in between; then compare here."
-    with frame("Compare", place="Compare", about=_ABOUT), empty("compare_arrows", title, about):
-        link_button("To the runs", "/runs", primary=True)
 
 
 def _margin(content: str) -> float | None:
@@ -104,7 +115,10 @@ def _picks(
 ) -> None:
     """The fields for the two runs; choosing another run B reloads the page with the runs comparable to it."""
     newer = {run.run_id: _option(run) for run in (*runs, after)}
-    older = {one.run.run_id: _option(one.run) + _why_not(one.obstacles) for one in others}
+    older: dict[str, str] = {}
+    for one in others:
+        kinds = dict.fromkeys(obstacle.kind for obstacle in one.obstacles)
+        older[one.run.run_id] = _option(one.run) + (f" (other {', '.join(kinds)})" if kinds else "")
     if before is not None:
         older.setdefault(before.run_id, _option(before))
     first = before.run_id if before is not None else next(iter(older), None)
@@ -129,11 +143,6 @@ def _picks(
 
 def _option(run: Run) -> str:
     return f"{name_of(run)} · {when(run.created_at)}"
-
-
-def _why_not(obstacles: Sequence[Obstacle]) -> str:
-    kinds = dict.fromkeys(obstacle.kind for obstacle in obstacles)
-    return f" (other {', '.join(kinds)})" if kinds else ""
 
 
 def _result(workspace: Workspace, runs: tuple[Run, Run], pair: _Pair) -> None:
@@ -286,3 +295,205 @@ def _is_small(row: ComparisonRow) -> bool:
     """Whether the row fits the common scale; rows in other units get a separate scale."""
     found = row.found
     return all(end is None or abs(end) <= 1 for end in (found.low, found.high, found.difference))
+
+
+PAGE_SIZE = 20
+_ABOUT_CASES = "One line per case, with the metric that changed most. Open it to read both answers and reasons."
+_NAMES: dict[Sort, str] = {
+    "all": "All that differ",
+    "flipped": "Flipped",
+    "worse": "Worse",
+    "better": "Better",
+    "lost": "Scored in one run only",
+    "answer": "Answer changed",
+}
+_NONE: dict[Sort, str] = {
+    "all": "No case differs",
+    "flipped": "No case flipped between pass and fail",
+    "worse": "No case scored worse",
+    "better": "No case scored better",
+    "lost": "No case was scored in one run only",
+    "answer": "No answer differs",
+}
+
+
+def changed(workspace: Workspace, found: Comparison, runs: tuple[Run, Run]) -> None:
+    """How many cases changed, and which; loaded after the rest of the page."""
+    [flips] = found.flips
+    with section("Cases that changed", _ABOUT_CASES):
+        about = f"{flips.worsened:,} went from pass to fail, {flips.improved:,} from fail to pass."
+        text(about, "p", "verdict-in-words")
+        place = ui.element("div")
+
+    def read_first() -> tuple[Changes, Sequence[Change]]:
+        changes = changed_cases(workspace, runs[0].run_id, runs[1].run_id)
+        return changes, changes.page("all", 0, PAGE_SIZE)
+
+    async def read() -> tuple[Changes, Sequence[Change]]:
+        return await to_thread.run_sync(read_first)
+
+    def show(first: tuple[Changes, Sequence[Change]]) -> None:
+        _ChangedCases(workspace, *first, runs)
+
+    title = "The changed cases cannot be shown."
+    ui.timer(0, lambda: fill(place, "Loading the cases …", read, show, title), once=True)
+
+
+class _ChangedCases:
+    """A choice of the kind of change, and a page of the cases."""
+
+    def __init__(self, workspace: Workspace, changes: Changes, page: Sequence[Change], runs: tuple[Run, Run]) -> None:
+        self._workspace, self._changes, self._runs = workspace, changes, runs
+        self._sort: Sort = "all"
+        self._first = 0
+        self._latest = Latest()
+        self._choices: dict[Sort, ui.element] = {}
+        with ui.element("div").classes("choose").props("role=group aria-label='How they changed'"):
+            for sort in SORTS:
+                n = changes.counts[sort]
+                label, classes = f"{_NAMES[sort]} {n:,}", "count" if n else "count nothing"
+                self._choices[sort] = plain_button(label, partial(self._load, sort, 0), classes)
+        self._place = ui.element("div").props("aria-live=polite")
+        with ui.element("nav").classes("pager").props('aria-label="Pages of cases"') as self._pager:
+            self._where = text("", "span", "small muted")
+            with ui.element("div").classes("actions"):
+                self._before = button("Previous", lambda: self._load(self._sort, self._first - PAGE_SIZE))
+                self._after = button("Next", lambda: self._load(self._sort, self._first + PAGE_SIZE))
+        self._show(page)
+
+    async def _load(self, sort: Sort, first: int) -> None:
+        self._sort, self._first = sort, first
+        is_latest = self._latest.begin()
+        page = await to_thread.run_sync(self._changes.page, sort, first, PAGE_SIZE)
+        if is_latest():
+            self._show(page)
+
+    def _show(self, page: Sequence[Change]) -> None:
+        total = self._changes.counts[self._sort]
+        for sort, choice in self._choices.items():
+            choice.props["aria-pressed"] = "true" if sort == self._sort else "false"
+        self._place.clear()
+        with self._place:
+            if not page:
+                message(f"{_NONE[self._sort]}{_instead(self._changes)}")
+            else:
+                with ui.element("ul").classes("flips"):
+                    for change in page:
+                        with ui.element("li"):
+                            _fold(self._workspace, change, self._runs)
+        self._where.set_text(f"{self._first + 1:,} to {self._first + len(page):,} of {total:,}")
+        self._pager.set_visibility(total > PAGE_SIZE)
+        self._before.set_enabled(self._first > 0)
+        self._after.set_enabled(self._first + PAGE_SIZE < total)
+
+
+def _instead(changes: Changes) -> str:
+    """Counts of the other kinds of change, for an empty list."""
+    counts = changes.counts
+    if not counts["all"]:
+        return f": the {changes.common:,} cases of both runs have the same answers and scores."
+    scored, answered = counts["worse"] + counts["better"], counts["answer"]
+    parts = [f"{scored:,} scored differently"] if scored else []
+    parts += [f"{counts['lost']:,} scored in one run only"] if counts["lost"] else []
+    parts += [f"{answered:,} answered differently"] if answered else []
+    return f"; {', '.join(parts)}."
+
+
+def _became(change: Change) -> tuple[str, Tone, str]:
+    """The change in one or two words, its colour, and both scores."""
+    scores = f"{number(change.score_a, 2)} → {number(change.score_b, 2)}"
+    before, after = change.passed_a, change.passed_b
+    if change.change is None:
+        if change.score_a is None and change.score_b is None:
+            return "answer changed", "", "not scored"
+        one = "A" if change.score_b is None else "B"
+        return f"only {one} scored", "warn", scores
+    if before is not None and after is not None and before != after:
+        return ("pass → fail", "fail", scores) if before else ("fail → pass", "pass", scores)
+    if not change.change:
+        return "answer changed", "", f"{number(change.score_b, 2)} in both"
+    return signed(change.change), "fail" if change.change < 0 else "pass", scores
+
+
+def _fold(workspace: Workspace, change: Change, runs: tuple[Run, Run]) -> None:
+    """A case on one line, which expands to both answers."""
+
+    def scores() -> list[Sequence[Score]]:
+        return [case_scores(workspace, run.run_id, change.dataset, change.case_id) for run in runs]
+
+    async def read() -> list[Sequence[Score]]:
+        return await to_thread.run_sync(scores)
+
+    async def open_fold(place: ui.element) -> None:
+        build = partial(_side_by_side, change, runs)
+        await fill(place, "Loading …", read, build, "The answers cannot be shown.")
+
+    label, tone, figures = _became(change)
+    with lazy_fold("flip", open_fold):
+        badge(label, tone)
+        text(change.question or change.case_id, "span", "line question").props("dir=auto")
+        more = f" and {change.others:,} more" if change.others else ""
+        text(f"{change.metric}{more}", "span", "small muted line")
+        text(figures, "span", "num")
+
+
+def _side_by_side(change: Change, runs: tuple[Run, Run], found: Sequence[Sequence[Score]]) -> None:
+    first = next((score for scores in found for score in scores), None)
+    if first is None:
+        message("The scores of this case are not in the database.", "The runs may be only partly imported.")
+        return
+    text(f"Case {change.case_id} of {change.dataset}", "p", "small muted")
+    text(first.question, "p", "text asked").props("dir=auto")
+    if first.reference:
+        text("Expected", "h3")
+        text(first.reference, "p", "text muted").props("dir=auto")
+    if not change.is_answered_otherwise:
+        message("Both runs have the same answer; only the scores differ.")
+    with ui.element("div").classes("split"):
+        for side, run, scores in zip("AB", runs, found, strict=True):
+            with ui.element("div").classes("half"):
+                with ui.element("div").classes("side"):
+                    badge(side, "accent")
+                    ui.link(name_of(run), f"/runs/{run.run_id}" + (f"/cases/{scores[0].position}" if scores else ""))
+                for _, own in groupby(scores, lambda score: score.position):
+                    _answer(next(own))
+    for metric in _metrics(found):
+        with ui.element("div").classes("judged"):
+            text(metric, "h3")
+            with ui.element("div").classes("split"):
+                for side, scores in zip("AB", found, strict=True):
+                    with ui.element("div").classes("half"):
+                        for score in (one for one in scores if one.metric == metric):
+                            _score(side, score)
+
+
+def _metrics(found: Sequence[Sequence[Score]]) -> list[str]:
+    """The metrics, those with different scores first, then in the order of the run."""
+    by_metric: list[dict[str, list[object]]] = []
+    for scores in found:
+        by_metric.append({})
+        for score in scores:
+            by_metric[-1].setdefault(score.metric, []).append((score.status, score.score))
+    a, b = by_metric
+    return sorted({**a, **b}, key=lambda name: a.get(name) == b.get(name))
+
+
+def _answer(score: Score) -> None:
+    if score.answer_error:
+        message("The bot gave no answer", score.answer_error, "fail")
+    else:
+        text(score.answer or "(nothing)", classes="text said").props(
+            "dir=auto tabindex=0 role=region aria-label=Answer"
+        )
+
+
+def _score(side: str, score: Score) -> None:
+    with ui.element("div"):
+        with ui.element("div").classes("actions"):
+            text(side, "span", "small muted which")
+            text(number(score.score, 2) if score.status == "scored" else score.status, "span", "num reading")
+            if score.passed is not None:
+                badge("pass" if score.passed else "fail", "pass" if score.passed else "fail")
+            if score.repeat:
+                text(f"repeat {score.repeat + 1}", "span", "small muted")
+        text(why(score) or "no reason given", "p", "text small muted").props("dir=auto")
