@@ -21,6 +21,7 @@ from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, IntegrityEr
 
 from evalflow.errors import ConflictError, InfrastructureError, Problem, UserError
 from evalflow.paths import private_database
+from evalflow.store.tables import metadata
 
 FOLDER = Path(__file__).with_name("migrations")
 KEPT = 3
@@ -30,7 +31,7 @@ _LOCK = 0x65766664  # an arbitrary constant
 
 
 def bring_up_to_date(engine: Engine, file: Path | None) -> Path | None:
-    """Run the pending migrations of a database in one transaction.
+    """Create the tables of a new database, or run the pending migrations of another, in one transaction.
 
     Its file, if it has one, is backed up before it is changed.
 
@@ -51,7 +52,11 @@ def bring_up_to_date(engine: Engine, file: Path | None) -> Path | None:
         revision = _revision(connection, scripts)  # another process may have migrated it meanwhile
         if revision == newest:
             return None
-        backup = _copied(file, revision) if file is not None and revision is not None else None
+        if revision is None:
+            metadata.create_all(connection)
+            MigrationContext.configure(connection).stamp(scripts, "head")
+            return None
+        backup = None if file is None else _copied(file, revision)
         config = Config(attributes={"connection": connection})
         config.set_main_option("script_location", str(scripts.dir).replace("%", "%%"))
         command.upgrade(config, "head")
