@@ -33,13 +33,7 @@ _LOCK = 0x65766664  # an arbitrary constant
 def bring_up_to_date(engine: Engine, file: Path | None) -> Path | None:
     """Create the tables of a new database, or run the pending migrations of another, in one transaction.
 
-    Its file, if it has one, is backed up before it is changed.
-
-    Returns:
-        The backup, if one was made.
-
-    Raises:
-        UserError: A newer version created it, or another program.
+    Its file, if it has one, is backed up before it is changed. Returns the backup, if one was made.
     """
     scripts = ScriptDirectory(str(FOLDER))
     newest = scripts.get_current_head()

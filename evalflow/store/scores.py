@@ -282,10 +282,8 @@ class RunScores:
     def _rare_positions(self, wanted: ScoreFilter) -> list[int] | None:
         """Find answers with rare scores (by threshold or bounds) through an index, without scanning the whole run.
 
-        Returns:
-            Their positions in input order. None if an ordinary query is as fast: there is no filter by score, the
-                filter is
-            for one metric or a few answers, or the scores are not rare.
+        Returns their positions in input order; None if an ordinary query is as fast: there is no filter by score, the
+        filter is for one metric or a few answers, or the scores are not rare.
         """
         if not _is_by_score(wanted) or wanted.metric is not None or wanted.positions is not None:
             return None

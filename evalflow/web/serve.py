@@ -78,11 +78,7 @@ def loopback(host: str, port: int) -> Address:
 
 
 def bind(address: Address) -> tuple[socket.socket, Address]:
-    """Bind the port, before anything else starts; returns the socket, and the address with its actual port.
-
-    Raises:
-        UserError: The port is taken, or not allowed.
-    """
+    """Bind the port, before anything else starts; returns the socket, and the address with its actual port."""
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -147,11 +143,7 @@ def serve(
 
 
 def require_packages(needed: Sequence[str] = NEEDED) -> None:
-    """Check that the extra `web` is installed.
-
-    Raises:
-        UserError: Packages are missing.
-    """
+    """Check that the extra `web` is installed."""
     missing = [name for name in needed if importlib.util.find_spec(name) is None]
     if missing:
         what = f"the application needs packages that are not installed: {', '.join(missing)}"

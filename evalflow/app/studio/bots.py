@@ -83,11 +83,7 @@ def create_bot(space: Workspace, name: str, config: Mapping[str, Any], descripti
 
 
 def bot_values(name: str, config: Mapping[str, Any], description: str = "") -> dict[str, Any]:
-    """The columns of a new bot, for `BOTS.add`.
-
-    Raises:
-        TakenError: conf/ declares a bot of that name.
-    """
+    """The columns of a new bot, for `BOTS.add`."""
     values = {"name": name, "description": one_line(description, "bot"), "config": check_bot(name, config)}
     BOTS.expect_free(name)
     return values
@@ -122,11 +118,7 @@ def delete_bot(space: Workspace, name: str, expected: int) -> None:
 
 
 def copy_bot(space: Workspace, source: str, name: str, changes: Mapping[str, Any] | None = None) -> Bot:
-    """Copy a bot, which may be of conf/, and change some keys.
-
-    Raises:
-        TakenError, UserError: As for `create_bot`; also if a required value is missing.
-    """
+    """Copy a bot, which may be of conf/, and change some keys."""
     bot = get_bot(space, source)
     return create_bot(space, name, {**given(bot.config), **(changes or {})}, bot.description)
 
@@ -145,8 +137,7 @@ _VARIABLE = re.compile(r"\$\{oc\.env:([A-Za-z_][A-Za-z0-9_]*)\}")
 async def try_bot(name: str, config: Mapping[str, Any], question: str) -> Answer:
     """Send a question to a bot that is being defined. Nothing is cached or saved.
 
-    Returns:
-        The answer; in state error, with the reason.
+    An answer in state error has the reason.
 
     Raises:
         UserError: The configuration is wrong, a key is not set, or the bot has only recorded answers.

@@ -94,9 +94,7 @@ def add_cases(space: Workspace, dataset: str, rows: Iterable[Mapping[str, Any]])
     """Add cases, all or none.
 
     `rows`: cases by field names; `question` becomes one user message. A case without an id gets a hash of its content.
-
-    Returns:
-        The number of cases added.
+    Returns their number.
 
     Raises:
         UserError: Lists the problems of each row (`rows:NUMBER`), including ids that exist already.
@@ -107,11 +105,7 @@ def add_cases(space: Workspace, dataset: str, rows: Iterable[Mapping[str, Any]])
 
 
 def update_case(space: Workspace, dataset: str, case: int, expected: int, row: Mapping[str, Any]) -> StoredCase:
-    """Replace a case.
-
-    Raises:
-        UserError: The case is invalid.
-    """
+    """Replace a case."""
     there = case_row(space, dataset, case)
     changed = stored(readers.case_to_row(read_row(dataset, {"id": there["key"], **row})))
     with space.database.writing() as connection:
@@ -147,11 +141,7 @@ def add_case(space: Workspace, dataset: str, row: Mapping[str, Any]) -> StoredCa
 
 
 def append_rows(space: Workspace, dataset: str, rows: Iterable[dict[str, Any]]) -> int:
-    """Add cases as `case_to_row` returns them, all or none; returns their number.
-
-    Raises:
-        TakenError: An id exists already.
-    """
+    """Add cases as `case_to_row` returns them, all or none; returns their number."""
     row = own_row(space, dataset)
     prepared = [stored(body) for body in rows]
     with space.database.writing() as connection:
@@ -162,9 +152,6 @@ def append_stored(connection: Connection, dataset: int, prepared: Sequence[dict[
     """Add cases within a transaction; returns their number.
 
     `dataset` is the id of its row; the cases are as `stored` returns them.
-
-    Raises:
-        TakenError: An id exists already, or occurs twice.
     """
     twice = [key for key, n in Counter(one["key"] for one in prepared).items() if n > 1]
     if twice:
@@ -191,11 +178,7 @@ def _stale(row: Mapping[str, Any], expected: int, wanted: Mapping[str, Any]) -> 
 
 
 def copy_dataset(space: Workspace, source: str, name: str) -> Dataset:
-    """Copy a dataset with all its cases; the source may be in conf/.
-
-    Raises:
-        UserError: Its files cannot be read.
-    """
+    """Copy a dataset with all its cases; the source may be in conf/."""
     origin = get_dataset(space, source)
     if origin.origin == "workspace":
         values = dataset_values(name, origin.description, origin.generates)
@@ -377,10 +360,7 @@ def cases_at(
 ) -> tuple[Sequence[StoredCase], int, int]:
     """A page of the matching cases, in order. If `first` is beyond the end, the last page.
 
-    For the filter, see `list_cases`.
-
-    Returns:
-        The cases, the number skipped, and the number of matching cases.
+    For the filter, see `list_cases`. Returns the cases, the number skipped, and the number of matching cases.
     """
     row, limit = own_row(space, dataset), max(1, min(limit, MAX_PAGE))
     with space.database.reading() as connection:
@@ -393,11 +373,7 @@ def cases_at(
 
 
 def example_rows(space: Workspace, dataset: str, count: int = 20) -> list[Mapping[str, Any]]:
-    """The first cases of a dataset by field names, as lines of JSON lines.
-
-    Raises:
-        UserError: Its files cannot be read.
-    """
+    """The first cases of a dataset by field names, as lines of JSON lines."""
     if get_dataset(space, dataset).origin == "workspace":
         return [case.body for case in list_cases(space, dataset, limit=count).items]
     return list(islice(declared_rows(space, dataset), count))

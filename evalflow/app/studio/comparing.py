@@ -49,11 +49,7 @@ def scored_runs(space: Workspace) -> list[Run]:
 
 
 def candidates(space: Workspace, run_id: str) -> list[ComparableRun]:
-    """The runs that share a dataset and a metric with this one: comparable runs first, then newest first.
-
-    Raises:
-        UserError: The run has no results.
-    """
+    """The runs that share a dataset and a metric with this one: comparable runs first, then newest first."""
     run = get_run(space, run_id)
     scored = scored_of(run)
     others = (other for other in scored_runs(space) if other.run_id != run_id and share_scores(run, other))
@@ -75,22 +71,13 @@ def share_scores(one: Run, other: Run) -> bool:
 
 
 def compare_runs(space: Workspace, a: str, b: str, how: How | None = None) -> Comparison:
-    """Compare run B with run A as the command `compare` does, without writing files.
-
-    Raises:
-        UserError: A run has no results, both are the same run, or they measured different things and `how` does not
-            allow it.
-    """
+    """Compare run B with run A as the command `compare` does, without writing files."""
     pair = _pair(space, a, b)
     return compare_pairs([pair], replace(how or How(), allow_option="allow="))
 
 
 def changed_cases(space: Workspace, a: str, b: str) -> Changes:
-    """The cases whose answer or score differs between two runs, for reading in pages.
-
-    Raises:
-        UserError: A run has no results, or both are the same run.
-    """
+    """The cases whose answer or score differs between two runs, for reading in pages."""
     pair = _pair(space, a, b)
     with space.database.reading() as connection:
         known = common_cases(connection, run_row(space, a)["id"], run_row(space, b)["id"])
@@ -98,11 +85,7 @@ def changed_cases(space: Workspace, a: str, b: str) -> Changes:
 
 
 def obstacles_between(space: Workspace, a: str, b: str) -> list[Obstacle]:
-    """Every reason why run B cannot be compared with run A.
-
-    Raises:
-        UserError: A run has no results, or both are the same run.
-    """
+    """Every reason why run B cannot be compared with run A."""
     return obstacles(*_pair(space, a, b))
 
 
@@ -113,11 +96,7 @@ def _pair(space: Workspace, a: str, b: str) -> tuple[SavedRun, SavedRun]:
 
 
 def scored_of(run: Run) -> SavedRun:
-    """The manifest and scores of a run.
-
-    Raises:
-        UserError: The run has no results, or another version wrote them.
-    """
+    """The manifest and scores of a run."""
     if not run.facts.get("metrics"):
         raise TakenError(
             Problem(f"run {run.run_id} has no results yet", "run", "wait until it has ended, or resume it")

@@ -74,12 +74,7 @@ def create_dataset(space: Workspace, name: str, description: str = "", generates
 
 
 def dataset_values(name: str, description: str, generates: Generates) -> dict[str, Any]:
-    """The columns of a new dataset, for `DATASETS.add`.
-
-    Raises:
-        TakenError: conf/ declares a dataset of that name.
-        UserError: The name or the description is invalid.
-    """
+    """The columns of a new dataset, for `DATASETS.add`."""
     check_name(name, "dataset")
     DATASETS.expect_free(name)
     return {"name": name, "description": one_line(description, "dataset"), "generates": generates}
@@ -134,20 +129,12 @@ class DeclaredPage:
 
 
 def declared_dataset(space: Workspace, name: str) -> DatasetConfig:
-    """The configuration of a dataset of conf/.
-
-    Raises:
-        UserError: Its files are invalid.
-    """
+    """The configuration of a dataset of conf/."""
     return DatasetConfig.model_validate(remembered_content(space, "dataset", name))
 
 
 def declared_rows(space: Workspace, name: str) -> Iterator[dict[str, Any]]:
-    """All cases of a dataset of conf/, as rows of JSON lines.
-
-    Raises:
-        UserError: Its files cannot be read.
-    """
+    """All cases of a dataset of conf/, as rows of JSON lines."""
     return map(readers.case_to_row, readers.read(name, declared_dataset(space, name)))
 
 
@@ -164,9 +151,6 @@ def declared_page(
     """A page of cases of a dataset of conf/. Only that page is held in memory.
 
     For the filter, see `list_cases`. `is_wanted` is polled while reading; False stops it.
-
-    Raises:
-        UserError: Its files cannot be read.
     """
     found, total, tags, is_whole = list[Mapping[str, Any]](), 0, Counter[str](), True
     tag, words = readers.tag_name(tag or ""), (text or "").lower()

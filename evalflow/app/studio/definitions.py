@@ -52,12 +52,7 @@ class DefinitionStore:
             return definitions.named(connection, self.table, name, bot)
 
     def get(self, space: Workspace, name: str, bot: int | None = None) -> dict[str, Any]:
-        """The row of that name.
-
-        Raises:
-            NotFoundError: It does not exist.
-            TakenError: It is declared in conf/ and cannot be changed.
-        """
+        """The row of that name."""
         row = self.find(space, name, bot)
         if row is not None:
             return row
@@ -73,20 +68,12 @@ class DefinitionStore:
         return {name: option for name, option in self._declared().items() if self.is_offered(option)}
 
     def expect_free(self, name: str) -> None:
-        """Refuse a name that conf/ declares.
-
-        Raises:
-            TakenError: conf/ declares it.
-        """
+        """Refuse a name that conf/ declares."""
         if name in self._declared():
             raise self._taken(name)
 
     def add(self, connection: Connection, values: Mapping[str, Any], owner: str | None = None) -> int:
-        """Add a row within a transaction; returns its id. `owner` is the name of its bot, for the error message.
-
-        Raises:
-            TakenError: The name is in use.
-        """
+        """Add a row within a transaction; returns its id. `owner` is the name of its bot, for the error message."""
         if definitions.named(connection, self.table, values["name"], values.get("bot_id")):
             raise self._taken(values["name"], owner)
         return definitions.add(connection, self.table, values)
@@ -108,12 +95,7 @@ class DefinitionStore:
             raise stale(self.noun, row["name"], expected, self.get(space, row["name"], bot), values)
 
     def delete(self, space: Workspace, row: Mapping[str, Any], expected: int) -> None:
-        """Delete a row and its dependents if it still has the expected version.
-
-        Raises:
-            NotFoundError: It has been deleted.
-            StaleError: It has been changed.
-        """
+        """Delete a row and its dependents if it still has the expected version."""
         with space.database.writing() as connection:
             deleted = definitions.delete(connection, self.table, row["id"], expected)
         if not deleted:
@@ -162,11 +144,7 @@ def declared_content(group: str, name: str, config_dir: Path | None = None) -> d
 
 
 def remembered_content(space: Workspace, group: str, name: str) -> dict[str, Any]:
-    """The same as `declared_content`, cached until a file of conf/ changes.
-
-    Raises:
-        UserError: As for `declared_content`.
-    """
+    """The same as `declared_content`, cached until a file of conf/ changes."""
     return space.remembered.get(f"{group}/{name}", conf_dirs(), lambda: declared_content(group, name))
 
 

@@ -83,9 +83,6 @@ class Intake:
     Attributes:
         facts: What is known about the metrics before the run has ended.
         behind: Whether the journals held more than was read.
-
-    Raises:
-        UserError: The run is of another version, or the data it was made from are gone.
     """
 
     def __init__(self, run: Mapping[str, Any]) -> None:
@@ -122,9 +119,7 @@ class Intake:
         return self._folder.journal, self._folder.answers
 
     def read(self) -> Block:
-        """Read the next lines of both journals.
-
-        Scores are read first: an answer is written before its scores.
+        """Read the next lines of both journals. Scores are read first: an answer is written before its scores.
 
         Raises:
             UserError: A score belongs to a case that the data do not contain.
@@ -184,11 +179,7 @@ class Intake:
         scores.put(connection, list(block.answers.values()), [], list(block.scores.values()), steps)
 
     def rest(self) -> Iterator[Block]:
-        """The rows that a finished run's journals lack: cases without a score, and the scores of composites.
-
-        Raises:
-            UserError: A score belongs to a case that the data do not contain.
-        """
+        """The rows that a finished run's journals lack: cases without a score, and the scores of composites."""
         for some in chunks(self._unanswered(), AT_ONCE):
             block = Block()
             for position, case in some:

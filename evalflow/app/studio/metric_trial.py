@@ -42,11 +42,7 @@ DATASET = "trial"
 
 @contextmanager
 def drafted(space: Workspace, bot: str, draft: MetricDraft, row: Mapping[str, Any]) -> Generator[tuple[Settings, Case]]:
-    """The settings of a run of one case, and the case. The files that they name exist only within the context.
-
-    Raises:
-        UserError: Lists everything wrong with the metric or the case.
-    """
+    """The settings of a run of one case, and the case. The files that they name exist only within the context."""
     found = get_bot(space, bot)
     definition, prompts = check_metric(draft.name, draft.definition, draft.prompts)
     list(read_rows(DATASET, [row]))
@@ -69,11 +65,7 @@ def _safe(composed: Composed) -> Settings:
 
 
 async def assembled(settings: Settings) -> Parts:
-    """The parts of a run, with a judge that supports all requests of its metrics.
-
-    Raises:
-        UserError: The judge does not support them, or a key is not set.
-    """
+    """The parts of a run, with a judge that supports all requests of its metrics."""
     parts = await to_thread.run_sync(lambda: assemble(settings, session=CallSession()))
     for pair in parts.pairs:
         refused = refusal_of(pair.metric, pair.judge)

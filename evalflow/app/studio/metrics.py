@@ -69,11 +69,7 @@ def list_library() -> list[MetricDefinition]:
 
 
 def get_library(space: Workspace, name: str) -> MetricDefinition:
-    """One metric of conf/, with the prompts that it uses under their own names.
-
-    Raises:
-        UserError: Its files are invalid.
-    """
+    """One metric of conf/, with the prompts that it uses under their own names."""
     option = find_declared("metric", "metric", name)
     prompts = Prompts(prompt_dirs())
     texts = {prompt: prompts.source(prompt) for prompt in option.prompts}
@@ -98,11 +94,7 @@ def get_metric(space: Workspace, bot: str, name: str) -> MetricDefinition:
 
 
 def create_metric(space: Workspace, bot: str, draft: MetricDraft) -> MetricDefinition:
-    """Define a metric.
-
-    Raises:
-        NotFoundError: No bot of that name was defined here.
-    """
+    """Define a metric."""
     definition, prompts = check_metric(draft.name, draft.definition, draft.prompts)
     row = BOTS.get(space, bot)["id"]
     with space.database.writing() as connection:

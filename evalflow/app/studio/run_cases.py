@@ -78,11 +78,7 @@ def _whole_case(folder: RunFolder, found: Mapping[str, Any]) -> tuple[Case | Non
 
 
 def case_and_answer(saved: SavedRun, found: Mapping[str, Any]) -> tuple[Case, Answer | None]:
-    """A case and its answer, from the run's own files. `found` has dataset, case_id, target and target_repeat.
-
-    Raises:
-        UserError: The files no longer contain it.
-    """
+    """A case and its answer, from the run's own files. `found` has dataset, case_id, target and target_repeat."""
     wanted = (found["dataset"], found["case_id"])
     case = next((case for case in saved.cases() if (case.dataset, case.id) == wanted), None)
     if case is None:

@@ -76,11 +76,7 @@ class RunFile:
 
 
 def list_files(space: Workspace, run_id: str) -> list[RunFile]:
-    """The run's existing files, in the order of `FileName`.
-
-    Raises:
-        UserError: The run's folder is not below the working directory.
-    """
+    """The run's existing files, in the order of `FileName`."""
     folder = _folder(space, run_id)
     found: list[RunFile] = []
     for name in get_args(FileName):
@@ -94,11 +90,7 @@ def list_files(space: Workspace, run_id: str) -> list[RunFile]:
 
 
 def open_file(space: Workspace, run_id: str, name: FileName) -> tuple[BinaryIO, int]:
-    """Open a file that a run wrote. Returns the file, which the caller closes, and its size in bytes.
-
-    Raises:
-        UserError: The run's folder is not below the working directory.
-    """
+    """Open a file that a run wrote. Returns the file, which the caller closes, and its size in bytes."""
     try:
         file = _opened(_folder(space, run_id), name)
     except OSError:
@@ -126,8 +118,7 @@ def _opened(folder: Path, name: FileName) -> BinaryIO:
 def passing(space: Workspace, run_id: str, metric: str, thresholds: Sequence[float]) -> list[Passing]:
     """The pass rate of a metric at each threshold, with its interval, for each dataset and target.
 
-    Returns:
-        Empty if nothing was scored or the run's tables are gone.
+    Empty if nothing was scored or the run's tables are gone.
     """
     import polars as pl
 
@@ -153,8 +144,8 @@ def passing(space: Workspace, run_id: str, metric: str, thresholds: Sequence[flo
 def keep_threshold(space: Workspace, run_id: str, metric: str, value: float, expected: int | None = None) -> Run:
     """Apply another threshold to a run permanently, as `report RUN metric.METRIC.threshold=VALUE` does.
 
-    No calls are made. The run's tables, gates, exit code and reports change accordingly, and so does what
-    certificates state about it.
+    No calls are made. The run's tables, gates, exit code and reports change accordingly, and so does what certificates
+    state about it.
 
     Raises:
         TakenError: The run has not ended, or a process is working on it.

@@ -237,11 +237,7 @@ def delete_run(space: Workspace, run_id: str, expected: int | None = None) -> No
 
 
 def changed_request(run: Run, **changes: Any) -> RunRequest:
-    """The request of a run with changes, for running it again.
-
-    Raises:
-        UserError: The run was not created here.
-    """
+    """The request of a run with changes, for running it again."""
     if run.request is None:
         hint = "its command line is in its folder, in .hydra/overrides.yaml"
         raise UserError(Problem(f"run {run.run_id} was made on the command line", "run", hint))

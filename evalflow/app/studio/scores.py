@@ -70,9 +70,6 @@ def list_scores(
     `cursor` is `next` of the previous page with the same filter and order. `limit`: at most 500. `sort`: input (the
     order of the data), or score or -score (lowest or highest first, for one metric). `thresholds` by metric replace the
     run's for `passed`.
-
-    Raises:
-        UserError: The cursor or the order is invalid.
     """
     chosen, limit = wanted or ScoreFilter(), max(1, min(limit, MAX_PAGE))
     if sort not in ("input", "score", "-score"):
@@ -180,10 +177,7 @@ def pass_rates(
 def distribution(space: Workspace, run_id: str, metric: str, threshold: float | None = None) -> Distribution | None:
     """The distribution of a metric's scores: over 0..1 for a bounded metric, else from the lowest to the highest score.
 
-    With a threshold, it counts how many scores of each bin pass.
-
-    Returns:
-        None if nothing was scored.
+    With a threshold, it counts how many scores of each bin pass. None if nothing was scored.
     """
     row = run_row(space, run_id)
     metrics: list[Mapping[str, Any]] = row["facts"].get("metrics", [])

@@ -143,11 +143,7 @@ def write_own(folder: Path, own: Own) -> None:
 def freeze(folder: Path, own: Own, choice: RunChoice) -> list[str]:
     """Write a snapshot. If this fails, the caller removes the folder.
 
-    Returns:
-        The command line that repeats the run, without the program.
-
-    Raises:
-        UserError: A definition is invalid.
+    Returns the command line that repeats the run, without the program.
     """
     private_folder(folder)
     write_own(folder, own)
@@ -279,11 +275,7 @@ def owned(space: Workspace, request: RunRequest) -> Own:
 
 
 def chosen(space: Workspace, request: RunRequest) -> RunChoice:
-    """The parts and changed values of a request.
-
-    Raises:
-        UserError: An option is unknown, or datasets or metrics are missing.
-    """
+    """The parts and changed values of a request."""
     bot = get_bot(space, request.bot)
     problems = list(_wrong(request))
     if problems:

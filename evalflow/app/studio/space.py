@@ -140,20 +140,13 @@ def open_workspace(url: str | None = None) -> Workspace:
 
     Without a URL, its database is `.evalflow/evalflow.db`. `database.made` is set if the file has just been created,
     `database.backup` if it was copied before its schema was changed.
-
-    Raises:
-        UserError: The database cannot be opened, or a newer version created it.
     """
     root = Path.cwd()
     return Workspace(open_database(url or f"sqlite:///{root / FILE}"), root)
 
 
 def within(space: Workspace, folder: Path) -> str:
-    """The real path of a folder, which must be below the working directory, since a run does what its files say.
-
-    Raises:
-        UserError: It is outside.
-    """
+    """The real path of a folder, which must be below the working directory, since a run does what its files say."""
     try:
         found = (space.root / folder).resolve()
         found.exists()  # raises for a string that cannot be a path
@@ -166,11 +159,7 @@ def within(space: Workspace, folder: Path) -> str:
 
 
 def run_folder(space: Workspace, row: Mapping[str, Any]) -> RunFolder:
-    """The folder of a run to resume or rewrite: below the working directory, without links in its path or content.
-
-    Raises:
-        UserError: The folder is outside, or there is a link.
-    """
+    """The folder of a run to resume or rewrite: below the working directory, without links in its path or content."""
     found = within(space, Path(row["folder"]))
     if found != row["folder"]:
         what = f"{row['folder']} leads through a link to {found}"
@@ -181,11 +170,7 @@ def run_folder(space: Workspace, row: Mapping[str, Any]) -> RunFolder:
 
 
 def refuse_elsewhere(space: Workspace, config: Mapping[str, Any]) -> None:
-    """Check that a run reuses only folders, and writes only to caches, below the working directory.
-
-    Raises:
-        UserError: One of them is outside.
-    """
+    """Check that a run reuses only folders, and writes only to caches, below the working directory."""
     metrics = _inside(config, "metric")
     named = [("baseline", config.get("baseline")), ("cache.path", _inside(config, "cache").get("path"))]
     named += [(f"metric.{name}.steps_from", _inside(metrics, name).get("steps_from")) for name in metrics]

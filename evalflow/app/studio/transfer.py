@@ -41,9 +41,6 @@ def export_files(space: Workspace, folder: Path, bot: str | None, datasets: Sequ
 
     `folder` is empty or new, and gets conf/, prompts/ and data/. A bot comes with its metrics, a dataset with its
     cases.
-
-    Raises:
-        UserError: There is nothing to write, or the folder is not empty, or it cannot be written.
     """
     if bot is None and not datasets:
         raise UserError(Problem("nothing is named that could be written", "bot", "name a bot, or datasets"))
@@ -131,11 +128,7 @@ def _gathered(problems: list[Problem]) -> Generator[None]:
 
 
 def _keep(space: Workspace, found: _Checked, owner: str | None) -> None:
-    """Save all definitions in one transaction.
-
-    Raises:
-        NotFoundError: The bot that gets the metrics was deleted.
-    """
+    """Save all definitions in one transaction."""
     names = {bot["name"] for bot in found.bots}
     there = {owner: BOTS.get(space, owner)["id"]} if found.metrics and owner is not None and owner not in names else {}
     with space.database.writing() as connection:
@@ -274,10 +267,7 @@ def upload_cases(
     """Add the cases of a file: .jsonl, .json, .csv or .parquet.
 
     `fields`: case field to column or JSONPath; a column named like a field needs no entry. Without `skip_faulty`, one
-    invalid row rejects the file.
-
-    Returns:
-        The number of cases added.
+    invalid row rejects the file. Returns their number.
 
     Raises:
         UserError: Lists the problems of each row, including ids that exist already; or no row is valid.
@@ -322,11 +312,7 @@ def faulty_rows(path: Path, faulty: Sequence[int]) -> Iterator[str]:
 
 
 def columns_of(path: Path) -> list[Column]:
-    """The columns of a file, each with the case field that it probably holds.
-
-    Raises:
-        UserError: The file cannot be read.
-    """
+    """The columns of a file, each with the case field that it probably holds."""
     found = readers.examples(_file_config(path, None))
     proposed = {column: field for field, column in readers.propose_fields(list(found)).items()}
     return [

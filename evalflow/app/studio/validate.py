@@ -138,11 +138,7 @@ _PROMPT = re.compile(r"[a-z][a-z0-9_]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+\.jinja\Z")
 
 
 def check_name(name: str, what: str) -> None:
-    """Check that a name is allowed in configuration.
-
-    Raises:
-        UserError: It is not.
-    """
+    """Check that a name is allowed in configuration."""
     if not IDENTIFIER.match(name) or len(name) > 100:
         hint = "lower-case letters, digits and _, a letter first, at most 100"
         raise UserError(Problem(f"{name!r} cannot be a name", f"{what}.name", hint))
@@ -154,8 +150,7 @@ def check_name(name: str, what: str) -> None:
 def check_bot(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
     """Validate a bot's connection. API keys need not be set yet.
 
-    Returns:
-        The configuration after a round trip through JSON.
+    Returns the configuration after a round trip through JSON.
     """
     check_name(name, "bot")
     plain = _plain(config, "target")
@@ -178,10 +173,7 @@ def check_metric(
     """Validate a metric's definition, prompts and score rule.
 
     The prompts are rendered for a made-up case, to refuse a template that no case could render. `prompts`: its own
-    templates, by `NAME/FILE.jinja`.
-
-    Returns:
-        Definition and prompts after a round trip through JSON.
+    templates, by `NAME/FILE.jinja`. Returns definition and prompts after a round trip through JSON.
     """
     check_name(name, "metric")
     key = f"metric.{name}"
@@ -204,11 +196,7 @@ def check_metric(
 
 
 def one_line(text: str, what: str) -> str:
-    """The description as one line, since files hold it as a comment.
-
-    Raises:
-        UserError: It contains characters that a file cannot hold.
-    """
+    """The description as one line, since files hold it as a comment."""
     line = " ".join(text.split())
     problems = list(_unfit_text(line, f"{what}.description"))
     if problems:

@@ -91,9 +91,6 @@ def page_of(items: Sequence[T], key: Callable[[T], Sequence[Any]], cursor: str |
     """A page of a list that is completely in memory.
 
     The items are sorted by their key, which is unique and of text, numbers and booleans.
-
-    Raises:
-        UserError: The cursor is invalid.
     """
     behind = None if cursor is None else _read(cursor)
     try:

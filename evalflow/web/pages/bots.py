@@ -367,11 +367,7 @@ class BotForm:
         return self._name_field.read() if self._name_field else self._name or ""
 
     def read(self) -> dict[str, Any]:
-        """The configuration.
-
-        Raises:
-            UserError: A field cannot be parsed. The workspace checks whether the values are valid.
-        """
+        """The configuration."""
         kept = self._config if self._config.get("kind") == self._kind else {}
         values = {
             key.removeprefix("target."): _value(key, field)

@@ -208,11 +208,7 @@ class YamlForm:
         fields |= {Path(file).name: field for file, field in self._prompts.items()}
 
     def read(self) -> dict[str, Any]:
-        """The definition.
-
-        Raises:
-            UserError: The text is not valid YAML.
-        """
+        """The definition."""
         return read_metric_yaml(str(self.fields[KEY].value or ""))
 
     def prompts(self) -> dict[str, str]:
@@ -272,11 +268,7 @@ class MetricForm:
         self._judge = JudgeFields(bot, judges, definition.get("judge"), self.fields)
 
     def read(self) -> dict[str, Any]:
-        """The definition.
-
-        Raises:
-            UserError: A field cannot be parsed. The workspace checks whether the values are valid.
-        """
+        """The definition."""
         is_same = self._definition.get("kind") == self._kind
         kept = {
             key: value for key, value in self._definition.items() if is_same or key in ("family", "version", "gate")

@@ -166,11 +166,7 @@ class ScaleFields:
         self._fill()
 
     def read(self) -> dict[str, Any]:
-        """The keys `scale`, and for whole grades of G-Eval `rubric`.
-
-        Raises:
-            UserError: A line cannot be parsed.
-        """
+        """The keys `scale`, and for whole grades of G-Eval `rubric`."""
         scale: dict[str, Any] = {"type": self._type}
         if self._type == "label":
             return {"scale": {**scale, "values": _scores(self._fields[LABELS])}}

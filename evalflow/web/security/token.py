@@ -90,11 +90,7 @@ def cookie_name(port: int) -> str:
 
 
 def load_token(root: Path) -> str:
-    """The token of a folder's servers; a new one if there is none, or if others could have read it.
-
-    Raises:
-        UserError: The token file cannot be read or written.
-    """
+    """The token of a folder's servers; a new one if there is none, or if others could have read it."""
     path = root / FILE
     try:
         private_folder(path.parent)

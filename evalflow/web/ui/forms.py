@@ -243,11 +243,7 @@ def reveal(element: ui.element) -> None:
 
 
 def place(error: EvalflowError, fields: Mapping[str, Field]) -> tuple[list[Problem], Field | None]:
-    """Show each problem at its field.
-
-    Returns:
-        The problems without a field, and the first field with one.
-    """
+    """Show each problem at its field. Returns the problems without a field, and the first field with one."""
     problems = error.problems if isinstance(error, UserError) else [Problem(str(error))]
     elsewhere: list[Problem] = []
     first: Field | None = None
@@ -318,8 +314,7 @@ class NameField:
 def name_of(title: str) -> str:
     """Turn a title into a name: `Fees & refunds` becomes `fees_refunds`; a name is unchanged.
 
-    Returns:
-        An empty string if the title does not begin with a letter like a to z.
+    Empty if the title does not begin with a letter like a to z.
     """
     if IDENTIFIER.match(title):
         return title

@@ -33,10 +33,8 @@ _COLOURS = (("system", "contrast"), ("light", "light_mode"), ("dark", "dark_mode
 def frame(title: str, *, place: str, about: str = "", trail: Sequence[tuple[str, str]] = ()) -> Generator[ui.element]:
     """A context manager for the frame: build the content below the heading inside.
 
-    `place` is its navigation entry, `trail` the parent pages as (name, path).
-
-    Yields:
-        The element next to the heading, for the page's main actions.
+    `place` is its navigation entry, `trail` the parent pages as (name, path). Yields the element next to the heading,
+    for the page's main actions.
     """
     ui.page_title(f"{title} · evalflow")
     _rail(place)
