@@ -106,15 +106,11 @@ def add_pages(app: FastAPI, workspace: Workspace) -> None:
     )
     from evalflow.web.ui import frame
 
-    # Fixed paths are registered before paths with a parameter in the same position.
-    for add in (
-        *(bots.add_bots, bots.add_bot_edit, bots.add_bot),
-        *(metrics.add_metrics, metric.add_metric_edit, metrics.add_library),
-        *(datasets.add_datasets, datasets.add_dataset_edit, import_cases.add),
-        *(case.add_case_new, case.add_case_edit, datasets.add_dataset),
-        *(runs.add, new_run.add, scores.add_run_case, run.add, compare.add, history.add, frame.add_missing_page),
+    for module in (
+        *(bots, metrics, metric, datasets, import_cases, case),
+        *(runs, new_run, scores, run, compare, history, frame),  # /runs/new comes before /runs/{run}
     ):
-        add(workspace)
+        module.add(workspace)
     # Scripts come first: they must run before the first paint.
     scripts = [f'<script src="/assets/{name}.js"></script>' for name in ("nonce", "theme", "unsaved")]
     names = ("theme", "parts", "forms", "metrics", "cases", "runs", "results", "compare", "history")

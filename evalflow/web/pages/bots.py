@@ -60,8 +60,8 @@ _LABELS = {
 }
 
 
-def add_bots(workspace: Workspace) -> None:
-    """Register the page."""
+def add(workspace: Workspace) -> None:
+    """Register the pages."""
 
     @guarded_page("/")
     async def bots() -> None:
@@ -83,6 +83,32 @@ def add_bots(workspace: Workspace) -> None:
                     link_button("New bot", "/bots/new", primary=True)
             with section("Ready to use", "Declared in conf/. Copy one to change it."):
                 _cards([bot for bot in found if bot.origin == "conf"])
+
+    @guarded_page("/bots/new")
+    async def new(source: str = "") -> None:
+        copied = await to_thread.run_sync(get_bot, workspace, source) if source else None
+        title = f"Copy of {copied.name}" if copied else "New bot"
+        with frame(title, place="Bots", trail=[("Bots", "/")]):
+            config = given(copied.config) if copied else {"kind": "openai"}
+            _BotEditor(workspace, BotForm(config, None, copied.description if copied else ""), None)
+
+    @guarded_page("/bots/{bot}/edit")
+    async def edit(bot: str) -> None:
+        found = await to_thread.run_sync(get_bot, workspace, bot)
+        with frame(f"Edit {found.name}", place="Bots", trail=[(found.name, f"/bots/{found.name}")]):
+            _BotEditor(workspace, BotForm(found.config, found.name, found.description), found)
+
+    @guarded_page("/bots/{bot}")
+    async def one(bot: str) -> None:
+        found = await to_thread.run_sync(get_bot, workspace, bot)
+        datasets = await to_thread.run_sync(list_datasets, workspace)
+        with frame(found.name, place="Bots", about=found.description, trail=[("Bots", "/")]) as actions:
+            with actions:
+                _actions(workspace, found, datasets)
+            _connection(found)
+            if found.config.get("kind") != "recorded":
+                with ui.element("div").classes("section"):
+                    BotTrial(workspace, lambda: found.name, lambda: given(found.config), {})
 
 
 def _cards(bots: list[Bot]) -> None:
@@ -112,22 +138,6 @@ def _import_dialog(workspace: Workspace) -> ui.dialog:
     folder = About("Folder", "A folder with conf/ and, if needed, prompts/ and data/.", "exported", required=True)
     about = "You can then edit its bot, metrics and test cases here; the files do not change."
     return folder_dialog("Import a folder", about, folder, "Import", take)
-
-
-def add_bot(workspace: Workspace) -> None:
-    """Register the page."""
-
-    @guarded_page("/bots/{bot}")
-    async def one(bot: str) -> None:
-        found = await to_thread.run_sync(get_bot, workspace, bot)
-        datasets = await to_thread.run_sync(list_datasets, workspace)
-        with frame(found.name, place="Bots", about=found.description, trail=[("Bots", "/")]) as actions:
-            with actions:
-                _actions(workspace, found, datasets)
-            _connection(found)
-            if found.config.get("kind") != "recorded":
-                with ui.element("div").classes("section"):
-                    BotTrial(workspace, lambda: found.name, lambda: given(found.config), {})
 
 
 def _actions(workspace: Workspace, bot: Bot, datasets: Sequence[Dataset]) -> None:
@@ -243,24 +253,6 @@ def _show(answer: Answer) -> None:
         ("Tokens", f"{usage.input_tokens} in, {usage.output_tokens} out" if usage else ""),
         ("Contexts", "" if answer.contexts is None else str(len(answer.contexts))),
     ])  # fmt: skip
-
-
-def add_bot_edit(workspace: Workspace) -> None:
-    """Register the pages."""
-
-    @guarded_page("/bots/new")
-    async def new(source: str = "") -> None:
-        copied = await to_thread.run_sync(get_bot, workspace, source) if source else None
-        title = f"Copy of {copied.name}" if copied else "New bot"
-        with frame(title, place="Bots", trail=[("Bots", "/")]):
-            config = given(copied.config) if copied else {"kind": "openai"}
-            _BotEditor(workspace, BotForm(config, None, copied.description if copied else ""), None)
-
-    @guarded_page("/bots/{bot}/edit")
-    async def edit(bot: str) -> None:
-        found = await to_thread.run_sync(get_bot, workspace, bot)
-        with frame(f"Edit {found.name}", place="Bots", trail=[(found.name, f"/bots/{found.name}")]):
-            _BotEditor(workspace, BotForm(found.config, found.name, found.description), found)
 
 
 class _BotEditor:

@@ -48,8 +48,14 @@ from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import button, link_button, tell, text
 
 
-def add_case_edit(workspace: Workspace) -> None:
-    """Register the page."""
+def add(workspace: Workspace) -> None:
+    """Register the pages."""
+
+    @guarded_page("/datasets/{dataset}/cases/new")
+    async def new(dataset: str) -> None:
+        await to_thread.run_sync(own_row, workspace, dataset)
+        with frame("New case", place="Test cases", trail=[(dataset, f"/datasets/{dataset}")]):
+            _CaseWriter(workspace, dataset)
 
     @guarded_page("/datasets/{dataset}/cases/{case}")
     async def edit(dataset: str, case: str, tag: str = "", text: str = "") -> None:
@@ -112,16 +118,6 @@ class _CaseEditor:
                 by,
                 lambda _: leave(after),
             )
-
-
-def add_case_new(workspace: Workspace) -> None:
-    """Register the page."""
-
-    @guarded_page("/datasets/{dataset}/cases/new")
-    async def new(dataset: str) -> None:
-        await to_thread.run_sync(own_row, workspace, dataset)
-        with frame("New case", place="Test cases", trail=[(dataset, f"/datasets/{dataset}")]):
-            _CaseWriter(workspace, dataset)
 
 
 class _CaseWriter:

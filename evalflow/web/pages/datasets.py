@@ -40,8 +40,8 @@ Row = Mapping[str, Any]
 _TRAIL = [("Test cases", "/datasets")]
 
 
-def add_datasets(workspace: Workspace) -> None:
-    """Register the page."""
+def add(workspace: Workspace) -> None:
+    """Register the pages."""
 
     @guarded_page("/datasets")
     async def datasets() -> None:
@@ -60,18 +60,18 @@ def add_datasets(workspace: Workspace) -> None:
             with section("Ready to use", "Declared in conf/. Copy one to change it."):
                 _cards([dataset for dataset in found if dataset.origin == "conf"])
 
+    @guarded_page("/datasets/new")
+    async def new(source: str = "") -> None:
+        copied = await to_thread.run_sync(get_dataset, workspace, source) if source else None
+        with frame(f"Copy of {copied.name}" if copied else "New dataset", place="Test cases", trail=_TRAIL):
+            _DatasetEditor(workspace, None, copied)
 
-def _cards(datasets: list[Dataset]) -> None:
-    with ui.element("div").classes("cards"):
-        for dataset in datasets:
-            badges: list[tuple[str, Tone]] = [] if dataset.cases is None else [(counted(dataset.cases), "accent")]
-            if dataset.origin == "conf":
-                badges.append(("conf", ""))
-            card(dataset.name, f"/datasets/{dataset.name}", dataset.description, badges)
-
-
-def add_dataset(workspace: Workspace) -> None:
-    """Register the page."""
+    @guarded_page("/datasets/{dataset}/edit")
+    async def edit(dataset: str) -> None:
+        found = await to_thread.run_sync(get_dataset, workspace, dataset)
+        trail = [(found.name, f"/datasets/{found.name}")]
+        with frame(f"Edit {found.name}", place="Test cases", trail=trail):
+            _DatasetEditor(workspace, found, None)
 
     @guarded_page("/datasets/{dataset}")
     async def one(dataset: str, tag: str = "", text: str = "", first: str = "", row: str = "") -> None:
@@ -91,6 +91,15 @@ def add_dataset(workspace: Workspace) -> None:
                 with empty("playlist_add", "No test cases yet", about):
                     link_button("Paste or upload", f"/datasets/{found.name}/add", primary=True)
                     link_button("Write one", f"/datasets/{found.name}/cases/new")
+
+
+def _cards(datasets: list[Dataset]) -> None:
+    with ui.element("div").classes("cards"):
+        for dataset in datasets:
+            badges: list[tuple[str, Tone]] = [] if dataset.cases is None else [(counted(dataset.cases), "accent")]
+            if dataset.origin == "conf":
+                badges.append(("conf", ""))
+            card(dataset.name, f"/datasets/{dataset.name}", dataset.description, badges)
 
 
 def _declared(workspace: Workspace, dataset: Dataset, search: CaseSearch, page: DeclaredPage) -> None:
@@ -166,23 +175,6 @@ _REPLY = About(
     "Most bots reply with a text; a bot that classifies or retrieves replies with a label or ids.",
     required=True,
 )
-
-
-def add_dataset_edit(workspace: Workspace) -> None:
-    """Register the pages."""
-
-    @guarded_page("/datasets/new")
-    async def new(source: str = "") -> None:
-        copied = await to_thread.run_sync(get_dataset, workspace, source) if source else None
-        with frame(f"Copy of {copied.name}" if copied else "New dataset", place="Test cases", trail=_TRAIL):
-            _DatasetEditor(workspace, None, copied)
-
-    @guarded_page("/datasets/{dataset}/edit")
-    async def edit(dataset: str) -> None:
-        found = await to_thread.run_sync(get_dataset, workspace, dataset)
-        trail = [(found.name, f"/datasets/{found.name}")]
-        with frame(f"Edit {found.name}", place="Test cases", trail=trail):
-            _DatasetEditor(workspace, found, None)
 
 
 class _DatasetEditor:

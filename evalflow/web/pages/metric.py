@@ -58,7 +58,7 @@ from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import button, link_button, text
 
 
-def add_metric_edit(workspace: Workspace) -> None:
+def add(workspace: Workspace) -> None:
     """Register the pages."""
 
     @guarded_page("/bots/{bot}/metrics/new")

@@ -18,8 +18,8 @@ from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import Tone, button, card, counted, empty, facts, link_button, message, section, text
 
 
-def add_metrics(workspace: Workspace) -> None:
-    """Register the page."""
+def add(workspace: Workspace) -> None:
+    """Register the pages."""
 
     @guarded_page("/bots/{bot}/metrics")
     async def metrics(bot: str) -> None:
@@ -36,6 +36,28 @@ def add_metrics(workspace: Workspace) -> None:
                 _cards(bot, found)
             else:
                 _none_yet(bot)
+
+    @guarded_page("/library")
+    async def library(bot: str = "") -> None:
+        found = await to_thread.run_sync(list_library)
+        about = "Metrics that are ready to use, as defined in conf/."
+        trail = [(f"Metrics of {bot}", f"/bots/{bot}/metrics")] if bot else []
+        with frame("Metrics", place="Metrics", about=about, trail=trail):
+            _MetricSearch(found, bot)
+
+    @guarded_page("/library/{metric}")
+    async def one(metric: str, bot: str = "") -> None:
+        found = await to_thread.run_sync(get_library, workspace, metric)
+        bots = [one.name for one in await to_thread.run_sync(list_bots, workspace) if one.origin == "workspace"]
+        trail = [("Metrics", f"/library?bot={quote(bot)}" if bot else "/library")]
+        with frame(found.name, place="Metrics", about=str(found.definition.get("description", "")), trail=trail):
+            _facts(found.definition)
+            _copying(found.name, bots, bot)
+            with section("YAML", "As conf/ declares it, read-only."):
+                text(metric_yaml(found.definition), "pre", "card code-block")
+            for name, source in found.prompts.items():
+                with section(name, "A prompt template, read-only."):
+                    text(source, "pre", "card code-block")
 
 
 def _cards(bot: str, metrics: list[MetricDefinition]) -> None:
@@ -66,32 +88,6 @@ def _declared_bot(bot: str) -> None:
     with empty("content_copy", "Metrics belong to your own bots", about):
         link_button("Copy this bot", f"/bots/new?source={bot}", primary=True)
         link_button("See the library", "/library")
-
-
-def add_library(workspace: Workspace) -> None:
-    """Register the pages."""
-
-    @guarded_page("/library")
-    async def library(bot: str = "") -> None:
-        found = await to_thread.run_sync(list_library)
-        about = "Metrics that are ready to use, as defined in conf/."
-        trail = [(f"Metrics of {bot}", f"/bots/{bot}/metrics")] if bot else []
-        with frame("Metrics", place="Metrics", about=about, trail=trail):
-            _MetricSearch(found, bot)
-
-    @guarded_page("/library/{metric}")
-    async def one(metric: str, bot: str = "") -> None:
-        found = await to_thread.run_sync(get_library, workspace, metric)
-        bots = [one.name for one in await to_thread.run_sync(list_bots, workspace) if one.origin == "workspace"]
-        trail = [("Metrics", f"/library?bot={quote(bot)}" if bot else "/library")]
-        with frame(found.name, place="Metrics", about=str(found.definition.get("description", "")), trail=trail):
-            _facts(found.definition)
-            _copying(found.name, bots, bot)
-            with section("YAML", "As conf/ declares it, read-only."):
-                text(metric_yaml(found.definition), "pre", "card code-block")
-            for name, source in found.prompts.items():
-                with section(name, "A prompt template, read-only."):
-                    text(source, "pre", "card code-block")
 
 
 class _MetricSearch:

@@ -341,7 +341,7 @@ def _tag_options(tags: Tags) -> dict[str, str]:
 LONGEST_HEADING = 90
 
 
-def add_run_case(workspace: Workspace) -> None:
+def add(workspace: Workspace) -> None:
     """Register the page."""
 
     @guarded_page("/runs/{run}/cases/{position}")

@@ -109,7 +109,7 @@ def instead(title: str, about: str) -> None:
         link_button("To the bots", "/", primary=True)
 
 
-def add_missing_page(_: Workspace) -> None:
+def add(_: Workspace) -> None:
     """Register the error pages with NiceGUI."""
 
     async def missing(request: Request, _: Exception) -> Response:
