@@ -12,8 +12,8 @@ import yaml
 
 from evalflow.app.core.options import Option, options
 from evalflow.app.studio.space import TakenError, Workspace, not_found, stale
-from evalflow.config.literal import MISSING, unescaped, unescaped_but_environment
 from evalflow.config.load import compose
+from evalflow.config.yaml_text import MISSING, unescaped, unescaped_but_environment
 from evalflow.errors import Problem, UserError
 from evalflow.paths import conf_dirs
 from evalflow.store import definitions

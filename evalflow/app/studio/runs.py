@@ -21,7 +21,6 @@ from evalflow.app.studio.space import (
     stale,
     within,
 )
-from evalflow.config.runid import new_run_id
 from evalflow.errors import Problem, UserError, command
 from evalflow.paths import new_run_id
 from evalflow.run.folder import refuse_links

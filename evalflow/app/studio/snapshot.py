@@ -25,6 +25,7 @@ from evalflow.app.studio.validate import write_prompts
 from evalflow.config.load import Composed, compose
 from evalflow.config.schema import DatasetConfig, RunConfig
 from evalflow.config.validate import Settings
+from evalflow.config.yaml_text import escaped, escaped_but_environment, yaml_of
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.jsonvalues import DEEPEST, is_too_deep
 from evalflow.paths import private_folder, prompt_dirs

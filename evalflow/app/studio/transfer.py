@@ -22,6 +22,7 @@ from evalflow.app.studio.snapshot import BASES, Own, write_own
 from evalflow.app.studio.space import TakenError, Workspace
 from evalflow.app.studio.validate import check_metric
 from evalflow.config.schema import DatasetConfig
+from evalflow.config.yaml_text import read_yaml, unescaped, unescaped_but_environment
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.store import cases as table
 from evalflow.store.tables import storable

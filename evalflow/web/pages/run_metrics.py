@@ -35,7 +35,7 @@ from evalflow.web.ui.parts import (
 )
 
 if TYPE_CHECKING:
-    from evalflow.summary.pass_rates import Passing
+    from evalflow.summary.summarise import Passing
 
 
 FEWEST = 3

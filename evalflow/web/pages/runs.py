@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from anyio import to_thread
 from nicegui import ui
 
-from evalflow.app.core.programs import ProgramError
+from evalflow.app.core.saved import ProgramError
 from evalflow.app.studio.runs import Run, list_runs, open_run
 from evalflow.app.studio.space import Page, Workspace
 from evalflow.errors import EvalflowError
