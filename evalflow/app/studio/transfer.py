@@ -277,7 +277,7 @@ def upload_cases(
     if not skip_faulty:
         cases = list(readers.read(dataset, _file_config(path, fields)))
         return append_rows(space, dataset, (readers.case_to_row(case) for case in cases))
-    rows = [readers.case_to_row(row.case) for row in _sifted(space, dataset, path, fields) if row.case]
+    rows = [readers.case_to_row(row.case) for row in _checked_rows(space, dataset, path, fields) if row.case]
     if not rows:
         raise UserError(Problem("no row of it can be taken", path.name))
     return append_rows(space, dataset, rows)
@@ -296,7 +296,7 @@ def examine_upload(
     _expect_columns(path, fields or {})
     good, faulty, problems = 0, list[int](), list[Problem]()
     first: list[Mapping[str, Any]] = []
-    for row in _sifted(space, dataset, path, fields):
+    for row in _checked_rows(space, dataset, path, fields):
         if row.case is None:
             faulty.append(row.position)
             problems += [placed(problem) for problem in row.problems if len(problems) < SHOWN]
@@ -322,11 +322,11 @@ def columns_of(path: Path) -> list[Column]:
     ]
 
 
-def _sifted(space: Workspace, dataset: str, path: Path, fields: Fields | None) -> Iterator[readers.Sifted]:
+def _checked_rows(space: Workspace, dataset: str, path: Path, fields: Fields | None) -> Iterator[readers.ReadRow]:
     """The rows of a file. A case id that the dataset already has is a problem of its row."""
     owner = own_row(space, dataset)["id"]
     named = "id" in (fields or {}) or "id" in readers.examples(_file_config(path, fields))
-    rows = readers.sift(dataset, _file_config(path, fields))
+    rows = readers.read_rows(dataset, _file_config(path, fields))
     seen: set[str] = set()
     while chunk := list(islice(rows, _AT_ONCE)):
         keys = {row.position: storable(row.case.id) for row in chunk if row.case}
