@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Coroutine, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, NotRequired, TypeVar
 from urllib.parse import urlsplit
@@ -222,12 +222,11 @@ class ChatClient:
         return key_of(self._place, request.path, request.body or b"", *repeats)
 
     def recall(self, entry: Entry) -> Completion:
-        """The completion in a cached entry, with the cost of all its requests at today's price; or raise Unreadable."""
+        """The completion in a cached entry, or raise Unreadable. After re-asks, the entry knows the whole cost."""
         try:
-            completion = read(Response(200, {}, entry.body, entry.latency_s), self._price)
+            return read(Response(200, {}, entry.body, entry.latency_s), self._price)
         except MalformedReply as error:
             raise Unreadable(str(error)) from None
-        return replace(completion, usage=entry.usage, cost_usd=self.cost(entry))
 
     async def close(self) -> None:
         """Release connections."""

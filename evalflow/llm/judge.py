@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 from collections import Counter
@@ -80,9 +81,14 @@ class OpenAIJudge:
     def remembered(self, ask: Ask) -> list[str]:
         """The cached replies to an ask, unchanged; nothing is sent."""
         request, times = self.opening(ask)
-        keys = [self._client.key(request, ask.repeat, number) for number in range(times)]
-        entries = [entry for key in keys if (entry := self._client.single_flight.known(key)) is not None]
-        return [text for entry in entries if (text := self._raw(ask, entry)) is not None]
+        found: list[str] = []
+        for number in range(times):
+            key = self._client.key(request, ask.repeat, number)
+            entry = self._client.single_flight.known(key)
+            if entry is not None:
+                with contextlib.suppress(Unreadable):
+                    found.append(self._remembered(ask, key, entry, free=True).raw)
+        return found
 
     def ask(self, ask: Ask) -> CoroutineType[Any, Any, Reply]:
         """Answer one question. See `Judge`."""
@@ -131,7 +137,7 @@ class OpenAIJudge:
 
     async def _ask_until_valid(self, ask: Ask, request: HttpRequest, key: bytes) -> tuple[Reply, Entry]:
         """The reply, and the entry to cache."""
-        contract, spent = self._contracts[ask.reply_model], NOTHING
+        spent = NOTHING
         body: dict[str, Any] | None = None
         while True:
             try:
@@ -143,65 +149,45 @@ class OpenAIJudge:
             if completion.refusal or completion.finish_reason == "content_filter":
                 why = completion.refusal or "the endpoint's content filter withheld the reply"
                 raise JudgeError("refused", f"the judge refused: {why}", completion.refusal or completion.text, spent)
+            latency_s = round(spent.latency_s or 0.0, 6)
+            entry = Entry(body=completion.body, requests=spent.requests, usage=spent.usage, latency_s=latency_s)
             try:
-                parsed, raw = contract.parse(completion, ask.items)
-                break
+                return self._reply(ask, key, entry, completion, free=False), entry
             except InvalidReply as error:
                 if spent.requests > self._config.reasks or completion.finish_reason == "length":
                     raise _invalid(error, completion, spent) from None
+                contract = self._contract(ask.reply_model)
                 body = contract.reask(body or self._body(ask), completion, error)
                 request = self._client.request(body, request.kind)
-        entry = Entry(
-            body=completion.body,
-            requests=spent.requests,
-            usage=spent.usage,
-            latency_s=round(spent.latency_s or 0.0, 6),
-        )
-        return self._reply(ask, key, parsed, raw, completion, entry, spent.cost_usd), entry
 
     def _remembered(self, ask: Ask, key: bytes, entry: Entry, free: bool) -> Reply:
         """The reply in a cached entry; with its original cost, unless it is free now."""
-        completion = self._client.recall(entry)
         try:
-            parsed, raw = self._contract(ask.reply_model).parse(completion, ask.items)
+            return self._reply(ask, key, entry, self._client.recall(entry), free)
         except InvalidReply as error:
             raise Unreadable(str(error)) from None
-        reply = self._reply(ask, key, parsed, raw, completion, entry, completion.cost_usd)
-        if not free:
-            return reply
-        return replace(reply, requests=0, cost_usd=0.0, saved_usd=reply.cost_usd, paid=(), cached=True)
 
-    def _raw(self, ask: Ask, entry: Entry) -> str | None:
-        """The reply's text in a cached entry; None if it is not valid any more."""
-        try:
-            return self._contract(ask.reply_model).parse(self._client.recall(entry), ask.items)[1]
-        except (InvalidReply, Unreadable):
-            return None
-
-    def _reply(
-        self,
-        ask: Ask,
-        key: bytes,
-        parsed: BaseModel,
-        raw: str,
-        completion: Completion,
-        entry: Entry,
-        cost_usd: float | None,
-    ) -> Reply:
+    def _reply(self, ask: Ask, key: bytes, entry: Entry, completion: Completion, free: bool) -> Reply:
+        parsed, raw = (self._contracts.get(ask.reply_model) or self._contract(ask.reply_model)).parse(
+            completion, ask.items
+        )
         weighed: logprobs.Weighed | None = None
         if completion.tokens and self._weighs(ask):  # a tool call has no tokens, and those of a list are not read
             weighed = logprobs.weigh(parsed, completion.text or "", completion.tokens)
+        cost_usd = self._client.cost(entry)
         return Reply(
             parsed=parsed,
             raw=raw,
             probabilities=(weighed.chances,) if weighed else None,
             mass=weighed.mass if weighed else None,
             reasks=entry.requests - 1,
-            requests=entry.requests,
+            requests=0 if free else entry.requests,
             usage=entry.usage,
-            cost_usd=cost_usd,
-            paid=(short(key),),
+            cost_usd=0.0 if free else cost_usd,
+            saved_usd=cost_usd if free else 0.0,
+            paid=() if free else (short(key),),
             latency_s=entry.latency_s,
+            cached=free,
             identity=self.info.identity,
         )
 

@@ -14,7 +14,7 @@ from evalflow.llm.logprobs import choices
 from evalflow.llm.panel import Panel, with_probabilities
 from evalflow.metrics.combine import settle, vote
 from evalflow.protocols import Judge, Metric
-from evalflow.records import NOTHING, Answer, Ask, Case, Outcome, Reply, Spend, Usage
+from evalflow.records import NOTHING, Answer, Ask, Case, Outcome, Reply, Spend
 from evalflow.run.deadline import Deadlines, Failed
 from evalflow.run.manifest import Tally
 
@@ -61,7 +61,9 @@ class MeteredJudge:
         self._tally.count(spend)
         billed = spend
         if spend.cached and not spend.requests:
-            billed = replace(spend, usage=Usage())
+            billed = Spend(
+                cost_usd=spend.cost_usd, latency_s=spend.latency_s, cached=spend.cached, saved_usd=spend.saved_usd
+            )
         else:
             self._all_cached = False
         if self.total is None:

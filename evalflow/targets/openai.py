@@ -116,7 +116,8 @@ class OpenAITarget:
         return (completion, False), entry
 
     def _remembered(self, entry: Entry, free: bool) -> tuple[Completion, bool]:
-        return self._client.recall(entry), free
+        completion = self._client.recall(entry)
+        return replace(completion, usage=entry.usage, cost_usd=self._client.cost(entry)), free
 
 
 def answer_text(completion: Completion) -> str:
