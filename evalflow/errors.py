@@ -16,7 +16,7 @@ import difflib
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 if TYPE_CHECKING:
     from evalflow.records import Spend
@@ -109,6 +109,14 @@ class JudgeError(CallError):
 
 class TargetError(CallError):
     """The target gave no answer."""
+
+
+def first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first single error in nested groups; the others are the same fault seen by other tasks."""
+    error = group.exceptions[0]
+    return (
+        first_of(cast("BaseExceptionGroup[BaseException]", error)) if isinstance(error, BaseExceptionGroup) else error
+    )
 
 
 def command(*words: object) -> str:

@@ -14,6 +14,5 @@ def record(*, kw_only: bool = False) -> Callable[[type[T]], type[T]]:
     """A dataclass that only the type checker treats as frozen.
 
     Enforcing this at run time would make records five to ten times as slow to build, and many are built for each score.
-    score.
     """
     return dataclass(slots=True, unsafe_hash=True, kw_only=kw_only)

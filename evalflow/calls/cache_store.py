@@ -35,7 +35,7 @@ class Foreign(Exception):
     """The file is an intact database of another program."""
 
 
-def told(error: sqlite3.DatabaseError, inode: int) -> Exception:
+def as_corrupt(error: sqlite3.DatabaseError, inode: int) -> Exception:
     """`Corrupt` if the error means a damaged file, else the error itself."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     return Corrupt(str(error), inode) if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) else error
@@ -236,7 +236,7 @@ class Store:
             self._prepare(reading)
         except sqlite3.DatabaseError as error:
             self._db.close()
-            raise told(error, self.inode) from None
+            raise as_corrupt(error, self.inode) from None
         except BaseException:
             self._db.close()
             raise
@@ -271,7 +271,7 @@ class Store:
         try:
             row = self._db.execute(_GET, slot).fetchone()
         except sqlite3.DatabaseError as error:
-            raise told(error, self.inode) from None
+            raise as_corrupt(error, self.inode) from None
         if row is None:
             return None
         body, requests, input_tokens, output_tokens, latency_s, run_id, made_at, checksum, used_at = row
@@ -310,7 +310,7 @@ class Store:
                     self._db.execute("ROLLBACK")
                 raise
         except sqlite3.DatabaseError as error:
-            raise told(error, self.inode) from None
+            raise as_corrupt(error, self.inode) from None
 
     def shrink(self, max_bytes: int | None, before: float | None) -> int:
         """Remove entries made before a time, and the least recently used beyond a size; free the space.
@@ -330,7 +330,7 @@ class Store:
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             return count - self.stats().entries
         except sqlite3.DatabaseError as error:
-            raise told(error, self.inode) from None
+            raise as_corrupt(error, self.inode) from None
 
     def stats(self) -> Stats:
         """Statistics of the contents."""

@@ -187,6 +187,11 @@ class Gateway:
 
         Args:
             decode: Reads a 2xx response; raises `MalformedReply` for an invalid one, which is retried.
+
+        Raises:
+            CallError: This call failed for good.
+            InfrastructureError: Every further call would fail too.
+            BudgetError: The budget does not cover it.
         """
         account, limiter = self._account, self._limiter
         begun: float | None = None

@@ -245,11 +245,17 @@ def _proxy(base_url: str) -> str | None:
 
 def _connect_error(error: ClientConnectorError) -> TransportError:
     """The error of a failed connection; an untrusted certificate has a fault of its own."""
-    chain: BaseException | None = error
-    while chain is not None:
-        if isinstance(chain, ssl.SSLError) and not isinstance(chain, ssl.SSLEOFError):
-            return TransportError("certificate", f"no secure connection: {chain}")
-        chain = chain.__cause__ or chain.__context__
+    if untrusted := certificate_error(error):
+        return untrusted
     cause = error.os_error
     why = cause.strerror if isinstance(cause, socket.gaierror) or not cause.errno else os.strerror(cause.errno)
     return TransportError("unreachable", f"no connection: {why or error}")
+
+
+def certificate_error(error: BaseException | None) -> TransportError | None:
+    """The error of an untrusted certificate, if that is why there is no connection."""
+    while error is not None:
+        if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
+            return TransportError("certificate", f"no secure connection: {error}")
+        error = error.__cause__ or error.__context__
+    return None

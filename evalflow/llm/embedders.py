@@ -10,7 +10,7 @@ import time
 from array import array
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
@@ -21,10 +21,10 @@ from evalflow.calls.cache_store import Entry, key_of
 from evalflow.calls.client import CallSession, MalformedReply, RetryPolicy
 from evalflow.calls.http import HttpRequest, Response, Transport
 from evalflow.config.judges import EmbeddedEmbedderConfig, OpenAIEmbedderConfig
-from evalflow.errors import CallError
+from evalflow.errors import CallError, first_of
 from evalflow.llm.chat import canonical, connect, cost, identity
 from evalflow.llm.minilm import MiniLM
-from evalflow.records import Embedded, JudgeInfo, Spend, Usage
+from evalflow.records import NOTHING, Embedded, JudgeInfo, Spend, Usage
 
 GATHER_S = 0.005
 """Seconds that the first text of a batch waits for others."""
@@ -210,24 +210,23 @@ class OpenAIEmbedder:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._attempt(text)) for text in texts]
         except ExceptionGroup as failures:
-            raise failures.exceptions[0] from None
+            raise first_of(failures) from None
         ended = [task.result() for task in tasks]
         had = [one for one in ended if isinstance(one, _Had)]
-        paid = [one.entry for one in had if not one.known]
-        requests, usage, cost_usd = sum(entry.requests for entry in paid), _total(paid), self._cost(paid)
+        paid = [self._spend(one.entry) for one in had if not one.known]
+        total = sum(paid, NOTHING)
         failed = next((one for one in ended if isinstance(one, CallError)), None)
         if failed is None and len({len(one.vector) for one in had}) > 1:
             failed = CallError("malformed", "the embedder gave vectors of different lengths")
         if failed is not None:
-            latency_s = failed.spend.latency_s if failed.spend else 0.0
-            failed.spend = Spend(requests=requests, usage=usage, cost_usd=cost_usd, latency_s=latency_s)
+            failed.spend = replace(total, latency_s=failed.spend.latency_s if failed.spend else 0.0)
             raise failed
         return Embedded(
             vectors=[one.vector for one in had],
-            requests=requests,
-            usage=usage,
-            cost_usd=cost_usd,
-            saved_usd=self._cost([one.entry for one in had if one.known]),
+            requests=total.requests,
+            usage=total.usage,
+            cost_usd=total.cost_usd,
+            saved_usd=sum([self._spend(one.entry) for one in had if one.known], NOTHING).cost_usd,
             latency_s=max((one.entry.latency_s for one in had), default=0.0),
             cached=bool(had) and not paid,
         )
@@ -263,14 +262,8 @@ class OpenAIEmbedder:
             for vector, requests, usage in shared(texts, batch)
         ]
 
-    def _cost(self, entries: Sequence[Entry]) -> float | None:
-        total = 0.0
-        for entry in entries:
-            dollars = cost(entry.usage, self._config.price)
-            if dollars is None:
-                return None
-            total += dollars
-        return total
+    def _spend(self, entry: Entry) -> Spend:
+        return Spend(requests=entry.requests, usage=entry.usage, cost_usd=cost(entry.usage, self._config.price))
 
 
 def _remembered(entry: Entry, free: bool) -> _Had:
@@ -283,15 +276,6 @@ def _remembered(entry: Entry, free: bool) -> _Had:
     if not vector:
         raise Unreadable("an empty vector")
     return _Had(vector, known=free, entry=entry)
-
-
-def _total(entries: Sequence[Entry]) -> Usage | None:
-    total = Usage()
-    for entry in entries:
-        if entry.usage is None:
-            return None
-        total += entry.usage
-    return total
 
 
 MAX_WORKERS = 4

@@ -21,7 +21,7 @@ from evalflow.calls.cache_store import Entry
 from evalflow.calls.client import CallSession
 from evalflow.calls.http import HttpRequest
 from evalflow.config.judges import OpenAIJudgeConfig
-from evalflow.errors import CallError, JudgeError, Problem, UserError
+from evalflow.errors import CallError, JudgeError, Problem, UserError, first_of
 from evalflow.llm import logprobs
 from evalflow.llm.chat import ChatClient, Completion, identity
 from evalflow.llm.contract import Contract, InvalidReply, prepared
@@ -232,7 +232,7 @@ async def _draw(count: int, once: Callable[[int], Awaitable[Reply]], listed: boo
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(_attempt(once, number)) for number in range(count)]
     except BaseExceptionGroup as failed:
-        raise _first(failed) from None
+        raise first_of(failed) from None
     drawn = [task.result() for task in tasks]
     replies = [one for one in drawn if isinstance(one, Reply)]
     failures = [one for one in drawn if isinstance(one, CallError)]
@@ -297,8 +297,3 @@ async def _attempt(once: Callable[[int], Awaitable[Reply]], number: int) -> Repl
         return await once(number)
     except CallError as error:
         return error
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    error = group.exceptions[0]
-    return _first(cast("BaseExceptionGroup[BaseException]", error)) if isinstance(error, BaseExceptionGroup) else error

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 import time
 from collections.abc import Awaitable, Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from evalflow.calls.http import CONNECT_S, HttpRequest, Response, TransportError, beginning
+from evalflow.calls.http import CONNECT_S, HttpRequest, Response, TransportError, beginning, certificate_error
 from evalflow.config.judges import AzureConfig
 from evalflow.errors import InfrastructureError, Problem, UserError
 
@@ -148,21 +147,12 @@ class SdkTransport:
         if isinstance(cause, httpx2.TimeoutException):
             return _timeout(request)
         if isinstance(cause, httpx2.ConnectError):
-            return _connect_error(cause)
+            return certificate_error(cause) or TransportError("unreachable", f"no connection: {cause}")
         return TransportError("broken", f"the connection was lost: {cause or error}")
 
 
 def _timeout(request: HttpRequest) -> TransportError:
     return TransportError("timeout", f"no whole response within {request.timeout_s:g} s")
-
-
-def _connect_error(error: Exception) -> TransportError:
-    chain: BaseException | None = error
-    while chain is not None:
-        if isinstance(chain, ssl.SSLError) and not isinstance(chain, ssl.SSLEOFError):
-            return TransportError("certificate", f"no secure connection: {chain}")
-        chain = chain.__cause__ or chain.__context__
-    return TransportError("unreachable", f"no connection: {error}")
 
 
 SCOPE = "https://cognitiveservices.azure.com/.default"

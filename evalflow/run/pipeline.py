@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from evalflow.errors import EvalflowError
+from evalflow.errors import EvalflowError, first_of
 from evalflow.llm.panel import Panel
 from evalflow.protocols import Judge, Sink, Target
 from evalflow.records import Answer, Case, Outcome, ScoreRecord
@@ -96,7 +96,7 @@ class Pipeline:
                 for _ in range(self._plan.width):
                     workers.create_task(self._work(queue))
         except* EvalflowError as failures:
-            raise _first(failures) from None
+            raise first_of(failures) from None
         finally:
             self._deadlines.close()
 
@@ -236,9 +236,3 @@ class Pipeline:
 
 def _name(judge: Judge | None) -> str | None:
     return judge.info.name if judge else None
-
-
-def _first(failures: ExceptionGroup[EvalflowError]) -> EvalflowError:
-    """The first single error in nested groups; the others are the same fault seen by other workers."""
-    inner = failures.exceptions[0]
-    return _first(inner) if isinstance(inner, ExceptionGroup) else inner

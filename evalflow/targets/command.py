@@ -16,7 +16,7 @@ from pathlib import Path
 
 from evalflow.calls.client import CallSession
 from evalflow.config.targets import CommandTargetConfig
-from evalflow.errors import Problem, TargetError, UserError
+from evalflow.errors import Problem, TargetError, UserError, first_of
 from evalflow.targets.service import UNPRICED, Connector, LimitedCalls, RawReply, digest
 
 MAX_OUTPUT = 8 * 1024**2
@@ -70,7 +70,7 @@ class CommandConnector(Connector):
             code = await process.wait()
         except ExceptionGroup as failures:
             await _kill(process, transport)
-            raise _first(failures) from None
+            raise first_of(failures) from None
         except BaseException:
             await _kill(process, transport)
             raise
@@ -104,11 +104,6 @@ async def _errors(stderr: asyncio.StreamReader | None, tail: bytearray) -> None:
     while chunk := await stderr.read(_CHUNK):
         tail += chunk
         del tail[:-KEPT_ERRORS]
-
-
-def _first(failures: ExceptionGroup[Exception]) -> Exception:
-    """The first error of a task group; the others follow from it."""
-    return failures.exceptions[0]
 
 
 async def _kill(process: Process, transport: asyncio.SubprocessTransport) -> None:
