@@ -215,10 +215,7 @@ class LeftOut:
 
 
 def bind(
-    given: Sequence[Label],
-    answers: Iterable[LabelledAnswer],
-    scales: Mapping[str, Read],
-    elsewhere: Elsewhere = HERE,
+    given: Sequence[Label], answers: Iterable[LabelledAnswer], scales: Mapping[str, Read], elsewhere: Elsewhere = HERE
 ) -> tuple[list[Bound], LeftOut, list[Problem]]:
     """Bind labels to the answers of a run; `scales` has the function that reads a value, by metric.
 

@@ -211,12 +211,7 @@ def x_axis(
 
 
 def y_axis(
-    drawing: Drawing,
-    scale: Scale,
-    right: float,
-    title: str,
-    *,
-    label: Callable[[float], str] | None = None,
+    drawing: Drawing, scale: Scale, right: float, title: str, *, label: Callable[[float], str] | None = None
 ) -> None:
     """Labels and a title left of a plot that begins at 0, and grid lines over it.
 

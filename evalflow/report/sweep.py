@@ -60,12 +60,7 @@ def cost_pictures(rows: Rows, costs: Mapping[str, float | None]) -> list[Picture
     return found
 
 
-def _cost_chart(
-    metric: str,
-    rows: Rows,
-    priced: Rows,
-    costs: Mapping[str, float | None],
-) -> Picture:
+def _cost_chart(metric: str, rows: Rows, priced: Rows, costs: Mapping[str, float | None]) -> Picture:
     points = [
         (costs[row["run"]] or 0.0, IntervalPoint(row["run"], row["value"], row["ci_low"], row["ci_high"]))
         for row in priced

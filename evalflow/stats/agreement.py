@@ -47,10 +47,7 @@ def undefined(n: int, why: str, value: float | None = None) -> Agreement:
 
 
 def accuracy(
-    human: ArrayLike,
-    judge: ArrayLike,
-    clusters: ArrayLike | None = None,
-    weights: ArrayLike | None = None,
+    human: ArrayLike, judge: ArrayLike, clusters: ArrayLike | None = None, weights: ArrayLike | None = None
 ) -> Agreement:
     """Share of answers to which both raters give the same value."""
     same = (np.asarray(human) == np.asarray(judge)).astype(np.float64)
@@ -58,10 +55,7 @@ def accuracy(
 
 
 def class_rates(
-    human: ArrayLike,
-    judge: ArrayLike,
-    clusters: ArrayLike | None = None,
-    weights: ArrayLike | None = None,
+    human: ArrayLike, judge: ArrayLike, clusters: ArrayLike | None = None, weights: ArrayLike | None = None
 ) -> dict[Any, Agreement]:
     """Recall of each class, in order: the share of the answers in people's class that the judge puts in the same class.
 
@@ -123,12 +117,7 @@ def normalised_weights(weights: ArrayLike | None, n: int) -> Floats:
     return found * (n / found.sum())
 
 
-def from_influence(
-    value: float,
-    influence: Floats,
-    clusters: ArrayLike | None,
-    unseen: float = 0.0,
-) -> Agreement:
+def from_influence(value: float, influence: Floats, clusters: ArrayLike | None, unseen: float = 0.0) -> Agreement:
     """A measure in -1..1 with the interval from the answers' influences on it.
 
     Influences are times n, with a mean of 0; `unseen` is a variance to add, as of `unseen_variance`.

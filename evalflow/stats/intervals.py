@@ -120,13 +120,7 @@ def moments(scores: ArrayLike, clusters: ArrayLike | None = None) -> Moments:
     return Moments(n, mean, std, low, high, np.array([binary]), groups, ss)
 
 
-def interval(
-    scores: ArrayLike,
-    clusters: ArrayLike | None = None,
-    *,
-    bounded: bool = False,
-    seed: int = 0,
-) -> Interval:
+def interval(scores: ArrayLike, clusters: ArrayLike | None = None, *, bounded: bool = False, seed: int = 0) -> Interval:
     """The interval of the mean of these case scores, by this module's rules.
 
     The bounds of scores in 0..1 (`bounded`) are clipped to it.
@@ -136,11 +130,7 @@ def interval(
 
 
 def intervals(
-    m: Moments,
-    samples: Mapping[int, Floats] | None = None,
-    *,
-    bounded: ArrayLike = False,
-    seed: int = 0,
+    m: Moments, samples: Mapping[int, Floats] | None = None, *, bounded: ArrayLike = False, seed: int = 0
 ) -> Intervals:
     """The intervals of many means, by this module's rules.
 

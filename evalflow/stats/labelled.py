@@ -158,10 +158,7 @@ class SamplingBias:
 
 
 def sampling_bias(
-    labelled: ArrayLike,
-    rest: ArrayLike,
-    clusters: ArrayLike | None = None,
-    rest_clusters: ArrayLike | None = None,
+    labelled: ArrayLike, rest: ArrayLike, clusters: ArrayLike | None = None, rest_clusters: ArrayLike | None = None
 ) -> SamplingBias:
     """Compare the judge's scores of labelled answers with its scores of the others, two-sided.
 

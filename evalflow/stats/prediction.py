@@ -33,14 +33,7 @@ from typing import TYPE_CHECKING
 from evalflow.lazy import np
 from evalflow.stats.arrays import UPPER, Interval, constant, no_interval
 from evalflow.stats.intervals import FEW_CLUSTERS, t_interval
-from evalflow.stats.labelled import (
-    Sample,
-    bias_interval,
-    cluster_variance,
-    human_interval,
-    sample,
-    unseen_variance,
-)
+from evalflow.stats.labelled import Sample, bias_interval, cluster_variance, human_interval, sample, unseen_variance
 from evalflow.stats.power import cases_for_rate_width, cases_for_width
 from evalflow.stats.quantiles import quantile
 
@@ -241,14 +234,7 @@ class CorrectedRate:
     method: str
 
 
-def rogan_gladen(
-    rate: float,
-    n: int,
-    specificity: float,
-    fails: int,
-    sensitivity: float,
-    passes: int,
-) -> CorrectedRate:
+def rogan_gladen(rate: float, n: int, specificity: float, fails: int, sensitivity: float, passes: int) -> CorrectedRate:
     """The share of answers that people would pass (Rogan & Gladen).
 
     Returns:

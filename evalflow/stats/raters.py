@@ -86,11 +86,7 @@ _MANY = 1_000
 
 
 def krippendorff_alpha(
-    ratings: ArrayLike,
-    level: Level = "interval",
-    clusters: ArrayLike | None = None,
-    *,
-    seed: int = 0,
+    ratings: ArrayLike, level: Level = "interval", clusters: ArrayLike | None = None, *, seed: int = 0
 ) -> Agreement:
     """Krippendorff's alpha over the answers that have two ratings or more, of shape (raters, answers), NaN if missing.
 
