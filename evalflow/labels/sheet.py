@@ -82,7 +82,9 @@ def draw(
         strata[name] = (len(taken), len(own))
         chosen |= {one.key: len(own) / len(taken) if stratum else 1.0 for one in taken}
     order = sorted(chosen, key=lambda key: _ticket(key, seed))
-    return Drawn({key: chosen[key] for key in order}, strata, _groups_of(candidates, chosen))
+    everything = {(one.key[0], one.group) for one in candidates}
+    drawn = {(one.key[0], one.group) for one in candidates if one.key in chosen}
+    return Drawn({key: chosen[key] for key in order}, strata, (len(drawn), len(everything)))
 
 
 def draw_groups(
@@ -101,11 +103,6 @@ def draw_groups(
     order = sorted(groups, key=lambda name: (name not in before, _ticket((*name, "", 0), seed)))
     chosen = [key for name in order[:wanted] for key in groups[name]]
     return Drawn(dict.fromkeys(chosen, 1.0), {"all": (len(chosen), len(candidates))}, (wanted, len(groups)))
-
-
-def _groups_of(candidates: Sequence[UnlabelledAnswer], chosen: Collection[Key]) -> tuple[int, int]:
-    everything = {(one.key[0], one.group) for one in candidates}
-    return len({(one.key[0], one.group) for one in candidates if one.key in chosen}), len(everything)
 
 
 def score_strata(candidates: Iterable[UnlabelledAnswer]) -> Callable[[UnlabelledAnswer], str]:
@@ -188,7 +185,6 @@ def write_label_sheet(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def _conversation(case: Case) -> str:
-    """The question, or the whole conversation if there are earlier turns."""
     if not case.history:
         return case.question or ""
     return "\n".join(f"{turn.role}: {turn.content}" for turn in case.messages)
@@ -222,7 +218,7 @@ class Sheet:
 
 def read_sheet(rows: Iterable[tuple[str, dict[str, Any]]]) -> tuple[Sheet, list[Problem]]:
     """Read a sheet's rows; returns the sheet, and a problem for each invalid row."""
-    kept: list[dict[str, Any]] = []
+    found: list[dict[str, Any]] = []
     answers: dict[Key, str] = {}
     asked: set[tuple[Key, str]] = set()
     weighted = grouped = False
@@ -238,8 +234,8 @@ def read_sheet(rows: Iterable[tuple[str, dict[str, Any]]]) -> tuple[Sheet, list[
             what = "this is no row of a sheet that calibrate --sample wrote"
             problems.append(Problem(what, where, "name another file: --out FILE"))
             continue
-        kept.append(row)
-    return Sheet(kept, answers, asked, weighted, grouped), problems
+        found.append(row)
+    return Sheet(found, answers, asked, weighted, grouped), problems
 
 
 def key_of(row: Mapping[str, Any]) -> Key:

@@ -278,7 +278,6 @@ class CorrectedRow:
 
 
 def _names(rows: Sequence[CalibrationRow]) -> list[str]:
-    """The metric of each row, with dataset, target and judge if they vary."""
     series = [{"dataset": row.dataset, "target": row.target, "judge": row.judge} for row in rows]
     parts = varying(series)
     return [joined(row.metric, series_name(one, parts)) for row, one in zip(rows, series, strict=True)]

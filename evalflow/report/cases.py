@@ -116,12 +116,10 @@ class ExplorerWriter:
         if not self._rows:
             return
         self.cases += 1
-        if self._is_wanted(self._rows[0].case):
+        case = self._rows[0].case
+        if self.wanted is None or (case.dataset, case.id) in self.wanted:
             self._show()
         self._rows = []
-
-    def _is_wanted(self, case: Case) -> bool:
-        return self.wanted is None or (case.dataset, case.id) in self.wanted
 
     def _show(self) -> None:
         details = script_json(_details(self._rows, self._series))
@@ -155,8 +153,6 @@ class ExplorerWriter:
 
 
 class _Numbers:
-    """Numbers values in the order in which they are first seen."""
-
     def __init__(self) -> None:
         self._numbers: dict[Any, int] = {}
 
@@ -300,15 +296,13 @@ def _step(console: Console, step: Mapping[str, Any]) -> None:
         console.print(Padding(literal(f"replied: {step['raw']}", style="red"), (0, 0, 0, 4)))
 
 
-def _chance(item: tuple[Any, float]) -> float:
-    return -item[1]
-
-
 def _chances(step: Mapping[str, Any]) -> str:
     """The probability of each value, and its basis (samples or token probabilities)."""
     parts: list[str] = []
     for name, chances in step["probabilities"][0].items():
-        values = ", ".join(f"{value} {chance:.2f}" for value, chance in sorted(chances.items(), key=_chance))
+        values = ", ".join(
+            f"{value} {chance:.2f}" for value, chance in sorted(chances.items(), key=itemgetter(1), reverse=True)
+        )
         basis = f", {step['samples']} samples" if "samples" in step else ""
         if "mass" in step:
             basis = f", {step['mass'][name]:.1%} of the tokens' probability"
@@ -317,7 +311,6 @@ def _chances(step: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any) -> str:
-    """A reply as readable text: fields side by side, lists in lines."""
     if isinstance(value, Mapping):
         return "; ".join(f"{key}: {_plain(one)}" for key, one in cast("Mapping[str, Any]", value).items())
     if isinstance(value, list):

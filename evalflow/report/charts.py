@@ -136,7 +136,6 @@ def _same_series(row: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def _forest(title: str, whole: Mapping[str, Any], tags: Rows) -> Picture:
-    """The tags with the most scores, the lowest mean last."""
     most = sorted(tags, key=lambda row: -row["n_scored"])[:_MOST_TAGS]
     ordered = [whole, *sorted(most, key=lambda row: -row["value"])]
     points = [
@@ -158,7 +157,6 @@ def _forest(title: str, whole: Mapping[str, Any], tags: Rows) -> Picture:
 
 
 def _outside(value: float, rows: Rows) -> str:
-    """The tags whose interval does not include the value."""
     known = [row for row in rows if row["ci_low"] is not None and row["ci_high"] is not None]
     tags = [row["tag"] for row in known if not row["ci_low"] <= value <= row["ci_high"]]
     if not tags:
@@ -295,7 +293,6 @@ def _overview(scores: pl.LazyFrame) -> pl.DataFrame:
 
 
 def _binned(scores: pl.LazyFrame, overview: pl.DataFrame) -> list[dict[str, Any]]:
-    """Counts by metric, dataset, target, judge, pass or fail and bin."""
     state = pl.when("passed").then(pl.lit("passed")).when(pl.col("passed").not_()).then(pl.lit("failed"))
     place = (pl.col("score") - pl.col("low")) / (pl.col("high") - pl.col("low")) * _BINS
     return (
@@ -350,7 +347,6 @@ _THINNEST = 0.5
 
 
 def _histograms(series: Mapping[str, Rows], facts: Mapping[str, Any], threshold: float | None) -> Drawing:
-    """A histogram of 20 bins for each series, on common scales."""
     drawing = Drawing()
     x = Scale(facts["low"], facts["high"], 0, _WIDTH)
     width = _WIDTH / _BINS
@@ -369,7 +365,6 @@ def _histograms(series: Mapping[str, Rows], facts: Mapping[str, Any], threshold:
 
 
 def _two_bars(series: Mapping[str, Rows]) -> Drawing:
-    """A bar for 0 and one for 1, with counts above, for scores with nothing in between."""
     drawing = Drawing()
     middles = (0.29 * _WIDTH, 0.71 * _WIDTH)
     half = 0.14 * _WIDTH
@@ -410,7 +405,6 @@ def _tallest(bins: Rows) -> int:
 
 
 def _stacked(bins: Rows) -> Iterator[tuple[float, int, int, str]]:
-    """Each bar: its bin, the counts at which it starts and ends, its colour."""
     tops: dict[float, int] = {}
     for state in _COLOURS:
         for row in bins:

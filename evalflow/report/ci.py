@@ -233,7 +233,6 @@ def _lines(run: Reported) -> Iterator[str]:
 
 
 def _corrected(means: Sequence[CorrectedRow], who: str) -> Iterator[str]:
-    """The means as scored and as corrected by human labels, side by side."""
     if means:
         yield ""
         yield f"| compared with human labels | {who} alone | 95 % interval | corrected by labels | 95 % interval |"

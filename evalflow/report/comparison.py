@@ -30,7 +30,6 @@ from evalflow.report.wording import (
     plain_line,
     signed,
 )
-from evalflow.summary.compare import cases_to_decide, not_worse
 
 if TYPE_CHECKING:
     from evalflow.summary.compare import ComparisonRow
@@ -252,7 +251,7 @@ def _print_rows(console: Console, found: Comparison) -> None:
         for row, name in zip(rows, names, strict=True):
             several = names.count(name) > 1
             if several and name != above:
-                table.add_row(literal(folded(_row_title(row), _NAME)))
+                table.add_row(literal(folded(_name(row, ""), _NAME)))
             above = name
             table.add_row(literal(folded(f" {row.called or 'mean'}" if several else _name(row), _NAME)), *_cells(row))
         console.print(table)
@@ -272,20 +271,13 @@ def _cells(row: ComparisonRow) -> list[Any]:
     ]
 
 
-def _name(row: ComparisonRow) -> str:
-    return " ".join(part for part in (plain_line(row.metric), row.called, _tag(row)) if part)
-
-
-def _row_title(row: ComparisonRow) -> str:
-    return " ".join(part for part in (plain_line(row.metric), _tag(row)) if part)
-
-
-def _tag(row: ComparisonRow) -> str:
-    return plain_line(f"@{row.tag}") if row.tag else ""
+def _name(row: ComparisonRow, called: str | None = None) -> str:
+    called = row.called if called is None else called
+    tag = plain_line(f"@{row.tag}") if row.tag else ""
+    return " ".join(part for part in (plain_line(row.metric), called, tag) if part)
 
 
 def _details(row: ComparisonRow) -> str:
-    """Number of cases, detectable difference, and method."""
     cases = counted(row.found.n, "case")
     if row.found.clusters != row.found.n:
         cases += f" in {counted(row.found.clusters, 'cluster')}"
@@ -299,14 +291,13 @@ def _details(row: ComparisonRow) -> str:
 def _print_margin(console: Console, found: Comparison, margin: float) -> None:
     words = {True: "not worse", False: "worse", None: "cannot tell whether worse"}
     for row in found.rows:
-        held = not_worse(row.found, margin, higher_is_better=row.higher_is_better)
-        needed = cases_to_decide(row.found, margin, higher_is_better=row.higher_is_better)
+        needed = row.cases_to_decide(margin)
+        verdict = f"{_name(row)}: {words[row.not_worse(margin)]} by more than {margin:g}"
         more = f"; about {needed:,} cases would decide at the same difference" if needed else ""
-        console.print(literal(f"{_name(row)}: {words[held]} by more than {margin:g}{more}"), soft_wrap=True)
+        console.print(literal(verdict + more), soft_wrap=True)
 
 
 def _print_flips(console: Console, found: Comparison) -> None:
-    """Print how many cases flipped, and those that worsened most."""
     for changed in found.flips:
         pair = f" ({changed.pair[1]} against {changed.pair[0]})" if found.several else ""
         worst = [row for row in changed.rows if row["change"] < 0][:_WORST]

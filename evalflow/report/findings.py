@@ -103,7 +103,6 @@ def _deviation(variance: float) -> str:
 
 
 def _one_more(more: Mapping[str, Any]) -> Iterator[str]:
-    """The standard error after one more answer, judgement or case."""
     for what in ("answer", "judgement"):
         if more[what] is not None:
             same = more[what]["as_more_cases"]

@@ -116,14 +116,12 @@ def _text(value: Any) -> str:
 
 
 def _listed(file: TextIO) -> Iterator[str]:
-    """The lines of a file, as the items of one JSON list."""
     file.seek(0)
     for number, line in enumerate(file):
         yield f",{line}" if number else line
 
 
 def _blocks(file: TextIO) -> Iterator[str]:
-    """The lines of a file, in blocks for one script element each."""
     file.seek(0)
     while lines := "".join(islice(file, BLOCK)):
         yield lines

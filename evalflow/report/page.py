@@ -115,20 +115,15 @@ _MEASURES = ((("kappa", "kappa"), ("kappa_weighted", "weighted kappa")), (("spea
 _PERFECT = 1 - 1e-9
 
 
-def judge_line(name: str, about: Mapping[str, Any], metrics: Metrics | None = None) -> str:
-    """One judge in one line: `judge: embedded (text overlap, not an LLM), uncalibrated`."""
-    nature = f" ({about['nature']})" if about.get("nature") else ""
-    return f"judge: {name}{nature}, {'; '.join(_calibrations(metrics or {})) or 'uncalibrated'}"
-
-
 def judge_lines(manifest: Mapping[str, Any]) -> Sequence[str]:
-    """A line for each judge of a run, or one that says that there is none."""
+    """A line for each judge, such as `judge: embedded (text overlap, not an LLM), uncalibrated`."""
     judges: Mapping[str, Mapping[str, Any]] = manifest.get("judges") or {}
     metrics: Metrics = manifest.get("metrics") or {}
-    lines = [
-        judge_line(name, about, {metric: facts for metric, facts in metrics.items() if facts.get("judge") == name})
-        for name, about in judges.items()
-    ]
+    lines: list[str] = []
+    for name, about in judges.items():
+        nature = f" ({about['nature']})" if about.get("nature") else ""
+        own = {metric: facts for metric, facts in metrics.items() if facts.get("judge") == name}
+        lines.append(f"judge: {name}{nature}, {'; '.join(_calibrations(own)) or 'uncalibrated'}")
     return lines or ["judge: none (no metric needs one)"]
 
 
@@ -175,7 +170,6 @@ def _result(certificate: Mapping[str, Any]) -> str:
 
 
 def _figures(certificate: Mapping[str, Any]) -> Iterator[str]:
-    """The measure of agreement with its interval, and the bias."""
     measure = _measure(certificate)
     if measure is not None:
         name, one = measure
@@ -266,7 +260,6 @@ def _joined(names: Sequence[str]) -> str:
 
 
 def _assets(styles: Sequence[str], scripts: Sequence[str]) -> tuple[str, str]:
-    """The style and the script of a page."""
     script = _joined(scripts)
     return _joined(styles), f'"use strict";(() => {{\n{script}}})();' if script else ""
 

@@ -125,8 +125,6 @@ _Key = tuple[str, str | None, int]
 
 @dataclass(frozen=True, slots=True)
 class _Series:
-    """The three columns of one metric, judge and repeat."""
-
     key: _Key
     label: str
     suffix: str

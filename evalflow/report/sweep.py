@@ -333,7 +333,6 @@ def _columns(rows: Rows) -> tuple[list[str], tuple[str, ...]]:
 
 
 def _lines(rows: Rows, columns: Sequence[str], parts: Sequence[str]) -> list[dict[str, Any]]:
-    """One line per metric and statistic, with a cell (or None) per column."""
     lines: dict[tuple[str, str], dict[str, Mapping[str, Any]]] = {}
     for row in rows:
         lines.setdefault((row["metric"], row["statistic"]), {})[series_name(row, parts) or "no judge"] = row
@@ -351,7 +350,6 @@ def _numbered(rows: Rows, parts: Sequence[str]) -> list[Mapping[str, Any]]:
 
 
 def _facts(manifest: Mapping[str, Any], runs: Sequence[Run]) -> list[Fact]:
-    """The facts about the sweep, and those about its runs that are the same in all of them."""
     every = [facts(about) for _, about, _ in runs]
     shared = [fact for fact in every[0] if all(fact in other for other in every)] if every else []
     own = facts({**manifest, "overrides": ["-m", *manifest.get("overrides", ())]})
@@ -436,7 +434,6 @@ def print_sweep(console: Console, summary: pl.DataFrame, agreement: pl.DataFrame
 
 
 def _print_grids(console: Console, rows: Rows) -> None:
-    """Print a line for each run and a column for each number, in as many tables as the width requires."""
     several = len({row["dataset"] for row in rows}) > 1
     columns = list(dict.fromkeys(_column_key(row, several=several) for row in rows))
     values = {(row["run"], _column_key(row, several=several)): number(row["value"]) for row in rows}

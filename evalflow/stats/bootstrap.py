@@ -93,7 +93,6 @@ def bootstrap_t(scores: Floats, seed: int = 0) -> tuple[Floats, Floats]:
 
 
 def _studentised(centred: Floats, weights: Floats) -> Floats:
-    """t* of every resample, shape (rows, draws)."""
     n = centred.shape[1]
     shift = centred @ weights.T
     variance = (centred**2) @ weights.T - shift**2

@@ -208,7 +208,8 @@ def classification_figures(counts: pl.DataFrame, positive: str | None, seed: int
     codes = cells.select("truth", "prediction", cell=pl.int_range(pl.len(), dtype=pl.Int64))
     clusters = Clusters(*cluster_patterns(counts.join(codes, on=["truth", "prediction"]), cells.height), seed)
     per_class = {label: _class_ratios(pairs, label, named=positive is None) for label in labels}
-    figures = [figure(_accuracy(pairs), clusters, _matrix(cells, labels))]
+    accuracy = Ratio("accuracy", np.array([float(t == p) for t, p in pairs]), np.ones(len(pairs)))
+    figures = [figure(accuracy, clusters, _matrix(cells, labels))]
     if positive is not None:
         ratios = per_class.get(positive) or _class_ratios(pairs, positive, named=False)
         return [*figures, *(figure(ratio, clusters) for ratio in ratios[:3]), _matthews(pairs, positive, clusters)]
@@ -265,10 +266,6 @@ def cluster_patterns(counts: pl.DataFrame, cells: int) -> tuple[Floats, Ints]:
 def _matthews(pairs: Sequence[tuple[str, str]], positive: str | None, clusters: Clusters) -> Figure:
     why = "all records bear, or are given, one class"
     return resampled_figure("mcc", matthews(pairs, positive), clusters, why)
-
-
-def _accuracy(pairs: Sequence[tuple[str, str]]) -> Ratio:
-    return Ratio("accuracy", np.array([float(t == p) for t, p in pairs]), np.ones(len(pairs)))
 
 
 def _class_ratios(pairs: Sequence[tuple[str, str]], label: str, *, named: bool) -> Ratios:

@@ -203,7 +203,6 @@ def sign_flip_test(sums: ArrayLike, seed: int = 0, draws: int = DRAWS) -> float:
 
 
 def _random_sums(units: Floats, seed: int, draws: int) -> Any:
-    """Sums under random signs, in chunks."""
     rng = np.random.default_rng(seed)
     step = max(1, _CHUNK // units.size)
     for start in range(0, draws, step):

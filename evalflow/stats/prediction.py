@@ -152,7 +152,6 @@ def crossfitted(s: Sample, folds: Ints) -> Floats:
 
 
 def _estimate(s: Sample, mean: float | None, human: Interval, seed: int) -> tuple[float | None, Interval, float | None]:
-    """The estimate, its interval and the mean lambda."""
     n, groups = s.labels.size, s.labelled_units
     if n < MIN_LABELS:
         return None, no_interval(f"fewer than {MIN_LABELS} labels"), None
@@ -167,15 +166,12 @@ def _estimate(s: Sample, mean: float | None, human: Interval, seed: int) -> tupl
     if why:
         method = human.method if human.low is None else f"{human.method.split(':')[0]}: labels alone, {why}"
         return mean, replace(human, method=method), 0.0
-    value, error = rectified(_centred(s), lambdas)
+    # Centred, because otherwise differences of lambda between folds would count as variation.
+    origin = float(s.unlabelled.mean())
+    centred = replace(s, judged=s.judged - origin, unlabelled=s.unlabelled - origin)
+    value, error = rectified(centred, lambdas)
     low, high = (float(end) for end in t_interval(value, error, groups - 1))
     return value, Interval(low, high, error, _method(s, groups, cross)), s.mean(lambdas)
-
-
-def _centred(s: Sample) -> Sample:
-    """Centre the judge's scores: otherwise differences of lambda between folds would count as variation."""
-    origin = float(s.unlabelled.mean())
-    return replace(s, judged=s.judged - origin, unlabelled=s.unlabelled - origin)
 
 
 def _labels_suffice(s: Sample) -> str:

@@ -124,7 +124,6 @@ def _kendall(x: Floats, y: Floats) -> float:
 
 
 def _ties(codes: Ints) -> int:
-    """Pairs of equal values."""
     counts = np.unique(codes, return_counts=True)[1]
     return int((counts * (counts - 1) // 2).sum())
 
@@ -142,7 +141,6 @@ def _inversions(codes: Ints) -> int:
 
 
 def _variance(kind: Correlation, value: float, n: float) -> float | None:
-    """Variance of z; None for too few answers."""
     if kind == "kendall":
         return 0.437 / (n - 4) if n > 4 else None
     if n < 4:
@@ -228,7 +226,6 @@ def agreements(
 
 
 def _agreement(human: Floats, judges: Floats, weights: Floats, measure: Measure) -> Floats:
-    """Agreement of each judge; NaN if undefined."""
     one = _spearman if measure == "spearman" else _kappa_value
     return np.array([one(human, judge, weights) for judge in judges])
 

@@ -199,7 +199,6 @@ def alt_test(people: ArrayLike, judge: ArrayLike, nearness: Nearness = "accuracy
 
 
 def _near(values: Floats, others: Floats, nearness: Nearness) -> Floats:
-    """How near each value is to the others' of the same answer."""
     if nearness == "accuracy":
         return np.where(np.isnan(others), 0, others == values).sum(axis=0) / (~np.isnan(others)).sum(axis=0)
     return -np.sqrt(np.nanmean((others - values) ** 2, axis=0))

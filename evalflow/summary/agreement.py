@@ -109,7 +109,6 @@ def agreement(labelled: pl.DataFrame, classes: Classes | None, *, seed: int) -> 
 
 
 def _unweighted(human: Floats, judge: Floats, clusters: NDArray[Any] | None, seed: int) -> dict[str, Agreement]:
-    """The measures that cannot use weights."""
     n, verdicts = human.size, bool(np.isin(human, (0.0, 1.0)).all())
     alone = undefined(n, "each answer stands alone")
     return {

@@ -37,12 +37,6 @@ class TagShare:
     p_value: float
 
 
-def sampling_bias_of(labelled: pl.DataFrame, rest: pl.DataFrame) -> SamplingBias:
-    """Test labelled answers for sampling bias: by pass and fail if there is a threshold, else by their scores."""
-    column = "score" if labelled["passed"].null_count() or rest["passed"].null_count() else "passed"
-    return sampling_bias(*(side[name].to_numpy() for name in (column, "cluster") for side in (labelled, rest)))
-
-
 def uneven_tags(answers: pl.DataFrame) -> list[TagShare]:
     """Tags whose answers are labelled far more, or less, often than the others (Holm over tags, 1 %)."""
     known = answers.with_columns(labelled=pl.col("human").is_not_null().cast(pl.Float64))
@@ -186,6 +180,9 @@ def _row(
         scored = _corrected(answers, weighted=weighted, seed=seed)
         corrected = replace(corrected, bias=scored.bias, bias_low=scored.bias_low, bias_high=scored.bias_high)
     scores = answers["score"].to_numpy()
+    # By pass and fail if there is a threshold, else by the scores.
+    column = "score" if labelled["passed"].null_count() or rest["passed"].null_count() else "passed"
+    sides = (side[name].to_numpy() for name in (column, "cluster") for side in (labelled, rest))
     return CalibrationRow(
         dataset=dataset, metric=metric, target=target, judge=judge, tag=None, traits=traits,
         corrected=_within(corrected, bounded=traits.bounded),
@@ -195,7 +192,7 @@ def _row(
         raters=raters_of(own, labelled, seed=seed),
         classes=classes,
         by_class=_rate(labelled, rest),
-        sampling_bias=None if weighted else sampling_bias_of(labelled, rest),
+        sampling_bias=None if weighted else sampling_bias(*sides),
         uneven=(), weighted=weighted, unscored=0, left_out=0, failed=failed,
         constant=(labelled["human"].n_unique() == 1, answers["score"].n_unique() == 1),
         answers=answers,

@@ -201,40 +201,42 @@ class ComparisonRow:
         }  # fmt: skip
         return row if margin is None else row | self._against(margin)
 
-    def _against(self, margin: float) -> dict[str, Any]:
+    @property
+    def oriented(self) -> tuple[float | None, float | None, float | None]:
+        """The difference and the bounds of its interval, with higher as better."""
         found, sign = self.found, 1 if self.higher_is_better else -1
+        low, high = (None if end is None else sign * end for end in (found.low, found.high)[::sign])
+        return None if found.difference is None else sign * found.difference, low, high
+
+    def not_worse(self, margin: float) -> bool | None:
+        """Whether B is not worse than A by more than the margin: by the interval's bounds, None between them."""
+        _, low, high = self.oriented
+        if low is None or high is None:
+            return None
+        return True if passes(low, -margin) else None if passes(high, -margin) else False
+
+    def cases_to_decide(self, margin: float) -> int | None:
+        """Number of cases that would show whether B is worse by more than the margin, at the same difference.
+
+        None if unknown, or already shown.
+        """
+        difference, low, high = self.oriented
+        if difference is None or low is None or high is None or self.not_worse(margin) is not None:
+            return None
+        if self.found.method.startswith(RULE_OF_THREE):
+            return identical_cases_to_decide(self.found, margin)
+        return cases_needed(difference, low, high, -margin, self.found.n)
+
+    def _against(self, margin: float) -> dict[str, Any]:
+        found, difference = self.found, self.oriented[0]
         known: dict[str, Any] = {
-            "margin": margin, "not_worse": not_worse(found, margin, higher_is_better=self.higher_is_better),
-            "cases_needed": cases_to_decide(found, margin, higher_is_better=self.higher_is_better),
+            "margin": margin, "not_worse": self.not_worse(margin), "cases_needed": self.cases_to_decide(margin),
             "p_not_inferior": None, "p_equivalent": None,
         }  # fmt: skip
-        if found.difference is not None and found.std_error is not None and found.df is not None:
-            tested = within_margin(sign * found.difference, found.std_error, found.df, margin)
+        if difference is not None and found.std_error is not None and found.df is not None:
+            tested = within_margin(difference, found.std_error, found.df, margin)
             known |= {"p_not_inferior": tested.p_not_inferior, "p_equivalent": tested.p_equivalent}
         return known
-
-
-def cases_to_decide(found: Difference, margin: float, *, higher_is_better: bool) -> int | None:
-    """Number of cases that would show whether B is worse by more than the margin, at the same difference.
-
-    None if unknown, or already shown.
-    """
-    if found.low is None or found.high is None or found.difference is None:
-        return None
-    if not_worse(found, margin, higher_is_better=higher_is_better) is not None:
-        return None
-    if found.method.startswith(RULE_OF_THREE):
-        return identical_cases_to_decide(found, margin)
-    low, high = (found.low, found.high) if higher_is_better else (-found.high, -found.low)
-    return cases_needed(found.difference if higher_is_better else -found.difference, low, high, -margin, found.n)
-
-
-def not_worse(found: Difference, margin: float, *, higher_is_better: bool) -> bool | None:
-    """Whether B is not worse than A by more than the margin: by the interval's bounds, None between them."""
-    if found.low is None or found.high is None:
-        return None
-    low, high = (found.low, found.high) if higher_is_better else (-found.high, -found.low)
-    return True if passes(low, -margin) else None if passes(high, -margin) else False
 
 
 def compare_cases(
@@ -334,8 +336,8 @@ class _Comparing:
         mean = self._difference(sides, "score", bounded=traits.bounded)
         judged = self._judged(sides)
         same = [
-            kept.height == side.height and (side["passed"] == side["score"]).all()
-            for side, kept in zip(sides, judged, strict=True)
+            own.height == side.height and (side["passed"] == side["score"]).all()
+            for side, own in zip(sides, judged, strict=True)
         ]
         figures = list(figure_differences(values, sides, self.seed, by_class=self.by_class)) if values else []
         also = ["pass_rate"] if traits.higher_is_better and all(same) else []
@@ -343,7 +345,7 @@ class _Comparing:
         if self.paired and values and values.spec.kind == "retrieval":
             also += [name for name, found in figures if _same(found, mean)]
         yield "mean", traits.higher_is_better, mean, also, traits.bounded
-        if "pass_rate" not in also and all(kept.height for kept in judged):
+        if "pass_rate" not in also and all(own.height for own in judged):
             yield "pass_rate", True, self._difference(judged, "passed", bounded=True), (), True
         for name, found in figures:
             if name not in also:

@@ -100,7 +100,6 @@ def _stability(cases: pl.DataFrame) -> dict[str, Any]:
 
 
 def _draws(cases: pl.DataFrame, seed: int) -> Iterator[dict[str, Any]]:
-    """pass@k and pass^k, over the cases with at least k answers."""
     most = max(cases["judged"].to_list(), default=0)
     if most < 2:
         return
@@ -211,7 +210,6 @@ def panel_details(members: pl.LazyFrame, alone: pl.DataFrame, seed: int = 0) -> 
 
 
 def _spent(members: pl.LazyFrame) -> pl.DataFrame:
-    """Mean cost of a score of each member, without cached replies."""
     asked = members.filter(~pl.col("cached") & pl.col("latency_s").is_not_null())
     keys = ("dataset", "target", "metric", "member_of", "judge")
     return asked.group_by(keys).agg(cost_per_score=pl.col("cost_usd").mean()).collect(engine="streaming")
@@ -242,7 +240,6 @@ def _alpha(cells: pl.DataFrame, names: list[str], seed: int) -> dict[str, Any]:
 
 
 def _widest(cells: pl.DataFrame, names: list[str]) -> list[dict[str, Any]]:
-    """The cells whose members differ most; empty if they never differ."""
     differing = cells.filter(pl.col("range") > 0).sort(pl.col("range").round(9), maintain_order=True, descending=True)
     return [
         {**{name: row[name] for name in (*_CELL, "range")}, "scores": {name: row[name] for name in names}}

@@ -181,7 +181,6 @@ def _rows(gate: Gate, summary: pl.DataFrame) -> Iterator[GateRow]:
 def _counted(
     gate: Gate, outcome: GateRow, row: Mapping[str, Any], baseline: Mapping[str, Any] | None = None
 ) -> GateRow:
-    """The row with its counts; undecided if too many scores are undefined."""
     counts = {name: row[name] for name in ("n", "n_scored", "n_undefined", "n_skipped")}
     if _is_undefined(gate, row):
         return replace(outcome, passed=None, cases_needed=None, undefined_in="this run", **counts)
@@ -200,21 +199,17 @@ def _is_undefined(gate: Gate, row: Mapping[str, Any]) -> bool:
 def _of_baseline(
     gate: Gate, differences: Sequence[ComparisonRow], sides: tuple[pl.DataFrame, pl.DataFrame]
 ) -> Iterator[GateRow]:
-    from evalflow.summary.compare import cases_to_decide
-
     for row in differences:
         is_of_tag = gate.tag == row.tag or gate.tag in row.also_tags
         if not is_of_tag or gate.metric not in (None, row.metric):
             continue
         if gate.statistic not in (row.statistic, *row.also):
             continue
-        found, sign = row.found, 1 if row.higher_is_better else -1
-        value = None if found.difference is None else sign * found.difference
-        low, high = (None if end is None else sign * end for end in (found.low, found.high)[::sign])
+        value, low, high = row.oriented
         key = {"dataset": row.dataset, "target": "", "metric": row.metric}
-        outcome = _evaluate(gate, key, value, (low, high), found.n, row.judge)
-        needed = cases_to_decide(found, -gate.condition.limit, higher_is_better=row.higher_is_better)
-        outcome = replace(outcome, compared=found.n, cases_needed=None if outcome.passed is not None else needed)
+        outcome = _evaluate(gate, key, value, (low, high), row.found.n, row.judge)
+        needed = None if outcome.passed is not None else row.cases_to_decide(-gate.condition.limit)
+        outcome = replace(outcome, compared=row.found.n, cases_needed=needed)
         this, baseline = (_mean_of(gate, row, side) for side in sides)
         yield outcome if this is None else _counted(gate, outcome, this, baseline)
 
@@ -321,7 +316,6 @@ def _gate(
 
 
 def _subject(about: str, metrics: Mapping[str, Measured]) -> tuple[str | None, str | None]:
-    """The metric (None for all) and the tag that a gate is about."""
     if about in metrics:
         return about, None
     if about.startswith(_TAG):

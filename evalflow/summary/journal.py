@@ -142,7 +142,6 @@ def journal_schema() -> pl.Schema:
 
 
 def _plain_type(hint: Any) -> Any:
-    """A field's type without None."""
     return next(iter(set(get_args(hint)) - {NoneType}), hint) if isinstance(hint, UnionType) else hint
 
 

@@ -58,7 +58,6 @@ def choose(candidates: Sequence[JudgeInRun], seed: int, *, fewest: int = 1) -> d
 
 
 def _common(sides: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
-    """The same answers of all judges, in the same order."""
     shared = sides[0].select(ANSWER_KEY)
     for side in sides[1:]:
         shared = shared.join(side.select(ANSWER_KEY), on=ANSWER_KEY, how="semi")

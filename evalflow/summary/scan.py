@@ -204,7 +204,6 @@ def _read_lines(block: bytes) -> pl.DataFrame | None:
 
 
 def _source(batches: Any) -> pl.LazyFrame:
-    """A LazyFrame over batches that are produced on demand."""
     from polars.io.plugins import register_io_source
 
     def read(
@@ -256,14 +255,14 @@ def with_composites(batches: Iterable[pl.DataFrame], composites: Sequence[Compos
 
     Each judge's repeat has one row, computed from the parts in that repeat, once all of them are finished.
     """
-    held: pl.DataFrame | None = None
+    unfinished: pl.DataFrame | None = None
     for batch in batches:
-        rows = batch if held is None else pl.concat([held, batch])
+        rows = batch if unfinished is None else pl.concat([unfinished, batch])
         last = pl.all_horizontal(pl.col(key).eq_missing(pl.col(key).last()) for key in _ANSWER_KEY)
-        held = rows.filter(last)
+        unfinished = rows.filter(last)
         yield _completed(rows.filter(~last), composites)
-    if held is not None:
-        yield _completed(held, composites)
+    if unfinished is not None:
+        yield _completed(unfinished, composites)
 
 
 def _completed(rows: pl.DataFrame, composites: Sequence[Composite]) -> pl.DataFrame:
@@ -280,7 +279,6 @@ def _completed(rows: pl.DataFrame, composites: Sequence[Composite]) -> pl.DataFr
 
 
 def _answers(rows: pl.DataFrame) -> Iterator[tuple[int, _Scores]]:
-    """Each answer's scores, with its `place`."""
     own = rows.filter(pl.col("member_of").is_null())
     found: defaultdict[int, defaultdict[str, dict[int, tuple[Any, ...]]]] = defaultdict(lambda: defaultdict(dict))
     for place, metric, repeat, *values in own.select("place", "metric", "repeat", *_PART_COLUMNS).iter_rows():

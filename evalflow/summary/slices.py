@@ -307,7 +307,6 @@ def _merged(parts: pl.DataFrame, units: Units) -> pl.DataFrame:
 
 
 def _case_measures(unit: int, cases: Mapping[str, Floats]) -> dict[str, Any]:
-    """A unit's median score, its scores if they are few, and its cluster sums."""
     found: dict[str, Any] = {"unit": unit, "median": _quantile(cases["score"], 0.5)}
     groups = cases.get("cluster")
     if groups is not None:  # a case without a group is its own cluster

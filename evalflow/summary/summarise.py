@@ -109,7 +109,6 @@ def _t_intervals(rows: pl.DataFrame, score: Intervals) -> list[dict[str, Any]]:
 
 
 def _samples(rows: pl.DataFrame, name: str) -> dict[int, Any]:
-    """The scores of rows with few cases, by row."""
     from evalflow.stats.intervals import FEW_CASES
 
     if f"{name}_few" not in rows.columns:

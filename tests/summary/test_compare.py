@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -15,7 +16,6 @@ from evalflow.summary.compare import (
     adjusted,
     compare_cases,
     compare_samples,
-    not_worse,
     pair_scores,
 )
 from evalflow.summary.gates import Condition, Gate, evaluate_gates
@@ -124,9 +124,9 @@ def test_a_group_is_the_cluster(record: Make, table: Table):
 def test_not_worse_by_more_than_a_margin(rows: Callable[..., list[ComparisonRow]]):
     base = [0.5 + 0.03 * (i % 5) for i in range(40)]
     [slightly] = rows(base, [s - 0.01 + 0.01 * (i % 2) for i, s in enumerate(base)])
-    held = [not_worse(slightly.found, margin, higher_is_better=True) for margin in (0.05, 0.005, 0.001)]
+    held = [slightly.not_worse(margin) for margin in (0.05, 0.005, 0.001)]
     assert held == [True, None, False]
-    assert not_worse(slightly.found, 0.001, higher_is_better=False) is True
+    assert replace(slightly, higher_is_better=False).not_worse(0.001) is True
     document = slightly.document(0.05)
     assert document["not_worse"] is True
     assert document["p_not_inferior"] < 0.025 < 1
@@ -142,7 +142,7 @@ def test_no_case_that_differs_shows_that_b_is_not_worse_where_there_are_enough(
     rows: Callable[..., list[ComparisonRow]],
 ):
     [enough], [few] = rows([0.5] * 149, [0.5] * 149), rows([0.5] * 148, [0.5] * 148)
-    held = [not_worse(row.found, 0.02, higher_is_better=True) for row in (enough, few)]
+    held = [row.not_worse(0.02) for row in (enough, few)]
     assert held == [True, None]
     assert [row.verdict for row in (enough, few)] == ["cannot_tell", "cannot_tell"]
     assert few.document(0.02)["cases_needed"] == 149
