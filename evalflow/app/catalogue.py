@@ -13,7 +13,7 @@ from rich.console import Console, Group
 from rich.padding import Padding
 from rich.table import Table
 
-from evalflow.app.core.options import GROUPS, Catalogue, Fit, Option, find_option, options
+from evalflow.app.core.options import GROUPS, Catalogue, Option, find_option, options
 from evalflow.errors import command
 from evalflow.metrics.registry import METRIC_KINDS, Calls, calls_of
 from evalflow.report.wording import literal, plain
@@ -93,16 +93,16 @@ model: no works without a key, judge=embedded being the default; yes needs a lan
 def metric_facts(option: Option, catalogue: Catalogue) -> dict[str, Any]:
     """The facts in a metric's file, for programs; `calls` is None if its kind does not define it."""
     values, calls = option.values, calls_of(option.values)
-    fits = catalogue.fits(option)
+    found = next(iter(catalogue.matches(option)), None)
     return {
         "family": _family(option),
         "kind": values.get("kind"),
-        "needs": list(values.get("needs") or ()),
+        "needs": option.needs,
         "direction": values.get("direction", "higher_is_better"),
         "threshold": values.get("threshold"),
         "works_without_key": catalogue.keyless(option),
-        "dataset": fits[0].dataset if fits else None,
-        "generate": "demo" if fits and fits[0].demo else None,
+        "dataset": found.dataset if found else None,
+        "generate": "demo" if found and found.demo else None,
         "calls": calls and {"low": calls.low, "high": calls.high, "once": calls.once},
     }
 
@@ -121,11 +121,11 @@ def metric_table(options: Iterable[Option], catalogue: Catalogue) -> Table:
         table.add_row(literal(family, style="italic"))
         for option in members:
             what = Group(literal(option.name, style="bold"), literal(option.description, style="dim"))
-            needs = ", ".join(str(need) for need in option.values.get("needs") or ())
-            fits = catalogue.fits(option)
+            found = catalogue.matches(option)
+            has_it = f"{found[0].dataset}{' (demo)' if found[0].demo else ''}" if found else "no dataset here"
             table.add_row(
                 Padding(what, (0, 0, 0, 2)),
-                Group(literal(needs), literal(_has_it(fits), style="dim")),
+                Group(literal(", ".join(option.needs)), literal(has_it, style="dim")),
                 _in_words(calls_of(option.values)),
                 _MODEL[catalogue.keyless(option)],
             )
@@ -134,10 +134,6 @@ def metric_table(options: Iterable[Option], catalogue: Catalogue) -> Table:
 
 def _family(option: Option) -> str:
     return str(option.values.get("family") or _OTHERS)
-
-
-def _has_it(fits: Sequence[Fit]) -> str:
-    return f"{fits[0].dataset}{' (demo)' if fits[0].demo else ''}" if fits else "no dataset here"
 
 
 def _in_words(calls: Calls | None) -> str:

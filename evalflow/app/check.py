@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -61,19 +61,25 @@ def _facts(found: Inspection) -> dict[str, Any]:
 
 def _print(console: Console, facts: dict[str, Any]) -> None:
     estimate = facts["estimate"]
+    low, high = estimate["cost_usd_low"], estimate["cost_usd_high"]
+    cost = "unknown: the judge or target has no price (judge.price, target.price)"
+    if low is not None and high is not None:
+        cost = f"${low:.4f} to ${high:.4f}"
+    requests = f"about {estimate['requests']:,}" if estimate["requests"] else "none"
+    requests += f", {estimate['preparing']} of them to prepare" if estimate["preparing"] else ""
     rows = [
         ("cases", ", ".join(f"{n:,} of {name}" for name, n in facts["datasets"].items())),
         ("target", " · ".join(part for part in (facts["target"], facts["target_calls"]) if part)),
         ("judges", "; ".join(f"{name} ({nature})" for name, nature in facts["judges"].items()) or "none"),
         ("metrics", ", ".join(facts["metrics"])),
         ("scores", f"{facts['scores']:,}"),
-        ("requests", _requests(estimate)),
+        ("requests", requests),
     ]
     if estimate["requests"]:
         rows += [
             ("input", f"{estimate['input_tokens_low']:,} to {estimate['input_tokens_high']:,} tokens"),
             ("output", f"{estimate['output_tokens_low']:,} to {estimate['output_tokens_high']:,} tokens"),
-            ("cost", _cost(estimate["cost_usd_low"], estimate["cost_usd_high"])),
+            ("cost", cost),
             *[("price", f"{name}: {_price(price)}") for name, price in facts["prices"].items()],
         ]
     for label, text in rows:
@@ -81,19 +87,6 @@ def _print(console: Console, facts: dict[str, Any]) -> None:
     for notice in facts["notices"]:
         console.print(literal(f"note: {notice}", style="yellow"))
     console.print(literal("all is well; nothing was sent", style="green"))
-
-
-def _requests(estimate: Mapping[str, Any]) -> str:
-    if not estimate["requests"]:
-        return "none"
-    once = f", {estimate['preparing']} of them to prepare" if estimate["preparing"] else ""
-    return f"about {estimate['requests']:,}{once}"
-
-
-def _cost(low: float | None, high: float | None) -> str:
-    if low is None or high is None:
-        return "unknown: the judge or target has no price (judge.price, target.price)"
-    return f"${low:.4f} to ${high:.4f}"
 
 
 def _price(price: dict[str, Any]) -> str:

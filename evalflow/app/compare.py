@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 from rich.console import Console
 
-from evalflow.app.core.comparison import How, compare_pairs
+from evalflow.app.core.comparison import ComparisonOptions, compare_pairs
 from evalflow.app.core.saved import SavedRun, find_folder, find_run, jobs_of, open_scored
 from evalflow.app.core.screen import shown
 from evalflow.errors import Problem, UserError
@@ -33,7 +33,7 @@ def compare(options: argparse.Namespace, console: Console) -> int:
         UserError: There is no such run, or the runs measured different things.
     """
     by = {"by_tag": options.tags, "by_class": options.classes, "unpaired": options.unpaired}
-    how = How(options.allow, options.adjust, options.margin, **by)
+    how = ComparisonOptions(options.allow, options.adjust, options.margin, **by)
     folder, pairs = _pairs(options.runs)
     found = compare_pairs(pairs, how)
     write_comparison(folder / "compare.html", found)
@@ -49,9 +49,8 @@ def compare(options: argparse.Namespace, console: Console) -> int:
 def _pairs(given: Sequence[str]) -> tuple[Path, list[tuple[SavedRun, SavedRun]]]:
     """The runs to compare, and the folder for the page."""
     if len(given) > 2:
-        raise UserError(
-            Problem(f"{len(given)} runs", "command line", "name two, or the folder of a sweep for all pairs")
-        )
+        hint = "name two, or the folder of a sweep for all pairs"
+        raise UserError(Problem(f"{len(given)} runs", "command line", hint))
     jobs = jobs_of(find_folder(given[0] if given else None)) if len(given) < 2 else None
     if jobs is not None:
         folder = find_folder(given[0] if given else None)
@@ -119,17 +118,11 @@ class Changes:
     def page(self, sort: Sort, offset: int = 0, limit: int = 20) -> Sequence[Change]:
         """A page of the cases with a kind of change, worst first; for `better`, best first.
 
-        Args:
-            sort: all, flipped (between pass and fail), worse, better, lost (scored in one run only), or answer (the
-                answers
-                differ, whether or not the scores do).
-            offset: The number of cases to skip.
-            limit: Maximum number of cases.
+        The kind is all, flipped (between pass and fail), worse, better, lost (scored in one run only), or answer (the
+        answers differ, whether or not the scores do).
         """
-        order = pl.col("weight")
-        ordered = self._changed.filter(pl.col(sort)).sort(
-            order if sort != "better" else -order, "place", maintain_order=True
-        )
+        order = -pl.col("weight") if sort == "better" else pl.col("weight")
+        ordered = self._changed.filter(pl.col(sort)).sort(order, "place", maintain_order=True)
         case = ordered.group_by("dataset", "case_id", maintain_order=True)
         differs = pl.col("differs").sum() - pl.col("differs").first().cast(pl.UInt32)
         worst = case.agg(
@@ -141,17 +134,13 @@ class Changes:
 
 
 def cells_between(a: SavedRun, b: SavedRun, cases: Sequence[tuple[str, str, str, bool]]) -> pl.DataFrame:
-    """A row for each case and metric in both runs.
+    """A row for each case and metric in both runs, of which `a` is the earlier one.
 
-    Args:
-        a: The earlier run.
-        b: The later run.
-        cases: Dataset, id and question of the cases in both, and whether the answers differ.
+    `cases` has dataset, id and question of the cases in both, and whether the answers differ.
 
     Returns:
         Columns of `Change`, a Boolean for each of `SORTS`, `differs` (in the score, or in whether it exists), `place`
-            in
-        A's order, and `weight`: the change. For a metric that exceeds 1 it is divided by the largest change, so that
+        in A's order, and `weight`: the change. For a metric that exceeds 1 it is divided by the largest change, so that
         metrics in other units do not dominate.
     """
     schema = {"dataset": pl.String, "case_id": pl.String, "question": pl.String, "answer": pl.Boolean}

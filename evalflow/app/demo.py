@@ -29,9 +29,6 @@ from evalflow.run.folder import RunFolder
 from evalflow.run.journal import AnswerBook
 from evalflow.summary.journal import json_line
 
-FLAG = "--fill-demo"
-REPLACE = "--replace-demo"
-
 
 def run_and_fill(
     arguments: Sequence[str], config_dir: Path | None, out: Console, err: Console, *, replacing: bool = False
@@ -45,20 +42,14 @@ def run_and_fill(
         UserError: The run yields no answers to fill in, or the new file cannot be written; nothing was sent.
         InfrastructureError: The file could not be written; the run's answers are kept.
     """
-    flags = [word for word in arguments if word.startswith("-")]
-    if flags:
-        raise UserError(
-            Problem(f"{_flag(replacing)} does not go with {flags[0]}", "command line", "fill from one run at a time")
-        )
+    flag = "--replace-demo" if replacing else "--fill-demo"
+    if flags := [word for word in arguments if word.startswith("-")]:
+        what = f"{flag} does not go with {flags[0]}"
+        raise UserError(Problem(what, "command line", "fill from one run at a time"))
     arguments = with_default_judge(arguments, config_dir)
-    problems = list(_problems(composed_settings(arguments, config_dir), _flag(replacing)))
-    if problems:
+    if problems := list(_problems(composed_settings(arguments, config_dir), flag)):
         raise UserError(problems)
     return execute(arguments, config_dir, _DemoScreen(out, err, replacing=replacing))
-
-
-def _flag(replacing: bool) -> str:
-    return REPLACE if replacing else FLAG
 
 
 class _DemoScreen(TerminalScreen):
@@ -91,7 +82,8 @@ class _DemoScreen(TerminalScreen):
             self._line("demo", f"nothing to fill in {name}: {why}")
             return
         pairs = _pairs(name, config, example, replacing=self._replacing)
-        path = _write((replace(case, demo_answer=found) if found else case for case, found in pairs), _source(config))
+        filled_in = (replace(case, demo_answer=found) if found else case for case, found in pairs)
+        path = _write(filled_in, datasets.files(config)[0])
         missing = "" if self._replacing else "missing "
         self._line("demo", f"{filled} of {wanted} {missing}example answers of {name} are in {shown(path)}")
         words = [f"dataset={key.removeprefix('dataset.')}", f"{key}.path={shown(path)}", f"{key}.fields=null"]
@@ -115,10 +107,6 @@ def _problems(settings: Settings, flag: str) -> Iterator[Problem]:
             yield Problem(f"{shown(files[0])} is a sample that ships", where, "make a copy of your own, and name that")
         elif not os.access(files[0].parent, os.W_OK):
             yield Problem(f"nothing can be written into {shown(files[0].parent)}", where, "make a copy elsewhere")
-
-
-def _source(config: DatasetConfig) -> Path:
-    return datasets.files(config)[0]
 
 
 def _pairs(

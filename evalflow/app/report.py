@@ -1,4 +1,4 @@
-"""The commands `report` and `open`."""
+"""The commands `report`, `open` and `cases`: what a finished run shows."""
 
 from __future__ import annotations
 
@@ -112,7 +112,8 @@ def show_cases(options: argparse.Namespace, console: Console) -> int:
         return 0
     for case in shown:
         print_case(console, case)
-    if options.failed and not shown and not _can_fail(folder):
+    limited = pl.scan_parquet(folder.scores).select(pl.col("threshold").is_not_null().any())
+    if options.failed and not shown and not limited.collect().item():
         console.print("no score of this run can fail: no threshold counts here; leave --failed out")
     left = ids.height - wanted.height
     more = f"; {left} more with --limit 0" if left else ""
@@ -148,10 +149,6 @@ def _tagged(scores: pl.LazyFrame, folder: RunFolder, given: str) -> pl.Expr:
         raise UserError(Problem(f"the run has no tag {given!r}", str(folder.path), hint))
     matching = [own for own in found if tag in tag_levels(own)]
     return pl.col("tags").list.eval(pl.element().is_in(matching)).list.any()
-
-
-def _can_fail(folder: RunFolder) -> bool:
-    return bool(pl.scan_parquet(folder.scores).select(pl.col("threshold").is_not_null().any()).collect().item())
 
 
 def case_rows(folder: RunFolder, scores: pl.LazyFrame, wanted: pl.DataFrame) -> Iterator[dict[str, Any]]:

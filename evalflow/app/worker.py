@@ -160,18 +160,13 @@ class Worker:
 def work(url: str | None, at_once: int, console: Console, *, attached: bool = False) -> int:
     """Work until SIGINT or SIGTERM; active runs are then stopped and put back into the queue.
 
-    Args:
-        url: The workspace's database; None: that of the working directory.
-        at_once: Maximum number of concurrent runs.
-        console: Where to print messages.
-        attached: Whether to end when standard input is closed, too. The parent process holds it open, so no worker is
-            left behind however the parent ends. Active runs then continue, and the next worker takes them over.
+    If `attached`, also end when standard input is closed: the parent process holds it open, so no worker is left behind
+    however the parent ends. Active runs then continue, and the next worker takes them over.
 
     Raises:
         UserError: The database cannot be opened, or `at_once` is invalid.
     """
     from evalflow.app.studio.space import open_workspace
-    from evalflow.app.worker import Worker
 
     if at_once < 1:
         raise UserError(Problem(f"--at-once is {at_once}", "command line", "at least 1"))
@@ -273,10 +268,12 @@ class WorkerJob:
             code = self._child.poll() if self._child else None
             if (self._child is not None and code is None) or process.is_alive(self._path):
                 return self._save_progress() and self._stop_if_asked()
-            if self._is_adopted and self._was_killed():
+            manifest, row = self._manifest(), self._current_row()
+            is_cancelled = bool(row and row["cancelling"])
+            was_killed = manifest is None or manifest["status"] == "running"
+            if self._is_adopted and was_killed and not is_cancelled:
                 return self.begin()
-            manifest = self._manifest()
-            self._ending = ending(manifest, code, is_cancelled=self._is_cancelled(), folder=self._path)
+            self._ending = ending(manifest, code, is_cancelled=is_cancelled, folder=self._path)
             self._loading = self._load(is_complete=manifest is not None and self._files.scores.is_file())
         try:
             is_ours = next(self._loading, None)
@@ -334,15 +331,13 @@ class WorkerJob:
         """The reader of the journals; None if there are none yet, or they cannot be read."""
         if self._intake or self._unreadable or not self._files.manifest.is_file():
             return self._intake
-        with self._space.database.reading() as connection:
-            row = runs.get(connection, self.run_id)
+        row = self._current_row()
         return Intake(row) if row else None
 
     def _load(self, *, is_complete: bool) -> Iterator[bool]:
-        """Load the rest of the journals, and the results that only the files of a finished run have.
+        """Load the rest of the journals, and, if scores.parquet was written, the results that only the files have.
 
-        Yields:
-            Whether the run is still this worker's, after each transaction.
+        Yields after each transaction whether the run is still this worker's.
         """
         self._unreadable = None
         is_behind = True
@@ -376,35 +371,27 @@ class WorkerJob:
 
     def _stop_if_asked(self) -> bool:
         """Forward a cancellation: SIGINT, SIGINT again after a while, then SIGKILL."""
-        with self._space.database.reading() as connection:
-            row = runs.get(connection, self.run_id)
+        row = self._current_row()
         if row is None or not row["cancelling"]:
             return row is not None
         waited = time.monotonic() - self._interrupted_at
         if not self._interrupted_at:
             if process.interrupt(self._path, self._known_pid()):
                 self._interrupted_at = time.monotonic()
-        elif waited > 2 * PATIENCE_S:
-            process.interrupt(self._path, self._known_pid(), signal.SIGKILL)
         elif waited > PATIENCE_S:
-            process.interrupt(self._path, self._known_pid())
+            number = signal.SIGKILL if waited > 2 * PATIENCE_S else signal.SIGINT
+            process.interrupt(self._path, self._known_pid(), number)
         return True
 
     def _known_pid(self) -> int | None:
-        return self._pid or process.read_pid(self._row, self._manifest())
-
-    def _was_killed(self) -> bool:
-        """Whether a process started by another worker ended without writing its status."""
-        manifest = self._manifest()
-        return (manifest is None or manifest["status"] == "running") and not self._is_cancelled()
+        return self._pid or self._row["pid"] or (self._manifest() or {}).get("process")
 
     def _manifest(self) -> dict[str, Any] | None:
         return self._files.read_manifest() if self._files.manifest.is_file() else None
 
-    def _is_cancelled(self) -> bool:
+    def _current_row(self) -> Mapping[str, Any] | None:
         with self._space.database.reading() as connection:
-            row = runs.get(connection, self.run_id)
-        return bool(row and row["cancelling"])
+            return runs.get(connection, self.run_id)
 
     def _end(self, values: Mapping[str, Any]) -> bool:
         self._note(**values, cancelling=False, finished_at=now())

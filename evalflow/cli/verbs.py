@@ -23,14 +23,13 @@ def _run(words: list[str]) -> int:
 
     config_dir, words = _config_dir_of(words)
     run_id, words = _run_id_of(words)
-    demo = [word for word in words if word in ("--fill-demo", "--replace-demo")]
-    if demo:
+    out, err = _console(), _console(stderr=True)
+    if demo := {"--fill-demo", "--replace-demo"}.intersection(words):
         from evalflow.app.demo import run_and_fill
 
         words = [word for word in words if word not in demo]
-        replacing = "--replace-demo" in demo
-        return run_and_fill(words, config_dir, _console(), _console(stderr=True), replacing=replacing)
-    return execute(words, config_dir, TerminalScreen(_console(), _console(stderr=True)), run_id)
+        return run_and_fill(words, config_dir, out, err, replacing="--replace-demo" in demo)
+    return execute(words, config_dir, TerminalScreen(out, err), run_id)
 
 
 def _check(words: list[str]) -> int:
@@ -299,12 +298,12 @@ def _serve(words: list[str]) -> int:
     free = "answer without a token: for a container of one's own, where nobody else reaches the port"
     parser.add_argument("--no-token", action="store_true", help=free)
     options = parser.parse_args(words)
-    asks = not options.no_token
-    return serve(options.host, options.port, options.database_url, opens=options.open, tell=_tell, asks_token=asks)
+    asks, console = not options.no_token, _console()
 
+    def tell(line: str) -> None:
+        console.print(line, markup=False, soft_wrap=True)
 
-def _tell(line: str) -> None:
-    _console().print(line, markup=False, soft_wrap=True)
+    return serve(options.host, options.port, options.database_url, opens=options.open, tell=tell, asks_token=asks)
 
 
 class _Parser(argparse.ArgumentParser):

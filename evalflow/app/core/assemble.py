@@ -35,11 +35,7 @@ _PARAMETER = re.compile(r"[?&]([^=&#]+)=([^&#]*)")
 
 
 def settings_of(composed: Composed, *, programs: bool = True) -> Settings:
-    """Validate a composed configuration.
-
-    Args:
-        composed: The configuration from Hydra.
-        programs: Whether a target may be a local program; False for a configuration from a web form.
+    """Validate a composed configuration. Without `programs` a target must not be a local program: for web forms.
 
     Raises:
         UserError: Lists every problem found.
@@ -67,12 +63,8 @@ def with_default_judge(words: Sequence[str], config_dir: Path | None, *, judged:
     """The command line with the target's own model as judge, if that is the default.
 
     That is so for G-Eval if no judge is chosen and the target is a model: the embedded judge cannot grade by criteria.
-    A sweep must name its judge: with a judge per target, its runs could not be compared.
-
-    Args:
-        words: Overrides and Hydra's flags.
-        config_dir: A config folder to search first.
-        judged: Whether the metrics need a language model as judge, whatever their kind.
+    A sweep must name its judge: with a judge per target, its runs could not be compared. `judged` says that the metrics
+    need a language model as judge, whatever their kind.
     """
     overrides = [word for word in words if "=" in word and not word.startswith("-")]
     keys = {word.lstrip("+").partition("=")[0] for word in overrides}
@@ -199,10 +191,7 @@ class Parts:
 def assemble(settings: Settings, run_id: str = "", session: CallSession | None = None) -> Parts:
     """Build every part, and report the problems of all of them together. No file is opened for writing.
 
-    Args:
-        settings: The run's settings.
-        run_id: The run that makes the calls. Without it, and without a session, no calls are possible.
-        session: The call session of judges and target; None: built from the cache and budget of the settings.
+    Without `run_id` and without a call session no calls are possible.
 
     Raises:
         UserError: A prompt, a metric, a key or a name is invalid.
@@ -223,15 +212,11 @@ def assemble(settings: Settings, run_id: str = "", session: CallSession | None =
     target = _target(settings, prompts, session, problems)
     if problems or target is None:
         raise UserError(problems)
-    return Parts(settings, tuple(_pairs(metrics, judges, embedder, embedding)), target, prompts, session)
-
-
-def _pairs(
-    metrics: Mapping[str, Metric], judges: Mapping[str, Judge], embedder: Judge | None, embedding: Collection[str]
-) -> Iterator[Pair]:
+    pairs: list[Pair] = []
     for name, metric in metrics.items():
         judge, own = judges.get(name), embedder if name in embedding else None
-        yield Pair(metric, judge, own, with_embedder(judge, own) if judge and own else None)
+        pairs.append(Pair(metric, judge, own, with_embedder(judge, own) if judge and own else None))
+    return Parts(settings, tuple(pairs), target, prompts, session)
 
 
 def _settled(settings: Settings) -> Settings:

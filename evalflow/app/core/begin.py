@@ -22,6 +22,7 @@ from evalflow.app.core.result_rules import RunMetric
 from evalflow.calls.budget import Amount
 from evalflow.calls.cache_store import Entry
 from evalflow.config.load import Composed
+from evalflow.config.schema import DatasetConfig
 from evalflow.errors import Problem, UserError, command
 from evalflow.llm.panel import Panel
 from evalflow.paths import private_folder, write_atomically
@@ -191,15 +192,13 @@ def sharing_target(order: RunOrder, parts: Parts, resources: ExitStack) -> Targe
 
 def _same_data(manifest: dict[str, Any], parts: Parts) -> list[str]:
     """The datasets that another run read from the same data in the same way."""
-    settings = parts.settings
-    mine = settings.composed.storable["dataset"]
-    keys = {name: settings.keys["dataset", name] for name in parts.datasets}
-    return [
-        name
-        for name, config in parts.datasets.items()
-        if manifest["config"]["dataset"].get(keys[name]) == mine[keys[name]]
-        and manifest["datasets"][name]["sha256"] == datasets.digest(config)
-    ]
+    mine, theirs = parts.settings.composed.storable["dataset"], manifest["config"]["dataset"]
+
+    def same(name: str, config: DatasetConfig) -> bool:
+        key = parts.settings.keys["dataset", name]
+        return theirs.get(key) == mine[key] and manifest["datasets"][name]["sha256"] == datasets.digest(config)
+
+    return [name for name, config in parts.datasets.items() if same(name, config)]
 
 
 def earlier_answers(order: RunOrder, parts: Parts, resources: ExitStack) -> AnswerBook | None:

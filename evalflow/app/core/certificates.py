@@ -67,12 +67,6 @@ class Certificate:
     consistency: Mapping[str, Any] | None
     replies: Mapping[str, Any]
 
-    @property
-    def file_name(self) -> str:
-        """One file for each judge, metric, dataset and key."""
-        digest = _digest([self.judge, self.metric, self.dataset, dict(self.key)])
-        return f"{_slug(self.metric)}_{_slug(self.judge)}_{digest}.json"
-
     def stale(self, key: Mapping[str, str | None]) -> list[str]:
         """The changes between the certificate and scores with this key, in words."""
         return [words for part, words in _PARTS.items() if self.key.get(part) != key.get(part)]
@@ -96,7 +90,9 @@ def save_certificate(certificate: Certificate, folder: Path = CERTIFICATES) -> P
     Raises:
         UserError: The folder cannot be written.
     """
-    path = folder / certificate.file_name
+    digest = _digest([certificate.judge, certificate.metric, certificate.dataset, dict(certificate.key)])
+    names = (re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-")[:40] for name in (certificate.metric, certificate.judge))
+    path = folder / f"{'_'.join((*names, digest))}.json"
     try:
         private_folder(folder)
         text = json.dumps({"schema": _SCHEMA, **asdict(certificate)}, indent=2, ensure_ascii=False)
@@ -145,14 +141,11 @@ def with_certificates(manifest: Mapping[str, Any], folder: RunFolder) -> dict[st
         own = [one for one in known if (one.metric, one.judge) == (name, facts["judge"])]
         key = key_of(manifest, name, folder) if own else {}
         own.sort(key=lambda one: (not one.stale(key), one.dataset in manifest["datasets"], one.issued_at))
-        metrics[name] = {**facts, "certificate": _facts_of(own[-1], key) if own else None}
+        found = {**asdict(own[-1]), "stale": own[-1].stale(key)} if own else None
+        if found:
+            del found["key"]
+        metrics[name] = {**facts, "certificate": found}
     return {**manifest, "metrics": metrics}
-
-
-def _facts_of(certificate: Certificate, key: Mapping[str, str | None]) -> dict[str, Any]:
-    facts = asdict(certificate)
-    del facts["key"]
-    return {**facts, "stale": certificate.stale(key)}
 
 
 def _read(path: Path) -> Certificate:
@@ -171,7 +164,3 @@ def _read(path: Path) -> Certificate:
 def _digest(value: Any) -> str:
     text = json.dumps(value, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _slug(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-")[:40]

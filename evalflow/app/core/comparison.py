@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -55,8 +54,7 @@ class Obstacle:
 def obstacles(a: SavedRun, b: SavedRun) -> list[Obstacle]:
     """Every obstacle to comparing the two, in the order of `KINDS`."""
     found = [*other_versions(_versions(a), _versions(b)), *_unlike(a, b)]
-    changed = _changed_cases(a, b)
-    if changed:
+    if changed := _changed_cases(a, b):
         names = ", ".join(changed[:_SHOWN]) + (", ..." if len(changed) > _SHOWN else "")
         what = f"{len(changed)} cases have another question, reference or expected value under the same id ({names})"
         found.append(Obstacle("cases", what))
@@ -66,8 +64,7 @@ def obstacles(a: SavedRun, b: SavedRun) -> list[Obstacle]:
 def declared_obstacles(a: SavedRun, b: SavedRun) -> list[Obstacle]:
     """The `obstacles` visible in run.json; fast enough for many runs."""
     old, new = ({name: facts["version"] for name, facts in run.manifest["metrics"].items()} for run in (a, b))
-    found = [*other_versions(old, new), *_unlike(a, b)]
-    return sorted(found, key=lambda obstacle: KINDS.index(obstacle.kind))
+    return sorted([*other_versions(old, new), *_unlike(a, b)], key=lambda obstacle: KINDS.index(obstacle.kind))
 
 
 def unlike_metrics(
@@ -130,8 +127,7 @@ def _changed_cases(a: SavedRun, b: SavedRun) -> list[str]:
 def _digests(run: SavedRun) -> Iterator[tuple[tuple[str, str], bytes]]:
     """A digest of each case's question and expectation, without the target's answer."""
     for case in run.cases():
-        asked = [message.content for message in case.messages if message.role != "assistant"]
-        text = json.dumps([asked, case.reference, case.expected], default=str, sort_keys=True)
+        text = json.dumps([_asked(case), case.reference, case.expected], default=str, sort_keys=True)
         yield (case.dataset, case.id), hashlib.sha256(text.encode(errors="surrogatepass")).digest()
 
 
@@ -140,7 +136,7 @@ SMALLEST_MARGIN, LARGEST_MARGIN = 1e-9, 1e9
 
 
 @dataclass(frozen=True, slots=True)
-class How:
+class ComparisonOptions:
     """How runs are compared.
 
     Attributes:
@@ -175,7 +171,7 @@ class How:
             raise UserError(Problem(what, "margin", "say how much worse is acceptable, such as 0.02"))
 
 
-def compare_pairs(pairs: Sequence[tuple[SavedRun, SavedRun]], how: How) -> Comparison:
+def compare_pairs(pairs: Sequence[tuple[SavedRun, SavedRun]], how: ComparisonOptions) -> Comparison:
     """Compare run B with run A, for each pair (A, B). P-values are adjusted over all pairs together.
 
     Raises:
@@ -203,12 +199,13 @@ def compare_pairs(pairs: Sequence[tuple[SavedRun, SavedRun]], how: How) -> Compa
         rows += own
         lower = [name for name, traits in (a.traits | b.traits).items() if not traits.higher_is_better]
         listed.append(flips((a.name, b.name), pairing.cases, b.scores(), lower, _FLIPS))
-    notes += _same_cases(rows)
+    for row in rows:
+        if row.also_tags and row.statistic == "mean":
+            same = f"the cases of {', '.join(row.also_tags)} are those of {row.tag or 'all'}, and compared once"
+            notes.append(f"{row.dataset}, {row.metric}: {same}")
     if not rows:
-        what, hint = (
-            "the runs have no scored case in common",
-            f"why cases have no score: {command('cases', pairs[0][0].folder.path, '--failed')}",
-        )
+        what = "the runs have no scored case in common"
+        hint = f"why cases have no score: {command('cases', pairs[0][0].folder.path, '--failed')}"
         if apart:
             hint = "two samples of different cases: compare ... --unpaired"
         if how.unpaired:
@@ -229,14 +226,14 @@ def compare_pairs(pairs: Sequence[tuple[SavedRun, SavedRun]], how: How) -> Compa
     )
 
 
-def compare_two(a: SavedRun, b: SavedRun, how: How) -> tuple[list[ComparisonRow], Pairing]:
+def compare_two(a: SavedRun, b: SavedRun, how: ComparisonOptions) -> tuple[list[ComparisonRow], Pairing]:
     """The differences of two runs case by case, with unadjusted p-values, and the cases that they share."""
     pairing = pair_scores(a.scores(), b.scores())
     seed = b.manifest["config"]["seed"]
     return compare_cases(pairing, (a.name, b.name), a.traits | b.traits, **how.rows_by, seed=seed), pairing
 
 
-def _samples(a: SavedRun, b: SavedRun, how: How) -> tuple[list[ComparisonRow], list[str]]:
+def _samples(a: SavedRun, b: SavedRun, how: ComparisonOptions) -> tuple[list[ComparisonRow], list[str]]:
     """The differences of two samples of different cases, and a note if they share some."""
     names, seed = (a.name, b.name), b.manifest["config"]["seed"]
     rows, common = compare_samples(a.scores(), b.scores(), names, a.traits | b.traits, **how.rows_by, seed=seed)
@@ -263,13 +260,6 @@ def _notes(a: SavedRun, b: SavedRun, pairing: Pairing, names: tuple[str, str]) -
             yield f"{name} ended early ({run.manifest['status']}); what it finished is compared"
 
 
-def _same_cases(rows: Sequence[ComparisonRow]) -> Iterator[str]:
-    for row in rows:
-        if row.also_tags and row.statistic == "mean":
-            tags = ", ".join(row.also_tags)
-            yield f"{row.dataset}, {row.metric}: the cases of {tags} are those of {row.tag or 'all'}, and compared once"
-
-
 def _questions(runs: dict[str, SavedRun], listed: Sequence[FlippedCases]) -> Iterator[tuple[tuple[str, str], str]]:
     """The questions of the cases that are listed, by dataset and id."""
     for found in listed:
@@ -292,66 +282,57 @@ def open_baseline(run: RunConfig) -> SavedRun:
     try:
         return open_scored(find_run(run.baseline), "baseline")
     except UserError as error:
-        where = f"baseline={run.baseline}"
-        raise UserError(
-            [Problem(f"the baseline cannot be read: {p.what}", where, p.hint) for p in error.problems]
-        ) from None
+        where, what = f"baseline={run.baseline}", "the baseline cannot be read: "
+        raise UserError([Problem(what + p.what, where, p.hint) for p in error.problems]) from None
 
 
 class BaselineAnswers:
-    """The first answers of a run, by case; only the offsets of its cases.jsonl are in memory."""
+    """The first answers of a run's baseline, by case; only the offsets of its cases.jsonl are in memory.
 
-    def __init__(self, run: SavedRun) -> None:
-        self._file = run.folder.cases
-        sizes = {name: facts["cases"] for name, facts in run.manifest["datasets"].items()}
-        self._places = dict(self._found(sizes))
+    Raises:
+        UserError: The baseline is not a run, another version wrote it, or it has no scores.
+    """
 
-    @classmethod
-    def of(cls, settings: Settings) -> BaselineAnswers:
-        """The answers of a run's baseline.
-
-        Raises:
-            UserError: The baseline is not a run, another version wrote it, or it has no scores.
-        """
+    def __init__(self, settings: Settings) -> None:
         run = settings.run
         try:
-            return cls(open_baseline(run))
+            baseline = open_baseline(run)
         except UserError as error:
             problems = _target_problems(str(run.baseline), settings.composed.conf_folders)
             raise UserError(problems or error.problems) from None
-
-    def beside(self, case: Case) -> Case:
-        """The case with the baseline's answer among its `vars`, unless the baseline had a different question."""
-        known = self._row(case) or {}
-        asked = [message.content for message in case.messages if message.role != "assistant"]
-        before = [one["content"] for one in known.get("messages", ()) if one["role"] != "assistant"]
-        if known.get("answer") is None or before != asked:
-            return replace(case, vars={name: value for name, value in case.vars.items() if name != BASELINE})
-        return replace(case, vars={**case.vars, BASELINE: known["answer"]})
-
-    def _row(self, case: Case) -> dict[str, Any] | None:
-        place = self._places.get(_digest(case.dataset, case.id))
-        if place is None:
-            return None
-        with self._file.open("rb") as lines:
-            lines.seek(place)
-            return json.loads(lines.readline())
-
-    def _found(self, sizes: dict[str, int]) -> Iterator[tuple[int, int]]:
+        self._file = baseline.folder.cases
+        self._places: dict[int, int] = {}
         if not self._file.is_file():
             return
         with self._file.open("rb") as lines:
-            for dataset, cases in sizes.items():
-                for _ in range(cases):
+            for dataset, facts in baseline.manifest["datasets"].items():
+                for _ in range(facts["cases"]):
                     place = lines.tell()
-                    line = lines.readline()
-                    if line:
-                        yield _digest(dataset, json.loads(line)["id"]), place
+                    if line := lines.readline():
+                        self._places[_digest(dataset, json.loads(line)["id"])] = place
+
+    def beside(self, case: Case) -> Case:
+        """The case with the baseline's answer among its `vars`, unless the baseline had a different question."""
+        known: dict[str, Any] = {}
+        place = self._places.get(_digest(case.dataset, case.id))
+        if place is not None:
+            with self._file.open("rb") as lines:
+                lines.seek(place)
+                known = json.loads(lines.readline())
+        before = [one["content"] for one in known.get("messages", ()) if one["role"] != "assistant"]
+        others = {name: value for name, value in case.vars.items() if name != BASELINE}
+        if known.get("answer") is None or before != _asked(case):
+            return replace(case, vars=others)
+        return replace(case, vars={**others, BASELINE: known["answer"]})
+
+
+def _asked(case: Case) -> list[str]:
+    return [message.content for message in case.messages if message.role != "assistant"]
 
 
 def _digest(dataset: str, case_id: str) -> int:
     text = f"{dataset}\0{case_id}"
-    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
 
 
 def baseline_problems(gates: Sequence[Gate], run: RunConfig, facts: Mapping[str, Any]) -> list[Problem]:

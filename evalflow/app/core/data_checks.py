@@ -36,8 +36,8 @@ class DataChecks:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._run = parts.settings.run
-        self._metrics = [pair.metric for pair in parts.pairs]
-        self._covering: dict[str, list[Metric]] = {}
+        metrics = [pair.metric for pair in parts.pairs]
+        self._metrics = {name: [one for one in metrics if one.config.covers(name)] for name in parts.datasets}
         self._wanted: defaultdict[str, dict[tuple[str, str], Metric]] = defaultdict(dict[tuple[str, str], Metric])
         self._applied: Counter[tuple[str, str]] = Counter()
         self._wrong_checks: list[tuple[Case, Problem]] = []
@@ -77,10 +77,13 @@ class DataChecks:
         for dataset in self._sizes:
             found += self._ungrouped(dataset)
             if not self._wrong_checks:
-                idle = (m for m in self._of(dataset) if not m.parts and not self._applied[dataset, m.name])
-                found += [self._idle(dataset, m) for m in idle]
+                for metric in self._metrics[dataset]:
+                    if not metric.parts and not self._applied[dataset, metric.name]:
+                        what = f"{metric.name} scores each case's own checks, and no case of {dataset} has any"
+                        hint = f"map them with dataset.{dataset}.fields, or leave the metric out"
+                        found.append(Problem(what, f"dataset.{dataset}.fields", hint))
             if not self._recorded[dataset]:
-                found += [self._unscored(dataset, m) for m in self._of(dataset) if m.reads_scores]
+                found += [self._unscored(dataset, m) for m in self._metrics[dataset] if m.reads_scores]
             found += [
                 self._absent(dataset, metric, need)
                 for (name, need), metric in self._wanted[dataset].items()
@@ -96,15 +99,10 @@ class DataChecks:
             if not present and not self._may_come(name)
         ]
 
-    def _of(self, dataset: str) -> list[Metric]:
-        if dataset not in self._covering:
-            self._covering[dataset] = [metric for metric in self._metrics if metric.config.covers(dataset)]
-        return self._covering[dataset]
-
     def _bind(self, case: Case) -> list[tuple[Metric, Metric]]:
         """Each declared metric with each metric that it binds to; invalid checks are recorded."""
         found: list[tuple[Metric, Metric]] = []
-        for metric in self._covering.get(case.dataset) or self._of(case.dataset):
+        for metric in self._metrics[case.dataset]:
             try:
                 bound = metric.bind(case)
             except UserError as error:
@@ -113,11 +111,6 @@ class DataChecks:
             self._applied[case.dataset, metric.name] += len(bound)
             found += [(metric, one) for one in bound]
         return found
-
-    def _idle(self, dataset: str, metric: Metric) -> Problem:
-        what = f"{metric.name} scores each case's own checks, and no case of {dataset} has any"
-        hint = f"map them with dataset.{dataset}.fields, or leave the metric out"
-        return Problem(what, f"dataset.{dataset}.fields", hint)
 
     def _check_id(self, case: Case) -> None:
         digest = case_digest(case)

@@ -66,7 +66,9 @@ def derive(folder: RunFolder, rules: ResultRules) -> Derived:
     summary = summarise(scores, rules.metrics, run.seed)
     write_summary(summary, folder.path)
     results, rows = evaluate_run_gates(rules, summary.frame, scores)
-    states = _states(scores)
+    own = scores.filter(pl.col("member_of").is_null()).select("status").collect(engine="streaming")["status"]
+    counted = dict(own.value_counts().iter_rows())
+    states = {state: counted.get(state, 0) for state in ("scored", "undefined", "error", "skipped")}
     of_composites = scores.filter(pl.col("metric").is_in([composite.name for composite in composites]))
     computed = of_composites.select(pl.len()).collect(engine="streaming").item() if composites else 0
     error_types, error_example = _errors(scores)
@@ -86,10 +88,7 @@ def report(
     folder: RunFolder, rules: ResultRules, derived: Derived, cases: Iterable[Case], manifest: Mapping[str, Any]
 ) -> None:
     """Write results.csv, cases.jsonl, report.html, junit.xml and summary.md; `manifest` is run.json as it will be."""
-    from evalflow.report.html import (
-        Reported,
-        write_reports,
-    )  # imported late, so that the first request does not wait for it
+    from evalflow.report.html import Reported, write_reports  # late: the first request does not wait for it
 
     with answers_of(folder, rules.settings.run) as answers:
         write_reports(
@@ -118,12 +117,6 @@ def _exit_code(results: Iterable[GateResult], scores: Mapping[str, int], max_err
     if False in outcomes:
         return 1
     return 3 if None in outcomes else 0
-
-
-def _states(scores: pl.LazyFrame) -> dict[str, int]:
-    own = scores.filter(pl.col("member_of").is_null())
-    counted = dict(own.select("status").collect(engine="streaming")["status"].value_counts().iter_rows())
-    return {state: counted.get(state, 0) for state in ("scored", "undefined", "error", "skipped")}
 
 
 def _errors(scores: pl.LazyFrame) -> tuple[tuple[str, ...], str | None]:
@@ -164,13 +157,8 @@ def evaluate_run_gates(
 
 def _gate_rows(result: GateResult, why: str) -> Iterator[dict[str, Any]]:
     gate = result.gate
-    about = {
-        "metric": gate.about,
-        "statistic": gate.statistic,
-        "condition": str(gate.condition),
-        "limit": gate.condition.limit,
-        "name": str(gate),
-    }
+    about = {"metric": gate.about, "statistic": gate.statistic, "condition": str(gate.condition)}
+    about |= {"limit": gate.condition.limit, "name": str(gate)}
     if not result.rows:
         note = _missing(gate, why)
         nothing = dict.fromkeys(("value", "ci_low", "ci_high", "dataset", "passed", "cases_needed"))
@@ -181,6 +169,8 @@ def _gate_rows(result: GateResult, why: str) -> Iterator[dict[str, Any]]:
         parts = (row.metric if gate.metric is None else "", row.dataset, row.target, row.judge)
         of = " · ".join(part for part in parts if part)
         basis, note = _basis(row), _undecided(gate, row)
+        value = "no value" if row.value is None else f"{row.value:.4g}"
+        value += f" [{row.low:.4g}, {row.high:.4g}]" if row.value is not None and row.low is not None else ""
         yield {
             **about,
             "value": row.value,
@@ -193,7 +183,7 @@ def _gate_rows(result: GateResult, why: str) -> Iterator[dict[str, Any]]:
             "of_metric": row.metric,
             "of": of,
             "note": note,
-            "message": "; ".join(text for text in (f"{gate}: {_value(row)} ({of})", basis, note) if text),
+            "message": "; ".join(text for text in (f"{gate}: {value} ({of})", basis, note) if text),
         }
 
 
@@ -205,12 +195,6 @@ def _missing(gate: Gate, why: str) -> str:
     of_class = " of this class or label" if "[" in gate.statistic else ""
     tagged = f" with the tag {gate.tag!r}" if gate.tag else ""
     return f"no scored case{of_class}{tagged}{where}"
-
-
-def _value(row: GateRow) -> str:
-    if row.value is None:
-        return "no value"
-    return f"{row.value:.4g}" + (f" [{row.low:.4g}, {row.high:.4g}]" if row.low is not None else "")
 
 
 def _basis(row: GateRow) -> str:

@@ -128,7 +128,7 @@ def inspect(parts: Parts) -> Inspection:
     if run.baseline is not None and any(f"vars.{BASELINE}" in metric.needs for metric in run.metric.values()):
         from evalflow.app.core.comparison import BaselineAnswers
 
-        baseline = BaselineAnswers.of(parts.settings)
+        baseline = BaselineAnswers(parts.settings)
     found = Inspection(parts, Reading(run, baseline), Draw(run.sample, run.seed))
     checks, estimator, labels = DataChecks(parts), Estimator(parts), LabelChecks(parts.settings)
     for case in found.reading:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -53,6 +53,16 @@ class Option:
         """Its selection on the command line, without shell quotes; for a composite, together with its parts."""
         parts: Any = self.values.get("of") if self.values.get("kind") == "composite" else None
         return f"[{','.join([*parts, self.name])}]" if parts else self.name
+
+    @property
+    def needs(self) -> list[str]:
+        """The fields of a case that a metric needs."""
+        return [str(need) for need in self.values.get("needs") or ()]
+
+    @property
+    def defaults(self) -> list[str | dict[str, Any]]:
+        """Hydra's defaults list: the files that this one starts from."""
+        return self.values.get("defaults") or []
 
     @property
     def prompts(self) -> list[str]:
@@ -110,42 +120,25 @@ _CASES = 5
 _OF_ANY_SHAPE = frozenset({"expected", "actual"})
 """Fields of any content: a dataset with them fits only if an experiment pairs it with the metric."""
 MODEL = ("judge=vllm", "judge.model=MODEL")
-_STAND_INS = {
+_EXAMPLES = {
     "model": "MODEL",
     "base_url": "http://127.0.0.1:8000/v1",
     "url": "http://127.0.0.1:8000/",
-    "argv": "[python,bot.py]",
-    "call": "bot:answer",
 }
 SENDS_NOTHING = "sends nothing; name your model and leave out `check` to run it"
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
-    """A dataset whose cases have the fields that a metric needs.
-
-    Attributes:
-        dataset: Its name.
-        demo: Whether only its example answers can be scored, with `generate=demo`.
-    """
+class DatasetMatch:
+    """A dataset whose cases have the fields that a metric needs; `demo`: only with `generate=demo`."""
 
     dataset: str
     demo: bool
 
-    @property
-    def words(self) -> list[str]:
-        """The overrides that select it."""
-        return [f"dataset={self.dataset}", *(["generate=demo"] if self.demo else [])]
-
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """A suggested command.
-
-    Attributes:
-        command: A command line that works unchanged; None if there is none.
-        note: What to know about it, or why there is none.
-    """
+    """A command line that works unchanged, and what to know about it; or None, and why there is none."""
 
     command: str | None
     note: str = ""
@@ -166,25 +159,29 @@ class Catalogue:
         calls = calls_of(values)
         if calls is None or calls.high is None:
             return None
-        return calls.high == 0 or _tasks(values) <= EVIDENCE_TASKS | {EMBED}
+        # None stands for the answer to a prompt.
+        tasks: set[str | None] = {EMBED} if values.get("kind") == "similarity" else {None}
+        if values.get("kind") == "judge":
+            tasks = {step.get("task") for step in values.get("steps") or ()}
+        return calls.high == 0 or tasks <= EVIDENCE_TASKS | {EMBED}
 
-    def fits(self, metric: Option) -> list[Fit]:
+    def matches(self, metric: Option) -> list[DatasetMatch]:
         """The datasets that have the fields a metric needs, the best first."""
-        needs = {need for one in self._parts(metric) or [metric] for need in one.values.get("needs") or ()}
+        needs = {need for one in self._parts(metric) or [metric] for need in one.needs}
         if metric.values.get("kind") == "checks":
             needs = {"answer", "checks"}
-        found: list[tuple[tuple[bool, bool], Fit]] = []
+        found: list[tuple[tuple[bool, bool], DatasetMatch]] = []
         for name, cases in self._cases.items():
-            paired = name == metric.name or metric.name in self._paired.get(name, ())
+            paired = self._is_paired(metric, name)
             if not cases or (not paired and (not needs or needs & _OF_ANY_SHAPE)):
                 continue
             enough = any if paired else all
             for demo in (False, True):
                 if enough(_has(case, need, demo=demo) for case in cases for need in needs):
                     one_turn = "messages" in needs and all(len(case.messages) == 1 for case in cases)
-                    found.append(((one_turn, demo), Fit(name, demo)))
+                    found.append(((one_turn, demo), DatasetMatch(name, demo)))
                     break
-        return [fit for _, fit in sorted(found, key=lambda one: one[0])]
+        return [match for _, match in sorted(found, key=lambda one: one[0])]
 
     def suggest(self, option: Option) -> Suggestion:
         """A command that uses an option."""
@@ -194,39 +191,33 @@ class Catalogue:
             case "dataset":
                 return self._of_dataset(option)
             case "experiment":
-                needs_model = any("override /judge" in one for one in _defaults(option) if isinstance(one, dict))
+                needs_model = any("override /judge" in one for one in option.defaults if isinstance(one, dict))
                 words = [f"experiment={option.name}"]
                 return self._run(words, keyless=not needs_model)
             case _:
                 return self._of_part(option)
 
     def _of_metric(self, metric: Option) -> Suggestion:
-        fits = self.fits(metric)
-        if not fits:
-            needs = ", ".join(str(need) for need in metric.values.get("needs") or ())
-            return Suggestion(None, f"no dataset here has what it needs ({needs}); `new dataset` maps yours")
-        words = [*fits[0].words, f"metric={metric.selection}"]
-        return self._run(words, keyless=bool(self.keyless(metric)))
+        if matches := self.matches(metric):
+            return self._score(metric, matches[0])
+        needs = ", ".join(metric.needs)
+        return Suggestion(None, f"no dataset here has what it needs ({needs}); `new dataset` maps yours")
 
     def _of_dataset(self, dataset: Option) -> Suggestion:
-        fitting = [
-            (metric, fit)
-            for (group, _), metric in self._options.items()
-            if group == "metric"
-            for fit in self.fits(metric)
-            if fit.dataset == dataset.name
-        ]
-        if not fitting:
+        metrics = [option for option in self._options.values() if option.group == "metric"]
+        matching = [(one, match) for one in metrics for match in self.matches(one) if match.dataset == dataset.name]
+        if not matching:
             return Suggestion(None, "no metric here needs only what its cases have; map more `fields`")
 
-        def order(pair: tuple[Option, Fit]) -> tuple[bool, bool, int]:
+        def order(pair: tuple[Option, DatasetMatch]) -> tuple[bool, bool, int]:
             metric, _ = pair
-            paired = metric.name == dataset.name or metric.name in self._paired.get(dataset.name, ())
-            return not self.keyless(metric), not paired, -len(metric.values.get("needs") or ())
+            return not self.keyless(metric), not self._is_paired(metric, dataset.name), -len(metric.needs)
 
-        metric, fit = min(fitting, key=order)
-        words = [*fit.words, f"metric={metric.selection}"]
-        return self._run(words, keyless=bool(self.keyless(metric)))
+        return self._score(*min(matching, key=order))
+
+    def _score(self, metric: Option, match: DatasetMatch) -> Suggestion:
+        words = [f"dataset={match.dataset}", *(["generate=demo"] if match.demo else [])]
+        return self._run([*words, f"metric={metric.selection}"], keyless=bool(self.keyless(metric)))
 
     def _of_part(self, option: Option) -> Suggestion:
         """A command for a judge, target or embedder: a check with example values, since a run would call it."""
@@ -242,7 +233,7 @@ class Catalogue:
         open_keys = [key for key, value in values.items() if value == "???"]
         if programs := [key for key in open_keys if key in ("argv", "call")]:
             return Suggestion(None, f"docs/targets.md: say in {group}.{programs[0]} which program answers")
-        words += [f"{group}.{key}={_STAND_INS.get(key.rpartition('.')[2], 'VALUE')}" for key in open_keys]
+        words += [f"{group}.{key}={_EXAMPLES.get(key.rpartition('.')[2], 'VALUE')}" for key in open_keys]
         keys = {str(value) for key, value in values.items() if key.endswith("api_key_env") and value}
         keys = sorted(key for key in keys if "$" not in key)
         needed = f"; needs {' and '.join(keys)} in the environment or in .env" if keys else ""
@@ -257,12 +248,13 @@ class Catalogue:
     def _flat(self, group: str, name: str, prefix: str = "") -> Iterator[tuple[str, Any]]:
         """The keys of a file and of those that it inherits from; later values override earlier ones."""
         option = self._options.get((group, name))
-        defaults = _defaults(option) if option else []
-        for one in defaults if "_self_" in defaults else [*defaults, "_self_"]:
+        if option is None:
+            return
+        for one in option.defaults if "_self_" in option.defaults else [*option.defaults, "_self_"]:
             if one != "_self_":
                 base, _, package = str(one).partition("@")
                 yield from self._flat(group, base, f"{prefix}{package}." if package else prefix)
-            elif option:
+            else:
                 own = {key: value for key, value in option.values.items() if key != "defaults"}
                 yield from ((f"{prefix}{key}", value) for key, value in own.items())
 
@@ -271,39 +263,33 @@ class Catalogue:
         parts: Any = metric.values.get("of") if metric.values.get("kind") == "composite" else ()
         return [self._options["metric", name] for name in parts or () if ("metric", name) in self._options]
 
+    def _is_paired(self, metric: Option, dataset: str) -> bool:
+        """Whether the two share a name, or an experiment uses them together."""
+        return metric.name == dataset or metric.name in self._experiments.get(dataset, ())
+
     @cached_property
-    def _paired(self) -> dict[str, set[str]]:
+    def _experiments(self) -> dict[str, set[str]]:
         """The metrics that experiments use with each dataset."""
         paired: dict[str, set[str]] = {}
-        for (group, _), option in self._options.items():
-            if group != "experiment":
-                continue
-            chosen: dict[str, Any] = {}
-            for one in _defaults(option):
-                chosen |= cast("dict[str, Any]", one) if isinstance(one, dict) else {}
-            metrics = _listed(chosen.get("override /metric"))
-            for dataset in _listed(chosen.get("override /dataset")):
-                paired.setdefault(dataset, set()).update(metrics)
+        for option in self._options.values():
+            if option.group == "experiment":
+                chosen = {key: value for one in option.defaults if isinstance(one, dict) for key, value in one.items()}
+                for dataset in _listed(chosen.get("override /dataset")):
+                    paired.setdefault(dataset, set()).update(_listed(chosen.get("override /metric")))
         return paired
 
     @cached_property
     def _cases(self) -> dict[str, list[Case]]:
         """The first cases of each dataset; empty if they cannot be read."""
-        return {name: _first(option) for (group, name), option in self._options.items() if group == "dataset"}
-
-
-def _tasks(values: Mapping[str, Any]) -> set[str | None]:
-    """The tasks of a metric's steps; None stands for the answer to a prompt."""
-    if values.get("kind") == "similarity":
-        return {EMBED}
-    return {step.get("task") for step in values.get("steps") or ()} if values.get("kind") == "judge" else {None}
-
-
-def _first(dataset: Option) -> list[Case]:
-    try:
-        return list(islice(datasets.read(dataset.name, DatasetConfig.model_validate(dataset.values)), _CASES))
-    except (UserError, ValidationError):
-        return []
+        found: dict[str, list[Case]] = {}
+        for option in self._options.values():
+            if option.group == "dataset":
+                try:
+                    cases = datasets.read(option.name, DatasetConfig.model_validate(option.values))
+                    found[option.name] = list(islice(cases, _CASES))
+                except (UserError, ValidationError):
+                    found[option.name] = []
+        return found
 
 
 def _has(case: Case, need: str, *, demo: bool) -> bool:
@@ -311,10 +297,6 @@ def _has(case: Case, need: str, *, demo: bool) -> bool:
         return bool(case.demo_answer)
     root = need.partition(".")[0]
     return look_up(need, {root: getattr(case, root, None)}) not in (None, "", (), [], {})
-
-
-def _defaults(option: Option) -> list[Any]:
-    return option.values.get("defaults") or []
 
 
 def _listed(value: Any) -> list[str]:

@@ -6,10 +6,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from evalflow.errors import Problem, UserError
 from evalflow.paths import private_file
@@ -47,11 +46,7 @@ def start(folder: Path, arguments: Sequence[str], root: Path) -> subprocess.Pope
 
 @contextmanager
 def working_on(folder: Path) -> Generator[None]:
-    """Hold the run's lock.
-
-    Raises:
-        BlockingIOError: Another process works on the run.
-    """
+    """Hold the run's lock; a BlockingIOError says that another process works on the run."""
     lock = private_file(folder / LOCK, os.O_RDWR | os.O_CREAT)
     try:
         _lock(lock)
@@ -86,19 +81,14 @@ def interrupt(folder: Path, pid: int | None, number: signal.Signals = signal.SIG
     return True
 
 
-def last_output(folder: Path) -> str:
-    """The end of what the run's processes wrote to stdout and stderr."""
+def error_message(folder: Path) -> str:
+    """The error of the run's last process: its output from the last line on that begins with `error:`."""
     try:
         with (folder / OUTPUT).open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - MAX_OUTPUT))
-            return file.read().decode("utf-8", "replace").strip()
+            output = file.read().decode("utf-8", "replace").strip()
     except FileNotFoundError:
         return ""
-
-
-def error_message(folder: Path) -> str:
-    """The error of the run's last process: its output from the last line on that begins with `error:`."""
-    output = last_output(folder)
     at = max(output.rfind("\nerror:"), 0 if output.startswith("error:") else -1)
     return output[at:].strip() if at >= 0 else output[-500:]
 
@@ -112,11 +102,6 @@ def is_gone(name: str, host: str) -> bool:
     """Whether the process of that name ran on this machine and has ended."""
     its_host, pid, started = name.rsplit(":", 2)
     return its_host == host and _started(int(pid)) != started
-
-
-def read_pid(row: Mapping[str, Any], manifest: Mapping[str, Any] | None) -> int | None:
-    """The pid of a run's process, from the database or else from run.json."""
-    return row["pid"] or (manifest or {}).get("process")
 
 
 def _started(pid: int) -> str:

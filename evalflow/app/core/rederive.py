@@ -157,20 +157,21 @@ def facts_of_run(folder: RunFolder) -> dict[str, Any]:
 def facts_of_metrics(run: SavedRun) -> list[dict[str, Any]]:
     """The facts of each metric of a run, which may still be active."""
     limits, original, judges = current_thresholds(run), original_thresholds(run), run.manifest["judges"]
-    facts: list[dict[str, Any]] = []
-    for name, metric in run.rules.metrics.items():
-        own = {judge: about for judge, about in judges.items() if judge == metric.judge}
-        judged = judge_lines({"metrics": {name: run.manifest["metrics"][name]}, "judges": own})[0]
-        facts.append(
-            {
-                "name": name,
-                "judge": metric.judge,
-                "threshold": limits.get(name),
-                "declared": original.get(name),
-                "direction": metric.config.direction,
-                "bounded": metric.bounded,
-                "description": metric.config.description,
-                "judged": judged,
-            }
-        )
-    return facts
+
+    def judged(name: str, judge: str | None) -> str:
+        own = {one: about for one, about in judges.items() if one == judge}
+        return judge_lines({"metrics": {name: run.manifest["metrics"][name]}, "judges": own})[0]
+
+    return [
+        {
+            "name": name,
+            "judge": metric.judge,
+            "threshold": limits.get(name),
+            "declared": original.get(name),
+            "direction": metric.config.direction,
+            "bounded": metric.bounded,
+            "description": metric.config.description,
+            "judged": judged(name, metric.judge),
+        }
+        for name, metric in run.rules.metrics.items()
+    ]

@@ -74,14 +74,11 @@ class SavedRun:
         """The facts of each metric that a comparison needs."""
         from evalflow.summary.compare import Traits
 
-        return {
-            name: Traits(
-                metric_config(self.manifest, name).get("direction") != "lower_is_better",
-                facts["bounded"],
-                _figures(facts),
-            )
-            for name, facts in self.manifest["metrics"].items()
-        }
+        def of(name: str, facts: Mapping[str, Any]) -> Traits:
+            lower = metric_config(self.manifest, name).get("direction") == "lower_is_better"
+            return Traits(not lower, facts["bounded"], _figures(facts))
+
+        return {name: of(name, facts) for name, facts in self.manifest["metrics"].items()}
 
     def scores(self) -> pl.LazyFrame:
         """The columns of scores.parquet."""
@@ -191,11 +188,9 @@ def find_folder(given: str | None) -> Path:
 
 
 def find_run(given: str | None, *verb: str) -> RunFolder:
-    """The folder of a single run.
+    """The folder of a single run, by default the latest.
 
-    Args:
-        given: The folder; by default the latest.
-        verb: The words of the command line before the folder, to suggest commands for the runs of a sweep.
+    `verb` are the words of the command line before the folder, to suggest commands for the runs of a sweep.
 
     Raises:
         UserError: There is none, or it is a sweep, which has several.
@@ -235,11 +230,7 @@ class ProgramError(UserError):
 def expect_agreed(manifest: Mapping[str, Any], where: str, hint: str, root: Path | None = None) -> None:
     """Refuse to resume a run that would start a program without the user's consent.
 
-    Args:
-        manifest: run.json.
-        where: The run's folder.
-        hint: How to agree.
-        root: The working directory of resumed runs; None: this process's.
+    `hint` says how to agree; `root` is the working directory of resumed runs, by default this process's.
 
     Raises:
         ProgramError: The run would start a program that was not allowed.

@@ -9,7 +9,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from evalflow.app.core.comparison import How, compare_two, obstacles
+from evalflow.app.core.comparison import ComparisonOptions, compare_two, obstacles
 from evalflow.app.core.result_rules import RunMetric
 from evalflow.app.core.saved import SavedRun
 from evalflow.config.schema import MetricConfig
@@ -42,25 +42,13 @@ class SweepTables:
 def open_sweep(folder: Path, run_id: str, overrides: Sequence[str]) -> None:
     """Write the sweep's run.json before its first job."""
     private_folder(folder)
-    RunFolder(folder).write_manifest(
-        {
-            "schema": SCHEMA,
-            "run_id": run_id,
-            "status": "running",
-            "started_at": now(),
-            "finished_at": None,
-            "overrides": list(overrides),
-            "jobs": [],
-        }
-    )
+    manifest = {"schema": SCHEMA, "run_id": run_id, "status": "running", "started_at": now(), "finished_at": None}
+    RunFolder(folder).write_manifest(manifest | {"overrides": list(overrides), "jobs": []})
 
 
 def write_sweep(folder: Path, jobs: Sequence[Path], failures: Mapping[str, str] | None = None) -> SweepTables:
     """Write the sweep's tables and report from the files of its runs."""
-    runs: list[tuple[str, dict[str, Any], pl.DataFrame]] = []
-    for job in jobs:
-        manifest = RunFolder(job).read_manifest()
-        runs.append((job.name, manifest, pl.read_parquet(job / "summary.parquet")))
+    runs = [(job.name, RunFolder(job).read_manifest(), pl.read_parquet(job / "summary.parquet")) for job in jobs]
     summary = pl.concat([frame.select(pl.lit(name).alias("run"), pl.all()) for name, _, frame in runs])
     agreed = agreement([pl.scan_parquet(RunFolder(job).scores) for job in jobs])
     boards = leaderboards([SavedRun(RunFolder(folder / name), about, name) for name, about, _ in runs], summary)
@@ -108,7 +96,9 @@ def leaderboards(runs: Sequence[SavedRun], summary: pl.DataFrame) -> list[dict[s
     the runs' summaries, with the column `run` in front.
     """
     by_name = {run.name: run for run in runs}
-    differences = _differences(runs)
+    pairs = [pair for pair in combinations(runs, 2) if not obstacles(*pair)]
+    options = ComparisonOptions()
+    differences = adjusted([row for a, b in pairs for row in compare_two(a, b, options)[0]], options.adjust)
     found: list[dict[str, Any]] = []
     for key, rows in summary.filter(pl.col("tag").is_null()).group_by(_BOARD, maintain_order=True):
         about: dict[str, Any] = dict(zip(_BOARD, key, strict=True))
@@ -117,10 +107,8 @@ def leaderboards(runs: Sequence[SavedRun], summary: pl.DataFrame) -> list[dict[s
             continue
         own = [row for row in differences if (row.dataset, row.metric) == (about["dataset"], about["metric"])]
         ranked = _comparable(names, {row.pair for row in own})
-        coverage = _coverage([by_name[name] for name in ranked], about)
-        shown = rows
-        if coverage.left_out:
-            shown = pl.concat([_on(by_name[name], coverage.common, about) for name in ranked])
+        common, left_out = _coverage([by_name[name] for name in ranked], about)
+        shown = pl.concat([_on(by_name[name], common, about) for name in ranked]) if left_out else rows
         known: set[str] = set()
         for statistic, standing in _standings(rows):
             if statistic in known or standing["run"].n_unique() < standing.height or standing.height < 2:
@@ -130,16 +118,9 @@ def leaderboards(runs: Sequence[SavedRun], summary: pl.DataFrame) -> list[dict[s
             known.update(also)
             values = dict(_standings(shown)).get(statistic)
             board = _ranked(standing, values, ranked, compared)
-            cases = {"cases": coverage.common.height, "cases_left_out": coverage.left_out}
+            cases = {"cases": common.height, "cases_left_out": left_out}
             found.append({**about, "statistic": statistic, "also": also, **cases, "leaderboard": board})
     return found
-
-
-def _differences(runs: Sequence[SavedRun]) -> list[ComparisonRow]:
-    """The comparison of all comparable pairs, with p-values adjusted over all of them."""
-    pairs = [(a, b) for a, b in combinations(runs, 2) if not obstacles(a, b)]
-    how = How()
-    return adjusted([row for a, b in pairs for row in compare_two(a, b, how)[0]], how.adjust)
 
 
 def _comparable(names: Sequence[str], pairs: Collection[tuple[str, str]]) -> list[str]:
@@ -154,20 +135,13 @@ def _comparable(names: Sequence[str], pairs: Collection[tuple[str, str]]) -> lis
     return best if len(best) > 1 else []
 
 
-@dataclass(frozen=True, slots=True)
-class _Coverage:
-    """The ids of the cases that all ranked runs have scored, and the number of those that only some have."""
-
-    common: pl.DataFrame
-    left_out: int
-
-
-def _coverage(runs: Sequence[SavedRun], about: Mapping[str, Any]) -> _Coverage:
+def _coverage(runs: Sequence[SavedRun], about: Mapping[str, Any]) -> tuple[pl.DataFrame, int]:
+    """The ids of the cases that all these runs have scored, and the number of those that only some have."""
     none = pl.DataFrame(schema={"case_id": pl.String, "len": pl.UInt32})
     scored = [by_case(_scores(run, about)).drop_nulls("score").select("case_id").collect() for run in runs]
     counts = pl.concat(scored).group_by("case_id").len() if scored else none
     common = counts.filter(pl.col("len") == len(runs)).select("case_id")
-    return _Coverage(common, counts.height - common.height)
+    return common, counts.height - common.height
 
 
 def _scores(run: SavedRun, about: Mapping[str, Any]) -> pl.LazyFrame:

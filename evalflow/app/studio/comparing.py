@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from evalflow.app.compare import Changes, cells_between
 from evalflow.app.core.comparison import (
-    How,
+    ComparisonOptions,
     Obstacle,
     compare_pairs,
     declared_obstacles,
@@ -70,10 +70,10 @@ def share_scores(one: Run, other: Run) -> bool:
     return all(_names(one, what) & _names(other, what) for what in ("metrics", "datasets"))
 
 
-def compare_runs(space: Workspace, a: str, b: str, how: How | None = None) -> Comparison:
+def compare_runs(space: Workspace, a: str, b: str, how: ComparisonOptions | None = None) -> Comparison:
     """Compare run B with run A as the command `compare` does, without writing files."""
     pair = _pair(space, a, b)
-    return compare_pairs([pair], replace(how or How(), allow_option="allow="))
+    return compare_pairs([pair], replace(how or ComparisonOptions(), allow_option="allow="))
 
 
 def changed_cases(space: Workspace, a: str, b: str) -> Changes:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
-from evalflow.app.core.comparison import LARGEST_MARGIN, SMALLEST_MARGIN, How, Kind, Obstacle
+from evalflow.app.core.comparison import LARGEST_MARGIN, SMALLEST_MARGIN, ComparisonOptions, Kind, Obstacle
 from evalflow.app.studio import comparing
 from evalflow.app.studio.space import Page
 from evalflow.web.api.deps import Space
@@ -88,7 +88,7 @@ def read_comparison(
     classes: Annotated[bool, Query(description="Also the figures of each class.")] = False,
 ) -> Mapping[str, Any]:
     """Compare run B with run A, case by case."""
-    return comparing.compare_runs(space, a, b, How(allow, adjust, margin, tags, classes)).document()
+    return comparing.compare_runs(space, a, b, ComparisonOptions(allow, adjust, margin, tags, classes)).document()
 
 
 @router.get("/candidates")

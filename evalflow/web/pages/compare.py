@@ -14,7 +14,7 @@ from anyio import to_thread
 from nicegui import ui
 
 from evalflow.app.compare import SORTS, Change, Changes, Sort
-from evalflow.app.core.comparison import KINDS, How, Obstacle
+from evalflow.app.core.comparison import KINDS, ComparisonOptions, Obstacle
 from evalflow.app.studio.comparing import (
     ComparableRun,
     candidates,
@@ -152,7 +152,7 @@ def _result(workspace: Workspace, runs: tuple[Run, Run], pair: _Pair) -> None:
         obstacles = obstacles_between(workspace, pair.a, pair.b)
         if any(obstacle.kind not in pair.allow for obstacle in obstacles):
             return obstacles
-        return compare_runs(workspace, pair.a, pair.b, How(pair.allow, margin=pair.margin))
+        return compare_runs(workspace, pair.a, pair.b, ComparisonOptions(pair.allow, margin=pair.margin))
 
     def show(found: Comparison | list[Obstacle]) -> None:
         if isinstance(found, list):

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalflow.app.core.comparison import How, compare_pairs
+from evalflow.app.core.comparison import ComparisonOptions, compare_pairs
 from evalflow.app.core.result_rules import RunMetric
 from evalflow.app.core.saved import SavedRun
 from evalflow.app.core.sweep import leaderboards
@@ -58,7 +58,7 @@ def _verdicts(pairs: Sequence[tuple[SavedRun, SavedRun]]) -> dict[tuple[str, str
     """Of B against A, both ways round."""
     other_way = {"better": "worse", "worse": "better", "cannot_tell": "cannot_tell"}
     try:
-        rows = compare_pairs(pairs, How()).rows
+        rows = compare_pairs(pairs, ComparisonOptions()).rows
     except UserError as error:
         if error.problems[0].what == "the runs have no scored case in common":
             return {}
