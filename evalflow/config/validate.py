@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel, ValidationError
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from evalflow.config.load import Composed
 
 ModelOf = Callable[[str], type[BaseModel]]
-"""Look up the model of a `kind`; raises UserError for an unknown kind."""
+"""Looks up the model of a `kind`; raises UserError for an unknown kind."""
 
 TRY = """try one of these:
     python -m evalflow dataset=rag metric=faithfulness
@@ -59,17 +58,12 @@ class Settings:
         return judge.model_copy(update={"calibrated": judge.calibrated and embedder.calibrated}) if asks else embedder
 
 
-def validate(
-    composed: Composed, metric_model: ModelOf, judge_model: ModelOf, target_model: ModelOf, embedder_model: ModelOf
-) -> Settings:
+def validate(composed: Composed, models: Mapping[str, ModelOf]) -> Settings:
     """Validate a composed configuration.
 
     Args:
         composed: As composed by Hydra.
-        metric_model: Looks up the model of a metric's kind.
-        judge_model: The same for judges.
-        target_model: The same for targets.
-        embedder_model: The same for embedders.
+        models: Looks up the model of a kind, for the groups metric, judge, target and embedder.
 
     Raises:
         UserError: Lists every problem.
@@ -77,110 +71,121 @@ def validate(
     values = composed.values
     if not values.get("dataset") and not values.get("metric"):
         raise UserError(Problem("no dataset and no metric is chosen", "command line", TRY))
-    checker = _Checker(composed)
+    checker = _Checker(composed, models)
     for group in ("dataset", "metric"):
         if not values.get(group):
-            checker.problems.append(
-                Problem(f"no {group} is chosen", "command line", f"add {group}=NAME; `list {group}` shows the names")
-            )
+            hint = f"add {group}=NAME; `list {group}` shows the names"
+            checker.problems.append(Problem(f"no {group} is chosen", "command line", hint))
     datasets = {
-        name: checker.part(DatasetConfig, part, f"dataset.{name}") for name, part in _parts(values, "dataset").items()
+        name: checker.part(DatasetConfig, part, f"dataset.{name}") for name, part in _map(values.get("dataset")).items()
     }
     metrics = {
-        name: checker.kind(metric_model, part, f"metric.{name}") for name, part in _parts(values, "metric").items()
+        name: checker.kind("metric", part, f"metric.{name}") for name, part in _map(values.get("metric")).items()
     }
-    judge = checker.kind(judge_model, values.get("judge"), "judge")
-    target = checker.kind(target_model, values.get("target"), "target")
-    embedder = checker.kind(embedder_model, values.get("embedder"), "embedder")
-    judges = _judges(checker, metrics, values.get("judge"), judge, judge_model)
+    parts = {group: checker.kind(group, values.get(group), group) for group in ("judge", "target", "embedder")}
+    judges = {name: checker.judge_of(name, metric, parts["judge"]) for name, metric in metrics.items()}
     rest = {key: value for key, value in values.items() if key not in _GROUPS}
-    blank = {"dataset": {}, "metric": {}, **{group: {"kind": "-"} for group in _GROUPS[2:]}}
+    blank = {"dataset": {}, "metric": {}, **{group: {"kind": "-"} for group in parts}}
     checker.part(RunConfig, {**rest, **blank}, "")
-    kind = target.kind if isinstance(target, TargetConfig) else None
-    checker.problems += _combination(rest, kind)
-    keys = _keys(checker, {"dataset": datasets, "metric": metrics})
-    checker.problems += _unused(checker, metrics, {name for group, name in keys if group == "dataset"})
+    target = parts["target"]
+    checker.problems += _combination(rest, target.kind if isinstance(target, TargetConfig) else None)
+    keys = checker.keys({"dataset": datasets, "metric": metrics})
+    checker.unused(metrics, {name for group, name in keys if group == "dataset"})
     if checker.problems:
         raise UserError(checker.problems)
     named = {
         group: {part.name or key: part for key, part in parts.items()}
         for group, parts in (("dataset", datasets), ("metric", metrics))
     }
-    rest["gate"] = _gates_by_name(
-        rest.get("gate"), {key: name for (group, name), key in keys.items() if group == "metric"}
-    )
-    run = RunConfig.model_validate({**rest, **named, "judge": judge, "target": target, "embedder": embedder})
+    names = {key: name for (group, name), key in keys.items() if group == "metric"}
+    rest["gate"] = _gates_by_name(rest.get("gate"), names)
+    run = RunConfig.model_validate({**rest, **named, **parts})
     return Settings(run, {metrics[key].name or key: own for key, own in judges.items()}, composed, keys)
 
 
 class _Checker:
-    def __init__(self, composed: Composed) -> None:
-        self.composed = composed
+    """Validates parts and collects all problems."""
+
+    def __init__(self, composed: Composed, models: Mapping[str, ModelOf]) -> None:
+        self._composed = composed
+        self._models = models
         self.problems: list[Problem] = []
 
     def part(self, model: type[BaseModel], values: Any, key: str) -> Any:
-        file = self.composed.sources.get(key)
         if not isinstance(values, Mapping):
-            self.problems.append(Problem(f"{key} must be a map of keys", str(file or "configuration")))
+            self.problems.append(Problem(f"{key} must be a map of keys", self._file(key)))
             return None
         try:
             return model.model_validate(values)
         except ValidationError as error:
-            self.problems += problems_of(error, model, key, file, self.composed.overrides)
+            file = self._composed.sources.get(key)
+            self.problems += problems_of(error, model, key, file, self._composed.overrides)
             return None
 
-    def kind(self, model_of: ModelOf, values: Any, key: str) -> Any:
-        kind = cast("Mapping[str, Any]", values).get("kind") if isinstance(values, Mapping) else None
-        if isinstance(kind, str):
-            try:
-                model = model_of(kind)
-                if issubclass(model, MembersConfig):
-                    return self._of_members(model, model_of, values, key)
-                return self.part(model, values, key)
-            except UserError as error:
-                where = str(self.composed.sources.get(key, "configuration"))
-                self.problems += [Problem(p.what, f"{where}: {key}.kind", p.hint) for p in error.problems]
-                return None
-        file: Path | None = self.composed.sources.get(key)
-        self.problems.append(Problem(f"{key}.kind is required", str(file or "configuration"), "say which kind it is"))
-        return None
-
-    def _of_members(self, model: type[BaseModel], model_of: ModelOf, values: Any, key: str) -> Any:
-        """Validate a judge with members, each by its own kind first."""
-        known = len(self.problems)
+    def kind(self, group: str, values: Any, key: str) -> Any:
+        """Validate a part with the model of its kind; a judge's members each with their own."""
+        kind = _map(values).get("kind")
+        if not isinstance(kind, str):
+            self.problems.append(Problem(f"{key}.kind is required", self._file(key), "say which kind it is"))
+            return None
+        try:
+            model = self._models[group](kind)
+        except UserError as error:
+            self.problems += [Problem(p.what, f"{self._file(key)}: {key}.kind", p.hint) for p in error.problems]
+            return None
+        if not issubclass(model, MembersConfig):
+            return self.part(model, values, key)
+        count = len(self.problems)
         members = {
-            name: self.kind(model_of, member, f"{key}.members.{name}") or JudgeConfig(kind="-")
-            for name, member in _parts(values, "members").items()
+            name: self.kind(group, member, f"{key}.members.{name}") or JudgeConfig(kind="-")
+            for name, member in _map(values.get("members")).items()
         }
         whole = self.part(model, {**values, "members": members or values.get("members", {})}, key)
-        return whole if len(self.problems) == known else None
+        return whole if len(self.problems) == count else None
 
-
-def _parts(values: Mapping[str, Any], group: str) -> Mapping[str, Any]:
-    parts = values.get(group)
-    return cast("Mapping[str, Any]", parts) if isinstance(parts, Mapping) else {}
-
-
-def _judges(
-    checker: _Checker, metrics: Mapping[str, Any], base: Any, judge: Any, judge_model: ModelOf
-) -> dict[str, JudgeConfig]:
-    judges: dict[str, JudgeConfig] = {}
-    shared: Mapping[str, Any] = cast("Mapping[str, Any]", base) if isinstance(base, Mapping) else {}
-    for name, metric in metrics.items():
+    def judge_of(self, name: str, metric: Any, judge: Any) -> JudgeConfig:
+        """The run's judge, with the metric's overrides; those of another kind replace it."""
         changes = metric.judge if isinstance(metric, MetricConfig) else None
         if not changes:
-            judges[name] = judge
-            continue
+            return judge
+        shared = _map(self._composed.values.get("judge"))
         same_kind = changes.get("kind", shared.get("kind")) == shared.get("kind")
-        values = _changed(shared, changes) if same_kind else changes
-        judges[name] = checker.kind(judge_model, values, f"metric.{name}.judge")
-    return judges
+        return self.kind("judge", _changed(shared, changes) if same_kind else changes, f"metric.{name}.judge")
+
+    def keys(self, groups: Mapping[str, Mapping[str, Any]]) -> dict[tuple[str, str], str]:
+        """The key of each dataset and metric by its name. Duplicate names are refused: their scores would mix."""
+        keys: dict[tuple[str, str], str] = {}
+        for group, parts in groups.items():
+            for key, part in parts.items():
+                name = part.name if part is not None and part.name else key
+                taken = keys.setdefault((group, name), key)
+                if taken != key:
+                    what = f"two {group}s are both called {name!r}: {group}.{taken} and {group}.{key}"
+                    hint = f"give one of them another name: {group}.{key}.name=NAME"
+                    self.problems.append(Problem(what, self._file(f"{group}.{key}"), hint))
+        return keys
+
+    def unused(self, metrics: Mapping[str, Any], datasets: Set[str]) -> None:
+        """Report metrics that score none of the run's datasets."""
+        for key, metric in metrics.items():
+            names = metric.datasets if isinstance(metric, MetricConfig) else None
+            if names is not None and datasets.isdisjoint(names):
+                where = f"{self._file(f'metric.{key}')}: metric.{key}.datasets"
+                hint = did_you_mean(names[0], datasets) if names else "name some, or set it to null"
+                self.problems.append(Problem(f"the run has none of its datasets ({', '.join(names)})", where, hint))
+
+    def _file(self, key: str) -> str:
+        return str(self._composed.sources.get(key, "configuration"))
+
+
+def _map(values: Any) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", values) if isinstance(values, Mapping) else {}
 
 
 def _changed(shared: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Merge a metric's overrides into the judge's values; in members only the named keys change."""
-    members = {name: dict(member) for name, member in _parts(shared, "members").items()}
-    for name, member in _parts(changes, "members").items():
+    members = {name: dict(member) for name, member in _map(shared.get("members")).items()}
+    for name, member in _map(changes.get("members")).items():
         members[name] = {**members.get(name, {}), **member}
     return {**shared, **changes, **({"members": members} if members else {})}
 
@@ -189,37 +194,13 @@ def _gates_by_name(gates: Any, names: Mapping[str, str]) -> Any:
     """The gates by metric name; a gate may also use the metric's key in the configuration."""
     if not isinstance(gates, Mapping):
         return gates
-    found: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
     for about, conditions in cast("Mapping[str, Mapping[str, Any]]", gates).items():
         key, at, tag = about.partition("@")
-        known = about in names.values() or key in names.values() or key not in names
-        about = about if known else f"{names[key]}{at}{tag}"
-        found[about] = {**found.get(about, {}), **conditions}
-    return found
-
-
-def _keys(checker: _Checker, groups: Mapping[str, Mapping[str, Any]]) -> dict[tuple[str, str], str]:
-    """The key of each dataset and metric by its name. Duplicate names are refused: their scores would mix."""
-    keys: dict[tuple[str, str], str] = {}
-    for group, parts in groups.items():
-        for key, part in parts.items():
-            name = part.name if part is not None and part.name else key
-            taken = keys.setdefault((group, name), key)
-            if taken != key:
-                what = f"two {group}s are both called {name!r}: {group}.{taken} and {group}.{key}"
-                where = str(checker.composed.sources.get(f"{group}.{key}", "configuration"))
-                checker.problems.append(Problem(what, where, f"give one of them another name: {group}.{key}.name=NAME"))
-    return keys
-
-
-def _unused(checker: _Checker, metrics: Mapping[str, Any], datasets: Set[str]) -> Iterator[Problem]:
-    """Report metrics that score none of the run's datasets."""
-    for key, metric in metrics.items():
-        wanted = metric.datasets if isinstance(metric, MetricConfig) else None
-        if wanted is not None and datasets.isdisjoint(wanted):
-            where = f"{checker.composed.sources.get(f'metric.{key}', 'configuration')}: metric.{key}.datasets"
-            hint = did_you_mean(wanted[0], datasets) if wanted else "name some, or set it to null"
-            yield Problem(f"the run has none of its datasets ({', '.join(wanted)})", where, hint)
+        if about not in names.values() and key not in names.values() and key in names:
+            about = f"{names[key]}{at}{tag}"
+        by_name[about] = {**by_name.get(about, {}), **conditions}
+    return by_name
 
 
 def _combination(rest: Mapping[str, Any], target: str | None) -> list[Problem]:
@@ -227,17 +208,12 @@ def _combination(rest: Mapping[str, Any], target: str | None) -> list[Problem]:
     problems: list[Problem] = []
     generate = rest.get("generate", False)
     if not generate and target not in ("recorded", None):
-        problems.append(
-            Problem(
-                "generate is false, so the target would never be asked",
-                "command line",
-                "add generate=true, or leave the target out to score the recorded answers",
-            )
-        )
+        what = "generate is false, so the target would never be asked"
+        hint = "add generate=true, or leave the target out to score the recorded answers"
+        problems.append(Problem(what, "command line", hint))
     if generate in (True, "missing") and target == "recorded":
-        problems.append(
-            Problem("generate asks for new answers, but the target is `recorded`", "command line", "add target=openai")
-        )
+        what = "generate asks for new answers, but the target is `recorded`"
+        problems.append(Problem(what, "command line", "add target=openai"))
     if rest.get("limit") is not None and rest.get("sample") is not None:
         problems.append(Problem("limit and sample exclude each other", "command line", "give one of them"))
     return problems

@@ -77,21 +77,23 @@ def escaped(value: Any) -> Any:
 
 def escaped_but_environment(value: Any) -> Any:
     """The same, but keep `${oc.env:NAME}` as an interpolation."""
-    return _texts(value, _keep_environment)
+    return _texts(value, lambda text: _between(text, escaped))
 
 
 def unescaped(value: Any) -> Any:
     """Undo `escaped`; ValueError if the value has a real interpolation."""
-    return _texts(value, lambda text: _OPENING.sub(lambda found: _opened(found[1], text), text))
+
+    def opened(opening: re.Match[str]) -> str:
+        if len(opening[1]) % 2 == 0:
+            raise ValueError(f"{opening.string!r} takes its value from elsewhere")
+        return f"{opening[1][: len(opening[1]) // 2]}${{"
+
+    return _texts(value, lambda text: _OPENING.sub(opened, text))
 
 
 def unescaped_but_environment(value: Any) -> Any:
     """The same, but keep `${oc.env:NAME}` as it is."""
-    return _texts(value, lambda text: _between(text, lambda part: unescaped(part)))
-
-
-def _keep_environment(text: str) -> str:
-    return _between(text, lambda part: escaped(part))
+    return _texts(value, lambda text: _between(text, unescaped))
 
 
 def _between(text: str, change: Callable[[str], str]) -> str:
@@ -104,12 +106,6 @@ def _between(text: str, change: Callable[[str], str]) -> str:
         parts += [change(text[end : found.start()]), found[0]]
         end = found.end()
     return "".join([*parts, change(text[end:])])
-
-
-def _opened(slashes: str, text: str) -> str:
-    if len(slashes) % 2 == 0:
-        raise ValueError(f"{text!r} takes its value from elsewhere")
-    return f"{slashes[: len(slashes) // 2]}${{"
 
 
 def _texts(value: Any, change: Callable[[str], str]) -> Any:

@@ -8,14 +8,14 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, count
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from evalflow.config.yaml_text import escaped
 from evalflow.errors import Problem, UserError
 
-_INTERPOLATION = re.compile(r"(\\*)\$\{")
 _WIDTH = 100
 
 
@@ -84,15 +84,5 @@ def key_for(name: str, taken: Collection[str], fallback: str) -> str:
 def option_text(group: str, key: str, values: Mapping[str, Any]) -> str:
     """The YAML of one option, including its package line. `${...}` in texts is escaped, so that it stays text."""
     package = "_global_" if group == "experiment" else f"{group}.{key}"
-    text = yaml.safe_dump(_literal(values), sort_keys=False, allow_unicode=True, width=_WIDTH)
+    text = yaml.safe_dump(escaped(values), sort_keys=False, allow_unicode=True, width=_WIDTH)
     return f"# @package {package}\n{text}"
-
-
-def _literal(value: Any) -> Any:
-    if isinstance(value, str):
-        return _INTERPOLATION.sub(r"\1\1\\${", value)
-    if isinstance(value, Mapping):
-        return {key: _literal(item) for key, item in cast("Mapping[Any, Any]", value).items()}
-    if isinstance(value, list | tuple):
-        return [_literal(item) for item in cast("list[Any]", value)]
-    return value

@@ -78,13 +78,12 @@ class JsonPathRule(Strict):
     @property
     def operation(self) -> dict[str, Any]:
         """The rule as an operation on JSON."""
+        expected = self.expected_value
         if self.kind == "string":
-            return {"op": "jsonpath", "path": self.json_path, "contains": str(self.expected_value)}
-        if self.kind == "boolean":
-            return {"op": "jsonpath", "path": self.json_path, "equals": str(self.expected_value).lower() == "true"}
-        number = self.expected_value
-        number = float(number) if isinstance(number, str) else number
-        return {"op": "jsonpath", "path": self.json_path, "equals": number}
+            return {"op": "jsonpath", "path": self.json_path, "contains": str(expected)}
+        if isinstance(expected, str) or self.kind == "boolean":
+            expected = float(expected) if self.kind == "number" else str(expected).lower() == "true"
+        return {"op": "jsonpath", "path": self.json_path, "equals": expected}
 
 
 class Metadata(Strict):

@@ -29,12 +29,12 @@ def vote(parts: Mapping[str, Outcome], weights: Sequence[float], config: PanelCo
     shares = {name: weight for name, weight in zip(parts, weights, strict=True) if name in scores}
     score, tie = _poll(scores, shares, config, direction)
     spread = max(scores.values()) - min(scores.values())
-    said = f"{config.vote} of {len(scores)} judges, {spread:.3g} apart"
+    how = f"{config.vote} of {len(scores)} judges, {spread:.3g} apart"
     outcome = Outcome(
         status="scored",
         score=score,
         value=_value({name: parts[name] for name in scores}, score, shares, config, direction),
-        reason="; ".join([said, *([tie] if tie else []), *_member_lines(parts)]),
+        reason="; ".join([how, *([tie] if tie else []), *_member_lines(parts)]),
         path=_path(parts.values()),
         steps=_steps(parts, {"vote": config.vote, "range": spread}),
     )
@@ -79,13 +79,9 @@ def _value(
 ) -> Any:
     """The value on the metric's scale: the vote over numbers, else the value of a member with exactly this score."""
     values = {name: part.value for name, part in parts.items()}
-    if config.vote != "majority" and all(_is_number(value) for value in values.values()):
+    if config.vote != "majority" and all(type(value) in (int, float) for value in values.values()):
         return _poll(values, shares, config, direction)[0]
     return next((part.value for part in parts.values() if part.score == score), None)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _without_quorum(parts: Mapping[str, Outcome], scored: int, quorum: int) -> Outcome:
@@ -94,9 +90,9 @@ def _without_quorum(parts: Mapping[str, Outcome], scored: int, quorum: int) -> O
     if all(state == "skipped" for state in states):
         return Outcome(status="skipped", reason=next(iter(parts.values())).reason, steps=steps)
     missing = {name: part for name, part in parts.items() if part.score is None}
-    few = f"{scored} of {len(parts)} judges scored, and {quorum} must"
+    quorum_text = f"{scored} of {len(parts)} judges scored, and {quorum} must"
     failed = next((part for part in parts.values() if part.status == "error"), None)
-    text = "; ".join([few, *_member_lines(missing)])
+    text = "; ".join([quorum_text, *_member_lines(missing)])
     if failed is None:
         return Outcome(status="undefined", reason=text, steps=steps)
     return Outcome(status="error", error_type=failed.error_type, error=text, steps=steps)
@@ -114,15 +110,16 @@ def _steps(
     parts: Mapping[str, Outcome], how: Mapping[str, Any], confidences: Mapping[str, float | None] | None = None
 ) -> tuple[Mapping[str, Any], ...]:
     """How the members were combined, and their outcomes; their own steps are in their own rows."""
-    told: list[dict[str, Any]] = []
+    members: list[dict[str, Any]] = []
     for name, part in parts.items():
-        sure = {"confidence": confidences[name]} if confidences and name in confidences else {}
-        why = part.error or part.reason
-        told.append({"reason": why, "status": part.status, "score": part.score, "value": part.value, **sure})
+        reply = {"reason": part.error or part.reason, "status": part.status, "score": part.score, "value": part.value}
+        members.append(
+            reply | ({"confidence": confidences[name]} if name in (confidences or {}) and confidences else {})
+        )
     plain: dict[str, Any] = {"task": None, "probabilities": None, "reasks": 0}
     return (
         {"id": "together", "items": None, "reply": dict(how), **plain},
-        {"id": "members", "items": list(parts), "reply": told, **plain},
+        {"id": "members", "items": list(parts), "reply": members, **plain},
     )
 
 

@@ -111,7 +111,8 @@ def _search(pattern: str, text: str) -> Any:
 
 def _invalid(message: str, *args: Any, **kwargs: Any) -> Any:
     """A short error, since jsonschema's messages contain the whole document."""
-    return import_module("jsonschema").ValidationError(_shortened(message), *args, **kwargs)
+    short = message if len(message) <= 200 else f"{message[:199]}…"
+    return import_module("jsonschema").ValidationError(short, *args, **kwargs)
 
 
 def _dangling_references(schema: Mapping[str, Any]) -> Iterator[str]:
@@ -137,10 +138,6 @@ def _references(node: Any) -> Iterator[str]:
     elif isinstance(node, list):
         for value in cast("list[Any]", node):
             yield from _references(value)
-
-
-def _shortened(message: str) -> str:
-    return message if len(message) <= 200 else f"{message[:199]}…"
 
 
 class NoJson(ValueError):

@@ -79,13 +79,8 @@ Scale = Annotated[
 ]
 """The scales for judges. A scale without further keys may be written as its name alone."""
 
-RecordedScale = Annotated[
-    Annotated[
-        BooleanScale | LikertScale | PercentageScale | LabelScale | FractionScale | NumberScale,
-        Field(discriminator="type"),
-    ],
-    BeforeValidator(_expand),
-]
+_SCALES = BooleanScale | LikertScale | PercentageScale | LabelScale | FractionScale | NumberScale
+RecordedScale = Annotated[Annotated[_SCALES, Field(discriminator="type")], BeforeValidator(_expand)]
 
 
 def reply_type(scale: Scale) -> BoolType | NumberType | LabelType:
@@ -208,9 +203,6 @@ def band_fault(bands: Sequence[Band], low: int, high: int) -> str | None:
     return None
 
 
-_SCALES = (BooleanScale, LikertScale, PercentageScale, LabelScale, FractionScale, NumberScale)
-
-
 def label_scale(config: MetricConfig, *, bounded: bool) -> RecordedScale:
     """The scale on which people label answers for a metric.
 
@@ -222,10 +214,8 @@ def label_scale(config: MetricConfig, *, bounded: bool) -> RecordedScale:
         return BooleanScale(type="boolean")
     if isinstance(declared, _SCALES):
         return declared
-    found = _of_rule(config)
-    if found is not None:
-        return found
-    return FractionScale(type="fraction") if bounded else NumberScale(type="number")
+    own = _scale_of_rule(config)
+    return own or (FractionScale(type="fraction") if bounded else NumberScale(type="number"))
 
 
 def read_label(scale: RecordedScale, value: Any) -> tuple[float, Any]:
@@ -249,7 +239,8 @@ def scale_in_words(scale: RecordedScale) -> str:
         case BooleanScale():
             return "yes or no"
         case LikertScale():
-            return f"{scale.min} to {scale.max}{_anchors(scale)}"
+            anchors = [f"{grade}: {text}" for grade, text in sorted((scale.anchors or {}).items())]
+            return f"{scale.min} to {scale.max}" + (f" ({'; '.join(anchors)})" if anchors else "")
         case PercentageScale():
             return "0 to 100"
         case LabelScale():
@@ -260,12 +251,7 @@ def scale_in_words(scale: RecordedScale) -> str:
             return "a number"
 
 
-def _anchors(scale: LikertScale) -> str:
-    anchors = sorted((scale.anchors or {}).items())
-    return f" ({'; '.join(f'{grade}: {text}' for grade, text in anchors)})" if anchors else ""
-
-
-def _of_rule(config: MetricConfig) -> RecordedScale | None:
+def _scale_of_rule(config: MetricConfig) -> RecordedScale | None:
     rule = getattr(config, "score", None)
     if isinstance(rule, MapRule):
         return LabelScale(type="label", values=rule.values)

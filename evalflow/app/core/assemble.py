@@ -30,6 +30,7 @@ from evalflow.run.scoring import Pair
 from evalflow.targets.registry import TARGET_KINDS, build_target
 from evalflow.targets.reply import Form
 
+KINDS = {"metric": METRIC_KINDS, "judge": JUDGE_KINDS, "target": TARGET_KINDS, "embedder": EMBEDDER_KINDS}
 _PASSWORD = re.compile(r"://[^/@:]*:(?!\$\{)[^/@]+@")
 _PARAMETER = re.compile(r"[?&]([^=&#]+)=([^&#]*)")
 
@@ -40,7 +41,7 @@ def settings_of(composed: Composed, *, programs: bool = True) -> Settings:
     Raises:
         UserError: Lists every problem found.
     """
-    settings = validate(composed, METRIC_KINDS.config, JUDGE_KINDS.config, TARGET_KINDS.config, EMBEDDER_KINDS.config)
+    settings = validate(composed, {group: kinds.config for group, kinds in KINDS.items()})
     config = composed.storable
     parts: dict[str, Any] = {group: config[group] for group in ("judge", "target", "embedder")}
     parts |= {f"metric.{name}.judge": metric.get("judge") for name, metric in config["metric"].items()}

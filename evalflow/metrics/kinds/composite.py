@@ -108,20 +108,20 @@ def combine(config: CompositeMetricConfig, parts: Mapping[str, Part]) -> Outcome
     blocked = _blocked(config, parts)
     if blocked:
         return blocked
-    kept = {name: part for name, part in parts.items() if part.status == "scored"}
+    scored = {name: part for name, part in parts.items() if part.status == "scored"}
     by_passing = config.op in BY_PASSING
-    undecided = next((name for name, part in kept.items() if by_passing and part.passed is None), None)
+    undecided = next((name for name, part in scored.items() if by_passing and part.passed is None), None)
     if undecided:
         return Outcome(status="undefined", reason=f"{undecided} neither passes nor fails: no threshold holds for it")
-    entries = {name: float(part.passed or 0) if by_passing else part.entry for name, part in kept.items()}
-    weights = {name: config.weights[name] for name in kept}
+    entries = {name: float(part.passed or 0) if by_passing else part.entry for name, part in scored.items()}
+    weights = {name: config.weights[name] for name in scored}
     value = {name: bool(entry) for name, entry in entries.items()} if by_passing else entries
     return Outcome(
         status="scored",
         score=_score(config.op, entries, weights),
         value=value,
         reason="; ".join(_reasons(config, parts)),
-        steps=tuple(_step(name, part, weights[name]) for name, part in kept.items()),
+        steps=tuple(_step(name, part, weights[name]) for name, part in scored.items()),
         path="direct",
     )
 
@@ -158,23 +158,24 @@ def _score(op: str, entries: Mapping[str, float], weights: Mapping[str, float]) 
 
 def _reasons(config: CompositeMetricConfig, parts: Mapping[str, Part]) -> Iterator[str]:
     """Describe the parts used, the parts left out, and the reason of the lowest."""
-    kept = {name: part for name, part in parts.items() if part.status == "scored"}
-    told = [_part_in_words(name, part, config) for name, part in kept.items()]
-    weights = [f"{config.weights[name]:g}" for name in kept]
-    yield ", ".join(told) + (f" (weights {', '.join(weights)})" if len({*weights}) > 1 else "")
-    yield from (f"without {name}, {part.status}: {part.reason}" for name, part in parts.items() if name not in kept)
-    lowest = min(kept, key=lambda name: kept[name].entry)
-    if kept[lowest].reason:
-        yield f"{lowest}: {one_line(kept[lowest].reason or '', 2 * REMARK)}"
+    scored = {name: part for name, part in parts.items() if part.status == "scored"}
+    weights = [f"{config.weights[name]:g}" for name in scored]
+    yield ", ".join(_described(name, part, config) for name, part in scored.items()) + (
+        f" (weights {', '.join(weights)})" if len({*weights}) > 1 else ""
+    )
+    yield from (f"without {name}, {part.status}: {part.reason}" for name, part in parts.items() if name not in scored)
+    lowest = min(scored, key=lambda name: scored[name].entry)
+    if scored[lowest].reason:
+        yield f"{lowest}: {one_line(scored[lowest].reason or '', 2 * REMARK)}"
 
 
-def _part_in_words(name: str, part: Part, config: CompositeMetricConfig) -> str:
+def _described(name: str, part: Part, config: CompositeMetricConfig) -> str:
     if config.op in BY_PASSING:
         return f"{name} {'passes' if part.passed else 'fails'} with {part.score:.3f}"
     return f"{name} {part.score:.3f}" + (f" taken as {part.entry:.3f}" if part.inverted else "")
 
 
 def _step(name: str, part: Part, weight: float) -> dict[str, Any]:
-    said = {"score": part.score, "weight": weight, "passed": part.passed}
-    reply = {key: value for key, value in said.items() if value is not None}
+    entry = {"score": part.score, "weight": weight, "passed": part.passed}
+    reply = {key: value for key, value in entry.items() if value is not None}
     return {"id": name, "task": None, "items": None, "reply": reply, "probabilities": None, "reasks": 0}

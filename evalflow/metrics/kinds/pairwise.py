@@ -123,7 +123,8 @@ class PairwiseMetric(ChainMetric[PairwiseMetricConfig]):
     def _concluded(self, asked: Outcome, longer_by: int) -> Outcome:
         places = [step["reply"][FIELD] for step in asked.steps]
         verdicts = [words[place] for words, place in zip(_VERDICTS, places, strict=True)]
-        lean = _sign(sum(_LEAN[place] for place in places))
+        to_first = sum(_LEAN[place] for place in places)
+        lean = (to_first > 0) - (to_first < 0)
         if lean:
             return self._inconsistent(asked, verdicts, lean)
         (verdict,) = {*verdicts}
@@ -152,14 +153,10 @@ class PairwiseMetric(ChainMetric[PairwiseMetricConfig]):
     def _extras(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
         compared = {"answer", self.config.against}
         given = {need: look_up(need, fields) for need in self.config.needs if need not in compared}
-        return dict(zip(EXTRAS, (self.config.criteria, given), strict=True))
+        return {"criteria": self.config.criteria, "given": given}
 
 
 def _text(value: Any) -> str:
     if value is None:
         return ""
     return value.content if isinstance(value, Message) else str(value)
-
-
-def _sign(number: int) -> int:
-    return (number > 0) - (number < 0)

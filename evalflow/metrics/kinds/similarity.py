@@ -143,7 +143,7 @@ class GeneratedQuestionsMetric(ChainMetric[GeneratedQuestionsMetricConfig]):
         return replace(asked, score=max(0.0, mean), value=mean, reason=reason, steps=(*asked.steps, compared))
 
     def _extras(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-        return dict(zip(EXTRAS, (self.config.questions,), strict=True))
+        return {"count": self.config.questions}
 
 
 def _step(written: Sequence[str], alike: Sequence[float]) -> dict[str, Any]:
