@@ -66,14 +66,10 @@ class _Lines:
 
 
 def _reader(lines: _Lines, path: Path) -> Iterator[list[str]]:
-    csv.field_size_limit(MAX_RECORD)  # the default of 128 KiB is less than a document
-    return csv.reader(lines, delimiter=_delimiter(path), strict=True)
-
-
-def _delimiter(path: Path) -> str:
     with path.open(encoding="utf-8-sig", errors="replace") as file:
         header = file.readline(MAX_RECORD)
-    return max(_DELIMITERS, key=header.count)
+    csv.field_size_limit(MAX_RECORD)  # the default of 128 KiB is less than a document
+    return csv.reader(lines, delimiter=max(_DELIMITERS, key=header.count), strict=True)
 
 
 def _rows(path: Path) -> Iterator[SourceRow | Problem]:
@@ -123,24 +119,18 @@ def _not_utf8(path: Path) -> Problem:
     return Unreadable("the file changed while it was read", shown(path))
 
 
-def structure(cell: str) -> Any:
-    """Parse a cell that is a JSON list or object; otherwise its text. ValueError for a number that overflows."""
-    if not cell.startswith(("[", "{")):
-        return cell
-    return _json_or_text(cell)
+def cell_value(cell: str, *, plain: bool) -> Any:
+    """A cell that is a JSON list or object, parsed; with `plain` also numbers, and booleans in any case; else its text.
 
-
-def value(cell: str) -> Any:
-    """Like `structure`, but also parse numbers, and booleans in upper or lower case."""
-    if cell.lower() in _BOOLEAN:
+    ValueError for a number that overflows.
+    """
+    if plain and cell.lower() in _BOOLEAN:
         return _BOOLEAN[cell.lower()]
-    return _json_or_text(cell) if _NUMBER.match(cell) else structure(cell)
-
-
-def _json_or_text(cell: str) -> Any:
+    if not cell.startswith(("[", "{")) and not (plain and _NUMBER.match(cell)):
+        return cell
     try:
-        found = from_json(cell, allow_inf_nan=False)
+        value = from_json(cell, allow_inf_nan=False)
     except ValueError:
         return cell
-    refuse_too_large(found, cell)
-    return found
+    refuse_too_large(value, cell)
+    return value

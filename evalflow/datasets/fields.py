@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from evalflow.config.schema import DatasetConfig
 from evalflow.contexts import contexts
-from evalflow.datasets import csv_file
+from evalflow.datasets.csv_file import cell_value
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.jsonvalues import json_path, kind
 from evalflow.records import Message
@@ -212,7 +212,7 @@ def _typed(name: str | None, column: str, cell: str) -> Any:
     if name in _TEXT:
         return cell
     try:
-        return csv_file.structure(cell) if name in _STRUCTURED else csv_file.value(cell)
+        return cell_value(cell, plain=name not in _STRUCTURED)
     except ValueError as error:
         raise ValueError(f"column {column!r}: {error}") from None
 
@@ -257,12 +257,12 @@ def field_map(dataset: str, config: DatasetConfig, aliases: Mapping[str, str] | 
     taken |= {other for name, other in _RIVALS.items() if name in declared}
     own = {name: name for name in CONVERTERS if name not in declared and name not in taken}
     others = {**ALIASES, **(aliases or {})}
-    stand_in = {name: column for name, column in others.items() if name in own and column not in taken}
+    fallbacks = {name: column for name, column in others.items() if name in own and column not in taken}
     columns |= own
     if config.labels_of and {**columns, **paths}.get(config.generates) != _plain(config.labels_of):
         for labels in (columns, getters, parts):
             labels.pop("labels", None)
-    return FieldMap(columns, stand_in, paths, getters, parts)
+    return FieldMap(columns, fallbacks, paths, getters, parts)
 
 
 def _declared(dataset: str, config: DatasetConfig) -> tuple[dict[str, str | dict[str, str]], list[Problem]]:

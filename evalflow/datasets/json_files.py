@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
@@ -48,16 +48,12 @@ def _line_rows(path: Path) -> Iterator[SourceRow | Problem]:
                 return
             value = parse_json(text, name, line)
             if isinstance(value, Problem):
-                yield value if value.hint or not text.startswith(b"[") else _as_list(value.what, value.where)
+                yield value if value.hint or not text.startswith(b"[") else replace(value, hint=_LIST)
             else:
                 yield record(value, f"{name}:{line}", _LIST if isinstance(value, list) else "")
 
 
 _LIST = "a file that is one JSON list is read with `format: json`"
-
-
-def _as_list(what: str, where: str) -> Problem:
-    return Problem(what, where, _LIST)
 
 
 def _objects(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
@@ -108,13 +104,10 @@ def open_json(path: Path) -> Table:
     """Open the file as a table, parsed incrementally."""
     import ijson  # pyright: ignore[reportMissingTypeStubs]
 
-    fault = _unparsable(path)
-    if fault:
-        return Table(iter([fault]))
     try:
-        form = _form(path)
+        form = _crash_problem(path) or _form(path)
     except (ijson.JSONError, ArithmeticError) as error:
-        return Table(iter([_broken(path, error)]))
+        form = _broken(path, error)
     if isinstance(form, Problem):
         return Table(iter([form]))
     return Table(_rows(path, form), ALIASES if form.prefix == "data.item" else {})
@@ -146,17 +139,16 @@ def _form(path: Path) -> _Form | Problem:
                 outputs = value
             if data and outputs is not None:
                 break
-    return _checked(data, outputs, shown(path))
-
-
-def _checked(data: str | None, outputs: object, file: str) -> _Form | Problem:
+    file_name = shown(path)
     if data is None and outputs is None:
         return _Form("")
     if data != "start_array":
         hint = "put the rows in a list: [{...}, {...}]"
-        return Unreadable("expected a list of objects, or an object with its rows in a list under `data`", file, hint)
+        return Unreadable(
+            "expected a list of objects, or an object with its rows in a list under `data`", file_name, hint
+        )
     if outputs is not None and not isinstance(outputs, bool):
-        return Unreadable(f"config.example_outputs: expected true or false, got {kind(outputs)}", file)
+        return Unreadable(f"config.example_outputs: expected true or false, got {kind(outputs)}", file_name)
     return _Form("data.item", outputs)
 
 
@@ -213,7 +205,7 @@ def _floats(value: Any, depth: int = 0) -> Any:
     return value
 
 
-def _unparsable(path: Path) -> Problem | None:
+def _crash_problem(path: Path) -> Problem | None:
     """Detect input that would crash the parser: an integer of thousands of digits, or thousands of open brackets.
 
     Blocks of the file are searched for signs of either. These are rare, but text may have them too: then the strict

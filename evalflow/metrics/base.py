@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from pydantic import Field
 
 from evalflow.config.schema import MetricConfig
-from evalflow.errors import Problem, UserError
-from evalflow.metrics.steps import fields_of, obstacle
+from evalflow.errors import JudgeError, Problem, UserError
+from evalflow.jsonvalues import look_up
+from evalflow.metrics.steps import blocked_outcome, fields_of
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge, Prepared
 from evalflow.records import Answer, Ask, Case, FigureSpec, Outcome
 
 C = TypeVar("C", bound=MetricConfig)
+T = TypeVar("T")
 
 
 class UnitMetricConfig(MetricConfig):
@@ -82,7 +84,7 @@ class FieldMetric(BaseMetric[C]):
     async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
         """The outcome of `compare`, unless a field is missing. An empty text does not count as missing."""
         fields = fields_of(case, answer)
-        blocked = obstacle(self.config.needs, fields, answer, blank_is_text=True)
+        blocked = blocked_outcome(self.config.needs, fields, answer, blank_is_text=True)
         if blocked:
             return blocked
         try:
@@ -108,6 +110,19 @@ def expect_declared(metric: str, needs: Sequence[str], fields: Mapping[str, str]
     ]
     if problems:
         raise UserError(problems)
+
+
+def read_field(field: str, fields: Mapping[str, Any], read: Callable[[Any], T]) -> T:
+    """The value of a field, or at a dotted path, as `read` returns it; its ValueError names the field."""
+    try:
+        return read(look_up(field, fields))
+    except ValueError as error:
+        raise ValueError(f"{field}: {error}") from None
+
+
+def failed(error: JudgeError, steps: Sequence[Mapping[str, Any]] = ()) -> Outcome:
+    """The outcome of a score whose judge or embedder failed for good."""
+    return Outcome(status="error", error_type=error.error_type, error=str(error), steps=tuple(steps))
 
 
 def scored(score: float, value: Any, reason: str, steps: Sequence[Mapping[str, Any]] = ()) -> Outcome:

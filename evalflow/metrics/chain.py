@@ -9,10 +9,10 @@ from typing import Any, Generic, Literal, TypeVar, cast
 
 from evalflow.errors import JudgeError, UserError
 from evalflow.jsonvalues import look_up
-from evalflow.metrics.base import BaseMetric, UnitMetricConfig
+from evalflow.metrics.base import BaseMetric, UnitMetricConfig, failed
 from evalflow.metrics.returns import Observed, StepConfig, rows_at
 from evalflow.metrics.rules import Rule
-from evalflow.metrics.steps import LISTS, PreparedStep, fields_of, items_in, obstacle, root, stand_in
+from evalflow.metrics.steps import LISTS, PreparedStep, blocked_outcome, fields_of, items_in, placeholder_reply, root
 from evalflow.prompts import Shared, render
 from evalflow.protocols import Judge
 from evalflow.records import Answer, Ask, Case, Message, Outcome, Reply
@@ -109,7 +109,7 @@ class ChainMetric(BaseMetric[C], Generic[C]):
     def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:
         """The asks of scoring, with placeholders for the replies; empty if nothing would be asked."""
         fields = fields_of(case, answer)
-        if obstacle(self.config.needs, fields, answer, blank_is_text=False):
+        if blocked_outcome(self.config.needs, fields, answer, blank_is_text=False):
             return ()
         scope = self._scope(fields, repeat=0)
         asks: list[Ask] = []
@@ -117,7 +117,7 @@ class ChainMetric(BaseMetric[C], Generic[C]):
             items = scope.items(step.config)
             ask = scope.ask(step, items)
             asks.append(ask)
-            reply = stand_in(step.config.returns, ask.variables.get("source"))
+            reply = placeholder_reply(step.config.returns, ask.variables.get("source"))
             content = reply if items is None else [reply] * len(items)
             scope.replies[step.config.id] = Observed(step.config, content, None, items)
         return asks
@@ -130,7 +130,7 @@ class ChainMetric(BaseMetric[C], Generic[C]):
         if judge is None:
             raise ValueError(f"metric {self.name} needs a judge")
         fields = fields_of(case, answer)
-        blocked = obstacle(self.config.needs, fields, answer, blank_is_text=False)
+        blocked = blocked_outcome(self.config.needs, fields, answer, blank_is_text=False)
         if blocked:
             return blocked
         scope = self._scope(fields, repeat)
@@ -157,7 +157,7 @@ class ChainMetric(BaseMetric[C], Generic[C]):
                 return Outcome(status="error", error_type="prompt", error=str(error), steps=tuple(scope.trail))
             except JudgeError as error:
                 entry |= {"raw": error.raw, "error": str(error)}
-                return Outcome(status="error", error_type=error.error_type, error=str(error), steps=tuple(scope.trail))
+                return failed(error, scope.trail)
             scope.replies[config.id] = Observed(config, entry["reply"], reply.probabilities, items)
         return self._conclude(scope, weighted=judge.info.weighted or scope.logprobs)
 

@@ -113,9 +113,9 @@ def _steps(
     members: list[dict[str, Any]] = []
     for name, part in parts.items():
         reply = {"reason": part.error or part.reason, "status": part.status, "score": part.score, "value": part.value}
-        members.append(
-            reply | ({"confidence": confidences[name]} if name in (confidences or {}) and confidences else {})
-        )
+        if confidences and name in confidences:
+            reply["confidence"] = confidences[name]
+        members.append(reply)
     plain: dict[str, Any] = {"task": None, "probabilities": None, "reasks": 0}
     return (
         {"id": "together", "items": None, "reply": dict(how), **plain},

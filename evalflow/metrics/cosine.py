@@ -11,8 +11,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from evalflow.errors import JudgeError
-from evalflow.metrics.base import BaseMetric, C
-from evalflow.metrics.steps import fields_of, obstacle
+from evalflow.metrics.base import BaseMetric, C, failed
+from evalflow.metrics.steps import blocked_outcome, fields_of
 from evalflow.protocols import Judge
 from evalflow.records import EMBED, Answer, Ask, Case, Outcome
 
@@ -41,21 +41,21 @@ class CosineMetric(BaseMetric[C]):
 
     def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:
         fields = fields_of(case, answer)
-        if obstacle(self.config.needs, fields, answer, blank_is_text=False):
+        if blocked_outcome(self.config.needs, fields, answer, blank_is_text=False):
             return ()
         return (embedding_ask(self.name, *self.texts(fields)),)
 
     async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
         """Compare the texts; undefined if one is blank."""
         fields = fields_of(case, answer)
-        blocked = obstacle(self.config.needs, fields, answer, blank_is_text=False)
+        blocked = blocked_outcome(self.config.needs, fields, answer, blank_is_text=False)
         if blocked or judge is None:
             return blocked or Outcome(status="error", error_type="unsupported", error="there is no embedder")
         text, other = self.texts(fields)
         try:
             (alike,) = await cosines(judge, self.name, text, [other])
         except JudgeError as error:
-            return Outcome(status="error", error_type=error.error_type, error=str(error))
+            return failed(error)
         return self.outcome(alike)
 
 

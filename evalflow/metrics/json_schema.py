@@ -166,6 +166,17 @@ def _no_constant(name: str) -> None:
     raise NoJson(f"no JSON: it has no {name}")
 
 
+def json_equal(value: Any, other: Any) -> bool:
+    """Equality in JSON: 1 equals 1.0, but true does not equal 1."""
+    if isinstance(value, Mapping) and isinstance(other, Mapping):
+        ours, theirs = cast("Mapping[str, Any]", value), cast("Mapping[str, Any]", other)
+        return ours.keys() == theirs.keys() and all(json_equal(ours[key], theirs[key]) for key in ours)
+    if isinstance(value, list) and isinstance(other, list):
+        mine, yours = cast("list[Any]", value), cast("list[Any]", other)
+        return len(mine) == len(yours) and all(map(json_equal, mine, yours))
+    return value == other and isinstance(value, bool) == isinstance(other, bool)
+
+
 def written(value: Any) -> str:
     """Text unchanged; anything else as JSON, so that 3 and "3" read the same."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)

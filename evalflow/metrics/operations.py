@@ -17,7 +17,7 @@ from pydantic import ConfigDict, Field, model_validator
 from evalflow.apart import TooSlow, apart
 from evalflow.config.schema import Strict, Word
 from evalflow.jsonvalues import Path, json_path, look_up
-from evalflow.metrics.json_schema import Fault, NoJson, json_of, json_schema, written
+from evalflow.metrics.json_schema import Fault, NoJson, json_equal, json_of, json_schema, written
 from evalflow.patterns import Pattern, compiled
 from evalflow.records import Outcome
 
@@ -256,7 +256,7 @@ class JsonPathOperation(BaseOperation):
         for value in values:
             if self._holds(value):
                 return RuleFinding(passed=True, reason=f"Found {_cut(written(value))} at {self.path}, as expected")
-        got = ", ".join(shown(value, wanted) for value in values[:3])
+        got = ", ".join(_shown(value, wanted) for value in values[:3])
         return RuleFinding(passed=False, reason=f"Expected {wanted} at {self.path} but got {got}")
 
     def _values(self, document: Any) -> Sequence[Any]:
@@ -272,7 +272,7 @@ class JsonPathOperation(BaseOperation):
             return isinstance(value, str) and self.contains in value
         if self._matches is not None:
             return isinstance(value, str) and self._matches.search(value) is not None
-        return same(value, self.equals)
+        return json_equal(value, self.equals)
 
     @cached_property
     def _matches(self) -> Pattern | None:
@@ -328,14 +328,7 @@ Operation = Annotated[
 ]
 
 
-def same(value: Any, other: Any) -> bool:
-    """Whether two JSON values are equal: 1 equals 1.0, but not true."""
-    if isinstance(value, bool) or isinstance(other, bool):
-        return value is other
-    return value == other
-
-
-def shown(value: Any, wanted: str) -> str:
+def _shown(value: Any, wanted: str) -> str:
     """A value for a reason; its type is added if it looks like the wanted text but has another type."""
     text = written(value)
     return f"{text} (no text)" if text == wanted and not isinstance(value, str) else _cut(text)

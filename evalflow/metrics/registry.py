@@ -34,6 +34,11 @@ Declared = Mapping[str, Any]
 """A metric's unvalidated YAML."""
 
 
+def _for_each_step(declared: Declared) -> Calls:
+    steps = len(declared.get("steps") or ())
+    return Calls(steps, steps)
+
+
 def _for_each_sample(declared: Declared) -> Calls:
     """One call with token probabilities, else one per sample; and one to write the steps."""
     samples = 1 if declared.get("strict") else declared.get("samples", G_EVAL_SAMPLES)
@@ -44,7 +49,7 @@ G_EVAL_SAMPLES = 10
 _NONE = Calls()
 _BUILT_IN: Mapping[str, tuple[str, Calls | Callable[[Declared], Calls]]] = MappingProxyType(
     {
-        "judge": ("judge:JudgeMetric", lambda declared: Calls(*[len(declared.get("steps") or ())] * 2)),
+        "judge": ("judge:JudgeMetric", _for_each_step),
         "rubric": ("judge:RubricMetric", Calls(1, 1)),
         "g_eval": ("g_eval:GEvalMetric", _for_each_sample),
         "check": ("checks:CheckMetric", _NONE),

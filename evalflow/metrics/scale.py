@@ -233,7 +233,7 @@ def read_label(scale: RecordedScale, value: Any) -> tuple[float, Any]:
     return read(scale, value)
 
 
-def scale_in_words(scale: RecordedScale) -> str:
+def scale_text(scale: RecordedScale) -> str:
     """The allowed values of the column `value`, for the person who fills it."""
     match scale:
         case BooleanScale():

@@ -79,7 +79,9 @@ def root(path: str) -> str:
     return path.partition(".")[0]
 
 
-def obstacle(needs: Iterable[str], fields: Mapping[str, Any], answer: Answer, blank_is_text: bool) -> Outcome | None:
+def blocked_outcome(
+    needs: Iterable[str], fields: Mapping[str, Any], answer: Answer, blank_is_text: bool
+) -> Outcome | None:
     """The outcome if no score is possible, else None: a failed answer is an error, a missing field is skipped.
 
     With `blank_is_text` an empty text can be scored, as in a string comparison; a judge is not asked about one.
@@ -191,7 +193,7 @@ def _undeclared(field: str, needs: Collection[str], key: str, user: str) -> Prob
     return Problem(f"{user} {field!r}, which `needs` does not declare", key, f"needs: [{line}]")
 
 
-def stand_in(returns: Mapping[str, Any], source: Any = None) -> dict[str, Any]:
+def placeholder_reply(returns: Mapping[str, Any], source: Any = None) -> dict[str, Any]:
     """A placeholder reply of the declared types.
 
     A list gets one item per sentence of the text `source`, or three: it decides the length of later prompts.

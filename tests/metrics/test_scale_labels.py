@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from evalflow.metrics.registry import METRIC_KINDS
-from evalflow.metrics.scale import FractionScale, LabelScale, NumberScale, label_scale, read_label, scale_in_words
+from evalflow.metrics.scale import FractionScale, LabelScale, NumberScale, label_scale, read_label, scale_text
 from evalflow.paths import share_dir
 
 
@@ -22,7 +22,7 @@ def judged(field, rule):
 def test_a_rubric_is_labelled_on_its_own_scale():
     scale = scale_of("coherence")
     assert read_label(scale, " 4 ") == (0.75, 4.0)
-    assert scale_in_words(scale).startswith("1 to 5 (1: cannot be followed")
+    assert scale_text(scale).startswith("1 to 5 (1: cannot be followed")
 
 
 def test_a_share_is_a_number_from_0_to_1_or_a_word():
@@ -59,6 +59,6 @@ def test_words_that_differ_in_case_alone_must_be_written_as_they_are():
 
 
 def test_every_scale_can_be_said():
-    assert scale_in_words(FractionScale(type="fraction")).startswith("0 to 1")
-    assert scale_in_words(judged("bool", {"op": "value"})) == "yes or no"
-    assert scale_in_words(LabelScale(type="label", values={"good": 1, "bad": 0})) == "good | bad"
+    assert scale_text(FractionScale(type="fraction")).startswith("0 to 1")
+    assert scale_text(judged("bool", {"op": "value"})) == "yes or no"
+    assert scale_text(LabelScale(type="label", values={"good": 1, "bad": 0})) == "good | bad"

@@ -43,7 +43,7 @@ from evalflow.labels.sheet import (
     write_label_sheet,
 )
 from evalflow.lazy import pl
-from evalflow.metrics.scale import label_scale, read_label, scale_in_words
+from evalflow.metrics.scale import label_scale, read_label, scale_text
 from evalflow.metrics.steps import is_recorded
 from evalflow.records import Label
 from evalflow.report.results_csv import as_answered
@@ -311,7 +311,7 @@ class _Sample:
             raise UserError(Problem(what, str(self.folder.path), did_you_mean(wanted, known)))
         names = [wanted] if wanted else [name for name in known if known[name].judge] or list(known)
         scales = {name: label_scale(known[name].config, bounded=known[name].bounded) for name in names}
-        self.metrics = {name: scale_in_words(scale) for name, scale in scales.items()}
+        self.metrics = {name: scale_text(scale) for name, scale in scales.items()}
         own = pl.col("metric").is_in(names) & pl.col("member_of").is_null()
         self._every = self.run.scores().filter(own)
         self._scores = without_unanswered(self.run, self._every.filter(pl.col("status").is_in(["scored", "error"])))

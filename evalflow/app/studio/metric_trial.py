@@ -29,7 +29,7 @@ from evalflow.errors import JudgeError, Problem, UserError
 from evalflow.llm.judge import OpenAIJudge
 from evalflow.llm.panel import single
 from evalflow.metrics.kinds.g_eval import Steps
-from evalflow.metrics.steps import fields_of, obstacle
+from evalflow.metrics.steps import blocked_outcome, fields_of
 from evalflow.protocols import Judge
 from evalflow.records import Answer, Ask, Case, Reply, ScoreRecord, Usage
 from evalflow.run.manifest import Tally
@@ -286,7 +286,7 @@ def _why_nothing(pairs: Sequence[Pair], case: Case, answer: Answer) -> str:
     if not any(pair.metric.tasks for pair in pairs):
         return "this metric asks no judge"
     fields = fields_of(case, answer)
-    blocked = (obstacle(pair.metric.config.needs, fields, answer, blank_is_text=False) for pair in pairs)
+    blocked = (blocked_outcome(pair.metric.config.needs, fields, answer, blank_is_text=False) for pair in pairs)
     return next((found.reason or found.error or "" for found in blocked if found), "there is nothing to ask about")
 
 

@@ -160,9 +160,8 @@ def _reasons(config: CompositeMetricConfig, parts: Mapping[str, Part]) -> Iterat
     """Describe the parts used, the parts left out, and the reason of the lowest."""
     scored = {name: part for name, part in parts.items() if part.status == "scored"}
     weights = [f"{config.weights[name]:g}" for name in scored]
-    yield ", ".join(_described(name, part, config) for name, part in scored.items()) + (
-        f" (weights {', '.join(weights)})" if len({*weights}) > 1 else ""
-    )
+    described = ", ".join(_described(name, part, config) for name, part in scored.items())
+    yield described + (f" (weights {', '.join(weights)})" if len({*weights}) > 1 else "")
     yield from (f"without {name}, {part.status}: {part.reason}" for name, part in parts.items() if name not in scored)
     lowest = min(scored, key=lambda name: scored[name].entry)
     if scored[lowest].reason:

@@ -59,12 +59,6 @@ class Steps(BaseModel):
     steps: EvalSteps
 
 
-def copy_of(entry: Mapping[str, Any], origin: str) -> dict[str, Any]:
-    """The entry of another run, in the form stored by the run that reuses it."""
-    own = {name: value for name, value in entry.items() if name not in ("bill", "cost_usd")}
-    return {**own, "copied_from": origin}
-
-
 def steps_in(entry: Mapping[str, Any], where: str) -> tuple[str, ...]:
     """The steps of an entry; UserError if an edited file makes them invalid."""
     try:
@@ -196,7 +190,7 @@ class _Plan:
     """The evaluation steps (None until they are written), those reused from another run, and why there are none."""
 
     steps: tuple[str, ...] | None
-    borrowed: Mapping[str, Any] | None = None
+    reused: Mapping[str, Any] | None = None
     fault: JudgeError | None = None
 
 
@@ -240,12 +234,13 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
             # Read now: once this run begins, `outputs/latest` points to it.
             origin = Path(config.steps_from)
             found = find_entry(origin, config.criteria or "", f"metric.{name}.steps_from")
-            plan = _Plan(None, borrowed=copy_of(found, str(origin)))
+            entry = {name: value for name, value in found.items() if name not in ("bill", "cost_usd")}
+            plan = _Plan(None, reused={**entry, "copied_from": str(origin)})
         return cls(name, config, [scoring], rule, replace(writing, reply_model=Steps), plan)
 
     def preparation(self) -> Sequence[Ask]:
         """The one ask for the steps; none if they are given."""
-        written = self._plan.steps is not None or self._plan.borrowed is not None
+        written = self._plan.steps is not None or self._plan.reused is not None
         return () if written else (self._writing_ask(),)
 
     async def prepare(self, judge: Judge | None, prepared: Prepared) -> Self:
@@ -259,7 +254,7 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
         ask = self._writing_ask()
         prompt = ask.messages[-1].content
         key = f"g_eval {_digest(json.dumps([criteria, judge.info.identity, prompt]))}"
-        entry = prepared.get(key) or self._plan.borrowed
+        entry = prepared.get(key) or self._plan.reused
         if entry is None:
             try:
                 reply = await judge.ask(ask)
@@ -293,7 +288,7 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
 
     def _writing_ask(self) -> Ask:
         where = f"metric.{self.name}, step {WRITING}, {self.config.steps_prompt}"
-        variables = self._known()
+        variables = self._fixed_variables()
         prompt = render(self._writing.template, variables, where)
         return Ask(
             metric=self.name,
@@ -315,9 +310,9 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
     def _extras(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
         given = {name: look_up(name, fields) for name in (*self.config.needs, *self.config.optional)}
         present = {name: value for name, value in given.items() if value not in (None, "", (), [], {})}
-        return {**self._known(), "given": present, "steps": self._plan.steps or UNWRITTEN}
+        return {**self._fixed_variables(), "given": present, "steps": self._plan.steps or UNWRITTEN}
 
-    def _known(self) -> dict[str, Any]:
+    def _fixed_variables(self) -> dict[str, Any]:
         """The variables of both prompts that do not depend on the case."""
         config = self.config
         bands = [band.model_dump() for band in config.rubric or ()]
@@ -331,10 +326,12 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
 
     def _conclude(self, scope: Scope, weighted: bool) -> Outcome:
         outcome = super()._conclude(scope, weighted)
-        return outcome if self.config.strict else replace(outcome, reason=f"{outcome.reason} {_basis(scope.trail[-1])}")
+        return (
+            outcome if self.config.strict else replace(outcome, reason=f"{outcome.reason} {_method(scope.trail[-1])}")
+        )
 
 
-def _basis(step: Mapping[str, Any]) -> str:
+def _method(step: Mapping[str, Any]) -> str:
     """How the score was computed (probabilities or samples), for the end of the reason."""
     if step["probabilities"] is None:
         return "[one grade: the judge gives no probabilities]"

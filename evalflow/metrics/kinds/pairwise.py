@@ -20,7 +20,7 @@ from evalflow.metrics.chain import ChainConfig, ChainMetric, Scope
 from evalflow.metrics.reasons import REMARK, one_line
 from evalflow.metrics.returns import FieldType, LabelType, StepConfig, StrType, reply_model
 from evalflow.metrics.rules import MapRule
-from evalflow.metrics.steps import build_steps, fields_of, obstacle
+from evalflow.metrics.steps import blocked_outcome, build_steps, fields_of
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge
 from evalflow.records import Answer, Ask, Case, FigureSpec, Message, Outcome
@@ -113,7 +113,7 @@ class PairwiseMetric(ChainMetric[PairwiseMetricConfig]):
         """Ask in both orders; there is a score only if both give a verdict."""
         fields = fields_of(case, answer)
         first, second = self._texts(fields)
-        if first == second and not obstacle(self.config.needs, fields, answer, blank_is_text=False):
+        if first == second and not blocked_outcome(self.config.needs, fields, answer, blank_is_text=False):
             value = {"verdict": "tie", "lean": None, "longer": None}
             reason = f"the answer and the {self.config.against} are the same text"
             return Outcome(status="scored", score=0.5, value=value, reason=reason, path="direct")

@@ -24,8 +24,8 @@ from pydantic import Field
 
 from evalflow.config.schema import Word
 from evalflow.errors import Problem, UserError, did_you_mean
-from evalflow.jsonvalues import kind, look_up
-from evalflow.metrics.base import FieldMetric, UnitMetricConfig, scored
+from evalflow.jsonvalues import kind
+from evalflow.metrics.base import FieldMetric, UnitMetricConfig, read_field, scored
 from evalflow.prompts import Prompts
 from evalflow.records import FigureSpec, Outcome
 
@@ -74,7 +74,12 @@ class RetrievalMetric(FieldMetric[RetrievalMetricConfig]):
 
     async def compare(self, fields: dict[str, Any]) -> Outcome:
         config = self.config
-        ranking = Ranking(*(_ids_at(field, fields, config.id) for field in (config.relevant, config.retrieved)))
+        ranking = Ranking(
+            *(
+                read_field(at, fields, lambda value: ids_of(value, config.id))
+                for at in (config.relevant, config.retrieved)
+            )
+        )
         found = measures(ranking, config.at)
         score = found[config.score]
         if score is None:
@@ -84,8 +89,10 @@ class RetrievalMetric(FieldMetric[RetrievalMetricConfig]):
 
 def _reason(ranking: Ranking, found: Mapping[str, float | None]) -> str:
     """Describe hits, misses and other retrieved ids, and which measures are undefined."""
-    hits, missed, others = ranking.hits, ranking.missed, ranking.others
-    parts = [f"found {len(hits)} of {len(ranking.relevant)} expected in {len(ranking.retrieved)} retrieved"]
+    retrieved = set(ranking.retrieved)
+    missed = [one for one in ranking.relevant if one not in retrieved]
+    others = [one for one, gain in zip(ranking.retrieved, ranking.gains, strict=True) if not gain]
+    parts = [f"found {sum(ranking.gains)} of {len(ranking.relevant)} expected in {len(ranking.retrieved)} retrieved"]
     parts += [f"{word}: {_listed(ids)}" for word, ids in (("missed", missed), ("not expected", others)) if ids]
     undefined = [name for name, value in found.items() if value is None and "@" not in name]
     if undefined:
@@ -110,22 +117,6 @@ class Ranking:
         """Whether each retrieved id is relevant."""
         wanted = set(self.relevant)
         return [one in wanted for one in self.retrieved]
-
-    @property
-    def hits(self) -> list[str]:
-        """Retrieved ids that are relevant."""
-        return [one for one, gain in zip(self.retrieved, self.gains, strict=True) if gain]
-
-    @property
-    def missed(self) -> list[str]:
-        """Relevant ids that were not retrieved."""
-        found = set(self.retrieved)
-        return [one for one in self.relevant if one not in found]
-
-    @property
-    def others(self) -> list[str]:
-        """Retrieved ids that are not relevant."""
-        return [one for one, gain in zip(self.retrieved, self.gains, strict=True) if not gain]
 
     @property
     def undefined(self) -> str:
@@ -191,10 +182,3 @@ def _ndcg(gains: Sequence[bool], relevant: int) -> float | None:
     """Compute nDCG of gains in rank order, with `relevant` relevant items in all."""
     ideal = sum(1 / math.log2(rank + 1) for rank in range(1, relevant + 1))
     return sum(1 / math.log2(rank + 1) for rank, gain in enumerate(gains, start=1) if gain) / ideal if ideal else None
-
-
-def _ids_at(field: str, fields: Mapping[str, Any], key: str | None) -> tuple[str, ...]:
-    try:
-        return ids_of(look_up(field, fields), key)
-    except ValueError as error:
-        raise ValueError(f"{field}: {error}") from None

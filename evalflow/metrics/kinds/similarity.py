@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 from evalflow.config.schema import Word
 from evalflow.errors import JudgeError
 from evalflow.jsonvalues import look_up
-from evalflow.metrics.base import UnitMetricConfig, expect_declared, scored
+from evalflow.metrics.base import UnitMetricConfig, expect_declared, failed, scored
 from evalflow.metrics.chain import ChainConfig, ChainMetric
 from evalflow.metrics.cosine import STEP as EMBEDDING
 from evalflow.metrics.cosine import CosineMetric, cosines, embedding_ask
@@ -136,7 +136,7 @@ class GeneratedQuestionsMetric(ChainMetric[GeneratedQuestionsMetricConfig]):
                 raise JudgeError("schema", "the judge wrote a blank question")
             alike = await cosines(judge, self.name, question, written)
         except JudgeError as error:
-            return Outcome(status="error", error_type=error.error_type, error=str(error), steps=asked.steps)
+            return failed(error, asked.steps)
         mean = sum(alike) / len(alike)
         compared = _step(written, alike)
         reason = f"similarity {mean:.3f} on average; least alike: {_least(written, alike)}"

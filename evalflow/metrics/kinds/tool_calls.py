@@ -8,9 +8,8 @@ from typing import Any, Literal, cast
 
 from evalflow.config.schema import Word
 from evalflow.frozen import record
-from evalflow.jsonvalues import look_up
-from evalflow.metrics.base import FieldMetric, UnitMetricConfig, scored
-from evalflow.metrics.json_schema import NoJson, json_of
+from evalflow.metrics.base import FieldMetric, UnitMetricConfig, read_field, scored
+from evalflow.metrics.json_schema import NoJson, json_equal, json_of
 from evalflow.records import Outcome
 
 
@@ -39,7 +38,7 @@ class ToolCallsMetric(FieldMetric[ToolCallsMetricConfig]):
 
     async def compare(self, fields: dict[str, Any]) -> Outcome:
         """Count the expected calls that were made; undefined if none is expected."""
-        expected, called = (_calls_at(field, fields) for field in (self.config.expected, self.config.called))
+        expected, called = (read_field(at, fields, calls_in) for at in (self.config.expected, self.config.called))
         if not expected:
             return Outcome(status="undefined", reason="nothing to divide by: no tool call is expected")
         found = made(expected, called, order=self.config.order, arguments=self.config.arguments)
@@ -113,18 +112,7 @@ def _call(value: Any) -> ToolCall:
 def _fits(wanted: ToolCall, call: ToolCall, *, arguments: bool) -> bool:
     if wanted.name != call.name:
         return False
-    return not arguments or wanted.arguments is None or _equal(wanted.arguments, call.arguments or {})
-
-
-def _equal(value: Any, other: Any) -> bool:
-    """Equality in JSON: 1 equals 1.0, but true does not equal 1."""
-    if isinstance(value, Mapping) and isinstance(other, Mapping):
-        ours, theirs = cast("Mapping[str, Any]", value), cast("Mapping[str, Any]", other)
-        return ours.keys() == theirs.keys() and all(_equal(ours[key], theirs[key]) for key in ours)
-    if isinstance(value, list) and isinstance(other, list):
-        mine, yours = cast("list[Any]", value), cast("list[Any]", other)
-        return len(mine) == len(yours) and all(_equal(a, b) for a, b in zip(mine, yours, strict=True))
-    return value == other and isinstance(value, bool) == isinstance(other, bool)
+    return not arguments or wanted.arguments is None or json_equal(wanted.arguments, call.arguments or {})
 
 
 def _in_any_order(expected: Sequence[ToolCall], fits: Sequence[Sequence[bool]]) -> list[bool]:
@@ -156,10 +144,3 @@ def _in_order(fits: Sequence[Sequence[bool]]) -> list[bool]:
         else:
             i += 1
     return found
-
-
-def _calls_at(field: str, fields: Mapping[str, Any]) -> tuple[ToolCall, ...]:
-    try:
-        return calls_in(look_up(field, fields))
-    except ValueError as error:
-        raise ValueError(f"{field}: {error}") from None
