@@ -124,10 +124,15 @@ def problems_of_absent(
         compose: Composes other overrides; may raise AbsentKeyError, and allows missing mandatory values.
         check: Validates; raises UserError.
     """
-    for group, choices in _swept(overrides).items():
-        if error.key.startswith(f"{group}."):
-            return [_of_one_choice(error.key, group, choices)]
-    keys = _keys(overrides)
+    keys: dict[str, str] = {}
+    for override in OverridesParser.create().parse_overrides(list(overrides)):
+        line, group = str(override.input_line), str(override.key_or_group)
+        if override.is_sweep_override():
+            choices = list(override.sweep_string_iterator())
+            if group in ("judge", "target", "embedder") and error.key.startswith(f"{group}."):
+                return [_only_in_one_choice(error.key, group, choices)]
+            line = f"{line.partition('=')[0]}={choices[0]}"
+        keys[line] = group
     base, absent = _without_absent(keys, compose)
     if base is None or not absent:
         return error.problems  # in a sweep: the first job has all keys, but a later one does not
@@ -136,28 +141,23 @@ def problems_of_absent(
     possible = [line for line, problem in misnamed.items() if problem is None]
     try:
         forced = compose([*(line for line in keys if line not in absent), *(f"++{line}" for line in possible)])
-    except UserError as found:
-        return [*problems, *found.problems]
+    except UserError as invalid:
+        return [*problems, *invalid.problems]
     try:
         check(forced)
-    except UserError as found:
-        problems += found.problems
+    except UserError as invalid:
+        problems += invalid.problems
     unknown = {problem.what for problem in problems}
     for line in possible:
         key = keys[line]
-        if unknown.isdisjoint(unknown_key(above) for above in _with_parents(key)):
+        parts = key.split(".")
+        if unknown.isdisjoint(unknown_key(".".join(parts[:length])) for length in range(1, len(parts) + 1)):
             hint = f"to add it, write a +: {shlex.quote(f'+{line}')}"
             problems.append(Problem(f"{key} is not in its file", COMMAND_LINE, hint))
     return problems
 
 
-def _swept(overrides: Sequence[str]) -> dict[str, list[str]]:
-    parsed = OverridesParser.create().parse_overrides(list(overrides))
-    found = {str(one.key_or_group): list(one.sweep_string_iterator()) for one in parsed if one.is_sweep_override()}
-    return {group: choices for group, choices in found.items() if group in ("judge", "target", "embedder")}
-
-
-def _of_one_choice(key: str, group: str, choices: Sequence[str]) -> Problem:
+def _only_in_one_choice(key: str, group: str, choices: Sequence[str]) -> Problem:
     """The hint for a key that only some choices of a sweep have: move it to a file of that choice."""
     name = choices[-1] if choices[-1] != "embedded" else choices[0]
     file = f"conf/{group}/my_{name}.yaml"
@@ -168,17 +168,6 @@ def _of_one_choice(key: str, group: str, choices: Sequence[str]) -> Problem:
         f"    defaults: [{name}, _self_]\n    {inner}: VALUE\n  and sweep over {group}={swept}"
     )
     return Problem(f"not every {group} of the sweep has the key {key}", COMMAND_LINE, hint)
-
-
-def _keys(overrides: Sequence[str]) -> dict[str, str]:
-    """The key of each override; a sweep override is reduced to its first value."""
-    keys: dict[str, str] = {}
-    for override in OverridesParser.create().parse_overrides(list(overrides)):
-        line = str(override.input_line)
-        if override.is_sweep_override():
-            line = f"{line.partition('=')[0]}={next(iter(override.sweep_string_iterator()))}"
-        keys[line] = override.key_or_group
-    return keys
 
 
 def _without_absent(
@@ -208,8 +197,3 @@ def _misnamed_part(key: str, values: Mapping[str, Any]) -> Problem | None:
         hint = did_you_mean(below[0], chosen) if chosen else f"add {root}={below[0]}"
         return Problem(f"{key}: no {root} {below[0]!r} is chosen", COMMAND_LINE, hint)
     return None
-
-
-def _with_parents(key: str) -> list[str]:
-    words = key.split(".")
-    return [".".join(words[:length]) for length in range(1, len(words) + 1)]

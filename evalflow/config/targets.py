@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Mapping
@@ -56,9 +57,7 @@ def _value_names(value: Any) -> Any:
 
 def value_name(value: Any) -> str:
     """The key of a reply's value in `values`: text unchanged, anything else as JSON."""
-    if isinstance(value, bool) or value is None:
-        return {True: "true", False: "false", None: "null"}[value]
-    return str(value)
+    return json.dumps(value) if isinstance(value, bool) or value is None else str(value)
 
 
 def _checked_path(path: str) -> str:

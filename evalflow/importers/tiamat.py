@@ -47,16 +47,10 @@ class _Scale(_TiamatModel):
             raise ValueError(f"min must be below max, but min is {self.min} and max is {self.max}")
         return self
 
-    def declared(self) -> dict[str, Any]:
-        return {"type": "likert", "min": self.min, "max": self.max}
-
 
 class _Simple(_TiamatModel):
     type: Literal["boolean", "percentage"]
     description: str = ""
-
-    def declared(self) -> dict[str, Any]:
-        return {"type": self.type}
 
 
 class _MetricFlags(_TiamatModel):
@@ -77,6 +71,9 @@ class _TiamatMetric(_TiamatModel):
         if examples:
             needs.append("vars.outputs" if history else "reference")
         described = [self.metric_description, self.score.description]
+        scale: dict[str, Any] = {"type": self.score.type}
+        if isinstance(self.score, _Scale):
+            scale = {"type": "likert", "min": self.score.min, "max": self.score.max}
         return {
             "kind": "rubric",
             "name": self.name,
@@ -85,7 +82,7 @@ class _TiamatMetric(_TiamatModel):
             "version": 1,
             "description": "\n\n".join(text for text in described if text),
             "needs": needs,
-            "scale": self.score.declared(),
+            "scale": scale,
             "threshold": None,
             "judge": None,
             "gate": None,

@@ -53,10 +53,10 @@ class CosineMetric(BaseMetric[C]):
             return blocked or Outcome(status="error", error_type="unsupported", error="there is no embedder")
         text, other = self.texts(fields)
         try:
-            (alike,) = await cosines(judge, self.name, text, [other])
+            (cosine,) = await cosines(judge, self.name, text, [other])
         except JudgeError as error:
             return failed(error)
-        return self.outcome(alike)
+        return self.outcome(cosine)
 
 
 def embedding_ask(metric: str, *texts: str) -> Ask:

@@ -40,8 +40,8 @@ def quote(listed: Rows, index: int, observed: Observed | None) -> str:
     """An item with the judge's remark on it."""
     about = listed.about[index] if index < len(listed.about) else listed.rows[index]
     quoted = f'"{one_line(_text(about), QUOTE)}"'
-    said = remark(listed.rows[index], observed) if observed else None
-    return f"{quoted} ({one_line(said, REMARK)})" if said else quoted
+    comment = remark(listed.rows[index], observed) if observed else None
+    return f"{quoted} ({one_line(comment, REMARK)})" if comment else quoted
 
 
 def remark(row: Any, observed: Observed) -> str | None:

@@ -46,22 +46,19 @@ def status(
     """
     error = {"message": message, "type": "scripted", "param": None, "code": None}
     sent = {**(headers or {}), **({} if retry_after is None else {"Retry-After": str(retry_after)})}
-
-    async def act(_: Exchange) -> web.StreamResponse:
-        from aiohttp import web
-
-        return web.json_response({"error": error}, status=code, headers=sent)
-
-    return Fault(act=act)
+    return _page(json.dumps({"error": error}), "application/json", code, sent)
 
 
 def html() -> Step:
     """A web page with status 200, as from a proxy that requires a sign-in."""
+    return _page("<!doctype html><title>Sign in</title>", "text/html")
 
+
+def _page(text: str, content_type: str, code: int = 200, headers: Mapping[str, str] | None = None) -> Step:
     async def act(_: Exchange) -> web.StreamResponse:
         from aiohttp import web
 
-        return web.Response(text="<!doctype html><title>Sign in</title>", content_type="text/html")
+        return web.Response(text=text, content_type=content_type, status=code, headers=headers)
 
     return Fault(act=act)
 
@@ -130,15 +127,15 @@ def faulty(
 ) -> Callable[[Request], Any]:
     """Mix faults into a script at random, each with its share of all requests. A retried request is drawn again."""
 
-    def strewn(request: Request) -> Any:
-        drawn = random.Random(f"{seed}:{request.number}").random()  # noqa: S311 - reproducible, not for security
+    def with_faults(request: Request) -> Any:
+        draw = random.Random(f"{seed}:{request.number}").random()  # noqa: S311 - reproducible, not for security
         for share, fault in faults:
-            drawn -= share
-            if drawn < 0:
+            draw -= share
+            if draw < 0:
                 return fault
         return script(request)
 
-    return strewn
+    return with_faults
 
 
 def _answering(answer: Any) -> Answering:

@@ -245,12 +245,9 @@ def reply(
         alternatives: Token probabilities if logprobs are requested: {"4": {"4": 0.6, "5": 0.3}} is for each token 4.
         as_text: Ignore the tools in the request, as weak models do.
     """
+    alternatives = alternatives or {}
     return ScriptedReply(
-        contents=contents,
-        usage=usage,
-        finish_reason=finish_reason,
-        alternatives=alternatives or {},
-        as_text=as_text,
+        contents=contents, usage=usage, finish_reason=finish_reason, alternatives=alternatives, as_text=as_text
     )
 
 
@@ -285,13 +282,17 @@ def embeddings(vectors: Sequence[Sequence[float]] | None = None) -> Computed:
     """A reply to an embeddings request, in the encoding that it asks for; by default with those of `vector`."""
 
     def body(request: Request) -> Mapping[str, Any]:
-        packed = request.body.get("encoding_format") == "base64"
+        def encoded(numbers: Sequence[float]) -> str | list[float]:
+            if request.body.get("encoding_format") != "base64":
+                return list(numbers)
+            return base64.b64encode(struct.pack(f"<{len(numbers)}f", *numbers)).decode()
+
         tokens = sum(len(text) for text in request.inputs) // 4
         return {
             "object": "list",
             "model": request.model,
             "data": [
-                {"object": "embedding", "index": index, "embedding": _packed(numbers) if packed else list(numbers)}
+                {"object": "embedding", "index": index, "embedding": encoded(numbers)}
                 for index, numbers in enumerate(vectors or map(vector, request.inputs))
             ],
             "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
@@ -305,10 +306,6 @@ def vector(text: str, dimensions: int = 16) -> list[float]:
     numbers = [byte / 127.5 - 1 for byte in hashlib.sha256(text.encode()).digest()[:dimensions]]
     length = math.hypot(*numbers)
     return [number / length for number in numbers]
-
-
-def _packed(numbers: Sequence[float]) -> str:
-    return base64.b64encode(struct.pack(f"<{len(numbers)}f", *numbers)).decode()
 
 
 def _written(content: Any, request: Request) -> str:

@@ -226,10 +226,10 @@ def _variables(params: BaseModel, case: Case) -> dict[str, Any]:
 
 
 def _config(parent: ChecksMetricConfig, kind: str, description: str = "") -> ChainConfig:
-    said = description or " ".join((PARAMS[kind].__doc__ or "").split())
+    meaning = description or " ".join((PARAMS[kind].__doc__ or "").split())
     # Skip validation: the parent's values are valid, and this runs for every check of every case.
     shared = {name: getattr(parent, name) for name in MetricConfig.model_fields}
-    changes: dict[str, Any] = {"needs": ["answer"], "description": said, "weighting": None}
+    changes: dict[str, Any] = {"needs": ["answer"], "description": meaning, "weighting": None}
     return ChainConfig.model_construct(_fields_set=None, **{**shared, **changes})
 
 

@@ -111,21 +111,21 @@ def _compare_labels(*sides: tuple[str, Any]) -> Outcome:
     Args:
         sides: The truth, then the prediction, each with its field name.
     """
-    for field, said in sides:
-        _expect_label_map(field, said)
+    for field, marks in sides:
+        _expect_label_map(field, marks)
     (_, truth), (_, prediction) = sides
     labels = sorted({*truth, *prediction})
     wrong = [label for label in labels if truth.get(label, False) != prediction.get(label, False)]
     reasons = [f"{label}: predicted {_word(prediction, label)}, but it is {_word(truth, label)}" for label in wrong]
     reasons = reasons or [f"all {len(labels)} labels agree" if labels else "neither has a label"]
-    for field, said in sides:
-        if absent := [label for label in labels if label not in said]:
+    for field, marks in sides:
+        if absent := [label for label in labels if label not in marks]:
             reasons.append(f"{field} leaves out {', '.join(absent)}, taken as false")
     return scored(float(not wrong), {"truth": dict(truth), "prediction": dict(prediction)}, "; ".join(reasons))
 
 
-def _word(said: Mapping[str, bool], label: str) -> str:
-    return "true" if said.get(label, False) else "false"
+def _word(marks: Mapping[str, bool], label: str) -> str:
+    return "true" if marks.get(label, False) else "false"
 
 
 def _expect_label_map(field: str, value: Any) -> None:

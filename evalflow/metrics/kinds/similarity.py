@@ -134,30 +134,22 @@ class GeneratedQuestionsMetric(ChainMetric[GeneratedQuestionsMetricConfig]):
         try:
             if not all(text.strip() for text in written):
                 raise JudgeError("schema", "the judge wrote a blank question")
-            alike = await cosines(judge, self.name, question, written)
+            similarities = await cosines(judge, self.name, question, written)
         except JudgeError as error:
             return failed(error, asked.steps)
-        mean = sum(alike) / len(alike)
-        compared = _step(written, alike)
-        reason = f"similarity {mean:.3f} on average; least alike: {_least(written, alike)}"
-        return replace(asked, score=max(0.0, mean), value=mean, reason=reason, steps=(*asked.steps, compared))
+        mean = sum(similarities) / len(similarities)
+        lowest, least_similar = min(zip(similarities, written, strict=True))
+        quoted = f'"{one_line(least_similar, QUOTE)}" ({lowest:.3f})'
+        step: dict[str, Any] = {
+            "id": EMBEDDING,
+            "task": EMBED,
+            "items": written,
+            "reply": [{"similarity": cosine} for cosine in similarities],
+            "probabilities": None,
+            "reasks": 0,
+        }
+        reason = f"similarity {mean:.3f} on average; least alike: {quoted}"
+        return replace(asked, score=max(0.0, mean), value=mean, reason=reason, steps=(*asked.steps, step))
 
     def _extras(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"count": self.config.questions}
-
-
-def _step(written: Sequence[str], alike: Sequence[float]) -> dict[str, Any]:
-    replies = [{"similarity": cosine} for cosine in alike]
-    return {
-        "id": EMBEDDING,
-        "task": EMBED,
-        "items": list(written),
-        "reply": replies,
-        "probabilities": None,
-        "reasks": 0,
-    }
-
-
-def _least(written: Sequence[str], alike: Sequence[float]) -> str:
-    similarity, question = min(zip(alike, written, strict=True))
-    return f'"{one_line(question, QUOTE)}" ({similarity:.3f})'
