@@ -233,23 +233,20 @@ def excerpt(config: DatasetConfig, positions: Collection[int]) -> Iterator[str]:
 
 def columns(config: DatasetConfig, rows: int = 100) -> list[str]:
     """The columns of the first rows, in order of appearance; UserError if a row cannot be read."""
-    seen: dict[str, None] = {}
-    for row in _first_rows(config, rows):
-        if isinstance(row, Problem):
-            raise UserError(row)
-        seen.update(dict.fromkeys(row.data))
-    return list(seen)
+    return list(examples(config, rows, skip_faulty=False))
 
 
-def examples(config: DatasetConfig, rows: int = 100) -> dict[str, Any]:
-    """The columns of the first readable rows, each with its first value; UserError if none is readable."""
+def examples(config: DatasetConfig, rows: int = 100, *, skip_faulty: bool = True) -> dict[str, Any]:
+    """The columns of the first rows, each with its first value; UserError if no row, or not every one, is readable."""
     seen: dict[str, Any] = {}
     faults: list[Problem] = []
     for row in _first_rows(config, rows):
-        if isinstance(row, Problem):
+        if not isinstance(row, Problem):
+            seen.update((column, value) for column, value in row.data.items() if seen.get(column) in (None, ""))
+        elif skip_faulty:
             faults.append(row)
         else:
-            seen.update((column, value) for column, value in row.data.items() if seen.get(column) in (None, ""))
+            raise UserError(row)
     if faults and not seen:
         raise UserError(faults[:MAX_PROBLEMS])
     return seen

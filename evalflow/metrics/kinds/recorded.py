@@ -43,9 +43,11 @@ class RecordedMetric(BaseMetric[RecordedMetricConfig]):
     @classmethod
     def build(cls, name: str, config: RecordedMetricConfig, prompts: Prompts) -> Self:  # noqa: ARG003 - no prompts
         problems: list[Problem] = []
-        fault = _path_fault(config.field)
-        if fault:
-            problems.append(Problem(f"{config.field!r} is no JSONPath: {fault}", f"metric.{name}.field"))
+        try:
+            if config.field.startswith("$"):
+                json_path(config.field)
+        except ValueError as error:
+            problems.append(Problem(f"{config.field!r} is no JSONPath: {error}", f"metric.{name}.field"))
         bounded = not isinstance(config.scale, NumberScale)
         if bounded and config.threshold is not None and not 0 <= config.threshold <= 1:
             hint = "a threshold is compared with the score, which this scale takes to 0..1"
@@ -82,12 +84,3 @@ async def _find(field: str, row: Mapping[str, Any]) -> list[Any]:
         return [row[field]] if field in row else [look_up(field, row)]
     path = json_path(field)
     return path.matches(row) if path.plain else await apart(lambda: path.matches(row))
-
-
-def _path_fault(field: str) -> str | None:
-    try:
-        if field.startswith("$"):
-            json_path(field)
-    except ValueError as error:
-        return str(error)
-    return None
