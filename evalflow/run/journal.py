@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Set
 from dataclasses import dataclass, field, replace
+from functools import cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
+
+from pydantic import TypeAdapter, ValidationError
 
 from evalflow.errors import InfrastructureError, Problem, UserError, command
 from evalflow.paths import private_file
-from evalflow.protocols import Target
-from evalflow.records import Answer, AnswerStatus, Case, Context, Message, ScoreRecord, Usage
+from evalflow.protocols import Sink, Target
+from evalflow.records import Answer, AnswerStatus, Case, ScoreRecord
 from evalflow.redaction import Redactor
 from evalflow.run.folder import RunFolder
 from evalflow.run.manifest import Tally
@@ -26,54 +28,27 @@ from evalflow.summary.scan import scan_journal
 
 if TYPE_CHECKING:
     import polars as pl
-from collections.abc import Callable
-
-from evalflow.protocols import Sink
 
 log = logging.getLogger("evalflow")
 
-_TYPES = {"dataset": str, "case_id": str, "target": str, "status": str, "target_repeat": int, "requests": int}
+_COLUMNS = (
+    "dataset", "index", "case_id", "target", "target_repeat", "status", "messages", "answer", "actual", "contexts",
+    "metadata", "requests", "usage", "cost_usd", "saved_usd", "paid", "latency_s", "cached", "error_type", "error",
+)  # fmt: skip
+"""The fields of an answer in a line of answers.jsonl."""
 
 
-def answer_row(answer: Answer) -> dict[str, Any]:
-    """An answer as one line of answers.jsonl; `answer_from_row` is its inverse."""
-    usage = answer.usage
-    return {
-        "dataset": answer.dataset,
-        "index": answer.index,
-        "case_id": answer.case_id,
-        "target": answer.target,
-        "target_repeat": answer.target_repeat,
-        "status": answer.status,
-        "messages": [{"role": m.role, "content": m.content, "metadata": m.metadata} for m in answer.messages],
-        "answer": answer.answer,
-        "actual": answer.actual,
-        "contexts": None
-        if answer.contexts is None
-        else [{"text": c.text, "title": c.title, "path": c.path} for c in answer.contexts],
-        "metadata": answer.metadata,
-        "requests": answer.requests,
-        "usage": {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens} if usage else None,
-        "cost_usd": answer.cost_usd,
-        "saved_usd": answer.saved_usd,
-        "paid": answer.paid,
-        "latency_s": answer.latency_s,
-        "cached": answer.cached,
-        "error_type": answer.error_type,
-        "error": answer.error,
-    }
+@cache
+def _answers() -> TypeAdapter[Answer]:
+    return TypeAdapter(Answer)
 
 
-def answer_from_row(row: dict[str, Any]) -> Answer:
-    """Parse a line of answers.jsonl."""
-    contexts = row["contexts"]
-    typed: dict[str, Any] = {
-        "messages": tuple(Message(**message) for message in row["messages"]),
-        "contexts": None if contexts is None else tuple(Context(**context) for context in contexts),
-        "usage": Usage(**row["usage"]) if row["usage"] else None,
-        "paid": tuple(row.get("paid") or ()),
-    }
-    return Answer(**{**row, **typed})
+def parse_answer(line: bytes) -> Answer | None:
+    """The answer in a line of answers.jsonl; None if the line is damaged."""
+    try:
+        return _answers().validate_json(line, strict=True)
+    except ValidationError:
+        return None
 
 
 def read_answers(journal: Path) -> Iterator[Answer | None]:
@@ -81,35 +56,20 @@ def read_answers(journal: Path) -> Iterator[Answer | None]:
 
     An unfinished line is skipped; a damaged line gives None.
     """
-    for _, _, row in _lines(journal):
-        yield None if row is None else answer_from_row(row)
+    for _, line in _lines(journal):
+        yield parse_answer(line)
 
 
-def parse_answer(line: bytes) -> Answer | None:
-    """The answer of a line; None if the line is damaged."""
-    row = _row(line)
-    return None if row is None else answer_from_row(row)
-
-
-def _lines(journal: Path, needle: bytes = b"") -> Iterator[tuple[int, int, dict[str, Any] | None]]:
-    """Offset, length and content of each finished line that contains `needle`. None replaces damaged content."""
+def _lines(journal: Path) -> Iterator[tuple[int, bytes]]:
+    """The finished lines with their offsets."""
     if not journal.exists():
         return
     offset = 0
     with journal.open("rb") as lines:
         for line in lines:
-            if needle in line and line.endswith(b"\n"):
-                yield offset, len(line), _row(line)
+            if line.endswith(b"\n"):
+                yield offset, line
             offset += len(line)
-
-
-def _row(line: bytes) -> dict[str, Any] | None:
-    try:
-        row: Any = json.loads(line)
-        answer_from_row(row)
-        return row if all(isinstance(row[key], kind) for key, kind in _TYPES.items()) else None
-    except (ValueError, TypeError, KeyError, IndexError, RecursionError):
-        return None
 
 
 class AnswerBook:
@@ -131,12 +91,15 @@ class AnswerBook:
         file = os.open(journal, os.O_RDONLY)
         self._files.append(file)
         damaged = 0
-        for offset, length, row in _lines(journal, needle):
-            if row is None:
+        for offset, line in _lines(journal):
+            if needle not in line:
+                continue
+            answer = parse_answer(line)
+            if answer is None:
                 damaged += 1
-            elif row["dataset"] in wanted:
-                key = _digest(row["dataset"], row["case_id"], row["target"], row["target_repeat"])
-                self._places[key] = (file, offset, length)
+            elif answer.dataset in wanted:
+                key = _digest(answer.dataset, answer.case_id, answer.target, answer.target_repeat)
+                self._places[key] = (file, offset, len(line))
         if damaged:
             log.warning("%s: %d of its lines are damaged and do not count", journal, damaged)
 
@@ -146,7 +109,7 @@ class AnswerBook:
         if place is None:
             return None
         file, offset, length = place
-        return answer_from_row(json.loads(os.pread(file, length, offset)))
+        return parse_answer(os.pread(file, length, offset))
 
     def close(self) -> None:
         """Close the journals."""
@@ -245,7 +208,7 @@ class JournalSink:
         if isinstance(record, ScoreRecord):
             file, row = self._scores, journal_row(record)
         elif record.generated:
-            file, row = self._answers, answer_row(record)
+            file, row = self._answers, {name: getattr(record, name) for name in _COLUMNS}
         else:
             return
         self.check()
