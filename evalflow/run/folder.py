@@ -33,71 +33,34 @@ _NO_ROOM = 64 * 1024
 """Free bytes below which a disk counts as full."""
 
 
+class _File:
+    """An attribute of a run's folder: the path of one of its files."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, folder: RunFolder, _: object) -> Path:
+        return folder.path / self._name
+
+
 @dataclass(frozen=True, slots=True)
 class RunFolder:
     """The files of one run. They need not exist."""
 
     path: Path
 
-    @property
-    def manifest(self) -> Path:
-        """run.json."""
-        return self.path / "run.json"
-
-    @property
-    def prepared(self) -> Path:
-        """prepared.json: what was made once per run."""
-        return self.path / "prepared.json"
-
-    @property
-    def answers(self) -> Path:
-        """The journal of generated answers."""
-        return self.path / "answers.jsonl"
-
-    @property
-    def journal(self) -> Path:
-        """The journal of scores."""
-        return self.path / "scores.jsonl"
-
-    @property
-    def cases(self) -> Path:
-        """The cases as evaluated."""
-        return self.path / "cases.jsonl"
-
-    @property
-    def scores(self) -> Path:
-        """The scores in input order."""
-        return self.path / "scores.parquet"
-
-    @property
-    def results(self) -> Path:
-        """The results as a table for people."""
-        return self.path / "results.csv"
-
-    @property
-    def report(self) -> Path:
-        """The report as a page."""
-        return self.path / "report.html"
-
-    @property
-    def junit(self) -> Path:
-        """The results of gates and thresholds, for CI."""
-        return self.path / "junit.xml"
-
-    @property
-    def calibration(self) -> Path:
-        """The labels and the judge's agreement with them; exists only if there are labels."""
-        return self.path / "calibration.json"
-
-    @property
-    def calibration_page(self) -> Path:
-        """The same as a page; exists only if `calibrate` was called."""
-        return self.path / "calibration.html"
-
-    @property
-    def log(self) -> Path:
-        """Warnings and errors."""
-        return self.path / "evalflow.log"
+    manifest = _File("run.json")
+    prepared = _File("prepared.json")  # what was made once per run
+    answers = _File("answers.jsonl")  # the journal of generated answers
+    journal = _File("scores.jsonl")  # the journal of scores
+    cases = _File("cases.jsonl")  # as evaluated
+    scores = _File("scores.parquet")  # in input order
+    results = _File("results.csv")
+    report = _File("report.html")
+    junit = _File("junit.xml")
+    calibration = _File("calibration.json")  # the judge's agreement with labels, if there are any
+    calibration_page = _File("calibration.html")  # the same, if `calibrate` was called
+    log = _File("evalflow.log")  # warnings and errors
 
     def read_manifest(self) -> dict[str, Any]:
         """run.json as a dict; UserError if it is damaged."""
