@@ -63,23 +63,15 @@ def group_schema(group: str) -> Schema:
     registry = {"judge": JUDGE_KINDS, "target": TARGET_KINDS, "embedder": EMBEDDER_KINDS, "metric": METRIC_KINDS}[group]
     kinds: dict[str, type[BaseModel]] = {name: registry.config(name) for name in registry.names()}
     definitions = _models(list(dict.fromkeys(kinds.values())))
-    choices = [_when_kind(kind, model.__name__) for kind, model in kinds.items()]
-    any_kind = [{"$ref": f"#/$defs/{model.__name__}"} for model in kinds.values()]
-    return _finished(group, definitions, [*choices, _without_kind(list(kinds), any_kind)])
-
-
-def _when_kind(kind: str, model: str) -> Schema:
-    condition = {"properties": {"kind": {"const": kind}}, "required": ["kind"]}
-    return {"if": condition, "then": {"$ref": f"#/$defs/{model}"}}
-
-
-def _without_kind(known: list[str], any_kind: list[Schema]) -> Schema:
-    """The rule for a file without `kind`, which it may inherit: the file must fit some kind."""
-    return {
-        "if": {"required": ["kind"]},
-        "then": {"properties": {"kind": {"enum": known}}},
-        "else": {"anyOf": any_kind},
-    }
+    references = {kind: {"$ref": f"#/$defs/{model.__name__}"} for kind, model in kinds.items()}
+    rules: list[Schema] = [
+        {"if": {"properties": {"kind": {"const": kind}}, "required": ["kind"]}, "then": reference}
+        for kind, reference in references.items()
+    ]
+    # A file may inherit its kind; it must then fit some kind.
+    known = {"properties": {"kind": {"enum": list(kinds)}}}
+    rules.append({"if": {"required": ["kind"]}, "then": known, "else": {"anyOf": list(references.values())}})
+    return _finished(group, definitions, rules)
 
 
 def _models(models: list[type[BaseModel]]) -> dict[str, Schema]:

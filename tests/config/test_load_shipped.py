@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from evalflow.app.core.assemble import assemble, settings_of
-from evalflow.app.core.cases import Reading
+from evalflow.app.core.cases import RunCases
 from evalflow.app.core.inspect import inspect
 from evalflow.app.core.options import find_option, options
 from evalflow.config.load import compose
@@ -56,7 +56,7 @@ def test_metric(metric: str) -> None:
 @pytest.mark.parametrize("dataset", names("dataset"))
 def test_dataset(dataset: str) -> None:
     settings = settings_of(compose([f"dataset={dataset}", "metric=bias", "generate=demo", *LLM]))
-    assert sum(1 for _ in Reading(settings.run)) >= 12
+    assert sum(1 for _ in RunCases(settings.run)) >= 12
 
 
 @pytest.mark.parametrize("experiment", names("experiment"))

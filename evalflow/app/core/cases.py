@@ -67,7 +67,7 @@ KEPT_CASES = 10_000
 """At most this many cases are kept in memory: even an empty case takes a kilobyte."""
 
 
-class Reading:
+class RunCases:
     """All cases in a run's data, in input order. It can be iterated over repeatedly.
 
     Small data are kept in memory, so that the scored cases are those that were checked. Larger data are read from their
@@ -77,22 +77,22 @@ class Reading:
     def __init__(self, run: RunConfig, baseline: BaselineAnswers | None = None) -> None:
         self._run = run
         self._baseline = baseline
-        self._kept: list[Case] | None = None
+        self._in_memory: list[Case] | None = None
 
     def __iter__(self) -> Iterator[Case]:
-        return self._read() if self._kept is None else iter(self._kept)
+        return self._read() if self._in_memory is None else iter(self._in_memory)
 
     def _read(self) -> Iterator[Case]:
         sizes = [datasets.text_bytes(config) for config in self._run.dataset.values()]
-        kept: list[Case] | None = [] if sum(sizes) <= KEPT_BYTES else None
+        memory: list[Case] | None = [] if sum(sizes) <= KEPT_BYTES else None
         for one in offered(self._run):
             case = self._baseline.beside(one) if self._baseline else one
-            if kept is not None:
-                kept.append(case)
-                if len(kept) > KEPT_CASES:
-                    kept = None
+            if memory is not None:
+                memory.append(case)
+                if len(memory) > KEPT_CASES:
+                    memory = None
             yield case
-        self._kept = kept
+        self._in_memory = memory
 
 
 def answer_in_data(run: RunConfig, case: Case, target: str, repeat: int) -> Answer | None:
@@ -108,11 +108,11 @@ def answers_of(folder: RunFolder, run: RunConfig) -> Generator[Callable[[Case, s
     """A function that finds a run's answers by case, target and repeat: in its journal, else in the data."""
     with AnswerBook() as book:
         book.add(folder.answers, run.dataset)
-        yield (
-            lambda case, target, repeat: (
-                book.get(case.dataset, case.id, target, repeat) or answer_in_data(run, case, target, repeat)
-            )
-        )
+
+        def find(case: Case, target: str, repeat: int) -> Answer | None:
+            return book.get(case.dataset, case.id, target, repeat) or answer_in_data(run, case, target, repeat)
+
+        yield find
 
 
 UNKNOWN = "-"
@@ -123,8 +123,7 @@ def placeholder_answer(run: RunConfig, case: Case) -> Answer:
     """The answer in the data, else a placeholder for the target's answer.
 
     `requests` of a placeholder is the number of calls to the target. Like the target's answer it has only the field
-    that
-    the dataset generates, and contexts if the target may return them. Its text has the expected maximum length.
+    that the dataset generates, and contexts if the target may return them. Its text has the expected maximum length.
     """
     if known := answer_in_data(run, case, UNKNOWN, 0):
         return known

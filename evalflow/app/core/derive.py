@@ -48,11 +48,6 @@ class Derived:
     exit_code: int
     calibration: Calibration | None = None
 
-    @property
-    def any_failed(self) -> bool:
-        """Whether a score missed its threshold."""
-        return bool((self.summary.frame["pass_rate"] < 1).any())
-
 
 def derive(folder: RunFolder, rules: ResultRules) -> Derived:
     """Write scores.parquet and the summaries from the run's journals, and evaluate its gates."""

@@ -10,7 +10,7 @@ from functools import reduce
 from typing import Any
 
 from evalflow.app.core.assemble import Parts
-from evalflow.app.core.cases import BASELINE, Reading, placeholder_answer
+from evalflow.app.core.cases import BASELINE, RunCases, placeholder_answer
 from evalflow.app.core.data_checks import DataChecks, LabelChecks
 from evalflow.app.core.result_rules import ResultRules, RunMetric, known_metrics, unusable_parts
 from evalflow.config.judges import CascadeConfig, Price
@@ -73,7 +73,7 @@ class Inspection:
     """
 
     parts: Parts
-    reading: Reading
+    offered: RunCases
     draw: Draw
     cases: Counter[str] = field(default_factory=Counter[str])
     labelled: Counter[str] = field(default_factory=Counter[str])
@@ -114,7 +114,7 @@ class Inspection:
 
     def selected(self) -> Iterator[Case]:
         """The selected cases, in input order."""
-        return self.draw.pick(self.reading)
+        return self.draw.pick(self.offered)
 
 
 def inspect(parts: Parts) -> Inspection:
@@ -129,9 +129,9 @@ def inspect(parts: Parts) -> Inspection:
         from evalflow.app.core.comparison import BaselineAnswers
 
         baseline = BaselineAnswers(parts.settings)
-    found = Inspection(parts, Reading(run, baseline), Draw(run.sample, run.seed))
+    found = Inspection(parts, RunCases(run, baseline), Draw(run.sample, run.seed))
     checks, estimator, labels = DataChecks(parts), Estimator(parts), LabelChecks(parts.settings)
-    for case in found.reading:
+    for case in found.offered:
         checks.add(case)
         found.draw.offer(case)
         if run.sample is None:

@@ -105,7 +105,8 @@ class TerminalScreen:
         if manifest["exit_code"]:
             self._out.print(literal(_MEANING[manifest["exit_code"]], style="bold red"))
         self._out.print()
-        self._line("more", _more(folder, worst, failed=errors or derived.any_failed))
+        missed = (derived.summary.frame["pass_rate"] < 1).any()
+        self._line("more", _more(folder, worst, failed=bool(errors or missed)))
         self._line("report", shown(folder.report))
 
     def failed(self, error: EvalflowError, folder: Path | None) -> None:

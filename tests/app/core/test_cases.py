@@ -20,7 +20,7 @@ def changed(lab):
 
     def reread(**keys):
         data = {"d": lab.data(*ROWS)}
-        cases = read_cases.Reading(lab.parts(data, ["exact_match"], **keys).settings.run)
+        cases = read_cases.RunCases(lab.parts(data, ["exact_match"], **keys).settings.run)
         first = ids(cases)
         lab.data(*ROWS[:1])
         return first, ids(cases)
@@ -41,19 +41,19 @@ def test_larger_data_are_read_each_time(changed, monkeypatch, bound):
 def test_compressed_data_are_read_each_time(lab):
     path = lab.folder / "d.parquet"
     pl.DataFrame(ROWS).write_parquet(path)
-    cases = read_cases.Reading(lab.parts({"d": {"path": str(path)}}, ["exact_match"]).settings.run)
+    cases = read_cases.RunCases(lab.parts({"d": {"path": str(path)}}, ["exact_match"]).settings.run)
     assert len(ids(cases)) == 5
     pl.DataFrame(ROWS[:1]).write_parquet(path)
     assert len(ids(cases)) == 1
 
 
 def test_a_reading_that_is_broken_off_is_begun_anew(lab):
-    cases = read_cases.Reading(lab.parts({"d": lab.data(*ROWS)}, ["exact_match"]).settings.run)
+    cases = read_cases.RunCases(lab.parts({"d": lab.data(*ROWS)}, ["exact_match"]).settings.run)
     next(iter(cases))
     assert ids(cases) == ["0", "1", "2", "3", "4"]
 
 
 def test_the_limit_counts_for_each_dataset(lab):
     data = {"a": lab.data(*ROWS, name="a.jsonl"), "b": lab.data(*ROWS, name="b.jsonl")}
-    cases = read_cases.Reading(lab.parts(data, ["exact_match"], limit=2).settings.run)
+    cases = read_cases.RunCases(lab.parts(data, ["exact_match"], limit=2).settings.run)
     assert (ids(cases), ids(cases)) == (["0", "1"] * 2, ["0", "1"] * 2)

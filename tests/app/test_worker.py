@@ -27,8 +27,8 @@ from evalflow.app.worker import Worker
 from evalflow.errors import InfrastructureError
 from evalflow.testing import Endpoint, Request, status
 
-from ...cli.conftest import Program
-from ...postgres import cluster
+from ..cli.conftest import Program
+from ..postgres import cluster
 
 pytestmark = pytest.mark.slow
 
