@@ -43,11 +43,7 @@ def main() -> None:
 
 
 class Output(io.FileIO):
-    """A standard stream. If it cannot be written, further output is dropped and the command continues.
-
-    Attributes:
-        lost: Why it could not be written; None: no error.
-    """
+    """A standard stream. If it cannot be written, further output is dropped and the command continues."""
 
     lost: OSError | None = None
 

@@ -32,9 +32,6 @@ def html_text(source: str) -> str:
 def contexts(value: Any, to_text: Callable[[str], str] = html_text) -> tuple[Context, ...]:
     """A case's contexts: a list of them, or a single text.
 
-    Args:
-        value: Texts, {text, title, path}, or chunks with HTML content.
-
     Raises:
         ValueError: It has another form; the message says which.
     """

@@ -28,7 +28,6 @@ class Problem:
 
     Attributes:
         where: The file (with line or record, where known), or the key path on the command line.
-        hint: What to do about it; often a line to paste.
         key: The key path of a wrong value in the configuration, if there is one; for showing the fault beside its
             field.
     """

@@ -48,11 +48,7 @@ class Pattern:
 
 
 def compiled(pattern: str, flags: int = 0) -> Pattern:
-    """Compile a pattern; ValueError if it is none, TooSlow if it is too large.
-
-    Args:
-        flags: Of `re`: IGNORECASE, MULTILINE, DOTALL or ASCII.
-    """
+    """Compile a pattern; ValueError if it is none, TooSlow if it is too large."""
     import regex
 
     # A flag folds the case; in the pattern, \D and \d would become the same.

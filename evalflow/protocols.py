@@ -180,9 +180,6 @@ class Metric(Measured, Protocol):
     async def prepare(self, judge: Judge | None, prepared: Prepared) -> Metric:
         """Make what is made once per run, and return the metric that scores with it.
 
-        Args:
-            prepared: What the run has made already; stores what is made now.
-
         Raises:
             InfrastructureError, BudgetError: No further call can be made.
         """

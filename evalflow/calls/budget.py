@@ -105,7 +105,6 @@ class Account:
 
     Attributes:
         price: The model's price; None counts as 0 dollars.
-        max_tokens: Maximum length of a reply; None if there is none.
     """
 
     budget: Budget

@@ -48,7 +48,8 @@ class Cache:
     def get(self, key: bytes) -> Entry | None:
         """The stored reply to a request, or None."""
         slot = (key, self._scope)
-        entry = self._committer.find(slot) or self._look_up(slot)
+        committer = self._committer
+        entry = committer.gathered.get(slot) or committer.under_way.get(slot) or self._look_up(slot)
         if entry is None and self._mode == "read":
             return self._look_up((key, SHARED))
         if entry is None or (self._mode == "refresh" and entry.run_id != self.run_id):
@@ -183,7 +184,6 @@ class SingleFlight:
             ask: Makes the call; returns its value and the entry to cache. Raises for what must not be cached.
             read: The value of a cached entry; its flag says whether the entry was free. Raises Unreadable for an
                 unusable entry.
-            price: The original cost of a cached entry in US dollars.
 
         Raises:
             Exception: Errors of `ask`. Callers that only waited get the error without its cost, which would count

@@ -84,8 +84,6 @@ class Entry:
         body: The response's body, unchanged; after re-asks, the last, valid one.
         requests: Number of calls, re-asks included.
         usage: Tokens of all calls; None if one did not report them.
-        latency_s: Seconds of all calls.
-        made_at: Seconds since the epoch.
     """
 
     body: bytes
@@ -106,9 +104,6 @@ def key_of(base_url: str, path: str, body: bytes, *repeats: int) -> bytes:
 
     Args:
         repeats: Numbers that distinguish several wanted answers to the same request, such as the judge's repeat.
-
-    Returns:
-        32 bytes.
     """
     return hashlib.sha256(_place(base_url, path, *repeats) + body).digest()
 
@@ -197,7 +192,6 @@ class Stats:
     """Statistics of a cache.
 
     Attributes:
-        entries: Stored calls; `private` are those that only their own run may read.
         body_bytes, file_bytes: Size of the replies alone, and of the file with its log.
         runs: Runs that paid for them.
         oldest, newest: Seconds since the epoch; None if the cache is empty.
@@ -288,11 +282,7 @@ class Store:
         return entry, time.time() - used_at > TOUCH_S
 
     def write(self, entries: Mapping[Slot, Entry], touched: Iterable[Slot], max_bytes: int | None = None) -> None:
-        """Store entries, note uses, and evict the least recently used entries, in one transaction.
-
-        Args:
-            max_bytes: Maximum size of the file; None: no limit.
-        """
+        """Store entries, note uses, and evict the least recently used entries, in one transaction."""
         now = time.time()
         try:
             self._db.execute("BEGIN IMMEDIATE")
@@ -313,11 +303,7 @@ class Store:
             raise as_corrupt(error, self.inode) from None
 
     def shrink(self, max_bytes: int | None, before: float | None) -> int:
-        """Remove entries made before a time, and the least recently used beyond a size; free the space.
-
-        Returns:
-            The number of removed entries.
-        """
+        """Remove entries made before a time, and the least recently used beyond a size; free the space."""
         try:
             count = self.stats().entries
             self._db.execute("BEGIN IMMEDIATE")

@@ -56,9 +56,6 @@ PROBE_PATH = "/models"
 class Watchdog:
     """Sends requests, and finds out in bounded time that an endpoint never answers.
 
-    Args:
-        address: The configuration key of the endpoint's address, for messages.
-
     Attributes:
         answered: Whether anything was ever answered, the probe included.
         heard: Whether any request other than the probe was ever answered.
@@ -78,7 +75,6 @@ class Watchdog:
         """Send one request; once anything was heard, the transport itself can be used instead.
 
         Raises:
-            TransportError: This try brought no complete response.
             InfrastructureError: The endpoint accepts connections but never answers.
         """
         response = await self._transport.send(request) if self.answered else await self._watched(request)
@@ -156,7 +152,6 @@ class Gateway:
     Args:
         secrets: The key and other secrets. They are removed from messages, and from replies that repeat them.
         account: Charged for every try; None: there is no budget.
-        dialect: How the endpoint reports errors.
     """
 
     def __init__(

@@ -49,12 +49,7 @@ class CallFault:
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How one kind of endpoint reports errors, and which key holds its address.
-
-    Attributes:
-        address: The configuration key of the address, for hints.
-        unusable: The hint for an endpoint that never worked.
-    """
+    """How one kind of endpoint reports errors, and which key holds its address."""
 
     of_status: Callable[[Response], CallFault]
     address: str

@@ -31,11 +31,7 @@ class Pace:
         self._ready_at = 0.0
 
     def wait_s(self, now: float) -> float:
-        """Seconds until something may be taken again; 0 or less means now.
-
-        Args:
-            now: A monotonic time in seconds, here and below.
-        """
+        """Seconds until something may be taken again; 0 or less means now."""
         return self._ready_at - now
 
     def take(self, amount: float, now: float) -> None:
@@ -167,12 +163,7 @@ class Limiter:
             self.release()
 
     def succeeded(self, started: float, latency_s: float, kind: str = "", excess_tokens: float = 0.0) -> None:
-        """A call was answered: allow more if the present limit was in use, less if the endpoint has become slow.
-
-        Args:
-            kind: Calls of one kind should take about the same time.
-            excess_tokens: Tokens beyond the estimate; negative if there were fewer.
-        """
+        """A call was answered: allow more if the present limit was in use, less if the endpoint has become slow."""
         if self._tokens is not None:
             self._tokens.take(excess_tokens, time.monotonic())
         self._refused -= GAIN * self._refused

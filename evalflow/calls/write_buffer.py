@@ -15,11 +15,7 @@ from evalflow.calls.cache_store import Corrupt, Entry, Foreign, Slot, Store, is_
 
 
 class WriteAheadLogs:
-    """The two log files of one process. Not thread-safe: callers hold a lock.
-
-    Args:
-        database: The destination of the entries; the log files are created next to it.
-    """
+    """The two log files of one process. Not thread-safe: callers hold a lock."""
 
     def __init__(self, database: Path) -> None:
         stem = f"{database.name}.{os.getpid()}-{uuid4().hex[:8]}"
@@ -128,6 +124,7 @@ class Committer:
     """Writes to the database from its own thread, so that storing an entry costs its caller one small write.
 
     Attributes:
+        gathered, under_way: Entries that may not be in the database yet.
         opened: Number of databases opened; more than one if the first was set aside.
     """
 
@@ -137,8 +134,8 @@ class Committer:
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._closing = threading.Event()
-        self._gathered: dict[Slot, Entry] = {}
-        self._under_way: dict[Slot, Entry] = {}
+        self.gathered: dict[Slot, Entry] = {}
+        self.under_way: dict[Slot, Entry] = {}
         self._touched: set[Slot] = set()
         self._thread: threading.Thread | None = None
         self._logs: WriteAheadLogs | None = None
@@ -146,10 +143,6 @@ class Committer:
         self._stopped = False
         self._waited = False
         self.opened = 0
-
-    def find(self, slot: Slot) -> Entry | None:
-        """An entry that may not be in the database yet."""
-        return self._gathered.get(slot) or self._under_way.get(slot)
 
     def add(self, slot: Slot, entry: Entry) -> None:
         """Store an entry; it survives this process when this returns. Does nothing after storing has failed once."""
@@ -162,8 +155,9 @@ class Committer:
             except OSError as error:
                 self._stop(error)
             else:
-                self._gathered[slot] = entry
-        self._awaken()
+                self.gathered[slot] = entry
+        if not self._wake.is_set():
+            self._awaken()
 
     def touch(self, slot: Slot) -> None:
         """Note that an entry was used."""
@@ -182,14 +176,13 @@ class Committer:
         if self._thread is not None:
             self._thread.join()
         if self._logs is not None:
-            self._logs.close(keep=bool(self._gathered))
+            self._logs.close(keep=bool(self.gathered))
 
     def _awaken(self) -> None:
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="evalflow.cache", daemon=True)
             self._thread.start()
-        if not self._wake.is_set():
-            self._wake.set()
+        self._wake.set()
 
     def _run(self) -> None:
         last = False
@@ -203,8 +196,8 @@ class Committer:
 
     def _flush(self) -> None:
         with self._lock:
-            batch = self._under_way = self._gathered  # in this order: `find` must see an entry at any time
-            self._gathered = {}
+            batch = self.under_way = self.gathered  # in this order: a reader must see an entry at any time
+            self.gathered = {}
             touched, self._touched = self._touched, set[Slot]()
             turn = self._logs.turn() if self._logs else None
         try:
@@ -218,7 +211,7 @@ class Committer:
         self._waited = False
         if self._logs is not None and turn is not None:
             self._logs.clear(turn)
-        self._under_way = {}
+        self.under_way = {}
 
     def _write(self, entries: Mapping[Slot, Entry], touched: Iterable[Slot] = ()) -> None:
         try:
@@ -245,8 +238,8 @@ class Committer:
     def _failed(self, error: Exception, batch: dict[Slot, Entry]) -> None:
         """Keep entries that could not be written; retry if another process was only too slow."""
         with self._lock:
-            self._gathered = {**batch, **self._gathered}
-            self._under_way = {}
+            self.gathered = {**batch, **self.gathered}
+            self.under_way = {}
             if not is_busy(error):
                 self._stop(error)
                 return

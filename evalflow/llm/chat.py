@@ -24,7 +24,7 @@ from evalflow.config.judges import Connection, EndpointConfig, Price
 from evalflow.errors import Problem, UserError
 from evalflow.frozen import record
 from evalflow.llm.sdk import OPENAI_URL, AzureTransport, SdkTransport
-from evalflow.records import Spend, Usage
+from evalflow.records import CallCosts, Usage
 from evalflow.redaction import public_address, secrets_in, without_user
 
 
@@ -38,14 +38,12 @@ class ChatToolCall:
 
 
 @record(kw_only=True)
-class Completion:
+class Completion(CallCosts):
     """One reply of a model.
 
     Attributes:
-        refusal: Why the model will not answer, or None.
         finish_reason: stop, length (cut off), content_filter, tool_calls, or another value of the endpoint.
         tokens: The content's tokens with their log probabilities, as the API gives them, or None.
-        latency_s: Seconds of the successful try.
     """
 
     text: str | None
@@ -53,15 +51,9 @@ class Completion:
     refusal: str | None = None
     finish_reason: str | None = None
     tokens: tuple[Mapping[str, Any], ...] | None = None
-    usage: Usage | None = None
-    cost_usd: float | None = None
-    latency_s: float = 0.0
     body: bytes = b""
-
-    @property
-    def spend(self) -> Spend:
-        """What the call took."""
-        return Spend(requests=1, usage=self.usage, cost_usd=self.cost_usd, latency_s=self.latency_s)
+    requests: int = 1
+    latency_s: float = 0.0
 
 
 def read(response: Response, price: Price | None) -> Completion:
@@ -172,11 +164,7 @@ REPLIES = 16
 
 
 class ChatClient:
-    """Sends chat requests to one endpoint, under its limiter and the run's budget.
-
-    Raises:
-        UserError: The API key's environment variable is not set, or a budget in dollars meets an unknown price.
-    """
+    """Sends chat requests to one endpoint, under its limiter and the run's budget."""
 
     def __init__(
         self,
@@ -290,14 +278,7 @@ def connect(
     transport: Transport | None = None,
     policy: RetryPolicy | None = None,
 ) -> Link:
-    """Set up access to an endpoint. Nothing is sent.
-
-    Args:
-        reply_tokens: Maximum length of a reply; None if there is none.
-
-    Raises:
-        UserError: The API key's environment variable is not set, or a budget in dollars meets an unknown price.
-    """
+    """Set up access to an endpoint. Nothing is sent."""
     base_url = config.base_url or OPENAI_URL
     account = _account(config, role, session, reply_tokens)
     key = _api_key(config, role)

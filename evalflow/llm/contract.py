@@ -41,8 +41,6 @@ class PreparedContract:
 
     Attributes:
         before, after: Text around the prompt in the user's message.
-        system: Text added to the system message; often empty.
-        schema: Keys of the request that specify the reply's format.
     """
 
     before: str
@@ -101,9 +99,6 @@ class Contract:
 
     def parse(self, completion: Completion, items: Sequence[Any] | None = None) -> tuple[BaseModel, str]:
         """The validated reply, and the text it was parsed from.
-
-        Args:
-            items: A result is required for each of them; None for a reply without results.
 
         Raises:
             InvalidReply: It does not validate, or has the wrong number of results.

@@ -174,11 +174,7 @@ class _Had(NamedTuple):
 
 
 class OpenAIEmbedder:
-    """Embeds texts that are not cached, with as many in one request as arrive together.
-
-    Raises:
-        UserError: The API key's variable is not set, or a budget in dollars meets an unknown price.
-    """
+    """Embeds texts that are not cached, with as many in one request as arrive together."""
 
     def __init__(
         self,

@@ -167,13 +167,7 @@ def windows(texts: Iterable[str]) -> tuple[Window, ...]:
 
 
 def weigh(claim: str, context: Sequence[Window], similarity: Similarity | None = None) -> Evidence:
-    """Measure how far a context supports a claim.
-
-    Args:
-        claim: One statement, best a single sentence.
-        context: From `windows`.
-        similarity: Adds sentence similarity; None: lexical support only.
-    """
+    """Measure how far a context supports a claim."""
     said = words(claim)
     content = tuple(word for word in said if word.is_content) or said
     if not said or not context:

@@ -221,12 +221,8 @@ async def _draw(count: int, once: Callable[[int], Awaitable[Reply]], listed: boo
     The result is the first reply with the most frequent combination of values; the probabilities are frequencies among
     the valid replies. If some samples fail, the others count, if they are more than half of all.
 
-    Args:
-        listed: Whether a reply is a list of `results`, with one distribution per item.
-
     Raises:
         CallError: Half of the samples or more failed: the first failure, with the cost of all samples.
-        InfrastructureError, BudgetError: No further call can be made; the other samples are given up.
     """
     try:
         async with asyncio.TaskGroup() as group:

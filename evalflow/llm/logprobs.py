@@ -116,14 +116,7 @@ class Weighed:
 
 
 def weigh(parsed: BaseModel, raw: str, tokens: Sequence[Mapping[str, Any]]) -> Weighed | None:
-    """The probability of each value of each label, boolean and bounded whole number of a reply.
-
-    Args:
-        raw: The content it was parsed from: a JSON object, with or without a fence.
-
-    Returns:
-        None if no distribution could be read.
-    """
+    """The probability of each value of each label, boolean and bounded whole number of a reply."""
     placed = _place(tokens)
     if "".join(token.text for token in placed) != raw:
         return None

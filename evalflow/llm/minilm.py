@@ -30,9 +30,6 @@ class MiniLM:
     """Turns texts into unit vectors. Loads the model at the first text; thread-safe.
 
     Each text is embedded separately: batches are no faster on a CPU, and no vector depends on its neighbours.
-
-    Args:
-        cache_size: Number of vectors kept; the least recently used are removed first.
     """
 
     def __init__(self, cache_size: int = 20_000) -> None:

@@ -30,9 +30,6 @@ def build_judge(config: JudgeConfig, choice: str, session: CallSession | None = 
 
     Args:
         choice: The chosen file of conf/judge; the name defaults to `<choice>:<model>`, or to the choice.
-
-    Raises:
-        UserError: The configuration cannot work, such as without an API key.
     """
     return JUDGE_KINDS.get(config.kind).build(config, default_name(config, choice), session or CallSession())
 

@@ -28,7 +28,6 @@ class SdkTransport:
     sent, and a closed transport can be used again.
 
     Args:
-        base_url: Up to and including /v1; None is OpenAI's own.
         first_byte_s: Seconds without any byte before a try is given up; None: only its timeout applies.
     """
 

@@ -310,7 +310,6 @@ class Finished:
     """What the earlier parts of a run have finished.
 
     Attributes:
-        failed: Of these, the ones with the score 0, if requested.
         paid: Digests of the calls whose cost is in the journals; see `Spend`.
     """
 

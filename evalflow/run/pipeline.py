@@ -183,11 +183,7 @@ class Pipeline:
         return self._write(cell, judgement)
 
     def _write(self, cell: Cell, judgement: Judgement) -> float | None:
-        """Write the record; an error in its place if its score is out of range or its values cannot be stored.
-
-        Returns:
-            The score that was written.
-        """
+        """Write the record; an error in its place if its score is out of range or its values cannot be stored."""
         case, answer, metric = cell.case, cell.answer, cell.pair.metric
         outcome, usage = judgement.outcome, judgement.outcome.usage
         record = ScoreRecord(

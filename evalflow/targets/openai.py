@@ -33,9 +33,6 @@ class OpenAITarget:
 
     If the dataset composes predictions of parts, the text is a JSON object with these parts or with its columns.
 
-    Args:
-        forms: Each dataset's form, with the case field that the reply fills.
-
     Raises:
         UserError: The API key's variable is not set, or a prompt is missing, broken, or uses a forbidden field.
     """

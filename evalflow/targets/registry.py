@@ -43,9 +43,6 @@ def build_target(
         choice: The chosen file of conf/target; the name defaults to `<choice>:<model>`, or to the choice.
         forms: Each dataset's form, with the case field that a live target fills.
         generate: The run's `generate`: demo uses the example answers instead; missing asks only for absent answers.
-
-    Raises:
-        UserError: The configuration cannot work, e.g. the API key is missing.
     """
     if generate == "demo":
         return RecordedTarget("demo", demo=True)

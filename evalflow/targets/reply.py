@@ -24,7 +24,6 @@ class Form:
     """The names that a dataset's rows, and so a reply in the same form, use for an answer.
 
     Attributes:
-        generates: The case field that a reply must have.
         sources: Case field to column or JSONPath, or to several of them by part name.
     """
 

@@ -338,11 +338,7 @@ def _received(response: Response) -> _Received:
 
 
 class LimitedCalls:
-    """Limits concurrent calls and their time; calls with the same key share their slots.
-
-    Raises:
-        UserError: A budget in dollars is set.
-    """
+    """Limits concurrent calls and their time; calls with the same key share their slots."""
 
     def __init__(self, key: tuple[str, ...], config: ReplyConfig, session: CallSession) -> None:
         self._limiter = session.limiters.get(key, config.concurrency.start, config.concurrency.max)
