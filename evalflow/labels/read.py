@@ -88,11 +88,7 @@ def _is_blank(value: Any) -> bool:
 
 
 def plain_name(cell: Any) -> str:
-    """Read a name from a cell, and remove the apostrophe that prevents spreadsheets from running it as a formula.
-
-    Raises:
-        ValueError: The cell is not text.
-    """
+    """Read a name, without the apostrophe against formulas; ValueError if the cell is not text."""
     if not isinstance(cell, str | int) or isinstance(cell, bool):
         raise ValueError(f"expected text, got {cell!r}")
     text = str(cell).strip()
@@ -141,10 +137,7 @@ Read = Callable[[Any], tuple[float, Any]]
 
 @record()
 class LabelledAnswer:
-    """An answer of a run, to which labels can be bound.
-
-    `digest` is its `answer_hash`; if it is `recorded` in the dataset, labels without a hash apply to it.
-    """
+    """An answer of a run, and its `answer_hash`; labels without one apply to it if it is `recorded` in the dataset."""
 
     dataset: str
     case_id: str

@@ -165,11 +165,7 @@ def shown_case(case: Case) -> dict[str, str]:
 
 
 def write_label_sheet(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write the rows, with SHEET_COLUMNS first; replaces the file.
-
-    CSV begins with a byte order mark, so that spreadsheets read it as UTF-8. Text that they would run as a formula gets
-    a leading apostrophe.
-    """
+    """Write the rows, SHEET_COLUMNS first; CSV begins with a byte order mark, so that spreadsheets read it as UTF-8."""
     table = [dict(row) for row in rows]
     columns = list(dict.fromkeys((*SHEET_COLUMNS, *(column for row in table for column in row))))
     as_csv = path.suffix.lower() == ".csv"
@@ -204,10 +200,7 @@ CELL = ("dataset", "case_id", "target", "target_repeat")
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """A parsed label sheet: all rows, its answers with their hashes, and the pairs of answer and metric to label.
-
-    It is `weighted` after a stratified draw, and `grouped` after a draw of whole groups.
-    """
+    """A parsed label sheet: `weighted` after a stratified draw, and `grouped` after a draw of whole groups."""
 
     rows: Sequence[dict[str, Any]]
     answers: Mapping[Key, str]

@@ -57,10 +57,7 @@ def measured(name: str) -> str:
 
 
 def shown_measures(row: CalibrationRow) -> list[tuple[str, str, Agreement]]:
-    """The measures of agreement to show, as name, words and measure, with shares within 0..1.
-
-    With two classes weighted kappa equals kappa. With yes and no all correlations equal Spearman's.
-    """
+    """Name, words and value of the measures to show: one kappa of two classes, one correlation of yes and no."""
     shown: list[tuple[str, str, Agreement]] = []
     for name, words in KEYS.items():
         one = row.agreement[name]

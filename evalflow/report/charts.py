@@ -72,10 +72,7 @@ def charts(
 
 
 def interval_pictures(rows: Rows) -> list[Picture]:
-    """Means and figures, then pass rates, as points on their 95 % intervals.
-
-    A metric with values outside 0..1 has its own scale, and so its own picture.
-    """
+    """Means and figures, then pass rates; metrics with values outside 0..1 have their own pictures."""
     valued = [row for row in rows if row["value"] is not None]
     natural = {row["metric"] for row in valued if not 0 <= row["value"] <= 1}
     bounded = [row for row in valued if row["metric"] not in natural]
@@ -250,10 +247,7 @@ _COLOURS = {"passed": PASS, "failed": FAIL, "scored": MAIN}
 
 
 def distributions(scores: pl.LazyFrame, metrics: Mapping[str, MetricConfig]) -> list[Picture]:
-    """A histogram per metric, one below the other for every judge (and dataset and target, if there are several).
-
-    A metric that is not in `metrics` (a check) counts as higher is better.
-    """
+    """A histogram per metric and judge (and dataset and target, if there are several); checks have no configuration."""
     own = scores.filter(pl.col("member_of").is_null())
     overview = _overview(own)
     bins = _binned(own, overview)

@@ -58,11 +58,7 @@ class FlippedCases:
 def flips(
     pair: tuple[str, str], cases: pl.DataFrame, scores: pl.LazyFrame, lower: Collection[str], most: int
 ) -> FlippedCases:
-    """List the cases that changed.
-
-    `cases` are the rows of a pairing, `scores` the scores of B (for the reasons), `lower` the metrics for which lower
-    is better.
-    """
+    """List the cases of a pairing that changed; `scores` are B's, and `lower` names metrics where lower is better."""
     change = pl.col("score_b") - pl.col("score_a")
     # A case that was judged repeatedly passes if most of its repeats do.
     passed = {f"passed_{side}": pl.col(f"passed_{side}") >= _HALF for side in "ab"}

@@ -78,10 +78,7 @@ def print_worst(console: Console, worst: Sequence[Mapping[str, Any]]) -> None:
 
 
 def worst_rows(scores: pl.LazyFrame, directions: Mapping[str, str], count: int = _WORST) -> list[dict[str, Any]]:
-    """The worst scored cells: by score against the metric's direction, one per case, ties in input order.
-
-    A perfect score (1, or 0 where lower is better) is never among them.
-    """
+    """The worst scored cells, one per case, ties in input order; a perfect score is never among them."""
     lower = [metric for metric, direction in directions.items() if direction == "lower_is_better"]
     badness = pl.when(pl.col("metric").is_in(lower)).then(pl.col("score")).otherwise(-pl.col("score"))
     perfect = pl.when(pl.col("metric").is_in(lower)).then(pl.col("score") <= 0).otherwise(pl.col("score") >= 1)

@@ -206,10 +206,7 @@ _TEMPLATES = Path(__file__).parent / "templates"
 def write_page(
     path: Path, template: str, context: Mapping[str, Any], *, styles: Sequence[str], scripts: Sequence[str]
 ) -> None:
-    """Render a template in chunks into a file that is replaced atomically.
-
-    Styles and scripts are files of templates/, in order. Iterables of markup in the context are streamed.
-    """
+    """Render a template with these files of templates/, in chunks; iterables of markup in the context are streamed."""
     style, script = _assets(styles, scripts)
     policy = content_policy(styles, scripts)
     with replacing(path) as file:

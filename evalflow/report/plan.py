@@ -79,11 +79,7 @@ class LabelRow:
 
 @dataclass(frozen=True, slots=True)
 class PlanReport:
-    """All designs of a plan, and their assumptions by name.
-
-    `labels` is empty if the judge's agreement with people is unknown; `priced` says whether the cost of a case is
-    known.
-    """
+    """All designs of a plan, and its assumptions by name; no `labels` if agreement with people is unknown."""
 
     rows: Sequence[PlanRow]
     labels: Sequence[LabelRow]

@@ -61,10 +61,7 @@ def rows(cases: Iterable[Case], answers: AnswerOf, scores: pl.LazyFrame) -> Iter
 
 
 def as_answered(case: Case, answer: Answer | None) -> Case:
-    """The case with its recorded answer replaced by this one, or removed if there is none.
-
-    For a played conversation, its messages replace those of the case.
-    """
+    """The case with this answer instead of its recorded one, and with the messages of a played conversation."""
     if answer is None:
         return replace(case, answer=None, actual=None)
     said: dict[str, Any] = {"answer": answer.answer, "actual": answer.actual}

@@ -91,10 +91,7 @@ class Drawing:
         bold: bool = False,
         angle: float = 0,
     ) -> None:
-        """One line of text.
-
-        The anchor (start, middle or end) is at x; y is the base line. The angle (degrees) turns clockwise about (x, y).
-        """
+        """One line of text: anchor (start, middle or end) at x, base line at y, turned clockwise by degrees."""
         if not text:
             return
         width = text_width(text, size) * (1.06 if bold else 1)
@@ -110,10 +107,7 @@ class Drawing:
         )  # fmt: skip
 
     def markup(self, label: str) -> str:
-        """The `svg` element. Its width and height are its natural size; a style sheet may let it shrink.
-
-        A screen reader reads the label instead of every text in the picture.
-        """
+        """The `svg` element in its natural size; a screen reader reads the label instead of the picture's texts."""
         x, y = self._left - _PADDING, self._top - _PADDING
         width, height = self._right - x + _PADDING, self._bottom - y + _PADDING
         box = " ".join(_short(value) for value in (x, y, width, height))
@@ -198,10 +192,7 @@ def x_axis(
     top: float | None = None,
     label: Callable[[float], str] | None = None,
 ) -> None:
-    """Labels and a title below the plot.
-
-    Grid lines reach up to `top`; None for none. `label` formats a tick; None for the scale's own labels.
-    """
+    """Labels (formatted by `label`) and a title below the plot; grid lines reach up to `top`, if given."""
     for tick in scale.ticks():
         x = scale(tick)
         if top is not None:
@@ -213,10 +204,7 @@ def x_axis(
 def y_axis(
     drawing: Drawing, scale: Scale, right: float, title: str, *, label: Callable[[float], str] | None = None
 ) -> None:
-    """Labels and a title left of a plot that begins at 0, and grid lines over it.
-
-    `label` is as for `x_axis`.
-    """
+    """Labels and a title left of a plot that begins at 0, and grid lines over it."""
     labels = [(scale(tick), (label or scale.label)(tick)) for tick in scale.ticks()]
     for y, text in labels:
         drawing.line((0, y), (right, y))
@@ -245,10 +233,7 @@ _POINT_LABEL, _POINT_HEIGHT = 210, 26
 def interval_chart(
     points: Sequence[IntervalPoint], domain: Sequence[float] | None, title: str, reference: float | None = None
 ) -> Drawing:
-    """Points on their intervals, one below the other.
-
-    `domain` is the minimum range of the scale; None for the range of the points. `reference` is marked with a line.
-    """
+    """Points on their intervals, one below the other, on a scale of at least `domain`, with a line at `reference`."""
     drawing = Drawing()
     width = max(170.0, _CARD - 24 - max(text_width(shortened(point.label, _POINT_LABEL)) for point in points))
     values = [end for point in points for end in (point.value, point.low, point.high) if end is not None]

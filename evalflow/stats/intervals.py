@@ -71,10 +71,7 @@ class Moments:
 
 
 def wilson(k: ArrayLike, n: ArrayLike) -> tuple[Floats, Floats]:
-    """Score interval of a proportion (Wilson 1927, JASA 22:209). Unlike Wald's it has a width at 0 and at n successes.
-
-    NaN for no trials (n).
-    """
+    """Score interval of a proportion (Wilson 1927, JASA 22:209), wide even at 0 and n successes; NaN for no trials."""
     trials = np.asarray(n, dtype=np.float64)
     z2 = normal_quantile(UPPER) ** 2
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -121,10 +118,7 @@ def moments(scores: ArrayLike, clusters: ArrayLike | None = None) -> Moments:
 
 
 def interval(scores: ArrayLike, clusters: ArrayLike | None = None, *, bounded: bool = False, seed: int = 0) -> Interval:
-    """The interval of the mean of these case scores, by this module's rules.
-
-    The bounds of scores in 0..1 (`bounded`) are clipped to it.
-    """
+    """The interval of the mean of these case scores, by this module's rules; `bounded` scores clip it to 0..1."""
     samples = {0: np.asarray(scores, dtype=np.float64)}
     return intervals(moments(scores, clusters), samples, bounded=bounded, seed=seed)[0]
 

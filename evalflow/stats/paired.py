@@ -35,10 +35,7 @@ def paired_table(a: ArrayLike, b: ArrayLike) -> PairedTable:
 
 
 def mcnemar(only_a: int, only_b: int) -> float:
-    """Two-sided exact p-value of McNemar's test that as many cases flip one way as the other (1947, binomial form).
-
-    `only_a` and `only_b` are the numbers of cases that pass in A alone, and in B alone.
-    """
+    """Two-sided exact p-value of McNemar's test that as many cases flip one way as the other (1947, binomial form)."""
     from scipy.special import bdtr  # pyright: ignore[reportMissingTypeStubs]
 
     return min(1.0, 2 * float(bdtr(min(only_a, only_b), only_a + only_b, 0.5)))
@@ -151,11 +148,7 @@ def identical_cases_needed(share: float) -> int:
 
 
 def identical_cases_to_decide(found: Difference, margin: float) -> int | None:
-    """Number of identical cases that would keep the difference within a margin.
-
-    Returns:
-        None for a margin that no difference could exceed, or that is too small for any number of cases.
-    """
+    """Number of identical cases that would keep the difference within a margin; None if no number would."""
     if not found.high or not sys.float_info.epsilon < margin < 1:
         return None
     now, wanted = (bound / (found.leverage - (found.leverage - 1) * bound) for bound in (found.high, margin))

@@ -30,19 +30,12 @@ def paired_variance(spread: float, noise_a: float, noise_b: float) -> float:
 
 
 def cases_needed(variance: float, difference: float, *, alpha: float = ALPHA, power: float = POWER) -> float:
-    """Cases to detect a true difference with probability `power`: (z_{1-alpha/2} + z_power)^2 V / d^2.
-
-    Returns:
-        Not rounded; round up.
-    """
+    """Cases, not rounded, to detect a difference with probability `power`: (z_{1-alpha/2} + z_power)^2 V / d^2."""
     return ((quantile(1 - alpha / 2) + quantile(power)) / difference) ** 2 * variance
 
 
 def cases_needed_to_flip(worse: float, better: float, *, alpha: float = ALPHA, power: float = POWER) -> float:
-    """Cases with which McNemar's test detects that more cases flip one way than the other (Connor 1987).
-
-    `worse` is the share of all cases that pass in A alone, `better` in B alone.
-    """
+    """Cases with which McNemar's test finds that more flip to `better` than to `worse`, as shares (Connor 1987)."""
     flips, net = worse + better, better - worse
     reach = quantile(1 - alpha / 2) * math.sqrt(flips) + quantile(power) * math.sqrt(flips - net**2)
     return (reach / net) ** 2

@@ -129,10 +129,7 @@ def rectified(s: Sample, lambdas: ArrayLike) -> tuple[float, float]:
 
 
 def power_tuned(labels: Floats, judged: Floats, unlabelled: Floats, weights: Floats | None = None) -> float:
-    """The lambda of least variance: Cov(Y, F) / ((1 + n / N) Var F), within 0..1 (arXiv:2311.01453, sec. 6).
-
-    0 if the judge never varies.
-    """
+    """Lambda of least variance: Cov(Y, F) / ((1 + n / N) Var F), in 0..1 (arXiv:2311.01453, sec. 6); 0 without any."""
     spread = float(np.concatenate([judged, unlabelled]).var(ddof=1))
     if constant(np.concatenate([judged, unlabelled])):
         return 0.0
@@ -231,11 +228,7 @@ class CorrectedRate:
 
 
 def rogan_gladen(rate: float, n: int, specificity: float, fails: int, sensitivity: float, passes: int) -> CorrectedRate:
-    """The share of answers that people would pass (Rogan & Gladen).
-
-    Returns:
-        No estimate without labels of both kinds, and where the judge is no better than chance.
-    """
+    """The share that people would pass (Rogan & Gladen); none if all labels are alike or the judge is useless."""
     if not (n and fails and passes):
         missing = "answers without a label" if not n else f"labels that {'fail' if not fails else 'pass'}"
         return CorrectedRate(None, None, None, None, f"none: no {missing}")
@@ -288,11 +281,7 @@ class Spread:
         return width
 
     def labels_for(self, width: float, answers: float = math.inf) -> int | None:
-        """Smallest number of labels whose corrected interval is no wider than `width`.
-
-        Returns:
-            None if it is wider even with labels of all but two answers.
-        """
+        """Smallest number of labels whose corrected interval is no wider; None if it is wider with all but two."""
         most = min(answers - 2, MOST_LABELS)
         start, step = MIN_LABELS, 1_000
         while start <= most:

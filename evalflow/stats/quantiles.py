@@ -32,10 +32,7 @@ def quantile(p: float, df: float = math.inf) -> float:
 
 
 def student_quantile(df: ArrayLike, p: float) -> NDArray[np.float64]:
-    """Student's t quantile at each number of degrees of freedom; NaN where that is not above 0.
-
-    `p` is in [0.5, 1).
-    """
+    """Student's t quantile, p in [0.5, 1), at each number of degrees of freedom; NaN where that is not above 0."""
     freedom, place = np.unique(np.asarray(df, dtype=np.float64), return_inverse=True)
     found = np.array([_quantile(one, p) if one > 0 else math.nan for one in freedom.tolist()])
     return found[place].reshape(np.shape(df))

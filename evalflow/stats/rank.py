@@ -206,11 +206,7 @@ def agreements(
     *,
     seed: int = 0,
 ) -> Agreements:
-    """Compare several judges with the same labels.
-
-    `judges` has the shape (judges, answers) and the labels' scale; for kappa values are numbers of classes. All judges
-    share the resamples.
-    """
+    """Compare judges, of shape (judges, answers), with the same labels; for kappa values are numbers of classes."""
     x, table = np.asarray(human, dtype=np.float64), np.asarray(judges, dtype=np.float64)
     count = normalised_weights(weights, x.size)
     codes = cluster_codes(np.arange(x.size) if clusters is None else clusters)

@@ -56,10 +56,7 @@ def fleiss_kappa(counts: ArrayLike) -> float | None:
 
 
 def gwet_ac1(counts: ArrayLike) -> float | None:
-    """Agreement beyond chance that stays meaningful if one class is rare, unlike kappa (Gwet 2008, BJMSP 61:29).
-
-    Arguments as of `fleiss_kappa`; None for a single class.
-    """
+    """Agreement beyond chance that stays meaningful if a class is rare (Gwet 2008, BJMSP 61:29); None for one class."""
     table, agree = _pairs(counts)
     classes = table.shape[1]
     if classes < 2:

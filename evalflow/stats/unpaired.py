@@ -109,11 +109,7 @@ def _spread(x: Floats, y: Floats, names: Sequence[NDArray[Any]]) -> tuple[float 
 
 
 def unpaired_figure_difference(figure: Of | Ratio, clusters: PairedClusters, sizes: tuple[int, int]) -> Difference:
-    """Compare a figure of two samples of cases, B minus A, by this module's rules.
-
-    Returns:
-        The difference. `n` counts the cases of both runs; for a proportion only those in its denominator.
-    """
+    """Compare a figure of two samples; `n` counts the cases of both, for a proportion those in its denominator."""
     of = figure.of if isinstance(figure, Ratio) else figure
     n, groups = clusters.cases, clusters.clusters
     value_a, value_b = clusters.values(of)

@@ -229,11 +229,7 @@ SERIES = ("dataset", "metric", "target", "judge")
 
 
 def label_frame(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
-    """Labels as a table, one row per person and answer.
-
-    `human` is the label as a score, `value` the same on the metric's own scale, `weight` how many answers it
-    represents.
-    """
+    """Labels as a table: `human` is the label as a score, `value` the same on the metric's own scale."""
     text, number = pl.String(), pl.Float64()
     schema = dict.fromkeys(("dataset", "case_id", "target", "metric", "answer_hash", "by", "value", "comment"), text)
     return pl.DataFrame(list(rows), {**schema, "target_repeat": pl.Int64(), "human": number, "weight": number})

@@ -57,10 +57,7 @@ class Pairing:
 
 
 def pair_scores(a: pl.LazyFrame, b: pl.LazyFrame) -> Pairing:
-    """Join two runs case by case.
-
-    Repeats are averaged first. A case without a score in one run is left out, and counted.
-    """
+    """Join two runs case by case, repeats averaged; a case without a score in one run is left out, and counted."""
     joined = by_case(a).join(by_case(b), on=_KEY, how="full", coalesce=True, suffix="_b")
     sides = joined.rename({name: f"{name}_a" for name in ("judge", "score", "passed", "place", "seen")})
     table = sides.sort("dataset", "place_a", "place_b", "metric", nulls_last=True).collect(engine="streaming")
@@ -248,10 +245,7 @@ def compare_cases(
     by_class: bool = False,
     seed: int = 0,
 ) -> list[ComparisonRow]:
-    """The differences of two runs on the same cases, p-values not yet adjusted.
-
-    `pair` names the runs; `by_tag` and `by_class` add rows of each tag, and of the figures of each class or label.
-    """
+    """The differences on the same cases, p-values not yet adjusted; also by tag, and of the figures of each class."""
     design = _Comparing(pairing.sides, pair, metrics, by_tag, by_class, seed, paired=True)
     shared = [*_KEY, "cluster", "tags"]
     rows: list[ComparisonRow] = []

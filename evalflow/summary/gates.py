@@ -133,11 +133,7 @@ class GateResult:
 
 
 def parse_condition(text: str, where: str) -> Condition:
-    """Read a condition: one of >=, <=, >, <, == and a number.
-
-    Raises:
-        UserError: The text is not a condition.
-    """
+    """Read a condition: one of >=, <=, >, <, == and a number; UserError for anything else."""
     match = _CONDITION.match(text)
     if match is None:
         raise UserError(Problem(f"{text!r} is no condition", where, 'write a comparison and a number: ">= 0.8"'))
@@ -151,10 +147,7 @@ def evaluate_gates(
     differences: Sequence[ComparisonRow] = (),
     baseline: pl.DataFrame | None = None,
 ) -> list[GateResult]:
-    """Evaluate gates on the summary's rows, in the order given.
-
-    `differences` are those of this run to the baseline, by tag too.
-    """
+    """Evaluate gates on the summary's rows; `differences` are those of this run to the baseline, by tag too."""
     sides = (summary, summary if baseline is None else baseline)
     return [
         GateResult(gate, tuple(_of_baseline(gate, differences, sides) if gate.baseline else _rows(gate, summary)))

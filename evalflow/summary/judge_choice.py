@@ -26,10 +26,7 @@ class JudgeInRun:
 
 
 def chooses(key: str, seed: int) -> bool:
-    """Whether a label is used to choose a judge, rather than to correct its mean: a fixed half of the labels.
-
-    The key is the answer's hash; its group if it has one, so that related answers stay together.
-    """
+    """Whether a label chooses the judge: a fixed half of the keys (a hash, or the group of related answers)."""
     return hashlib.sha256(f"{seed} {key}".encode()).digest()[0] % 2 == 0
 
 

@@ -147,10 +147,7 @@ class JournalReader:
 
 
 def scan_journal(path: Path, bounded: Collection[str] = ()) -> JournalReader:
-    """Open a journal. A torn last line is left out and counted; a missing file is an empty journal.
-
-    `bounded` names the metrics whose scores lie in 0..1.
-    """
+    """Open a journal, without a torn last line; a missing file is an empty one."""
     size = path.stat().st_size if path.exists() else 0
     torn = torn_tail(path) if size else 0
     return JournalReader(path, size - torn, int(torn > 0), bounded)
