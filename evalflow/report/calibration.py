@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from rich import box
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from evalflow.report.calibration_findings import calibration_pictures, in_words, measured, shown_measures, warnings_of
 from evalflow.report.page import judge_lines, write_page
@@ -24,14 +23,13 @@ from evalflow.report.wording import (
     method,
     number,
     plain_line,
+    print_cut,
     print_indented,
     series_name,
     varying,
 )
 
 if TYPE_CHECKING:
-    from evalflow.stats.agreement import Agreement
-    from evalflow.stats.raters import AltTest
     from evalflow.summary.agreement import Raters
     from evalflow.summary.calibration import CalibrationRow
 
@@ -69,7 +67,10 @@ class Calibration:
     def corrected_means(self) -> list[CorrectedRow]:
         """The means corrected by labels; those with too few labels are left out."""
         rows = [row for row in self.rows if row.corrected.estimate is not None]
-        return [_shown(row, name) for row, name in zip(rows, _names(rows), strict=True)]
+        return [
+            CorrectedRow(name, row, " ".join(_sentence(row, name)), warnings_of(row))
+            for row, name in zip(rows, _names(rows), strict=True)
+        ]
 
     def document(self) -> dict[str, Any]:
         """The calibration as JSON."""
@@ -94,7 +95,7 @@ def document_of(row: CalibrationRow) -> dict[str, Any]:
         "judge_mean": found.judge_mean, "judge_ci_low": row.judged.low, "judge_ci_high": row.judged.high,
         "human_mean": found.human_mean, "human_ci_low": found.human_low, "human_ci_high": found.human_high,
         "bias": found.bias, "bias_ci_low": found.bias_low, "bias_ci_high": found.bias_high,
-        "agreement": {name: value_of(one) for name, one in row.agreement.items()},
+        "agreement": {name: one.document() for name, one in row.agreement.items()},
         "people_agreement": None if row.raters is None else _raters(row.raters),
         "corrected": {
             "estimate": found.estimate, "ci_low": found.low, "ci_high": found.high, "std_error": found.std_error,
@@ -115,23 +116,11 @@ def document_of(row: CalibrationRow) -> dict[str, Any]:
 
 def _raters(found: Raters) -> dict[str, Any]:
     return {
-        "krippendorff_alpha": value_of(found.alpha), "krippendorff_alpha_ordinal": value_of(found.alpha_ordinal),
+        "krippendorff_alpha": found.alpha.document(), "krippendorff_alpha_ordinal": found.alpha_ordinal.document(),
         "fleiss_kappa": found.fleiss_kappa, "gwet_ac1": found.gwet_ac1,
         "reliability": found.reliability, "ceiling": found.ceiling,
-        "alt_test": alt_of(found.alt_test),
+        "alt_test": found.alt_test.document(),
     }  # fmt: skip
-
-
-def alt_of(test: AltTest) -> dict[str, Any]:
-    """The alt-test (whether the judge can replace a person) as JSON; if `passes` is null, `method` says why."""
-    return {
-        "passes": test.passes, "winning_rate": test.winning_rate, "advantage": test.advantage, "method": test.method,
-    }  # fmt: skip
-
-
-def value_of(measure: Agreement) -> dict[str, Any]:
-    """A measure of agreement as JSON; if its value or interval is null, `method` says why."""
-    return {"value": measure.value, "ci_low": measure.low, "ci_high": measure.high, "method": measure.method}
 
 
 def write_calibration(path: Path, found: Calibration) -> None:
@@ -254,25 +243,16 @@ def _print_worst(console: Console, found: Calibration) -> None:
     head = f"largest differences ({who}, people)" if worst else f"{who} and people agree on every answer"
     console.print(literal(head, style="bold"))
     for one in worst:
-        console.print(_line(one), no_wrap=True, overflow="ellipsis", crop=True)
-
-
-def _line(one: Mapping[str, Any]) -> Text:
-    name = f"  {number(one['score'], 2)}  {number(one['human'], 2)}  {plain_line(one['case_id'])}  {one['metric']}  "
-    why = plain_line(one["comment"] or one["reason"] or "no reason given")
-    return Text.assemble(name, (why, "dim"), no_wrap=True, overflow="ellipsis")
+        head = f"  {number(one['score'], 2)}  {number(one['human'], 2)}  {plain_line(one['case_id'])}  {one['metric']}"
+        print_cut(console, head, one["comment"] or one["reason"] or "no reason given")
 
 
 @dataclass(frozen=True, slots=True)
 class CorrectedRow:
-    """A metric's mean before and after the correction by human labels, formatted, with the result in words."""
+    """A mean before and after the correction by human labels, its name, and the result in words."""
 
     name: str
-    alone: str
-    alone_interval: str
-    corrected: str
-    corrected_interval: str
-    method: str
+    row: CalibrationRow
     sentence: str
     warnings: list[str]
 
@@ -289,14 +269,6 @@ def print_corrected(console: Console, found: Calibration) -> None:
         console.print(literal(one.sentence, style="bold"))
         for warning in one.warnings:
             console.print(literal(f"warning: {warning}", style="yellow"))
-
-
-def _shown(row: CalibrationRow, name: str) -> CorrectedRow:
-    c = row.corrected
-    return CorrectedRow(
-        name, number(c.judge_mean), interval(row.judged.low, row.judged.high), number(c.estimate),
-        interval(c.low, c.high), method(c.method), " ".join(_sentence(row, name)), warnings_of(row),
-    )  # fmt: skip
 
 
 def _sentence(row: CalibrationRow, name: str) -> Iterator[str]:

@@ -14,6 +14,7 @@ from evalflow.paths import replacing
 from evalflow.records import passes
 from evalflow.report.findings import preference_findings
 from evalflow.report.page import judge_lines, title
+from evalflow.report.results_csv import iterate_rows
 from evalflow.report.wording import cost, headline_rows, interval, number, percent, plain_line, series_name, varying
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 _PLAIN = re.compile("[ !#-%'-;=?-~\u00a0-\ud7ff]*")
 """Characters that need no escape in an attribute."""
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_BATCH = 2000
 _SHOWN = (
     "dataset", "case_id", "target", "target_repeat", "metric", "judge", "repeat", "status", "score", "threshold",
     "passed", "reason", "error_type", "error", "latency_s",
@@ -82,7 +82,7 @@ def write_junit(
         file.writelines(_case("gates", name, None, verdict) for name, verdict in judged)
         file.write("</testsuite>\n")
         file.write(f"<testsuite{_attributes({'name': 'scores', **totals[1]})}>\n{judges}")
-        for cell in _iterate(cells.select(_SHOWN)):
+        for cell in iterate_rows(cells.select(_SHOWN)):
             file.write(
                 _case(f"{cell['dataset']}.{cell['metric']}", _name(cell), cell["latency_s"], _of_cell(cell, decides))
             )
@@ -187,11 +187,6 @@ def _added(totals: Sequence[dict[str, str]]) -> dict[str, str]:
     return counts | {"time": f"{sum(float(total['time']) for total in totals):.3f}"}
 
 
-def _iterate(cells: pl.LazyFrame) -> Iterator[dict[str, Any]]:
-    for batch in cells.collect_batches(chunk_size=_BATCH, maintain_order=True):
-        yield from batch.iter_rows(named=True)
-
-
 def _clean(text: str) -> str:
     return _ILLEGAL.sub("", text)
 
@@ -238,7 +233,9 @@ def _corrected(means: Sequence[CorrectedRow], who: str) -> Iterator[str]:
         yield f"| compared with human labels | {who} alone | 95 % interval | corrected by labels | 95 % interval |"
         yield "|---|--:|---|--:|---|"
     for one in means:
-        cells = (_text(one.name), one.alone, one.alone_interval, f"**{one.corrected}**", one.corrected_interval)
+        c, judged = one.row.corrected, one.row.judged
+        alone = number(c.judge_mean), interval(judged.low, judged.high)
+        cells = (_text(one.name), *alone, f"**{number(c.estimate)}**", interval(c.low, c.high))
         yield f"| {' | '.join(cells)} |"
     for one in means:
         yield ""

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from rich import box
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from evalflow.lazy import pl
 from evalflow.report.charts import Picture, draw
@@ -28,6 +27,7 @@ from evalflow.report.wording import (
     number,
     p_value,
     plain_line,
+    print_cut,
     signed,
 )
 
@@ -302,9 +302,7 @@ def _print_flips(console: Console, found: Comparison) -> None:
         console.print(literal(head, style="bold"), soft_wrap=True)
         for row in worst:
             name = f"  {signed(row['change'])}  {plain_line(row['case_id'])}  {row['metric']}"
-            why = plain_line(row["reason"] or "no reason given")
-            line = Text.assemble(f"{name}  ", (why, "dim"), no_wrap=True, overflow="ellipsis")
-            console.print(line, no_wrap=True, overflow="ellipsis", crop=True)
+            print_cut(console, name, row["reason"] or "no reason given")
 
 
 _LINES = 200

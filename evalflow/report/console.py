@@ -25,6 +25,7 @@ from evalflow.report.wording import (
     percent,
     plain,
     plain_line,
+    print_cut,
     series_name,
     varying,
 )
@@ -72,9 +73,7 @@ def print_worst(console: Console, worst: Sequence[Mapping[str, Any]]) -> None:
     for row in worst:
         mark = "error" if row["status"] == "error" else number(row["score"], 2)
         head = f"  {mark:>5}  {plain_line(row['case_id'])}  {row['metric']}"
-        why = plain_line(row["reason"] or row["error"] or "no reason given")
-        line = Text.assemble(f"{head}  ", (why, "dim"), no_wrap=True, overflow="ellipsis")
-        console.print(line, no_wrap=True, overflow="ellipsis", crop=True)
+        print_cut(console, head, row["reason"] or row["error"] or "no reason given")
 
 
 def worst_rows(scores: pl.LazyFrame, directions: Mapping[str, str], count: int = _WORST) -> list[dict[str, Any]]:

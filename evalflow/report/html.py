@@ -18,7 +18,14 @@ from evalflow.report.charts import bins_of, charts, matrix_of
 from evalflow.report.ci import write_junit, write_markdown
 from evalflow.report.findings import noise_findings, panel_findings, preference_findings
 from evalflow.report.page import content_policy, facts, judge_lines, title, write_page
-from evalflow.report.results_csv import AnsweredCase, CasesWriter, MiscategorisedWriter, ResultsWriter, rows
+from evalflow.report.results_csv import (
+    AnsweredCase,
+    CasesWriter,
+    MiscategorisedWriter,
+    ResultsWriter,
+    json_or_text,
+    rows,
+)
 from evalflow.report.wording import PARTS, joined, series_name, varying, without_means_of_figures
 
 if TYPE_CHECKING:
@@ -107,12 +114,8 @@ def _notes(details: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
         if detail.get("tag") is None and matrix_of(detail) is None and not bins_of(detail):
             label = joined(detail["metric"], detail["statistic"], series_name(detail, varying(details)))
             rest = {name: value for name, value in detail.items() if name not in _NAMES and value is not None}
-            notes.append((label, ", ".join(f"{name}: {_text(rest[name])}" for name in rest)))
+            notes.append((label, ", ".join(f"{name}: {json_or_text(rest[name])}" for name in rest)))
     return notes
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _listed(file: TextIO) -> Iterator[str]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from evalflow.report.wording import cost, folded, literal, number
+from evalflow.report.wording import cost, folded, literal, number, print_indented
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -116,10 +116,10 @@ def print_plan(console: Console, plan: PlanReport) -> None:
     for name, said in plan.assumptions.items():
         console.print(literal(folded(name, 80), style="bold"))
         for line in said:
-            _indented(console, line)
+            print_indented(console, line)
     console.print(literal("all", style="bold"))
     for line in _common(plan):
-        _indented(console, line)
+        print_indented(console, line)
 
 
 def _print_rows(console: Console, rows: Sequence[PlanRow]) -> None:
@@ -171,9 +171,3 @@ def _common(plan: PlanReport) -> list[str]:
     else:
         said.append("cost: unknown; a pilot run whose endpoints have prices tells it")
     return said
-
-
-def _indented(console: Console, line: str) -> None:
-    from rich.padding import Padding
-
-    console.print(Padding(literal(line, style="dim"), (0, 0, 0, 2)))

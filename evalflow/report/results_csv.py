@@ -88,7 +88,7 @@ class _Scores:
     """Yields the scores case by case; holds one batch in memory."""
 
     def __init__(self, scores: pl.LazyFrame) -> None:
-        self._rows = _iterate(scores)
+        self._rows = iterate_rows(scores)
         self._next = next(self._rows, None)
 
     def take(self, case: Case) -> list[Score]:
@@ -109,7 +109,8 @@ class _Scores:
             )
 
 
-def _iterate(scores: pl.LazyFrame) -> Iterator[Score]:
+def iterate_rows(scores: pl.LazyFrame) -> Iterator[Score]:
+    """The rows by column name, in bounded memory."""
     for batch in scores.collect_batches(chunk_size=_BATCH, maintain_order=True):
         yield from batch.iter_rows(named=True)
 
@@ -151,7 +152,7 @@ class ResultsWriter:
         """Append one row."""
         said = row.answer.answer if row.answer else None
         if row.answer and said is None and row.answer.actual is not None:
-            said = _text(row.answer.actual)
+            said = json_or_text(row.answer.actual)
         case = row.case
         cells: list[Any] = [case.dataset, case.id, row.target, row.target_repeat]
         cells += ["; ".join(case.tags), case.question or "", said or ""]
@@ -215,7 +216,8 @@ def _cells(score: Mapping[str, Any] | None) -> list[Any]:
     return ["", passed, f"{score['status']}: {why}" if why else score["status"]]
 
 
-def _text(value: Any) -> str:
+def json_or_text(value: Any) -> str:
+    """A text as it is, everything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 

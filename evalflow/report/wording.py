@@ -219,3 +219,9 @@ def print_indented(console: Console, line: str, style: str = "dim", by: int = 2)
     from rich.padding import Padding
 
     console.print(Padding(literal(line, style=style), (0, 0, 0, by)))
+
+
+def print_cut(console: Console, head: str, why: str) -> None:
+    """Print a head with a reason on one line, cut at the end of the terminal."""
+    line = Text.assemble(f"{head}  ", (plain_line(why), "dim"), no_wrap=True, overflow="ellipsis")
+    console.print(line, no_wrap=True, overflow="ellipsis", crop=True)

@@ -40,6 +40,10 @@ class Agreement:
     n: int
     method: str
 
+    def document(self) -> dict[str, Any]:
+        """The measure as JSON."""
+        return {"value": self.value, "ci_low": self.low, "ci_high": self.high, "method": self.method}
+
 
 def undefined(n: int, why: str, value: float | None = None) -> Agreement:
     """A measure without an interval, and without a value unless one is given."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from evalflow.lazy import np
 from evalflow.stats.agreement import Agreement, undefined
@@ -161,6 +161,10 @@ class AltTest:
     p_values: Floats
     advantages: Floats
     method: str
+
+    def document(self) -> dict[str, Any]:
+        """The test as JSON, without what each person has."""
+        return {name: getattr(self, name) for name in ("passes", "winning_rate", "advantage", "method")}
 
 
 def alt_test(people: ArrayLike, judge: ArrayLike, nearness: Nearness = "accuracy") -> AltTest:

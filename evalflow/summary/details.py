@@ -234,9 +234,7 @@ def _alpha(cells: pl.DataFrame, names: list[str], seed: int) -> dict[str, Any]:
 
     ratings = cells.select(names).fill_null(float("nan")).to_numpy().T
     found = krippendorff_alpha(ratings, "interval", cells["cluster"].to_numpy(), seed=seed)
-    return {
-        "value": found.value, "ci_low": found.low, "ci_high": found.high, "n": found.n, "method": found.method,
-    }  # fmt: skip
+    return {**found.document(), "n": found.n}
 
 
 def _widest(cells: pl.DataFrame, names: list[str]) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from evalflow.app.core.saved import SavedRun, open_scored
 from evalflow.errors import Problem, UserError
 from evalflow.lazy import pl
 from evalflow.paths import write_atomically
-from evalflow.report.calibration import Calibration, alt_of, value_of
+from evalflow.report.calibration import Calibration
 from evalflow.report.page import verdict_of
 from evalflow.report.results_csv import as_answered
 from evalflow.report.sweep import full_cost
@@ -170,8 +170,8 @@ def _certificate(
         run_id=manifest["run_id"], issued_at=now(), n_labels=len(judged), n_people=row.people[0],
         judge_mean=sum(judged) / len(judged) if judged else None, human_mean=c.human_mean,
         bias={"value": c.bias, "ci_low": c.bias_low, "ci_high": c.bias_high},
-        agreement={name: value_of(one) for name, one in row.agreement.items()},
-        alt_test=alt_of(row.raters.alt_test) if row.raters and is_tested else None,
+        agreement={name: one.document() for name, one in row.agreement.items()},
+        alt_test=row.raters.alt_test.document() if row.raters and is_tested else None,
         consistency=consistency(own), replies=replies(own),
     )  # fmt: skip
 
