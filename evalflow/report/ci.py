@@ -72,12 +72,18 @@ def write_junit(
     cells = own.filter(pl.col("threshold").is_not_null())
     judged = [(gate["name"], _of_gate(gate)) for gate in gates]
     failed = {str(gate["of_metric"]) for gate in gates if gate["passed"] is False}
-    decides = _Decides(failed, errors=_too_many_errors(own, max_error_rate))
-    totals = [_gate_totals([verdict for _, verdict in judged]), _cell_totals(cells, decides)]
+    errors = own.select((pl.col("status") == "error").mean()).collect(engine="streaming").item()
+    too_many = errors is not None and not passes(errors, max_error_rate, higher_is_better=False)
+    decides = _Decides(failed, errors=too_many)
+    kinds = [verdict.kind for _, verdict in judged]
+    of_gates = _totals(len(kinds), kinds.count("failure"), kinds.count("error"), kinds.count("skipped"), 0.0)
+    totals = [of_gates, _cell_totals(cells, decides)]
     judges = _judges(manifest)
     with replacing(path) as file:
         file.write('<?xml version="1.0" encoding="utf-8"?>\n')
-        file.write(f"<testsuites{_attributes({'name': str(manifest['run_id']), **_added(totals)})}>\n")
+        whole = {name: str(sum(int(total[name]) for total in totals)) for name in ("tests", "failures", "errors")}
+        whole["time"] = f"{sum(float(total['time']) for total in totals):.3f}"
+        file.write(f"<testsuites{_attributes({'name': str(manifest['run_id']), **whole})}>\n")
         file.write(f"<testsuite{_attributes({'name': 'gates', **totals[0]})}>\n{judges}")
         file.writelines(_case("gates", name, None, verdict) for name, verdict in judged)
         file.write("</testsuite>\n")
@@ -143,22 +149,12 @@ def _of_cell(cell: Mapping[str, Any], decides: _Decides) -> _Verdict:
     return _Verdict("skipped", f"misses its threshold, and no gate of {cell['metric']} failed: {text}")
 
 
-def _too_many_errors(cells: pl.LazyFrame, max_error_rate: float) -> bool:
-    share = cells.select((pl.col("status") == "error").mean()).collect(engine="streaming").item()
-    return share is not None and not passes(share, max_error_rate, higher_is_better=False)
-
-
 def _name(cell: Mapping[str, Any]) -> str:
     """A name that is unique for each cell, with any number of targets, judges and repeats."""
     parts = [cell["case_id"], f"target {cell['target']}#{cell['target_repeat']}"]
     if cell["judge"]:
         parts.append(f"judge {cell['judge']}#{cell['repeat']}")
     return " | ".join(parts)
-
-
-def _gate_totals(verdicts: Sequence[_Verdict]) -> dict[str, str]:
-    kinds = [verdict.kind for verdict in verdicts]
-    return _totals(len(kinds), kinds.count("failure"), kinds.count("error"), kinds.count("skipped"), 0.0)
 
 
 def _cell_totals(cells: pl.LazyFrame, decides: _Decides) -> dict[str, str]:
@@ -179,12 +175,6 @@ def _cell_totals(cells: pl.LazyFrame, decides: _Decides) -> dict[str, str]:
 def _totals(tests: int, failures: int, errors: int, skipped: int, seconds: float) -> dict[str, str]:
     counts = {"tests": tests, "failures": failures, "errors": errors, "skipped": skipped}
     return {name: str(count) for name, count in counts.items()} | {"time": f"{seconds:.3f}"}
-
-
-def _added(totals: Sequence[dict[str, str]]) -> dict[str, str]:
-    """The attributes that `testsuites` may have, summed."""
-    counts = {name: str(sum(int(total[name]) for total in totals)) for name in ("tests", "failures", "errors")}
-    return counts | {"time": f"{sum(float(total['time']) for total in totals):.3f}"}
 
 
 def _clean(text: str) -> str:

@@ -53,11 +53,7 @@ def flips_expected(rate: float, difference: float, correlation: float = 0.0) -> 
 
 def cases_for_width(variance: float, width: float) -> int:
     """Smallest number of cases whose t interval of the mean is no wider than `width`."""
-
-    def width_of(n: int) -> float:
-        return 2 * quantile(UPPER, n - 1) * math.sqrt(variance / n)
-
-    return _fewest(lambda n: width_of(n) <= width)
+    return _fewest(lambda n: 2 * quantile(UPPER, n - 1) * math.sqrt(variance / n) <= width)
 
 
 def cases_for_rate_width(rate: float, width: float) -> int:

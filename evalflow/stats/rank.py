@@ -85,7 +85,9 @@ def grouped_spearman(groups: ArrayLike, human: ArrayLike, judge: ArrayLike) -> A
     """
     x, y = np.asarray(human, dtype=np.float64), np.asarray(judge, dtype=np.float64)
     _, codes = np.unique(np.asarray(groups), return_inverse=True)
-    a, b = (_ranks_within(codes, side) for side in (x, y))
+    # Groups are ranked one after the other, which adds a constant to the ranks of each.
+    places = (np.unique(side, return_inverse=True)[1] for side in (x, y))
+    a, b = (mean_ranks(codes * (place.max() + 1.0) + place) for place in places)
     size = np.bincount(codes)
     a, b = (side - (np.bincount(codes, side) / size)[codes] for side in (a, b))
     spread = np.bincount(codes, a**2) * np.bincount(codes, b**2)
@@ -100,12 +102,6 @@ def grouped_spearman(groups: ArrayLike, human: ArrayLike, judge: ArrayLike) -> A
     low, high = t_interval(value, error, used - 1)
     method = f"t: fewer than {FEW_CLUSTERS} groups" if used < FEW_CLUSTERS else "t"
     return Agreement(value, max(-1.0, float(low)), min(1.0, float(high)), error, used, method)
-
-
-def _ranks_within(codes: Ints, values: Floats) -> Floats:
-    """Ranks within each group, up to a constant per group: groups are ranked one after the other."""
-    place = np.unique(values, return_inverse=True)[1]
-    return mean_ranks((codes * (place.max() + 1.0)) + place)
 
 
 def pearson(x: Floats, y: Floats, count: Floats) -> float:

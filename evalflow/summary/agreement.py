@@ -34,7 +34,7 @@ MEASURES = (
     "accuracy", "sensitivity", "specificity", "auroc",
 )  # fmt: skip
 _MAX_CLASSES = 11
-"""Scores with at most this many different values are treated as classes, such as grades."""
+"""Scores with at most this many values, and a third as many as answers, are treated as classes, such as grades."""
 _HALF = 0.5
 ANSWER_KEY = ("case_id", "target_repeat")
 """Columns that identify an answer within a dataset, metric and target."""
@@ -74,8 +74,10 @@ def classes_of(labelled: pl.DataFrame, *, higher_is_better: bool) -> Classes | N
     found = np.unique(np.concatenate([judge, alone if alone.size else human]))
     if found.size <= 2 and set(found.tolist()) <= {0.0, 1.0}:
         return Classes([0.0, 1.0], judge, (human >= _HALF).astype(np.float64), by_threshold=False)
-    if _is_a_scale(found, judge):
-        return Classes(found.tolist(), judge, _nearest(human, found), by_threshold=False)
+    if found.size <= min(_MAX_CLASSES, max(3, judge.size // 3)):
+        levels = found[::-1]  # in descending order, so that ties round up
+        nearest = levels[np.abs(human[:, None] - levels).argmin(axis=1)]
+        return Classes(found.tolist(), judge, nearest, by_threshold=False)
     threshold = labelled["threshold"].drop_nulls()
     if threshold.is_empty():
         return None
@@ -127,17 +129,6 @@ def clusters_of(answers: pl.DataFrame) -> NDArray[Any] | None:
     """The cluster of each answer; None if every answer is its own cluster."""
     names = answers["cluster"]
     return None if names.n_unique() == names.len() else names.to_numpy()
-
-
-def _is_a_scale(found: Floats, judge: Floats) -> bool:
-    """Whether there are so few values that they are classes: at most 11, and a third of the answers (at least 3)."""
-    return found.size <= min(_MAX_CLASSES, max(3, judge.size // 3))
-
-
-def _nearest(values: Floats, levels: Floats) -> Floats:
-    # In descending order, so that ties round up.
-    distance = np.abs(values[:, None] - levels[::-1])
-    return levels[::-1][distance.argmin(axis=1)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -297,7 +297,9 @@ def _gate(
 ) -> Gate:
     name, tag = _subject(about, metrics)
     for metric in _concerned(name, statistic, where, metrics):
-        _check_statistic(metric, statistic, where, metrics)
+        if not _has(metrics[metric], statistic):
+            what = f"metric {metric!r} has no statistic {statistic!r}"
+            raise UserError(Problem(what, where, did_you_mean(statistic, _statistics(metrics[metric]))))
     if isinstance(value, NotWorse):
         _check_baseline(statistic, baseline, where)
         return Gate(name, statistic, Condition(">=", -value.not_worse_by), tag, point, baseline=True)
@@ -340,12 +342,6 @@ def _has(metric: Measured, statistic: str) -> bool:
     return statistic in _statistics(metric) or bool(
         classes and re.match(r"(precision|recall|f[12])\[.+\]\Z", statistic)
     )
-
-
-def _check_statistic(name: str, statistic: str, where: str, metrics: Mapping[str, Measured]) -> None:
-    if not _has(metrics[name], statistic):
-        what = f"metric {name!r} has no statistic {statistic!r}"
-        raise UserError(Problem(what, where, did_you_mean(statistic, _statistics(metrics[name]))))
 
 
 def _check_setting(key: str, value: GateValue, conditions: Mapping[str, GateValue], where: str) -> None:

@@ -104,22 +104,25 @@ class JournalReader:
         """Begin and end of the lines that count, in input order; shape (lines, 2)."""
         parts: list[pl.DataFrame] = []
         damaged: list[int] = []
-        lines = 0
+        read = 0
         for block, at in self._blocks():
             ends = np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == ord("\n")).astype(np.int64) + at + 1
             keys = _parse(block).select(*_CELL, sound=self._is_valid()).cast({pl.String: pl.Categorical})
             keys = keys.with_columns(begin=pl.Series([at, *ends[:-1]], dtype=pl.Int64), end=pl.Series(ends))
-            damaged += (keys.with_row_index("line", lines + 1).filter(~pl.col("sound")))["line"].to_list()
-            lines += keys.height
+            damaged += (keys.with_row_index("line", read + 1).filter(~pl.col("sound")))["line"].to_list()
+            read += keys.height
             parts.append(keys.filter("sound").drop("sound"))
         if damaged:
-            self._warn_damaged(damaged)
+            lines = ", ".join(map(str, damaged[:_NAMED])) + (", ..." if len(damaged) > _NAMED else "")
+            what = "%s: %d of its lines are damaged and do not count (%s); what is missing is made again by: %s"
+            again = f"python -m evalflow resume {quote(str(self.path.parent))}"
+            log.warning(what, self.path, len(damaged), lines, again)
         if not parts:
             return np.empty((0, 2), dtype=np.int64)
         ordered = pl.concat(parts).sort(_ranks(order), maintain_order=True)
-        again = pl.all_horizontal(pl.col(key).eq_missing(pl.col(key).shift(-1)) for key in _CELL)
+        repeated = pl.all_horizontal(pl.col(key).eq_missing(pl.col(key).shift(-1)) for key in _CELL)
         last = pl.int_range(pl.len()) == pl.len() - 1
-        return ordered.filter(last | ~again).select("begin", "end").to_numpy()
+        return ordered.filter(last | ~repeated).select("begin", "end").to_numpy()
 
     def _is_valid(self) -> pl.Expr:
         """Whether a line is complete, and its score possible for its state and metric."""
@@ -130,11 +133,6 @@ class JournalReader:
         whole = pl.all_horizontal(*(pl.col(name).is_not_null() for name in _NEEDED), *billed)
         known = pl.col("status").is_in(get_args(Status))
         return (whole & known & possible & inside).fill_null(value=False)
-
-    def _warn_damaged(self, damaged: Sequence[int]) -> None:
-        lines = ", ".join(map(str, damaged[:_NAMED])) + (", ..." if len(damaged) > _NAMED else "")
-        what = "%s: %d of its lines are damaged and do not count (%s); what is missing is made again by: %s"
-        log.warning(what, self.path, len(damaged), lines, f"python -m evalflow resume {quote(str(self.path.parent))}")
 
     def _fetch(self, spans: Offsets) -> Iterator[pl.DataFrame]:
         if not len(spans):

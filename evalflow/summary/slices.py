@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -154,7 +154,9 @@ def find_units(cells: pl.LazyFrame) -> Units:
     parts = named.collect(engine="streaming")
     exact = parts.group_by("part").agg(pl.col(*SLICE, "tags").first())
     names = [
-        (part, tag) for part, tags in exact.select("part", "tags").iter_rows() for tag in _with_ancestors(tags or ())
+        (part, tag)
+        for part, tags in exact.select("part", "tags").iter_rows()
+        for tag in (None, *dict.fromkeys(level for own in tags or () for level in tag_levels(own)))
     ]
     tags = pl.DataFrame(names, schema={"part": parts.schema["part"], "tag": pl.String}, orient="row")
     spread = exact.drop("tags").join(tags, on="part")
@@ -185,14 +187,6 @@ def _sums() -> list[pl.Expr]:
         ((pl.col("repeat") > 0) | (pl.col("target_repeat") > 0)).any().alias("repeated"),
         pl.col("group").is_not_null().any().alias("grouped"),
     ]
-
-
-def _with_ancestors(tags: Iterable[str]) -> list[str | None]:
-    """A case's tags with their ancestors ("A > B" is also "A"), and None for all cases."""
-    found: dict[str | None, None] = {None: None}
-    for tag in tags:
-        found |= dict.fromkeys(tag_levels(tag))
-    return list(found)
 
 
 _HALF = 0.5

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from evalflow.protocols import Measured
-    from evalflow.stats.intervals import Intervals, Moments
+    from evalflow.stats.intervals import Moments
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,15 +97,10 @@ def _mean_rows(
         pass_rate_low=_numbers(passed.low),
         pass_rate_high=_numbers(passed.high),
     )
-    return found, _t_intervals(found, score)
-
-
-def _t_intervals(rows: pl.DataFrame, score: Intervals) -> list[dict[str, Any]]:
-    """Details with Student's interval, for the rows whose interval is a bootstrap-t."""
-    at = np.flatnonzero(~np.isnan(score.t_low))
-    keys = rows.select(*SLICE, "tag", "statistic", n="score_n")[at].to_dicts()
-    bounds = zip(score.t_low[at].tolist(), score.t_high[at].tolist(), strict=True)
-    return [{**key, "t_interval": list(pair)} for key, pair in zip(keys, bounds, strict=True)]
+    resampled = np.flatnonzero(~np.isnan(score.t_low))
+    keys = found.select(*SLICE, "tag", "statistic", n="score_n")[resampled].to_dicts()
+    bounds = zip(score.t_low[resampled].tolist(), score.t_high[resampled].tolist(), strict=True)
+    return found, [{**key, "t_interval": list(pair)} for key, pair in zip(keys, bounds, strict=True)]
 
 
 def _samples(rows: pl.DataFrame, name: str) -> dict[int, Any]:
