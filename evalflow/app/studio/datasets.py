@@ -158,7 +158,7 @@ def declared_page(
         if number >= COUNTED and (total > first + limit or not is_wanted()):
             is_whole = False
             break
-        levels = _levels(row)
+        levels = {level for one in row.get("tags") or () for level in readers.tag_levels(one)}
         if number < COUNTED:
             tags.update(level for level in levels if level in tags or len(tags) < MAX_TAGS)
         if (not tag or tag in levels) and words in f"{question_of(row)}\n{row['id']}".lower():
@@ -172,8 +172,3 @@ def question_of(row: Mapping[str, Any]) -> str:
     """The last user message of a row of JSON lines; empty if there is none."""
     messages = cast("list[dict[str, Any]]", row.get("messages") or [])
     return next((str(message["content"]) for message in reversed(messages) if message["role"] == "user"), "")
-
-
-def _levels(row: Mapping[str, Any]) -> set[str]:
-    tags = cast("list[str]", row.get("tags") or [])
-    return {level for tag in tags for level in readers.tag_levels(tag)}

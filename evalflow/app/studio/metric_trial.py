@@ -41,7 +41,9 @@ DATASET = "trial"
 
 
 @contextmanager
-def drafted(space: Workspace, bot: str, draft: MetricDraft, row: Mapping[str, Any]) -> Generator[tuple[Settings, Case]]:
+def trial_settings(
+    space: Workspace, bot: str, draft: MetricDraft, row: Mapping[str, Any]
+) -> Generator[tuple[Settings, Case]]:
     """The settings of a run of one case, and the case. The files that they name exist only within the context."""
     found = get_bot(space, bot)
     definition, prompts = check_metric(draft.name, draft.definition, draft.prompts)
@@ -64,7 +66,7 @@ def _safe(composed: Composed) -> Settings:
     return settings_of(composed, programs=False)
 
 
-async def assembled(settings: Settings) -> Parts:
+async def assemble_trial(settings: Settings) -> Parts:
     """The parts of a run, with a judge that supports all requests of its metrics."""
     parts = await to_thread.run_sync(lambda: assemble(settings, session=CallSession()))
     for pair in parts.pairs:
@@ -158,7 +160,7 @@ def preview_metric(space: Workspace, bot: str, draft: MetricDraft, row: Mapping[
     Raises:
         UserError: Lists everything wrong with the metric, the case or a prompt.
     """
-    with drafted(space, bot, draft, row) as (settings, case):
+    with trial_settings(space, bot, draft, row) as (settings, case):
         parts = assemble(keyless(settings), session=CallSession())
         answer = recorded_answer(case, parts.target.name, 0)
         pairs = _bound(parts, case)
@@ -181,9 +183,9 @@ async def write_steps(space: Workspace, bot: str, draft: MetricDraft) -> Written
         raise UserError(Problem(what, "metric.criteria", "say in words what a good answer is", key="criteria"))
     unwritten = {**draft.definition, "steps": None, "steps_from": None}
     with ExitStack() as stack:
-        made = drafted(space, bot, replace(draft, definition=unwritten), {"question": "-"})
+        made = trial_settings(space, bot, replace(draft, definition=unwritten), {"question": "-"})
         settings, _ = await to_thread.run_sync(stack.enter_context, made)
-        parts = await assembled(settings)
+        parts = await assemble_trial(settings)
         try:
             pair = parts.pairs[0]
             async with asyncio.timeout(LONGEST_S):
@@ -207,13 +209,18 @@ async def try_metric(space: Workspace, bot: str, draft: MetricDraft, row: Mappin
         InfrastructureError: An endpoint cannot be reached, or a key is refused.
     """
     with ExitStack() as stack:
-        settings, case = await to_thread.run_sync(stack.enter_context, drafted(space, bot, draft, row))
-        parts = await assembled(settings)
+        settings, case = await to_thread.run_sync(stack.enter_context, trial_settings(space, bot, draft, row))
+        parts = await assemble_trial(settings)
         try:
-            _expect_own_scores(parts)
+            for metric in parts.metrics.values():
+                if metric.parts:
+                    what = f"a composite is made of the scores of {', '.join(metric.parts)}, which a run makes"
+                    raise UserError(Problem(what, f"metric.{metric.name}.of", "start a run with all of them"))
             await to_thread.run_sync(_expect_short, parts, case)
-            ready = [replace(pair, metric=await pair.metric.prepare(pair.judge, _Kept())) for pair in parts.pairs]
-            sink = _Gathered()
+            ready = [
+                replace(pair, metric=await pair.metric.prepare(pair.judge, _MemoryPrepared())) for pair in parts.pairs
+            ]
+            sink = _MemorySink()
             plan = RunPlan(DATASET, parts.target, tuple(ready), width=1, case_timeout_s=LONGEST_S)
             await Pipeline(plan, sink, Tally()).run([case])
         finally:
@@ -221,7 +228,7 @@ async def try_metric(space: Workspace, bot: str, draft: MetricDraft, row: Mappin
     return TrialResult(sink.answers[0], sink.scores)
 
 
-class _Gathered:
+class _MemorySink:
     """Implements Sink."""
 
     def __init__(self) -> None:
@@ -236,7 +243,7 @@ class _Gathered:
 
 
 @dataclass(slots=True)
-class _Kept:
+class _MemoryPrepared:
     """Implements Prepared, for one trial."""
 
     entries: dict[str, Mapping[str, Any]] = field(default_factory=dict[str, "Mapping[str, Any]"])
@@ -246,13 +253,6 @@ class _Kept:
 
     def put(self, key: str, entry: Mapping[str, Any]) -> None:
         self.entries[key] = entry
-
-
-def _expect_own_scores(parts: Parts) -> None:
-    for metric in parts.metrics.values():
-        if metric.parts:
-            what = f"a composite is made of the scores of {', '.join(metric.parts)}, which a run makes"
-            raise UserError(Problem(what, f"metric.{metric.name}.of", "start a run with all of them"))
 
 
 def _bound(parts: Parts, case: Case) -> list[Pair]:

@@ -139,9 +139,9 @@ async def _calls(saved: SavedRun, case: Case, answer: Answer, score: Score) -> l
             what = f"{name} is made of {len(members)} judges, and what each was sent is not kept"
             raise UserError(Problem(what, "run", "the run's report has the steps of each"))
         _expect_the_same(saved, parts, pair, score)
-        replayed = _Replayed(pair.judge, score.steps or ())
+        replayed = _ReplayJudge(pair.judge, score.steps or ())
         judge = cast("Judge", replayed)
-        ready = await pair.metric.prepare(judge, _Frozen(PreparedFile(saved.folder)))
+        ready = await pair.metric.prepare(judge, _ReadOnlyPrepared(PreparedFile(saved.folder)))
         replayed.asks.clear()
         await ready.score(case, answer, judge, score.repeat)
         return [_call(pair, ask) for ask in replayed.asks]
@@ -182,7 +182,7 @@ def _call(pair: Pair, ask: Ask) -> JudgeCall:
 
 
 @dataclass(slots=True)
-class _Frozen:
+class _ReadOnlyPrepared:
     """Implements Prepared: reads the run's entries and writes nothing into its folder."""
 
     file: PreparedFile
@@ -195,7 +195,7 @@ class _Frozen:
 
 
 @dataclass(slots=True)
-class _Replayed:
+class _ReplayJudge:
     """Implements Judge: records the requests, and replies from the run's saved steps."""
 
     judge: Any

@@ -10,7 +10,17 @@ from typing import Any, Literal
 
 from evalflow.app.core.saved import agree, expect_agreed, find_run, read_manifest
 from evalflow.app.studio.bots import BOTS
-from evalflow.app.studio.snapshot import Own, RunChoice, RunRequest, chosen, freeze, inspected, owned, remove, shown
+from evalflow.app.studio.snapshot import (
+    Own,
+    RunChoice,
+    RunRequest,
+    chosen,
+    freeze,
+    inspect_snapshot,
+    owned,
+    remove,
+    shown,
+)
 from evalflow.app.studio.space import (
     Page,
     TakenError,
@@ -126,7 +136,7 @@ def estimate_run(space: Workspace, request: RunRequest) -> RunEstimate:
     """Check a run and estimate it; nothing is sent or saved."""
     folder = _new_folder(space, request)
     try:
-        found = inspected(freeze(folder / "snapshot", *_parts(space, request)))
+        found = inspect_snapshot(freeze(folder / "snapshot", *_parts(space, request)))
     finally:
         remove(folder)
     estimate = found.estimate
@@ -158,12 +168,12 @@ def create_run(space: Workspace, request: RunRequest, creation_key: str | None =
     folder = _new_folder(space, request)
     try:
         arguments = freeze(folder / "snapshot", *_parts(space, request))
-        found = inspected(arguments)
+        found = inspect_snapshot(arguments)
         values = {
             "run_id": folder.name,
             "title": request.title,
             "bot": request.bot,
-            "bot_id": _bot_id(space, request.bot),
+            "bot_id": (BOTS.find(space, request.bot) or {"id": None})["id"],
             "state": "queued",
             "origin": "workspace",
             "composition": asdict(request),
@@ -305,11 +315,6 @@ def _parts(space: Workspace, request: RunRequest) -> tuple[Own, RunChoice]:
 def _new_folder(space: Workspace, request: RunRequest) -> Path:
     words = [f"dataset={'-'.join(request.datasets)}", f"metric={'-'.join(request.metrics)}"]
     return space.runs / new_run_id(words)
-
-
-def _bot_id(space: Workspace, name: str) -> int | None:
-    row = BOTS.find(space, name)
-    return row["id"] if row else None
 
 
 def _created(space: Workspace, request: RunRequest, key: str | None) -> Run | None:

@@ -157,7 +157,7 @@ def freeze(folder: Path, own: Own, choice: RunChoice) -> list[str]:
     return ["--config-dir", shown(conf), *choice.words()]
 
 
-def inspected(arguments: Sequence[str]) -> Inspection:
+def inspect_snapshot(arguments: Sequence[str]) -> Inspection:
     """The inspection, as in `check`, of a snapshot's command line."""
     return inspect(assemble(settings_for(arguments)))
 

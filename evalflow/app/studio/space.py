@@ -41,14 +41,11 @@ class Remembered:
         if state == before and key in values:
             return json.loads(values[key])
         made = make()
-        if before == _state(folders) and not self._is_young(before):
+        newest = max((max(modified, changed) for _, modified, changed, _, _ in before), default=0)
+        if before == _state(folders) and newest / 1e9 <= self._now() - SETTLED_S:
             kept = values if state == before else {}
             self._known = (before, {**kept, key: json.dumps(made)})
         return made
-
-    def _is_young(self, state: State) -> bool:
-        newest = max((max(modified, changed) for _, modified, changed, _, _ in state), default=0)
-        return newest / 1e9 > self._now() - SETTLED_S
 
 
 def _state(folders: Sequence[Path]) -> State:
@@ -246,7 +243,7 @@ def answered(space: Workspace, key: str) -> StoredResponse | None:
     )
 
 
-def keep_answer(space: Workspace, key: str, answer: StoredResponse) -> None:
+def store_response(space: Workspace, key: str, answer: StoredResponse) -> None:
     """Store a response under an idempotency key. The key has at most 64 characters, such as a digest."""
     headers = [list(pair) for pair in answer.headers]
     values = {"key": key, "request": answer.request, "status": answer.status, "headers": headers, "body": answer.body}

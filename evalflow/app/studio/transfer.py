@@ -83,12 +83,12 @@ def import_files(space: Workspace, folder: Path, bot: str | None = None) -> Impo
     if problems:
         raise TakenError(problems)
     cases = {name: _cases(option, conf, folder) for name, option in files["dataset"].items()}
-    _keep(space, _checked(bots, metrics, cases), owner)
+    _save_all(space, _check_all(bots, metrics, cases), owner)
     return ImportedNames(list(bots), [metric.name for metric in metrics], list(cases))
 
 
 @dataclass(frozen=True, slots=True)
-class _Checked:
+class _CheckedDefinitions:
     """Validated definitions: columns of bots, metrics, and columns of datasets with their cases."""
 
     bots: list[dict[str, Any]]
@@ -96,22 +96,22 @@ class _Checked:
     datasets: list[tuple[dict[str, Any], Sequence[dict[str, Any]]]]
 
 
-def _checked(
+def _check_all(
     bots: Mapping[str, tuple[dict[str, Any], str]],
     metrics: Sequence[MetricDraft],
     cases: Mapping[str, tuple[DatasetConfig, list[dict[str, Any]]]],
-) -> _Checked:
+) -> _CheckedDefinitions:
     problems: list[Problem] = []
-    found = _Checked([], [], [])
+    found = _CheckedDefinitions([], [], [])
     for name, (target, description) in bots.items():
-        with _gathered(problems):
+        with _collected(problems):
             found.bots.append(bot_values(name, target, description))
     for metric in metrics:
-        with _gathered(problems):
+        with _collected(problems):
             definition, prompts = check_metric(metric.name, metric.definition, metric.prompts)
             found.metrics.append(MetricDraft(metric.name, definition, prompts))
     for name, (config, rows) in cases.items():
-        with _gathered(problems):
+        with _collected(problems):
             values = dataset_values(name, config.description or "", config.generates)
             found.datasets.append((values, [stored(row) for row in rows]))
     if problems:
@@ -120,7 +120,7 @@ def _checked(
 
 
 @contextmanager
-def _gathered(problems: list[Problem]) -> Generator[None]:
+def _collected(problems: list[Problem]) -> Generator[None]:
     """Collect the problems of a UserError in the block instead of raising it."""
     try:
         yield
@@ -128,7 +128,7 @@ def _gathered(problems: list[Problem]) -> Generator[None]:
         problems += error.problems
 
 
-def _keep(space: Workspace, found: _Checked, owner: str | None) -> None:
+def _save_all(space: Workspace, found: _CheckedDefinitions, owner: str | None) -> None:
     """Save all definitions in one transaction."""
     names = {bot["name"] for bot in found.bots}
     there = {owner: BOTS.get(space, owner)["id"]} if found.metrics and owner is not None and owner not in names else {}

@@ -32,7 +32,7 @@ _OF_JINJA = ("alters_data", "jinja_pass_arg", "unsafe_callable")
 """Attributes that Jinja reads from the objects that it calls."""
 
 
-def unrenderable(metric: Metric) -> list[Problem]:
+def rendering_problems(metric: Metric) -> list[Problem]:
     """Why a metric's prompts cannot be rendered for any case; empty if they can be.
 
     Case fields of any type are represented first by a text that supports all operations, then by a number. So no
@@ -187,7 +187,7 @@ def check_metric(
         write_prompts(Path(folder), own)
         try:
             metric = build_metric(name, cast("Any", model), Prompts([Path(folder), *prompt_dirs()]))
-            problems += unrenderable(metric)
+            problems += rendering_problems(metric)
         except UserError as error:
             problems += [replace(found, where=found.where.replace(f"{folder}/", "")) for found in error.problems]
     if problems:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from anyio import to_thread
 from starlette.exceptions import HTTPException
 
-from evalflow.app.studio.space import StoredResponse, answered, keep_answer
+from evalflow.app.studio.space import StoredResponse, answered, store_response
 from evalflow.web.api.problems import problem_response
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class IdempotencyKeys:
         await self.app(scope, receive, hold)
         answer = _storable(messages, request)
         if answer is not None:
-            await to_thread.run_sync(keep_answer, self._workspace, name, answer)
+            await to_thread.run_sync(store_response, self._workspace, name, answer)
         for message in messages:
             await send(message)
 

@@ -65,11 +65,16 @@ def add(workspace: Workspace) -> None:
         found = await to_thread.run_sync(get_case, workspace, dataset, number)
         place = await to_thread.run_sync(lambda: case_place(workspace, dataset, number, **search.filter))
         back = search.around(place.before, number).path(dataset)
+        after = search.around(place.before, place.next or place.previous).path(dataset)
+
+        async def delete() -> None:
+            if await attempt(lambda: delete_cases(workspace, dataset, [number]) or True):
+                leave(after)
+
         with frame(f"Case {found.body['id']}", place="Test cases", trail=[(dataset, back)]) as actions:
             with actions:
                 _neighbours(dataset, search, place)
-                after = search.around(place.before, place.next or place.previous).path(dataset)
-                asked = _deletion(workspace, dataset, found.id, after)
+                asked = confirmation("Delete this case?", "Runs keep their own copies.", "Delete", delete)
                 button("Delete", asked.open, kind="danger")
             _CaseEditor(workspace, dataset, found, search, place, back)
 
@@ -79,14 +84,6 @@ def _neighbours(dataset: str, search: CaseSearch, place: CasePlace) -> None:
     for name, case in (("Previous case", place.previous), ("Next case", place.next)):
         if case is not None:
             link_button(name, search.case(dataset, case))
-
-
-def _deletion(workspace: Workspace, dataset: str, case: int, after: str) -> ui.dialog:
-    async def delete() -> None:
-        if await attempt(lambda: delete_cases(workspace, dataset, [case]) or True):
-            leave(after)
-
-    return confirmation("Delete this case?", "Runs keep their own copies.", "Delete", delete)
 
 
 class _CaseEditor:

@@ -28,14 +28,20 @@ def add(workspace: Workspace) -> None:
         about = "What a good answer of this bot is. Runs can also use any metric of the library."
         with frame(f"Metrics of {bot}", place="Bots", about=about, trail=[(bot, f"/bots/{bot}")]) as actions:
             if owner.origin == "conf":
-                _declared_bot(bot)
+                about = "This bot is defined in conf/; its runs use the library. A copy can have its own metrics."
+                with empty("content_copy", "Metrics belong to your own bots", about):
+                    link_button("Copy this bot", f"/bots/new?source={bot}", primary=True)
+                    link_button("See the library", "/library")
             elif found:
                 with actions:
                     link_button("From the library", f"/library?bot={bot}")
                     link_button("New metric", f"/bots/{bot}/metrics/new", primary=True)
                 _cards(bot, found)
             else:
-                _none_yet(bot)
+                about = "Describe a good answer in words and try it on a case, or start from the library."
+                with empty("rule", "Define a good answer", about):
+                    link_button("New metric", f"/bots/{bot}/metrics/new", primary=True)
+                    link_button("From the library", f"/library?bot={bot}")
 
     @guarded_page("/library")
     async def library(bot: str = "") -> None:
@@ -74,20 +80,6 @@ def _cards(bot: str, metrics: list[MetricDefinition]) -> None:
                 badges.append((f"judge {judge['model']}", ""))
             about = str(definition.get("criteria") or definition.get("description") or "")
             card(metric.name, f"/bots/{bot}/metrics/{metric.name}", about, badges)
-
-
-def _none_yet(bot: str) -> None:
-    about = "Describe a good answer in words and try it on a case, or start from the library."
-    with empty("rule", "Define a good answer", about):
-        link_button("New metric", f"/bots/{bot}/metrics/new", primary=True)
-        link_button("From the library", f"/library?bot={bot}")
-
-
-def _declared_bot(bot: str) -> None:
-    about = "This bot is defined in conf/; its runs use the library. A copy can have its own metrics."
-    with empty("content_copy", "Metrics belong to your own bots", about):
-        link_button("Copy this bot", f"/bots/new?source={bot}", primary=True)
-        link_button("See the library", "/library")
 
 
 class _MetricSearch:

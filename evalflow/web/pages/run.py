@@ -96,7 +96,7 @@ class RunView:
         self._build(files)
         ui.timer(0, self._results.fill, once=True)
         if run.state in ACTIVE:
-            self._timer = ui.timer(POLL_S, self._look)
+            self._timer = ui.timer(POLL_S, self._poll)
 
     def _build(self, files: Sequence[RunFile]) -> None:
         """Rebuild everything except the results."""
@@ -121,7 +121,7 @@ class RunView:
                     copyable(run.repeat)
                 facts([("Run", run.run_id), ("Folder", str(run.folder))])
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         before, self._run = self._run, await to_thread.run_sync(get_run, self._workspace, self._run.run_id)
         if self._run.state not in ACTIVE:
             self._timer.deactivate()
@@ -132,7 +132,7 @@ class RunView:
         elif self._run != before and self._progress is not None:
             self._progress.show(self._run)
             if self._run.progress.done != before.progress.done:
-                await self._results.load_list()
+                await self._results.scores.load()
 
 
 def _actions(workspace: Workspace, run: Run) -> None:
@@ -337,7 +337,7 @@ class Results:
         with ui.element("section").classes("section") as self._each:
             self._heading = text("", "h2")
             text("Every score with its reason. Click a question to see the whole case.", "p", "muted")
-            self._list = ScoreList(workspace, run, query, tags, lambda: self._thresholds)
+            self.scores = ScoreList(workspace, run, query, tags, lambda: self._thresholds)
         self.show(run, tags)
 
     def show(self, run: Run, tags: Tags) -> None:
@@ -345,7 +345,7 @@ class Results:
         is_active = run.state in ACTIVE
         self._heading.set_text("Scored so far" if is_active else "Each case")
         self._each.set_visibility(bool(is_active or run.facts or run.progress.done))
-        self._list.follow(run, tags)
+        self.scores.follow(run, tags)
         self._overall.clear()
         self._cards, self._tags = [], None
         if run.facts:
@@ -365,26 +365,22 @@ class Results:
 
     async def fill(self) -> None:
         """Read the scores, after the first paint."""
-        await self._list.load()
+        await self.scores.load()
         for card in self._cards:
             await card.load()
         if self._tags is not None:
             await self._tags.load()
-
-    async def load_list(self) -> None:
-        """Show new scores of a run in progress."""
-        await self._list.load()
 
     async def _moved(self, metric: str, threshold: float | None) -> None:
         if threshold is None:
             self._thresholds.pop(metric, None)
         else:
             self._thresholds[metric] = threshold
-        await self._list.rejudge()
+        await self.scores.rejudge()
 
     async def _pick(self, **values: str) -> None:
-        self._list.bar.focus()
-        await self._list.bar.set(**values)
+        self.scores.bar.focus()
+        await self.scores.bar.set(**values)
 
 
 _OUTCOMES: dict[bool | None, tuple[str, Tone]] = {

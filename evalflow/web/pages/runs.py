@@ -119,7 +119,7 @@ class _RunList:
                 link_button("Newest", "/runs")
             if found.next is not None:
                 link_button("Older", f"/runs?cursor={found.next}")
-        self._timer = ui.timer(POLL_S, self._look, active=self._has_active())
+        self._timer = ui.timer(POLL_S, self._poll, active=self._has_active())
 
     def _has_active(self) -> bool:
         return any(run.state in ACTIVE for run in self._found.items)
@@ -130,7 +130,7 @@ class _RunList:
             for run in self._found.items:
                 _row(run)
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         found = await to_thread.run_sync(lambda: list_runs(self._workspace, self._cursor, PAGE_SIZE))
         if found.items != self._found.items:
             self._found = found
