@@ -46,9 +46,6 @@ class CaseQuery:
     """Cases of a dataset, in their order.
 
     Attributes:
-        connection: In a transaction.
-        dataset: The id of its row.
-        tag: Only cases with this tag or a sub-tag.
         text: Only cases whose question or id contains this, ignoring the case of ASCII letters.
     """
 

@@ -140,13 +140,7 @@ MAX_RARE = 5000
 
 @dataclass(frozen=True, slots=True)
 class RunScores:
-    """The scores of one run.
-
-    Attributes:
-        connection: In a transaction.
-        run: The id of the run's row.
-        limits: The thresholds that decide passing.
-    """
+    """The scores of one run."""
 
     connection: Connection
     run: int

@@ -15,6 +15,7 @@ from evalflow import datasets as readers
 from evalflow.app.studio.datasets import (
     DATASETS,
     Dataset,
+    FoundCases,
     dataset_values,
     declared_dataset,
     declared_rows,
@@ -47,7 +48,6 @@ class StoredCase:
         id: The id of its row; the case's own id is in `body`.
         question: The last user message, for lists.
         body: The case by field names, as a line of JSON lines: id, messages, answer, reference, ...
-        version: Counts its changes.
     """
 
     id: int
@@ -334,7 +334,6 @@ class CasePlace:
 
     Attributes:
         before: The number of matching cases before it.
-        total: The number of matching cases.
         previous, next: Row ids of its neighbours; None at the ends.
     """
 
@@ -357,10 +356,10 @@ def case_place(
 
 def cases_at(
     space: Workspace, dataset: str, first: int, limit: int = 50, *, tag: str | None = None, text: str | None = None
-) -> tuple[Sequence[StoredCase], int, int]:
+) -> FoundCases[StoredCase]:
     """A page of the matching cases, in order. If `first` is beyond the end, the last page.
 
-    For the filter, see `list_cases`. Returns the cases, the number skipped, and the number of matching cases.
+    For the filter, see `list_cases`.
     """
     row, limit = own_row(space, dataset), max(1, min(limit, MAX_PAGE))
     with space.database.reading() as connection:
@@ -369,7 +368,7 @@ def cases_at(
         if first >= total:
             first = max(0, (total - 1) // limit * limit)
         found = query.page_at(first, limit)
-    return [from_row(StoredCase, one) for one in found], first, total
+    return FoundCases([from_row(StoredCase, one) for one in found], first, total)
 
 
 def example_rows(space: Workspace, dataset: str, count: int = 20) -> list[Mapping[str, Any]]:

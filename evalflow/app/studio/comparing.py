@@ -171,7 +171,6 @@ class TrackedMetric:
 
     Attributes:
         statistics: The available statistics: mean, pass_rate, or names of figures.
-        runs: The number of runs.
     """
 
     bot: str
@@ -196,8 +195,6 @@ class HistoryPoint:
     Attributes:
         run_id, title, at: The run, and when it was created (ISO 8601, UTC).
         value, low, high: The number and its 95 % interval; None if missing.
-        n, n_scored: All cells, and those with a score.
-        gates: The gates on this number.
         breaks: Why this point cannot be compared with the one before.
         changed: Other changes since the point before: the bot, or the data.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Generic, Literal, TypeVar, cast
 
 from evalflow import datasets as readers
 from evalflow.app.studio.bots import Origin
@@ -103,29 +103,32 @@ def own_row(space: Workspace, name: str) -> dict[str, Any]:
     return DATASETS.get(space, name)
 
 
+T = TypeVar("T")
 COUNTED = 20_000
 """Rows read to compute the total and the tags. Of a larger file, further rows are read only to fill the page."""
 MAX_TAGS = 500
 
 
 @dataclass(frozen=True, slots=True)
-class DeclaredPage:
-    """A page of cases of a dataset of conf/.
+class FoundCases(Generic[T]):
+    """A page of the cases that match a filter.
 
     Attributes:
-        rows: As rows of JSON lines.
         first: The number of matching cases before this page.
-        total: The number of matching cases among the rows that were read.
-        is_whole: Whether all rows were read, so that `total` is exact.
-        tags: Every tag with the number of cases that have it or a sub-tag, among the rows that were read,
-            regardless of filters.
+        total: The number of matching cases among those that were read.
+        is_whole: Whether all cases were read, so that `total` is exact.
+        tags: Every tag with the number of cases that have it or a sub-tag, regardless of filters; only of conf/.
     """
 
-    rows: Sequence[Mapping[str, Any]]
+    items: Sequence[T]
     first: int
     total: int
-    is_whole: bool
-    tags: Sequence[tuple[str, int]]
+    is_whole: bool = True
+    tags: Sequence[tuple[str, int]] = ()
+
+
+CaseRow = Mapping[str, Any]
+"""A case as a row of JSON lines."""
 
 
 def declared_dataset(space: Workspace, name: str) -> DatasetConfig:
@@ -147,7 +150,7 @@ def declared_page(
     tag: str | None = None,
     text: str | None = None,
     is_wanted: Callable[[], bool] = lambda: True,
-) -> DeclaredPage:
+) -> FoundCases[CaseRow]:
     """A page of cases of a dataset of conf/. Only that page is held in memory.
 
     For the filter, see `list_cases`. `is_wanted` is polled while reading; False stops it.
@@ -165,7 +168,7 @@ def declared_page(
             if first <= total < first + limit:
                 found.append(row)
             total += 1
-    return DeclaredPage(found, first, total, is_whole, sorted(tags.items()))
+    return FoundCases(found, first, total, is_whole, sorted(tags.items()))
 
 
 def question_of(row: Mapping[str, Any]) -> str:

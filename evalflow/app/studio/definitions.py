@@ -31,9 +31,7 @@ class DefinitionStore:
 
     Attributes:
         noun: The word for one of them in messages.
-        table: The table they are stored in.
         group: The config group of conf/ that shares their names; None if there is none.
-        is_offered: Whether the application can use an option of that group.
     """
 
     noun: str

@@ -52,9 +52,7 @@ class Block:
 
     Attributes:
         ends: The offsets up to which scores and answers have been read, in bytes.
-        answers: Rows of generated answers, by position.
         standing: Rows of answers that are inserted only if the position has none.
-        tags, scores, steps: Rows of these tables.
         statuses: Statuses of the generated answers, by position.
         cost_usd: The cost of its calls; None if a price is unknown.
         latest: Its last scores, newest first.

@@ -102,7 +102,6 @@ class SentPrompt:
     """What a judge would be sent for one step.
 
     Attributes:
-        metric, step: The metric and step of the prompt.
         messages: (role, text) as sent, including the added instructions on the reply format.
         request: The rest of the request, such as model, temperature and the schema of the reply. None for a judge that
             gets a task instead of a prompt.
@@ -121,8 +120,6 @@ class PromptPreview:
     """All that a judge would be sent for one case.
 
     Attributes:
-        judge: Its name; None if the metric has no judge.
-        nature: The kind of judge.
         prompts: In order. Text that a later step takes from an earlier reply is a placeholder.
         nothing: Why nothing would be sent; empty if something would be.
     """

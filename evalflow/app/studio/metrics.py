@@ -33,7 +33,6 @@ class MetricDefinition:
     Attributes:
         bot: The name of its bot; None for the library.
         name: Unique for the bot. Also the metric's name in scores, unless the definition has its own `name`.
-        definition: The content of its YAML.
         prompts: Its own templates, by name; shipped templates that it uses are not included.
         origin: "conf" if a file declares it; it cannot be changed here.
         version: Counts its changes; 0 for conf. Not the `version` in its definition.
@@ -276,9 +275,6 @@ class BuiltInCheck:
     """A built-in check.
 
     Attributes:
-        identifier: Its name in cases.
-        description: What the check requires of the answer.
-        is_judged: Whether a judge decides it.
         params: The JSON Schema of its parameters.
     """
 

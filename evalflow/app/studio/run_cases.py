@@ -95,7 +95,6 @@ class JudgeCall:
     """One request to a judge.
 
     Attributes:
-        prompt: The prompt, rendered again.
         replies: The texts of the replies in the cache; empty if they are no longer cached.
     """
 

@@ -47,10 +47,7 @@ class Progress:
 
     Attributes:
         done, expected: Finished scores, and their final number; expected is None until it is known.
-        counts: Finished scores by status.
-        answers: Generated answers by status.
         rate: Scores per second, recently.
-        seconds_left: None if unknown.
         cost_usd: Cost so far; None if a price is unknown.
         latest: The last finished scores, newest first: metric, dataset, case_id, target_repeat, status, score, reason;
             and position, the answer's position in the run, if it can be shown already.
@@ -82,7 +79,6 @@ class Run:
             (killed, or stopped by hand elsewhere).
         origin: workspace, or command line for a run opened from its folder.
         request: The original request, for running it again with changes; None for a run from its folder.
-        folder: The folder of its files.
         repeat: The command line that repeats it; empty until available.
         exit_code: Of its process; None until it has ended, or if no worker saw it end.
         message: Why it failed, in words.
@@ -90,7 +86,6 @@ class Run:
             description; declared: the threshold that it was made with; judged: the judge, and its agreement with
             people's labels), `summary` (rows of all cases together, as in summary.json), `gates`, `datasets`, `target`,
             `kept` (the overrides that changed declared thresholds), `seed`.
-        cancelling: Whether it is about to stop.
     """
 
     run_id: str
@@ -118,8 +113,6 @@ class RunEstimate:
     """The estimate of a run, as from `check`. Costs are None if a price is unknown.
 
     Attributes:
-        cases: By dataset.
-        scores: The number of scores.
         notices: Warnings about the results, e.g. a judge that grades answers of its own model.
     """
 

@@ -41,10 +41,8 @@ class Own:
     """The definitions of the workspace that a run uses; all others come from conf/.
 
     Attributes:
-        targets: Configurations by name.
         metrics: Definitions and prompts by name.
         datasets: `generates`, description and rows, by name.
-        descriptions: Descriptions of targets.
     """
 
     targets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])

@@ -85,11 +85,7 @@ class TakenError(ConflictError):
 
 
 class StaleError(UserError):
-    """Somebody else has changed the object since it was read.
-
-    Attributes:
-        current: Its version now.
-    """
+    """Somebody else has changed the object since it was read."""
 
     def __init__(self, problem: Problem, current: int) -> None:
         self.current = current
@@ -101,7 +97,6 @@ class Workspace:
     """A database and a working directory.
 
     Attributes:
-        database: Holds definitions, runs and scores.
         root: The working directory of its runs, with conf/, prompts/ and outputs/.
         remembered: Cached values composed from conf/.
         rendering, asking: Limits on threads that render prompts, and on threads that wait for a bot or judge on trial.
@@ -219,14 +214,7 @@ def _differences(key: str, there: Any, wanted: Any) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class StoredResponse:
-    """A stored HTTP response.
-
-    Attributes:
-        request: Digest of the request, as text.
-        status: Status code.
-        headers: (name, value) pairs.
-        body: The body, unchanged.
-    """
+    """A stored HTTP response."""
 
     request: str
     status: int

@@ -235,7 +235,6 @@ class Column:
     """A column of a file.
 
     Attributes:
-        name: Its name in the file.
         field: The case field that it probably holds; None for an additional input.
         example: Its first value, as text.
     """

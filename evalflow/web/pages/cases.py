@@ -12,7 +12,7 @@ from anyio import to_thread
 from nicegui import ui
 
 from evalflow.app.studio.cases import StoredCase, case_ids, case_tags, cases_at, delete_cases, group_cases, tag_cases
-from evalflow.app.studio.datasets import question_of
+from evalflow.app.studio.datasets import FoundCases, question_of
 from evalflow.app.studio.space import Workspace
 from evalflow.web.ui.dialogs import confirmation, dialog
 from evalflow.web.ui.forms import About, Field, attempt, line, pick, required, written
@@ -29,8 +29,6 @@ class CaseSearch:
     """The filter and position of a case list, as in the query of its URL.
 
     Attributes:
-        tag, text: The filter; empty for all cases.
-        first: Number of cases before the page.
         row: Id of the stored case to scroll to, or None.
     """
 
@@ -65,23 +63,6 @@ def number_of(digits: str) -> int:
 def _address(path: str, query: Mapping[str, object]) -> str:
     given = {name: value for name, value in query.items() if value is not None}
     return f"{path}?{urlencode(given)}" if given else path
-
-
-@dataclass(frozen=True, slots=True)
-class FoundCases(Generic[T]):
-    """A page of cases.
-
-    Attributes:
-        items: The cases.
-        first: Number of cases before them.
-        total: Number of cases found.
-        is_whole: Whether all cases were searched.
-    """
-
-    items: Sequence[T]
-    first: int
-    total: int
-    is_whole: bool = True
 
 
 class CaseBrowser(Generic[T]):
@@ -187,7 +168,7 @@ class CaseList(CaseBrowser[StoredCase]):
         self._bar = BulkBar(self._workspace, self._dataset, self._selected, self._changed)
 
     def _read(self, search: CaseSearch, is_wanted: Callable[[], bool]) -> FoundCases[StoredCase]:
-        return FoundCases(*cases_at(self._workspace, self._dataset, search.first, PAGE_SIZE, **search.filter))
+        return cases_at(self._workspace, self._dataset, search.first, PAGE_SIZE, **search.filter)
 
     async def _filtered(self) -> None:
         self._selected.clear()

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 from anyio import to_thread
 from nicegui import ui
 
 from evalflow.app.studio.cases import case_tags, copy_dataset
 from evalflow.app.studio.datasets import (
+    CaseRow,
     Dataset,
-    DeclaredPage,
+    FoundCases,
     create_dataset,
     declared_page,
     delete_dataset,
@@ -26,7 +26,6 @@ from evalflow.web.pages.cases import (
     CaseBrowser,
     CaseList,
     CaseSearch,
-    FoundCases,
     case_table,
     declared_row,
     number_of,
@@ -36,7 +35,6 @@ from evalflow.web.ui.forms import About, Field, NameField, area, form, leave, pi
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import Tone, badge, button, card, counted, empty, link_button, section
 
-Row = Mapping[str, Any]
 _TRAIL = [("Test cases", "/datasets")]
 
 
@@ -102,7 +100,7 @@ def _cards(datasets: list[Dataset]) -> None:
             card(dataset.name, f"/datasets/{dataset.name}", dataset.description, badges)
 
 
-def _declared(workspace: Workspace, dataset: Dataset, search: CaseSearch, page: DeclaredPage) -> None:
+def _declared(workspace: Workspace, dataset: Dataset, search: CaseSearch, page: FoundCases[CaseRow]) -> None:
     with frame(dataset.name, place="Test cases", about=dataset.description, trail=_TRAIL) as actions:
         with actions:
             link_button("Copy", f"/datasets/new?source={dataset.name}", primary=True)
@@ -141,18 +139,18 @@ def _export_link(dataset: Dataset) -> None:
     link.props(f'download="{dataset.name}.jsonl" title="All cases as JSON lines, which load again as a dataset"')
 
 
-class DeclaredList(CaseBrowser[Row]):
+class DeclaredList(CaseBrowser[CaseRow]):
     """The cases of a dataset of conf/; the first page is passed in."""
 
-    def __init__(self, workspace: Workspace, dataset: str, search: CaseSearch, page: DeclaredPage) -> None:
+    def __init__(self, workspace: Workspace, dataset: str, search: CaseSearch, page: FoundCases[CaseRow]) -> None:
         self._workspace = workspace
         super().__init__(dataset, page.tags, search)
-        self.show(_found(page))
+        self.show(page)
 
-    def _read(self, search: CaseSearch, is_wanted: Callable[[], bool]) -> FoundCases[Row]:
-        return _found(_declared_page(self._workspace, self._dataset, search, is_wanted))
+    def _read(self, search: CaseSearch, is_wanted: Callable[[], bool]) -> FoundCases[CaseRow]:
+        return _declared_page(self._workspace, self._dataset, search, is_wanted)
 
-    def _table(self, items: Sequence[Row]) -> None:
+    def _table(self, items: Sequence[CaseRow]) -> None:
         with case_table():
             for row in items:
                 declared_row(row)
@@ -160,12 +158,8 @@ class DeclaredList(CaseBrowser[Row]):
 
 def _declared_page(
     workspace: Workspace, dataset: str, search: CaseSearch, is_wanted: Callable[[], bool] = lambda: True
-) -> DeclaredPage:
+) -> FoundCases[CaseRow]:
     return declared_page(workspace, dataset, search.first, PAGE_SIZE, **search.filter, is_wanted=is_wanted)
-
-
-def _found(page: DeclaredPage) -> FoundCases[Row]:
-    return FoundCases(page.rows, page.first, page.total, page.is_whole)
 
 
 _REPLIES = {"answer": "A text", "actual": "A label, or a list of ids"}

@@ -69,11 +69,8 @@ class About:
     """Label and help of a field.
 
     Attributes:
-        label: The name of the field.
         help: One sentence on what to enter.
         example: Shown in the field while it is empty.
-        required: Whether it must be filled in.
-        code: Whether the field uses a monospaced font.
     """
 
     label: str
@@ -286,9 +283,6 @@ class NameField:
     """A field that turns `Factual Accuracy` into `factual_accuracy`.
 
     The name is shown during typing, and replaces the title when the field loses focus.
-
-    Attributes:
-        field: The field itself, to show errors at.
     """
 
     def __init__(self, example: str, value: str = "") -> None:

@@ -156,7 +156,7 @@ def test_cases_are_paged_filtered_and_changed(space: Workspace) -> None:
         if cursor is None:
             break
     assert seen == [f"c{i}" for i in range(1200)]
-    assert cases_at(space, "mine", 0, tag="A")[2] == 600
+    assert cases_at(space, "mine", 0, tag="A").total == 600
     assert [case.body["id"] for case in cases.list_cases(space, "mine", text="IS 1199").items] == ["c1199"]
     assert cases.case_tags(space, "mine") == [("A", 600), ("A > B", 600), ("C", 600)]
     first = cases.list_cases(space, "mine", limit=1).items[0]
@@ -167,7 +167,7 @@ def test_cases_are_paged_filtered_and_changed(space: Workspace) -> None:
     assert cases.tag_cases(space, "mine", [first.id], add=["X>Y"], remove=["C"]) == 1
     assert cases.get_case(space, "mine", first.id).body["tags"] == ["X > Y"]
     assert cases.delete_cases(space, "mine", [first.id]) == 1
-    assert cases_at(space, "mine", 0)[2] == 1199
+    assert cases_at(space, "mine", 0).total == 1199
 
 
 def test_wrong_rows_and_known_ids_are_refused_together(space: Workspace) -> None:
@@ -178,7 +178,7 @@ def test_wrong_rows_and_known_ids_are_refused_together(space: Workspace) -> None
     cases.add_cases(space, "mine", [{"id": "a", "question": "q"}])
     with pytest.raises(TakenError, match="'a'"):
         cases.add_cases(space, "mine", [{"id": "b", "question": "q"}, {"id": "a", "question": "q"}])
-    assert cases_at(space, "mine", 0)[2] == 1
+    assert cases_at(space, "mine", 0).total == 1
 
 
 def test_a_file_is_previewed_and_taken_in(space: Workspace, tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_a_file_is_previewed_and_taken_in(space: Workspace, tmp_path: Path) -> N
     datasets.create_dataset(space, "mine")
     examined = examine_upload(space, "mine", path, fields, 1)
     assert (examined.good, [case["reference"] for case in examined.first]) == (2, ["That."])
-    assert cases_at(space, "mine", 0)[2] == 0
+    assert cases_at(space, "mine", 0).total == 0
     assert upload_cases(space, "mine", path, fields) == 2
     path.write_text('query,ideal\n"What?,That.\n', encoding="utf-8")
     with pytest.raises(UserError, match=r"mine\.csv"):
