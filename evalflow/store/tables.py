@@ -34,6 +34,7 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.schema import SchemaItem
 
 from evalflow.records import ScoreRecord
 
@@ -64,6 +65,17 @@ def _at(name: str, *, nullable: bool = False) -> Column[str]:
     return Column(name, String(40), nullable=nullable)
 
 
+def _definitions(name: str, *columns: SchemaItem) -> Table:
+    """A table of definitions with versions."""
+    return Table(name, metadata, _id(), *columns, _version(), _at("created_at"), _at("updated_at"))
+
+
+def _of_run(*numbers: str) -> list[Column[Any]]:
+    """The run of a row, and numbers within it."""
+    run = Column("run", Integer, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False)
+    return [run, *(Column(number, Integer, nullable=False) for number in numbers)]
+
+
 _TYPES = {str: Text, int: Integer, float: Float, Any: Text}
 _NOT_OF_A_SCORE = frozenset({
     *("run_id", "dataset", "index", "case_id", "group", "tags", "target", "target_repeat"),  # of its answer
@@ -80,42 +92,27 @@ def _score_columns() -> Iterator[Column[Any]]:
             yield Column(name, _TYPES.get(kind, String(10)), nullable=is_nullable)
 
 
-bots = Table(
+bots = _definitions(
     "bots",
-    metadata,
-    _id(),
     Column("name", String(NAME), nullable=False, unique=True),
     Column("description", Text, nullable=False),
     Column("config", JSON, nullable=False),
-    _version(),
-    _at("created_at"),
-    _at("updated_at"),
 )
 
-metrics = Table(
+metrics = _definitions(
     "metrics",
-    metadata,
-    _id(),
     Column("bot_id", Integer, ForeignKey("bots.id", ondelete="CASCADE"), nullable=False),
     Column("name", String(NAME), nullable=False),
     Column("definition", JSON, nullable=False),
     Column("prompts", JSON, nullable=False),
-    _version(),
-    _at("created_at"),
-    _at("updated_at"),
     UniqueConstraint("bot_id", "name"),
 )
 
-datasets = Table(
+datasets = _definitions(
     "datasets",
-    metadata,
-    _id(),
     Column("name", String(NAME), nullable=False, unique=True),
     Column("description", Text, nullable=False),
     Column("generates", String(10), nullable=False),
-    _version(),
-    _at("created_at"),
-    _at("updated_at"),
 )
 
 cases = Table(
@@ -178,8 +175,7 @@ runs = Table(
 answers = Table(
     "answers",
     metadata,
-    Column("run", Integer, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
-    Column("position", Integer, nullable=False),
+    *_of_run("position"),
     Column("dataset", Text, nullable=False),
     Column("case_id", Text, nullable=False),
     Column("target", Text, nullable=False),
@@ -195,18 +191,15 @@ answers = Table(
 answer_tags = Table(
     "answer_tags",
     metadata,
-    Column("run", Integer, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
+    *_of_run("position"),
     Column("tag", Text, nullable=False),
-    Column("position", Integer, nullable=False),
     PrimaryKeyConstraint("run", "tag", "position"),
 )
 
 scores = Table(
     "scores",
     metadata,
-    Column("run", Integer, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
-    Column("position", Integer, nullable=False),
-    Column("n", Integer, nullable=False),
+    *_of_run("position", "n"),
     *_score_columns(),
     PrimaryKeyConstraint("run", "position", "n"),
     # Each index covers its filters, so that finding a page reads no rows that do not match.
@@ -218,9 +211,7 @@ scores = Table(
 score_steps = Table(
     "score_steps",
     metadata,
-    Column("run", Integer, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
-    Column("position", Integer, nullable=False),
-    Column("n", Integer, nullable=False),
+    *_of_run("position", "n"),
     Column("steps", Text, nullable=False),
     PrimaryKeyConstraint("run", "position", "n"),
 )

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar, cast
-from urllib.parse import urlencode
 
 from anyio import to_thread
 from nicegui import ui
@@ -16,7 +15,7 @@ from evalflow.app.studio.datasets import FoundCases, question_of
 from evalflow.app.studio.space import Workspace
 from evalflow.web.ui.dialogs import confirmation, dialog
 from evalflow.web.ui.forms import About, Field, attempt, line, pick, required, written
-from evalflow.web.ui.parts import Latest, badge, button, counted, empty, joined, tell, text
+from evalflow.web.ui.parts import Latest, address, badge, button, counted, empty, joined, tell, text
 
 PAGE_SIZE = 50
 T = TypeVar("T")
@@ -44,11 +43,11 @@ class CaseSearch:
 
     def path(self, dataset: str) -> str:
         """The URL of the list."""
-        return _address(f"/datasets/{dataset}", {**self.filter, "first": self.first or None, "row": self.row})
+        return address(f"/datasets/{dataset}", {**self.filter, "first": self.first or None, "row": self.row})
 
     def case(self, dataset: str, case: int) -> str:
         """The URL of a case of the list."""
-        return _address(f"/datasets/{dataset}/cases/{case}", self.filter)
+        return address(f"/datasets/{dataset}/cases/{case}", self.filter)
 
     def around(self, before: int, row: int | None) -> CaseSearch:
         """The page of the case with `before` cases before it."""
@@ -58,11 +57,6 @@ class CaseSearch:
 def number_of(digits: str) -> int:
     """A number from a URL; 0 if invalid."""
     return int(digits) if digits.isdecimal() and len(digits) < 10 else 0
-
-
-def _address(path: str, query: Mapping[str, object]) -> str:
-    given = {name: value for name, value in query.items() if value is not None}
-    return f"{path}?{urlencode(given)}" if given else path
 
 
 class CaseBrowser(Generic[T]):

@@ -35,6 +35,7 @@ from evalflow.web.ui.parts import (
     Latest,
     Tone,
     across,
+    address,
     badge,
     button,
     cell,
@@ -74,8 +75,7 @@ class _Pair:
     @property
     def path(self) -> str:
         margin = "" if self.margin is None else f"{self.margin:g}"
-        query = {"a": self.a, "b": self.b, "allow": ",".join(self.allow), "margin": margin}
-        return f"/compare?{urlencode({name: value for name, value in query.items() if value})}"
+        return address("/compare", {"a": self.a, "b": self.b, "allow": ",".join(self.allow), "margin": margin})
 
 
 def add(workspace: Workspace) -> None:

@@ -7,7 +7,6 @@ import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, cast
-from urllib.parse import urlencode
 
 from anyio import to_thread
 from nicegui import ui
@@ -24,6 +23,7 @@ from evalflow.web.ui.forms import tie
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import (
     Latest,
+    address,
     badge,
     button,
     counted,
@@ -77,8 +77,7 @@ class ScoreQuery:
 
     def __str__(self) -> str:
         """The query part of a URL, with its question mark; empty if nothing is set."""
-        given = {name: value for name, value in asdict(self).items() if value}
-        return f"?{urlencode(given)}" if given else ""
+        return address("", asdict(self))
 
     @property
     def page_number(self) -> int:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, TypeVar
+from urllib.parse import urlencode
 
 from nicegui import ui
 from nicegui.elements.mixins.text_element import TextElement
@@ -34,6 +35,12 @@ def counted(count: int, what: str = "case") -> str:
 def joined(*parts: str | None) -> str:
     """The parts that are not empty, with dots between them."""
     return " · ".join(part for part in parts if part)
+
+
+def address(path: str, query: Mapping[str, object]) -> str:
+    """A URL with the values of its query that are set."""
+    given = {name: value for name, value in query.items() if value not in (None, "")}
+    return f"{path}?{urlencode(given)}" if given else path
 
 
 def interval(low: float | None, high: float | None, digits: int = 3, none: str = "no interval") -> str:
