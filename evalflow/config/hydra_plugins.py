@@ -132,7 +132,6 @@ class UserSearchPath(SearchPathPlugin):
     """Searches the user's folders first; Hydra's own `--config-dir` would come after the packaged files."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-        """Insert the folders just before the packaged one, in their order."""
         for folder in USER_FOLDERS.get():
             search_path.prepend("user", f"user://{folder}", anchor="main")
 

@@ -20,7 +20,6 @@ class Price(Strict):
     output_per_million: float = Field(ge=0)
 
     def cost(self, input_tokens: float, output_tokens: float) -> float:
-        """US dollars for that many tokens."""
         return (input_tokens * self.input_per_million + output_tokens * self.output_per_million) / 1e6
 
 

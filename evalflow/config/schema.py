@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, ClassVar, Literal, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
@@ -36,12 +36,12 @@ Word = Annotated[str, BeforeValidator(_unquoted_word)]
 """Text that refuses YAML 1.1's unquoted yes, no, on and off, which would become booleans."""
 
 
-class JudgeConfig(Strict):
-    """Keys that every judge has.
+class ScorerConfig(Strict):
+    """Keys of judges and embedders.
 
     Attributes:
         calibrated: Whether thresholds apply to its scores; if not, there is no pass or fail.
-        thresholds: Thresholds for this judge, by metric name.
+        thresholds: Thresholds for this judge or embedder, by metric name.
     """
 
     kind: str
@@ -50,25 +50,21 @@ class JudgeConfig(Strict):
     thresholds: dict[str, float] | None = None
 
 
-class EmbedderConfig(Strict):
-    """Keys that every embedder has; calibrated and thresholds as for a judge, since its similarities are scores."""
+class JudgeConfig(ScorerConfig):
+    """Keys that every judge has."""
 
-    kind: str
-    name: Word | None = None
-    calibrated: bool = True
-    thresholds: dict[str, float] | None = None
+
+class EmbedderConfig(ScorerConfig):
+    """Keys that every embedder has; its similarities are scores too."""
 
 
 class TargetConfig(Strict):
     """Keys that every target has."""
 
+    runs_here: ClassVar[bool] = False
+    """Whether it is a program that runs on this machine."""
     kind: str
     name: Word | None = None
-
-    @property
-    def runs_here(self) -> bool:
-        """Whether it is a program that runs on this machine."""
-        return False
 
     @property
     def calls(self) -> str | None:
@@ -165,7 +161,6 @@ class MetricConfig(Strict):
     gate: dict[str, GateValue] | None = None
 
     def covers(self, dataset: str) -> bool:
-        """Whether cases of this dataset are scored."""
         return self.datasets is None or dataset in self.datasets
 
     @field_validator("needs")

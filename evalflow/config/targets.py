@@ -193,12 +193,9 @@ class CommandTargetConfig(ReplyConfig):
         argv: The program and its arguments, run without a shell.
     """
 
+    runs_here = True
     kind: Literal["command"]  # pyright: ignore[reportIncompatibleVariableOverride]
     argv: list[Word] = Field(min_length=1)
-
-    @property
-    def runs_here(self) -> bool:
-        return True
 
     @property
     def calls(self) -> str:
@@ -212,12 +209,9 @@ class PythonTargetConfig(ReplyConfig):
         call: `package.module:callable`; must be given on the command line.
     """
 
+    runs_here = True
     kind: Literal["python"]  # pyright: ignore[reportIncompatibleVariableOverride]
     call: str
-
-    @property
-    def runs_here(self) -> bool:
-        return True
 
     @property
     def calls(self) -> str:

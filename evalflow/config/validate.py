@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from evalflow.config.explain import problems_of
 from evalflow.config.judges import MembersConfig
-from evalflow.config.schema import DatasetConfig, EmbedderConfig, JudgeConfig, MetricConfig, RunConfig, TargetConfig
+from evalflow.config.schema import DatasetConfig, JudgeConfig, MetricConfig, RunConfig, ScorerConfig, TargetConfig
 from evalflow.errors import Problem, UserError, did_you_mean
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Settings:
         """The key of a dataset or metric as in overrides: `metric.faithfulness`."""
         return f"{group}.{self.keys[group, name]}"
 
-    def scorer(self, metric: str, *, asks: bool, embeds: bool) -> JudgeConfig | EmbedderConfig:
+    def scorer(self, metric: str, *, asks: bool, embeds: bool) -> ScorerConfig:
         """The configuration with the thresholds for a metric: its judge's, or the embedder's if it uses no judge.
 
         For a metric that uses both it is the judge's, which is calibrated only if both are.

@@ -34,7 +34,6 @@ class ImportedConfig:
 
     @property
     def has_answers(self) -> bool:
-        """Whether every dataset has recorded answers, so that no target is needed."""
         return all(bool(table["fields"]) and "answer" in table["fields"] for table in self.datasets.values())
 
     def files(self) -> dict[str, str]:

@@ -35,6 +35,8 @@ class BaseMetric(Generic[C]):
     """
 
     Config: ClassVar[type[MetricConfig]]
+    names_fields: ClassVar[tuple[str, ...]] = ()
+    """The configuration keys that name a case field; each field must be in `needs`."""
     asks: bool = False
     embeds: bool = False
     reads_scores: bool = False
@@ -52,6 +54,7 @@ class BaseMetric(Generic[C]):
     @classmethod
     def build(cls, name: str, config: Any, prompts: Prompts) -> Self:  # noqa: ARG003 - no prompts
         """Build a metric from its validated configuration; UserError for mistakes that show without data."""
+        expect_declared(name, config.needs, {key: getattr(config, key) for key in cls.names_fields})
         return cls(name, config)
 
     def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:
@@ -71,15 +74,6 @@ class BaseMetric(Generic[C]):
 
 class FieldMetric(BaseMetric[C]):
     """A metric that compares fields of case and answer without a judge. A kind adds `Config` and `compare`."""
-
-    names_fields: ClassVar[tuple[str, ...]] = ()
-    """The configuration keys that name a case field; each field must be in `needs`."""
-
-    @classmethod
-    def build(cls, name: str, config: Any, prompts: Prompts) -> Self:
-        """See `BaseMetric`; `needs` must declare each field named in the configuration."""
-        expect_declared(name, config.needs, {key: getattr(config, key) for key in cls.names_fields})
-        return super().build(name, config, prompts)
 
     async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
         """The outcome of `compare`, unless a field is missing. An empty text does not count as missing."""

@@ -77,7 +77,6 @@ class JsonPathRule(Strict):
 
     @property
     def operation(self) -> dict[str, Any]:
-        """The rule as an operation on JSON."""
         expected = self.expected_value
         if self.kind == "string":
             return {"op": "jsonpath", "path": self.json_path, "contains": str(expected)}

@@ -46,7 +46,6 @@ class CosineMetric(BaseMetric[C]):
         return (embedding_ask(self.name, *self.texts(fields)),)
 
     async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
-        """Compare the texts; undefined if one is blank."""
         fields = fields_of(case, answer)
         blocked = blocked_outcome(self.config.needs, fields, answer, blank_is_text=False)
         if blocked or judge is None:

@@ -111,7 +111,6 @@ class HitRule(ListRule):
 
     @property
     def hits(self) -> Sequence[Any]:
-        """The values that count as hits."""
         return self.in_ if self.in_ is not None else [self.equals]
 
     @property
@@ -233,7 +232,6 @@ class MeanRule(ListRule):
         return Result(_clamped(score), value, weighted=used)
 
     def reason(self, replies: Replies, direction: Direction, weighted: bool) -> str:
-        """Quote the worst item."""
         listed = rows_at(self.of, replies)
         values = self._cells(listed)
         worst, extreme = (max(values), "highest") if direction == "lower_is_better" else (min(values), "lowest")
@@ -344,7 +342,6 @@ class PartsRule(Strict):
         return Result(score, value, weighted=any(part.weighted for part in parts.values()))
 
     def reason(self, replies: Replies, direction: Direction, weighted: bool) -> str:
-        """The result and reason of each rule."""
         reasons: list[str] = []
         for key, part in self._parts().items():
             score = part.evaluate(replies, weighted).score

@@ -83,7 +83,6 @@ class Endpoint:
 
     @property
     def count(self) -> int:
-        """Number of received requests."""
         return len(self.requests)
 
     def wait_for(self, count: int, timeout_s: float = 10.0) -> None:

@@ -44,7 +44,6 @@ class Request:
 
     @property
     def model(self) -> str:
-        """The requested model, or an empty string."""
         return str(self.body.get("model", ""))
 
     @property
@@ -54,19 +53,16 @@ class Request:
 
     @property
     def user(self) -> str:
-        """The text of the last user message."""
         messages = [m for m in self.body.get("messages", []) if m.get("role") == "user"]
         return "\n\n".join(_texts(messages[-1:]))
 
     @property
     def inputs(self) -> list[str]:
-        """The texts of an embeddings request."""
         given: str | list[str] = self.body.get("input", [])
         return [given] if isinstance(given, str) else list(given)
 
     @property
     def mode(self) -> Mode:
-        """How the request asks for a typed reply."""
         if self.body.get("tools"):
             return "tools"
         wanted: dict[str, Any] = self.body.get("response_format") or {"type": "text"}
@@ -143,7 +139,6 @@ class Step(ABC):
         """Perform the step."""
 
     def after(self, seconds: float) -> Step:
-        """The same step with a delay of so many seconds."""
         return replace(self, delay=seconds)
 
 

@@ -18,7 +18,7 @@ from evalflow.app.core.assemble import settings_of
 from evalflow.app.core.cases import select
 from evalflow.app.core.result_rules import ResultRules, RunMetric, unusable_parts
 from evalflow.config.load import Composed, resolved
-from evalflow.config.schema import DatasetConfig, TargetConfig
+from evalflow.config.schema import DatasetConfig
 from evalflow.errors import Problem, UserError, command
 from evalflow.lazy import pl
 from evalflow.paths import private_file, private_folder
@@ -257,7 +257,7 @@ def _program(manifest: Mapping[str, Any]) -> str | None:
     values: Mapping[str, Any] = cast("Mapping[str, Any]", target) if isinstance(target, Mapping) else {}
     kind = str(values.get("kind"))
     try:
-        if TARGET_KINDS.config(kind).runs_here is TargetConfig.runs_here:
+        if not TARGET_KINDS.config(kind).runs_here:
             return None
     except UserError:
         return f"a target of kind {kind}"

@@ -60,7 +60,6 @@ class CheckMetric(FieldMetric[CheckMetricConfig]):
 
     @classmethod
     def build(cls, name: str, config: CheckMetricConfig, prompts: Prompts) -> Self:
-        """See `BaseMetric`; `needs` must declare every field that the rules read."""
         others = {
             f"checks[{position}].against": field
             for position, check in enumerate(config.checks)

@@ -217,7 +217,6 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
 
     @classmethod
     def build(cls, name: str, config: GEvalMetricConfig, prompts: Prompts) -> Self:
-        """See `BaseMetric`; builds one ask for the steps and one for a grade."""
         scale = BooleanScale(type="boolean") if config.strict else config.scale
         texts = ListType(type="list", items=StrType(type="str"))
         returns: dict[str, FieldType] = {"reason": StrType(type="str"), FIELD: reply_type(scale)}
@@ -239,7 +238,6 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
         return cls(name, config, [scoring], rule, replace(writing, reply_model=Steps), plan)
 
     def preparation(self) -> Sequence[Ask]:
-        """The one ask for the steps; none if they are given."""
         written = self._plan.steps is not None or self._plan.reused is not None
         return () if written else (self._writing_ask(),)
 
@@ -275,7 +273,6 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
         return self._with(_Plan(steps_in(entry, f"{self.name}, prepared.json")))
 
     async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
-        """Ask for a grade; the score is its expectation."""
         fault = self._plan.fault
         if fault is None:
             return await super().score(case, answer, judge, repeat)

@@ -67,7 +67,6 @@ class RubricMetric(ChainMetric[RubricMetricConfig]):
 
     @classmethod
     def build(cls, name: str, config: RubricMetricConfig, prompts: Prompts) -> Self:
-        """See `BaseMetric`; builds the step and its score rule from prompt and scale."""
         returns: dict[str, FieldType] = {"reason": StrType(type="str"), FIELD: reply_type(config.scale)}
         step = StepConfig(id=STEP, prompt=config.prompt, returns=returns)
         rule = grade_rule(config.scale, STEP, FIELD)

@@ -166,7 +166,6 @@ class SetMatchMetric(FieldMetric[SetMatchMetricConfig]):
         return super().build(name, config, prompts)
 
     async def compare(self, fields: dict[str, Any]) -> Outcome:
-        """Compare the labels; undefined without a true label."""
         truth, predicted = (_labels(paths, fields) for paths in (self.config.truth, self.config.prediction))
         if not any(truth):
             return Outcome(status="undefined", reason="nothing is expected")

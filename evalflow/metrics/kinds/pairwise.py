@@ -87,7 +87,6 @@ class PairwiseMetric(ChainMetric[PairwiseMetricConfig]):
 
     @classmethod
     def build(cls, name: str, config: PairwiseMetricConfig, prompts: Prompts) -> Self:
-        """See `BaseMetric`; one step for each order."""
         expect_declared(name, config.needs, {"answer": "answer", "against": config.against})
         returns: dict[str, FieldType] = {
             "reason": StrType(type="str"),

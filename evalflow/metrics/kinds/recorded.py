@@ -57,7 +57,6 @@ class RecordedMetric(BaseMetric[RecordedMetricConfig]):
         return cls(name, config)
 
     async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
-        """Read the score; skipped for any answer but the recorded one."""
         if not is_recorded(case, answer):
             which = "generated" if answer.generated else "an example"
             return Outcome(status="skipped", reason=f"the score is of the recorded answer, and this one is {which}")

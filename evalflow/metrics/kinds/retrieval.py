@@ -65,7 +65,6 @@ class RetrievalMetric(FieldMetric[RetrievalMetricConfig]):
 
     @classmethod
     def build(cls, name: str, config: RetrievalMetricConfig, prompts: Prompts) -> Self:
-        """See `FieldMetric`; refuses an unknown measure as the score."""
         known = measure_names(config.at)
         if config.score not in known:
             what = f"there is no measure {config.score!r}"
@@ -114,13 +113,11 @@ class Ranking:
 
     @cached_property
     def gains(self) -> list[bool]:
-        """Whether each retrieved id is relevant."""
         wanted = set(self.relevant)
         return [one in wanted for one in self.retrieved]
 
     @property
     def undefined(self) -> str:
-        """Why some measures are undefined."""
         empty = ["expected"] * (not self.relevant) + ["retrieved"] * (not self.retrieved)
         return f"nothing is {' and nothing '.join(empty)}"
 

@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 from evalflow.config.schema import Word
 from evalflow.errors import JudgeError
 from evalflow.jsonvalues import look_up
-from evalflow.metrics.base import UnitMetricConfig, expect_declared, failed, scored
+from evalflow.metrics.base import UnitMetricConfig, failed, scored
 from evalflow.metrics.chain import ChainConfig, ChainMetric
 from evalflow.metrics.cosine import STEP as EMBEDDING
 from evalflow.metrics.cosine import CosineMetric, cosines, embedding_ask
@@ -47,12 +47,7 @@ class SimilarityMetric(CosineMetric[SimilarityMetricConfig]):
     """The score is the cosine, at least 0; the value is the unclamped cosine."""
 
     Config = SimilarityMetricConfig
-
-    @classmethod
-    def build(cls, name: str, config: SimilarityMetricConfig, prompts: Prompts) -> Self:
-        """See `BaseMetric`; `needs` must declare both fields."""
-        expect_declared(name, config.needs, {"field": config.field, "against": config.against})
-        return super().build(name, config, prompts)
+    names_fields = ("field", "against")
 
     def texts(self, fields: Mapping[str, Any]) -> tuple[str, str]:
         """Both fields; values other than text as JSON."""
@@ -123,7 +118,6 @@ class GeneratedQuestionsMetric(ChainMetric[GeneratedQuestionsMetricConfig]):
         return (*asks, embedding_ask(self.name, *texts)) if asks else ()
 
     async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
-        """Generate the questions and compare them with the case's question."""
         asked = await super().score(case, answer, judge, repeat)
         if asked.status != "scored" or judge is None:
             return asked

@@ -37,7 +37,6 @@ class ToolCallsMetric(FieldMetric[ToolCallsMetricConfig]):
     names_fields = ("expected", "called")
 
     async def compare(self, fields: dict[str, Any]) -> Outcome:
-        """Count the expected calls that were made; undefined if none is expected."""
         expected, called = (read_field(at, fields, calls_in) for at in (self.config.expected, self.config.called))
         if not expected:
             return Outcome(status="undefined", reason="nothing to divide by: no tool call is expected")
