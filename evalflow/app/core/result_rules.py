@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from evalflow.config.schema import EmbedderConfig, JudgeConfig, MetricConfig
+from evalflow.config.schema import MetricConfig, ScorerConfig
 from evalflow.config.validate import Settings
 from evalflow.errors import Problem, did_you_mean
 from evalflow.metrics.kinds.composite import BY_PASSING, CompositeMetricConfig
@@ -54,7 +54,7 @@ class ResultRules:
         """The metrics whose scores lie in 0..1."""
         return [name for name, metric in self.metrics.items() if metric.bounded]
 
-    def scorer(self, name: str) -> JudgeConfig | EmbedderConfig:
+    def scorer(self, name: str) -> ScorerConfig:
         """The judge or embedder whose thresholds apply to a metric.
 
         The scorer of a composite is calibrated if those of all its parts are.
