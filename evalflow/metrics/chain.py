@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Generic, Literal, TypeVar, cast
 
@@ -51,9 +51,9 @@ class Scope:
     variables: Mapping[str, Any]
     logprobs: bool
     shared: Shared
+    replies: dict[str, Observed]
+    trail: list[dict[str, Any]]
     samples: int = 1
-    replies: dict[str, Observed] = field(default_factory=dict[str, Observed])
-    trail: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
     def items(self, step: StepConfig) -> tuple[Any, ...] | None:
         """The items that a one_per step asks about; None for other steps."""
@@ -165,7 +165,8 @@ class ChainMetric(BaseMetric[C], Generic[C]):
         variables = dict(zip(self._needed, map(fields.__getitem__, self._needed), strict=True))
         variables |= self._shared
         variables |= self._extras(fields)
-        return Scope(self.name, repeat, fields, variables, self.config.weighting == "probability", self._shared)
+        logprobs = self.config.weighting == "probability"
+        return Scope(self.name, repeat, fields, variables, logprobs, self._shared, replies={}, trail=[])
 
     def _constants(self) -> Mapping[str, Any]:
         """Prompt variables from the kind that do not depend on the case."""
