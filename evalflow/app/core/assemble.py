@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -197,27 +197,112 @@ def assemble(settings: Settings, run_id: str = "", session: CallSession | None =
     Raises:
         UserError: A prompt, a metric, a key or a name is invalid.
     """
-    problems: list[Problem] = []
     settings = _settled(settings)
-    prompts = Prompts(settings.composed.prompt_folders)
-    session = session or _session(settings.run, run_id)
-    metrics: dict[str, Metric] = {}
-    for name, config in settings.run.metric.items():
+    return _Assembly(settings, session or _session(settings.run, run_id)).parts()
+
+
+class _Assembly:
+    """Builds the parts of a run, and collects their problems."""
+
+    def __init__(self, settings: Settings, session: CallSession) -> None:
+        self._settings, self._session = settings, session
+        self._problems: list[Problem] = []
+
+    def parts(self) -> Parts:
+        settings = self._settings
+        prompts = Prompts(settings.composed.prompt_folders)
+        metrics: dict[str, Metric] = {}
+        for name, config in settings.run.metric.items():
+            try:
+                metrics[name] = build_metric(name, config, prompts)
+            except UserError as error:
+                self._note(error, settings.composed.sources.get(settings.key("metric", name)))
+        asking, embedding = self._scorers_needed(metrics)
+        judges = self._judges(asking)
+        embedder = self._embedder(judges) if embedding else None
+        target = self._target(prompts)
+        if self._problems or target is None:
+            raise UserError(self._problems)
+        pairs: list[Pair] = []
+        for name, metric in metrics.items():
+            judge, own = judges.get(name), embedder if name in embedding else None
+            pairs.append(Pair(metric, judge, own, with_embedder(judge, own) if judge and own else None))
+        return Parts(settings, tuple(pairs), target, prompts, self._session)
+
+    def _note(self, error: UserError, file: Path | None = None) -> None:
+        """Add problems with their file, which is unknown for a resumed run: its configuration is from run.json."""
+        found = [replace(one, where=f"{file}: {one.where}") for one in error.problems] if file else error.problems
+        self._problems += [problem for problem in found if problem not in self._problems]
+
+    def _note_same_name(self, name: str, key: str) -> None:
+        what = f"two judges with different settings would both be called {name!r}, and their scores would mix"
+        self._problems.append(Problem(what, "configuration", f"name one of them: {key}=..."))
+
+    def _scorers_needed(self, metrics: Mapping[str, Metric]) -> tuple[set[str], set[str]]:
+        """The metrics that need a judge, and those that need the embedder.
+
+        For a metric that runs the checks named in the cases, cases are read until one check of each sort is found.
+        """
+        asking = {name for name, metric in metrics.items() if metric.asks and not metric.embeds}
+        embedding = {name for name, metric in metrics.items() if metric.embeds and not metric.asks}
         try:
-            metrics[name] = build_metric(name, config, prompts)
+            for name, metric in metrics.items():
+                if metric.asks and metric.embeds:
+                    for one in _checks(metric, self._settings.run):
+                        asking |= {name} if one.asks else set()
+                        embedding |= {name} if one.embeds else set()
+                        if name in asking and name in embedding:
+                            break
         except UserError as error:
-            problems += _in_file(settings.composed.sources.get(settings.key("metric", name)), error)
-    asking, embedding = _scorers_needed(metrics, settings.run, problems)
-    judges = _judges(settings, asking, session, problems)
-    embedder = _embedder(settings, judges, session, problems) if embedding else None
-    target = _target(settings, prompts, session, problems)
-    if problems or target is None:
-        raise UserError(problems)
-    pairs: list[Pair] = []
-    for name, metric in metrics.items():
-        judge, own = judges.get(name), embedder if name in embedding else None
-        pairs.append(Pair(metric, judge, own, with_embedder(judge, own) if judge and own else None))
-    return Parts(settings, tuple(pairs), target, prompts, session)
+            self._note(error)
+            return set(), set()
+        return asking, embedding
+
+    def _judges(self, asking: Collection[str]) -> dict[str, Judge]:
+        """The judge of each metric that needs one; metrics with the same configuration share it."""
+        built: list[tuple[Any, Judge]] = []
+        judges: dict[str, Judge] = {}
+        for name, config in self._settings.judges.items():
+            if name not in asking:
+                continue
+            known = next((judge for other, judge in built if other == config), None)
+            if known is None:
+                try:
+                    known = build_judge(config, self._settings.composed.choices["judge"], self._session)
+                except UserError as error:
+                    self._note(error)
+                    continue
+                if any(judge.info.name == known.info.name for _, judge in built):
+                    self._note_same_name(known.info.name, f"metric.{name}.judge.name")
+                built.append((config, known))
+            judges[name] = known
+        return judges
+
+    def _embedder(self, judges: Mapping[str, Judge]) -> Judge | None:
+        config, choices = self._settings.run.embedder, self._settings.composed.choices
+        try:
+            embedder = build_embedder(config, choices.get("embedder", config.kind), self._session)
+        except UserError as error:
+            return self._note(error)
+        if any(judge.info.name == embedder.info.name for judge in judges.values()):
+            self._note_same_name(embedder.info.name, "embedder.name")
+        return embedder
+
+    def _target(self, prompts: Prompts) -> Target | None:
+        run, composed = self._settings.run, self._settings.composed
+        forms = {name: Form.of(config) for name, config in run.dataset.items()}
+        try:
+            return build_target(run.target, composed.choices["target"], prompts, forms, run.generate, self._session)
+        except UserError as error:
+            return self._note(error, composed.sources.get("target"))
+
+
+def _checks(metric: Metric, run: RunConfig) -> Iterator[Metric]:
+    for case in offered(run):
+        try:
+            yield from metric.bind(case)
+        except UserError:
+            continue  # DataChecks reports it
 
 
 def _settled(settings: Settings) -> Settings:
@@ -239,97 +324,3 @@ def _session(run: RunConfig, run_id: str) -> CallSession:
     limits = run.budget
     limited = any(limit is not None for limit in (limits.usd, limits.requests, limits.tokens))
     return CallSession(single_flight=SingleFlight(cache), budget=Budget(limits) if limited else None)
-
-
-def _scorers_needed(
-    metrics: Mapping[str, Metric], run: RunConfig, problems: list[Problem]
-) -> tuple[set[str], set[str]]:
-    """The metrics that need a judge, and those that need the embedder.
-
-    For a metric that runs the checks named in the cases, cases are read until one check of each sort is found.
-    """
-    asking = {name for name, metric in metrics.items() if metric.asks and not metric.embeds}
-    embedding = {name for name, metric in metrics.items() if metric.embeds and not metric.asks}
-    try:
-        for name, metric in metrics.items():
-            if metric.asks and metric.embeds:
-                for one in _checks(metric, run):
-                    asking |= {name} if one.asks else set()
-                    embedding |= {name} if one.embeds else set()
-                    if name in asking and name in embedding:
-                        break
-    except UserError as error:
-        problems += error.problems
-        return set(), set()
-    return asking, embedding
-
-
-def _checks(metric: Metric, run: RunConfig) -> Iterator[Metric]:
-    for case in offered(run):
-        try:
-            yield from metric.bind(case)
-        except UserError:
-            continue  # DataChecks reports it
-
-
-def _judges(
-    settings: Settings, asking: Collection[str], session: CallSession, problems: list[Problem]
-) -> dict[str, Judge]:
-    """The judge of each metric that needs one; metrics with the same configuration share it."""
-    built: list[tuple[Any, Judge]] = []
-    judges: dict[str, Judge] = {}
-    for name, config in settings.judges.items():
-        if name not in asking:
-            continue
-        known = next((judge for other, judge in built if other == config), None)
-        if known is None:
-            try:
-                known = build_judge(config, settings.composed.choices["judge"], session)
-            except UserError as error:
-                problems += [problem for problem in error.problems if problem not in problems]
-                continue
-            clash = next((judge for _, judge in built if judge.info.name == known.info.name), None)
-            if clash:
-                problems.append(_same_name(known.info.name, f"metric.{name}.judge.name"))
-            built.append((config, known))
-        judges[name] = known
-    return judges
-
-
-def _embedder(
-    settings: Settings, judges: Mapping[str, Judge], session: CallSession, problems: list[Problem]
-) -> Judge | None:
-    config = settings.run.embedder
-    try:
-        embedder = build_embedder(config, settings.composed.choices.get("embedder", config.kind), session)
-    except UserError as error:
-        problems += error.problems
-        return None
-    if any(judge.info.name == embedder.info.name for judge in judges.values()):
-        problems.append(_same_name(embedder.info.name, "embedder.name"))
-    return embedder
-
-
-def _target(settings: Settings, prompts: Prompts, session: CallSession, problems: list[Problem]) -> Target | None:
-    run = settings.run
-    forms = {name: Form.of(config) for name, config in run.dataset.items()}
-    try:
-        return build_target(run.target, settings.composed.choices["target"], prompts, forms, run.generate, session)
-    except UserError as error:
-        problems += _in_file(settings.composed.sources.get("target"), error)
-        return None
-
-
-def _in_file(file: Path | None, error: UserError) -> Iterable[Problem]:
-    """The problems, with their file. The file is None for a resumed run, whose configuration is from run.json."""
-    if file is None:
-        return error.problems
-    return [replace(problem, where=f"{file}: {problem.where}") for problem in error.problems]
-
-
-def _same_name(name: str, key: str) -> Problem:
-    return Problem(
-        f"two judges with different settings would both be called {name!r}, and their scores would mix",
-        "configuration",
-        f"name one of them: {key}=...",
-    )
