@@ -107,7 +107,7 @@ def add_cases(space: Workspace, dataset: str, rows: Iterable[Mapping[str, Any]])
 def update_case(space: Workspace, dataset: str, case: int, expected: int, row: Mapping[str, Any]) -> StoredCase:
     """Replace a case."""
     there = case_row(space, dataset, case)
-    changed = stored(readers.case_to_row(read_row(dataset, {"id": there["key"], **row})))
+    changed = case_columns(readers.case_to_row(read_row(dataset, {"id": there["key"], **row})))
     with space.database.writing() as connection:
         owner = there["dataset_id"]
         if changed["key"] != there["key"] and table.known_keys(connection, owner, [changed["key"]]):
@@ -134,7 +134,7 @@ def add_case(space: Workspace, dataset: str, row: Mapping[str, Any]) -> StoredCa
     body = readers.case_to_row(read_row(dataset, row))
     append_rows(space, dataset, [body])
     with space.database.reading() as connection:
-        found = table.by_key(connection, owner["id"], stored(body)["key"])
+        found = table.by_key(connection, owner["id"], case_columns(body)["key"])
     if found is None:
         raise not_found("case", body["id"], [])
     return from_row(StoredCase, found)
@@ -143,7 +143,7 @@ def add_case(space: Workspace, dataset: str, row: Mapping[str, Any]) -> StoredCa
 def append_rows(space: Workspace, dataset: str, rows: Iterable[dict[str, Any]]) -> int:
     """Add cases as `case_to_row` returns them, all or none; returns their number."""
     row = own_row(space, dataset)
-    prepared = [stored(body) for body in rows]
+    prepared = [case_columns(body) for body in rows]
     with space.database.writing() as connection:
         return append_stored(connection, row["id"], prepared)
 
@@ -151,7 +151,7 @@ def append_rows(space: Workspace, dataset: str, rows: Iterable[dict[str, Any]]) 
 def append_stored(connection: Connection, dataset: int, prepared: Sequence[dict[str, Any]]) -> int:
     """Add cases within a transaction; returns their number.
 
-    `dataset` is the id of its row; the cases are as `stored` returns them.
+    `dataset` is the id of its row; the cases are as `case_columns` returns them.
     """
     twice = [key for key, n in Counter(one["key"] for one in prepared).items() if n > 1]
     if twice:
@@ -187,7 +187,7 @@ def copy_dataset(space: Workspace, source: str, name: str) -> Dataset:
         config = declared_dataset(space, source)
         values = dataset_values(name, config.description or "", config.generates)
         rows = declared_rows(space, source)
-    prepared = [stored(row) for row in rows]
+    prepared = [case_columns(row) for row in rows]
     with space.database.writing() as connection:
         append_stored(connection, DATASETS.add(connection, values), prepared)
     return get_dataset(space, name)
@@ -261,7 +261,7 @@ def irregular_turns(messages: Sequence[Mapping[str, Any]]) -> list[tuple[int, st
     return list(readers.irregular([Message(message["role"], message["content"]) for message in messages]))
 
 
-def stored(body: dict[str, Any]) -> dict[str, Any]:
+def case_columns(body: dict[str, Any]) -> dict[str, Any]:
     """A case as `case_to_row` returns it, with its id, question and tags (all their levels) in columns."""
     levels = [level for tag in body.get("tags", []) for level in readers.tag_levels(tag)]
     return {
@@ -319,7 +319,7 @@ def _change(space: Workspace, dataset: str, cases: Sequence[int], new: Callable[
         pairs = (
             (found["id"], found["body"], new(found["body"])) for found in table.by_ids(connection, row["id"], cases)
         )
-        changed = {case: stored(body) for case, before, body in pairs if body != before}
+        changed = {case: case_columns(body) for case, before, body in pairs if body != before}
         table.rewrite(connection, row["id"], changed)
     return len(changed)
 

@@ -14,12 +14,12 @@ from evalflow.app.studio.snapshot import (
     Own,
     RunChoice,
     RunRequest,
-    chosen,
     freeze,
     inspect_snapshot,
-    owned,
-    remove,
-    shown,
+    own_definitions,
+    path_for_commands,
+    remove_folder,
+    run_choice,
 )
 from evalflow.app.studio.space import (
     Page,
@@ -131,7 +131,7 @@ def estimate_run(space: Workspace, request: RunRequest) -> RunEstimate:
     try:
         found = inspect_snapshot(freeze(folder / "snapshot", *_parts(space, request)))
     finally:
-        remove(folder)
+        remove_folder(folder)
     estimate = found.estimate
     return RunEstimate(
         cases=dict(found.cases),
@@ -180,10 +180,10 @@ def create_run(space: Workspace, request: RunRequest, creation_key: str | None =
             if known is None:
                 runs.create(connection, values)
     except BaseException:
-        remove(folder)
+        remove_folder(folder)
         raise
     if known is not None:
-        remove(folder)
+        remove_folder(folder)
         return _same(known, request)
     return get_run(space, folder.name)
 
@@ -302,7 +302,7 @@ def _refusal(space: Workspace, run_id: str, expected: int | None, unfit: Sequenc
 
 def _parts(space: Workspace, request: RunRequest) -> tuple[Own, RunChoice]:
     refuse_elsewhere(space, request.options)
-    return owned(space, request), chosen(space, request)
+    return own_definitions(space, request), run_choice(space, request)
 
 
 def _new_folder(space: Workspace, request: RunRequest) -> Path:
@@ -375,4 +375,4 @@ def _own_conf(manifest: Mapping[str, Any]) -> list[str]:
     """The command-line words that set the run's config folder; empty if it was not set."""
     first, *_ = folders = manifest["search_folders"]["conf"]
     found_anyway = (str(Path(manifest["working_directory"], "conf").resolve()), folders[-1])
-    return [] if first in found_anyway else ["--config-dir", shown(Path(first))]
+    return [] if first in found_anyway else ["--config-dir", path_for_commands(Path(first))]

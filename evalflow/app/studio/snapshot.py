@@ -152,7 +152,7 @@ def freeze(folder: Path, own: Own, choice: RunChoice) -> list[str]:
     drafted = compose(choice.words(), conf, complete=False)
     config = _laid_over(drafted.storable, escaped(choice.values))
     _flatten(folder, config, drafted, choice, own)
-    return ["--config-dir", shown(conf), *choice.words()]
+    return ["--config-dir", path_for_commands(conf), *choice.words()]
 
 
 def inspect_snapshot(arguments: Sequence[str]) -> Inspection:
@@ -170,13 +170,13 @@ def settings_for(arguments: Sequence[str]) -> Settings:
     return check(compose(words, Path(conf).absolute(), check=check))
 
 
-def shown(path: Path) -> str:
+def path_for_commands(path: Path) -> str:
     """The path for commands: relative if it is below the working directory, so that both can be moved."""
     here = Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
-def remove(folder: Path) -> None:
+def remove_folder(folder: Path) -> None:
     """Remove the folder of a run that never started."""
     shutil.rmtree(folder, ignore_errors=True)
 
@@ -236,7 +236,12 @@ def _write_dataset(folder: Path, name: str, options: Mapping[str, Any], rows: It
     with data.open("w", encoding="utf-8", newline="\n") as file:
         for row in rows:
             file.write(json.dumps(row, ensure_ascii=True, allow_nan=False) + "\n")
-    values = {**escaped(dict(options)), "path": escaped(shown(data)), "format": "jsonl", "allow_irregular": True}
+    values = {
+        **escaped(dict(options)),
+        "path": escaped(path_for_commands(data)),
+        "format": "jsonl",
+        "allow_irregular": True,
+    }
     _write(folder / "conf" / "dataset" / f"{name}.yaml", f"# @package dataset.{name}\n{yaml_of(values)}")
 
 
@@ -251,7 +256,7 @@ OPTIONS = tuple(
 """Root keys that a run may set."""
 
 
-def owned(space: Workspace, request: RunRequest) -> Own:
+def own_definitions(space: Workspace, request: RunRequest) -> Own:
     """The definitions of the workspace that a request uses."""
     bot = get_bot(space, request.bot)
     own = {metric.name: metric for metric in list_metrics(space, request.bot)}
@@ -273,7 +278,7 @@ def owned(space: Workspace, request: RunRequest) -> Own:
     )
 
 
-def chosen(space: Workspace, request: RunRequest) -> RunChoice:
+def run_choice(space: Workspace, request: RunRequest) -> RunChoice:
     """The parts and changed values of a request."""
     bot = get_bot(space, request.bot)
     problems = list(_wrong(request))

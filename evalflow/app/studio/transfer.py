@@ -14,7 +14,7 @@ from typing import Any, cast
 from evalflow import datasets as readers
 from evalflow.app.core.options import Option
 from evalflow.app.studio.bots import BOTS, bot_values, get_bot, list_bots
-from evalflow.app.studio.cases import Fields, append_rows, append_stored, case_rows, stored
+from evalflow.app.studio.cases import Fields, append_rows, append_stored, case_columns, case_rows
 from evalflow.app.studio.datasets import DATASETS, dataset_values, get_dataset, list_datasets, own_row
 from evalflow.app.studio.definitions import declared, declared_content
 from evalflow.app.studio.metrics import MetricDraft, add_metric, list_metrics
@@ -113,7 +113,7 @@ def _check_all(
     for name, (config, rows) in cases.items():
         with _collected(problems):
             values = dataset_values(name, config.description or "", config.generates)
-            found.datasets.append((values, [stored(row) for row in rows]))
+            found.datasets.append((values, [case_columns(row) for row in rows]))
     if problems:
         raise UserError(problems)
     return found
@@ -298,7 +298,7 @@ def examine_upload(
     for row in _checked_rows(space, dataset, path, fields):
         if row.case is None:
             faulty.append(row.position)
-            problems += [placed(problem) for problem in row.problems if len(problems) < SHOWN]
+            problems += [at_place_in_file(problem) for problem in row.problems if len(problems) < SHOWN]
             continue
         good += 1
         if len(first) < limit:
@@ -364,7 +364,7 @@ def _repeated(key: str, place: str, where: str, *, named: bool) -> Problem:
     return Problem(f"the same case is {place} already", where, "leave it out, or give each an id of its own")
 
 
-def placed(problem: Problem) -> Problem:
+def at_place_in_file(problem: Problem) -> Problem:
     """The problem with `where` reduced to the place within the file."""
     place = _PLACE.search(problem.where)
     where = "" if place is None else f"line {place['line']}" if place["line"] else f"record {place['record']}"

@@ -50,7 +50,7 @@ def rendering_problems(metric: Metric) -> list[Problem]:
     return problems
 
 
-def placed(problem: Problem, own: Mapping[str, str]) -> Problem:
+def at_own_template(problem: Problem, own: Mapping[str, str]) -> Problem:
     """The problem. If it is in one of the metric's own templates, the template's name becomes its key."""
     file = next((file for file in own if file in problem.where), None)
     return Problem(problem.what, problem.where, problem.hint, file) if file else problem
@@ -191,7 +191,7 @@ def check_metric(
         except UserError as error:
             problems += [replace(found, where=found.where.replace(f"{folder}/", "")) for found in error.problems]
     if problems:
-        raise UserError([placed(problem, own) for problem in problems])
+        raise UserError([at_own_template(problem, own) for problem in problems])
     return plain, own
 
 

@@ -18,10 +18,10 @@ from evalflow.app.studio.transfer import (
     SHOWN,
     Column,
     Examined,
+    at_place_in_file,
     columns_of,
     examine_upload,
     faulty_rows,
-    placed,
     upload_cases,
 )
 from evalflow.errors import Problem, UserError
@@ -172,7 +172,7 @@ class Review:
         """Show that nothing in the file can be used."""
         self._result.clear()
         with self._result, ui.element("div").classes("section stack"):
-            for problem in map(placed, error.problems):
+            for problem in map(at_place_in_file, error.problems):
                 where = f"{problem.where}: " if problem.where else ""
                 message(f"{self._name}: {where}{problem.what}", problem.hint, "fail")
             with ui.element("div").classes("actions"):
