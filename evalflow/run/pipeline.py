@@ -16,6 +16,7 @@ from evalflow.run.deadline import Deadlines, Failed, Owner
 from evalflow.run.journal import AnswerBook, cell_digest
 from evalflow.run.manifest import Tally
 from evalflow.run.scoring import Cell, Judgement, MeteredJudge, Pair, Scorer
+from evalflow.targets.recorded import blank
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,17 +136,8 @@ class Pipeline:
 
     def _failed_answer(self, case: Case, target_repeat: int, failed: Failed) -> Answer:
         self._tally.unpriced = True  # calls before the failure have been paid for
-        return Answer(
-            dataset=case.dataset,
-            index=case.index,
-            case_id=case.id,
-            target=self._plan.target.name,
-            target_repeat=target_repeat,
-            status="error",
-            messages=case.messages,
-            error_type=failed.error_type,
-            error=failed.error,
-        )
+        answer = blank(case, self._plan.target.name, target_repeat)
+        return replace(answer, status="error", error_type=failed.error_type, error=failed.error)
 
     def _known_answer(self, case: Case, target_repeat: int) -> Answer | None:
         assert self._plan.answered is not None
