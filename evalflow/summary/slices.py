@@ -23,13 +23,13 @@ NAMES = ("score", "passed")
 
 
 def moments(*names: str) -> list[pl.Expr]:
-    """Aggregations of numeric columns: *_n, _mean, _m2 (about the mean), _low, _high, _binary.
+    """Aggregations of columns, true as 1: *_n, _mean, _m2 (about the mean), _low, _high, _binary.
 
     `_binary` is whether every number is exactly 0 or 1.
     """
     found: list[pl.Expr] = []
     for name in names:
-        x = pl.col(name)
+        x = pl.col(name).cast(pl.Float64)
         parts = {
             "n": x.count().cast(pl.Int64),
             "mean": x.mean(),
@@ -40,21 +40,6 @@ def moments(*names: str) -> list[pl.Expr]:
         }
         found += [expression.alias(f"{name}_{part}") for part, expression in parts.items()]
     return found
-
-
-def moments_of_verdicts(name: str) -> list[pl.Expr]:
-    """The same as `moments` for a Boolean column (true is 1), computed from two counts."""
-    n, true = pl.col(name).count().cast(pl.Int64), pl.col(name).sum().cast(pl.Int64)
-    known = pl.when(n > 0)
-    parts = {
-        "n": n,
-        "mean": known.then(true / n),
-        "m2": known.then(true * (n - true) / n),
-        "low": known.then((true == n).cast(pl.Float64)),
-        "high": known.then((true > 0).cast(pl.Float64)),
-        "binary": n >= 0,
-    }
-    return [expression.alias(f"{name}_{part}") for part, expression in parts.items()]
 
 
 def merged() -> list[pl.Expr]:
@@ -147,7 +132,7 @@ def find_units(cells: pl.LazyFrame) -> Units:
     # An undefined or skipped score may never have called the judge. A cached reply costs nothing now.
     asked = pl.col("judge").is_not_null() & ~pl.col("cached")
     asked &= status.is_in(["scored", "error"]) | pl.col("latency_s").is_not_null()
-    sums = [*_sums(), *moments("score"), *moments_of_verdicts("passed")]
+    sums = [*_sums(), *moments(*NAMES)]
     named = (
         cells.with_columns(asked=asked).group_by("part", "status", "asked").agg(pl.col(*SLICE, "tags").first(), *sums)
     )
