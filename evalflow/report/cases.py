@@ -30,7 +30,7 @@ CaseKey = tuple[str, str]
 """A case's dataset and id."""
 
 
-def most_telling(
+def most_informative(
     scores: pl.LazyFrame, metrics: Mapping[str, MetricConfig], count: int = MAX_CASES
 ) -> Collection[CaseKey] | None:
     """The cases to show: failed ones first, then errors, then the lowest scores; None for all, if at most `count`.

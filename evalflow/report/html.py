@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from evalflow.lazy import pl
 from evalflow.paths import replacing
-from evalflow.report.cases import BLOCK, ExplorerWriter, most_telling, script_json
+from evalflow.report.cases import BLOCK, ExplorerWriter, most_informative, script_json
 from evalflow.report.charts import bins_of, charts, matrix_of
 from evalflow.report.ci import write_junit, write_markdown
 from evalflow.report.findings import noise_findings, panel_findings, preference_findings
@@ -154,7 +154,7 @@ def write_reports(folder: Path, run: Reported) -> None:
         index, details = (
             stack.enter_context(TemporaryFile("w+", encoding="utf-8", errors="replace")) for _ in range(2)
         )
-        explorer = ExplorerWriter(index, details, most_telling(run.scores, run.metrics))
+        explorer = ExplorerWriter(index, details, most_informative(run.scores, run.metrics))
         sinks: list[RowSink] = [ResultsWriter(table, run.scores), CasesWriter(cases), explorer]
         if run.categorising:
             file = stack.enter_context(replacing(folder / "miscategorised.csv", newline=""))

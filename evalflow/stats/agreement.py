@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from evalflow.lazy import np
 from evalflow.stats.arrays import ROUNDING, cluster_sums, constant
-from evalflow.stats.bootstrap import few_units
+from evalflow.stats.bootstrap import small_sample_note
 from evalflow.stats.intervals import cr1, interval, t_interval, wilson
 from evalflow.stats.labelled import human_interval, sample, unseen_variance
 
@@ -143,7 +143,7 @@ def from_influence(value: float, influence: Floats, clusters: ArrayLike | None, 
 
 def delta_method(name: str, n: int, groups: int) -> str:
     """Method name of a delta method's interval over n answers in so many clusters, with a caveat if these are few."""
-    note = few_units(groups, clustered=groups < n, what="answers")
+    note = small_sample_note(groups, clustered=groups < n, what="answers")
     return name + ("_cr1_t" if groups < n else "") + (f": {note}" if note else "")
 
 

@@ -52,7 +52,7 @@ def percentile_interval(values: Floats, method: str) -> Interval:
     return Interval(low, high, float(defined.std(ddof=1)), method)
 
 
-def few_units(units: int, *, clustered: bool, what: str = "cases") -> str:
+def small_sample_note(units: int, *, clustered: bool, what: str = "cases") -> str:
     """A caveat such as "fewer than 30 cases" or "fewer than 10 clusters"; empty if there are enough."""
     few, what = (FEW_CLUSTERS, "clusters") if clustered else (FEW_CASES, what)
     return f"fewer than {few} {what}" if units < few else ""
@@ -60,7 +60,7 @@ def few_units(units: int, *, clustered: bool, what: str = "cases") -> str:
 
 def bootstrap_method(name: str, units: int, *, clustered: bool, what: str = "cases") -> str:
     """Method name of a bootstrap, such as "cluster_bootstrap: fewer than 10 clusters"."""
-    note = few_units(units, clustered=clustered, what=what)
+    note = small_sample_note(units, clustered=clustered, what=what)
     return name.format("cluster_" if clustered else "") + (f": {note}" if note else "")
 
 

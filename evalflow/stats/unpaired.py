@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalflow.lazy import np
 from evalflow.stats.arrays import no_interval
-from evalflow.stats.bootstrap import few_units
+from evalflow.stats.bootstrap import small_sample_note
 from evalflow.stats.classification import Of, Ratio
 from evalflow.stats.intervals import t_interval, wilson
 from evalflow.stats.paired import Difference, t_test
@@ -51,7 +51,7 @@ def unpaired_difference(
         low, high = (float(end) for end in t_interval(difference, error, df))
         p, method = t_test(difference, error, df), f"welch_t{sizes}"
         if groups < n:
-            few = few_units(fewest, clustered=True)
+            few = small_sample_note(fewest, clustered=True)
             method = f"unpaired_cr1_t{sizes}{f', {few} in one' if few else ''}"
     return Difference(n, groups, value_a, value_b, difference, error, df, low, high, p, method)
 
@@ -145,6 +145,6 @@ def _trials(ratio: Ratio, totals: Floats) -> Floats:
 
 
 def _method(sizes: tuple[int, int], fewest: int, *, alone: bool) -> str:
-    note = few_units(fewest, clustered=not alone)
+    note = small_sample_note(fewest, clustered=not alone)
     name = "" if alone else "cluster_"
     return f"unpaired_{name}bootstrap_t: {sizes[0]:,} against {sizes[1]:,} cases{f', {note} in one' if note else ''}"

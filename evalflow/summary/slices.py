@@ -238,7 +238,7 @@ def measures(cells: pl.LazyFrame, cases: pl.DataFrame | None, units: Units) -> p
     `cases` is from `repeats_of`; None if nothing is repeated, and each cell is a case.
 
     Returns:
-        Columns score_* and passed_* with n (cases), mean, std, low, high, binary, few (the numbers themselves, for
+        Columns score_* and passed_* with n (cases), mean, std, low, high, binary, sample (the numbers, for
         fewer than FEW_CASES cases), and clusters and ss if cases have groups; then floor and ceiling (the mean score
         with missing scores as 0 and as 1), median, latency_p50 and latency_p95 (seconds).
     """
@@ -293,7 +293,7 @@ def _case_measures(unit: int, cases: Mapping[str, Floats]) -> dict[str, Any]:
     for name in NAMES:
         known = ~np.isnan(cases[name])
         numbers = cases[name][known]
-        found[f"{name}_few"] = numbers if numbers.size < FEW_CASES else None
+        found[f"{name}_sample"] = numbers if numbers.size < FEW_CASES else None
         if "cluster" in cases:
             centred = numbers - numbers.mean() if numbers.size else numbers
             sums = cluster_sums(centred, None if groups is None else groups[known])
@@ -312,6 +312,6 @@ def _quantile(values: Floats, share: float) -> float | None:
 
 
 def _frame(rows: list[dict[str, Any]]) -> pl.DataFrame:
-    few = {f"{name}_few": pl.List(pl.Float64) for name in NAMES}
-    types = {name: few.get(name, pl.Float64()) for name in rows[0]}
+    samples = {f"{name}_sample": pl.List(pl.Float64) for name in NAMES}
+    types = {name: samples.get(name, pl.Float64()) for name in rows[0]}
     return pl.DataFrame(rows, schema=types | {"unit": pl.UInt32()})

@@ -106,10 +106,10 @@ def _mean_rows(
 def _samples(rows: pl.DataFrame, name: str) -> dict[int, Any]:
     from evalflow.stats.intervals import FEW_CASES
 
-    if f"{name}_few" not in rows.columns:
+    if f"{name}_sample" not in rows.columns:
         return {}
-    few = rows.with_row_index("row").filter(pl.col(f"{name}_n").is_between(2, FEW_CASES - 1))
-    return {row: numbers.to_numpy() for row, numbers in zip(few["row"], few[f"{name}_few"], strict=True)}
+    small = rows.with_row_index("row").filter(pl.col(f"{name}_n").is_between(2, FEW_CASES - 1))
+    return {row: numbers.to_numpy() for row, numbers in zip(small["row"], small[f"{name}_sample"], strict=True)}
 
 
 def _moments(rows: pl.DataFrame, name: str) -> Moments:
@@ -271,8 +271,8 @@ def _rates(
         return
     names = [field.name for field in fields(Moments)]
     joined = Moments(**{name: np.concatenate([getattr(one, name) for one in each]) for name in names})
-    few = dict(enumerate(shares)) if counts.size < FEW_CASES else {}
-    bounds = intervals(joined, few, bounded=True, seed=seed)
+    samples = dict(enumerate(shares)) if counts.size < FEW_CASES else {}
+    bounds = intervals(joined, samples, bounded=True, seed=seed)
     for i, (threshold, share) in enumerate(zip(thresholds, shares, strict=True)):
         one = bounds[i]
         yield Passing(dataset, target, threshold, counts.size, float(share.mean()), one.low, one.high, one.method)

@@ -1,7 +1,7 @@
 import pytest
 
 from evalflow.config.schema import MetricConfig
-from evalflow.report.cases import most_telling
+from evalflow.report.cases import most_informative
 
 METRICS = {"faithfulness": MetricConfig(kind="judge"), "bias": MetricConfig(kind="judge", direction="lower_is_better")}
 SCORED = {"threshold": 0.5, "passed": True}
@@ -24,10 +24,10 @@ CELLS = [
     [(1, "failed"), (2, "error"), (3, "biased"), (4, "low"), (5, "good"), (6, "good too"), (7, "member")],
 )
 def test_failed_first_then_errors_then_the_worst_scores_then_what_has_none(make_scores, count, last):
-    found, before = (most_telling(make_scores(CELLS), METRICS, n) or set() for n in (count, count - 1))
+    found, before = (most_informative(make_scores(CELLS), METRICS, n) or set() for n in (count, count - 1))
     assert set(found) - set(before) == {("rag", last)}
 
 
 def test_nothing_is_chosen_where_all_cases_fit(make_scores):
-    assert most_telling(make_scores(CELLS), METRICS, 8) is None
-    assert most_telling(make_scores([]), METRICS) is None
+    assert most_informative(make_scores(CELLS), METRICS, 8) is None
+    assert most_informative(make_scores([]), METRICS) is None
