@@ -7,7 +7,7 @@ import re
 import shlex
 import types
 import typing
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -78,7 +78,9 @@ def _problem(
 ) -> Problem:
     path, keys = _walk(model, detail["loc"])
     full = ".".join([part for part in (key, *path) if part])
-    where = "command line" if _on_command_line(full, overrides) else str(file or "configuration")
+    changed = [override.partition("=")[0].lstrip("+~") for override in overrides]
+    on_line = any(key == full or (full.startswith(f"{key}.") and "." in key) for key in changed)
+    where = "command line" if on_line else str(file or "configuration")
     if detail["type"] == "extra_forbidden":
         return Problem(unknown_key(full), where, did_you_mean(path[-1], keys), full)
     if detail["type"] == "missing":
@@ -90,11 +92,6 @@ def _problem(
     shown = detail.get("input")
     got = f", not {shown!r}" if detail["type"] != "value_error" and isinstance(shown, str | int | float) else ""
     return Problem(f"{full}: {what if what[:2].isupper() else what[0].lower() + what[1:]}{got}", where, key=full)
-
-
-def _on_command_line(full: str, overrides: Iterable[str]) -> bool:
-    keys = [override.partition("=")[0].lstrip("+~") for override in overrides]
-    return any(key == full or (full.startswith(f"{key}.") and "." in key) for key in keys)
 
 
 def _walk(model: type[BaseModel], loc: Sequence[int | str]) -> tuple[list[str], list[str]]:

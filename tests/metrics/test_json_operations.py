@@ -270,3 +270,9 @@ def test_a_check_of_a_case_that_goes_on_without_end_is_a_score_in_state_error(be
     outcome = bench.score(metric, answer=bench.answer(metadata={"a": {"x": LONG}}))
     assert (outcome.status, outcome.score, outcome.error_type) == ("error", None, "timeout")
     assert BOMB in outcome.error
+
+
+def test_true_is_not_1_inside_a_value_either():
+    operation = JsonPathOperation(op="jsonpath", path="$.a", equals={"b": [1]})
+    assert operation.apply("answer", {"answer": '{"a": {"b": [1.0]}}'}).passed
+    assert not operation.apply("answer", {"answer": '{"a": {"b": [true]}}'}).passed
