@@ -3,14 +3,16 @@
     python bench/coverage.py [RUNS]
 
 Runs are simulated (2,000 by default) for samples of 10 to 1,000 cases, true values of 0.5 to 0.99, and cases that stand
-alone or share a group of five (intraclass correlation 0.2). Wanted are 93 to 97 %. A cell outside is marked, and so is
-how often there was no interval at all; those runs are left out of the coverage, since nothing was claimed.
+alone or share a group (intraclass correlation 0.2): five each, or sizes as unequal as 1, 1/2, 1/3 ... Wanted are 93 to
+97 %. A cell outside is marked; in brackets how often the interval is above and below the truth, if one of these exceeds
+3.5 %; and how often there was no interval at all: those runs are left out of the coverage, since nothing was claimed.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -18,12 +20,14 @@ import polars as pl
 from numpy.typing import NDArray
 
 from evalflow.stats.classification import classification_figures
-from evalflow.stats.intervals import FEW_CASES, Moments, intervals
+from evalflow.stats.intervals import Moments, intervals, moments
 from evalflow.stats.variance import pass_all_k, pass_at_k
 
 SIZES = (10, 30, 100, 1_000)
 TRUTHS = (0.5, 0.9, 0.99)
 WANTED = (0.93, 0.97)
+# A side of the interval that errs more often than this is said: above the truth / below it.
+_SIDE = 0.035
 RUNS = 2_000
 _GROUP = 5
 _ANSWERS = 5
@@ -35,7 +39,8 @@ _FIGURE_RUNS = 200
 _FIGURE_TRUTHS = (0.5, 0.9)
 
 Floats = Any
-Draw = Callable[[np.random.Generator, float, int, int], Floats]
+Draw = Callable[[np.random.Generator, float, int, Any], Floats]
+Groups = Callable[[int], Any]
 
 
 def binary(rng: np.random.Generator, p: float, runs: int, n: int) -> Floats:
@@ -43,11 +48,25 @@ def binary(rng: np.random.Generator, p: float, runs: int, n: int) -> Floats:
     return (rng.random((runs, n)) < p).astype(np.float64)
 
 
-def binary_in_groups(rng: np.random.Generator, p: float, runs: int, n: int) -> Floats:
+def piled(rng: np.random.Generator, p: float, runs: int, n: int) -> Floats:
+    """Grades of which most are exactly 1, as of a good bot: a share of 3 (1 - p) is anything else, 2/3 on average."""
+    rest = min(1.0, 3 * (1 - p))
+    other = 1 - (1 - p) / rest
+    return np.where(rng.random((runs, n)) < rest, graded(rng, other, runs, n), 1.0)
+
+
+def ties(rng: np.random.Generator, p: float, runs: int, n: int) -> Floats:
+    """Wins, losses and ties of pairs; a third of what is not won is tied."""
+    drawn = rng.random((runs, n))
+    won = 1 - (1 - p) / (1 - 1 / 6)
+    return np.where(drawn < won, 1.0, np.where(drawn < won + (1 - won) / 3, 0.5, 0.0))
+
+
+def binary_in_groups(rng: np.random.Generator, p: float, runs: int, groups: Any) -> Floats:
     """Passes and failures whose chance is that of their group."""
     spread = (1 - _CORRELATION) / _CORRELATION
-    chance = rng.beta(p * spread, (1 - p) * spread, (runs, n // _GROUP))
-    return (rng.random((runs, n)) < chance.repeat(_GROUP, axis=1)).astype(np.float64)
+    chance = rng.beta(p * spread, (1 - p) * spread, (runs, groups.max() + 1))
+    return (rng.random((runs, groups.size)) < chance[:, groups]).astype(np.float64)
 
 
 def graded(rng: np.random.Generator, p: float, runs: int, n: int) -> Floats:
@@ -55,10 +74,22 @@ def graded(rng: np.random.Generator, p: float, runs: int, n: int) -> Floats:
     return rng.beta(p * _CONCENTRATION, (1 - p) * _CONCENTRATION, (runs, n))
 
 
-def graded_in_groups(rng: np.random.Generator, p: float, runs: int, n: int) -> Floats:
+def graded_in_groups(rng: np.random.Generator, p: float, runs: int, groups: Any) -> Floats:
     """Mixtures of a group's score and a case's own, so that they correlate; their mean stays p."""
-    own, shared = graded(rng, p, runs, n), graded(rng, p, runs, n // _GROUP).repeat(_GROUP, axis=1)
-    return np.where(rng.random((runs, n)) < _CORRELATION**0.5, shared, own)
+    own, shared = graded(rng, p, runs, groups.size), graded(rng, p, runs, groups.max() + 1)[:, groups]
+    return np.where(rng.random((runs, groups.size)) < _CORRELATION**0.5, shared, own)
+
+
+def equal(n: int) -> Any:
+    """The group of each case, in groups of five."""
+    return np.arange(n) // _GROUP
+
+
+def unequal(n: int) -> Any:
+    """The group of each case; the sizes of the groups are as 1, 1/2, 1/3 ..., at least one case."""
+    shares = 1 / np.arange(1, n // _GROUP + 1)
+    sizes = np.maximum(1, np.round(n * shares / shares.sum())).astype(int)
+    return np.repeat(np.arange(sizes.size), sizes)
 
 
 def repeated(rng: np.random.Generator, p: float, runs: int, n: int) -> Floats:
@@ -87,26 +118,18 @@ def both_pass(p: float) -> float:
     return p * (p * _CONCENTRATION + 1) / (_CONCENTRATION + 1)
 
 
-def _moments(scores: Floats, group: int) -> Moments:
-    """One row per run."""
-    runs, n = scores.shape
-    mean = scores.mean(axis=1)
-    sums = (scores - mean[:, None]).reshape(runs, n // group, group).sum(axis=2)
-    inside = ((scores == 0) | (scores == 1)).all(axis=1)
-    low, high = scores.min(axis=1), scores.max(axis=1)
-    std = scores.std(axis=1, ddof=1)
-    clusters = np.full(runs, n / group)
-    return Moments(np.full(runs, float(n)), mean, std, low, high, inside, clusters, (sums**2).sum(axis=1))
-
-
-def of_means(draw: Draw, group: int, runs: int, seed: int, truth: Callable[[float], float] = float) -> Iterator[str]:
+def of_means(
+    draw: Draw, groups: Groups | None, runs: int, seed: int, truth: Callable[[float], float] = float
+) -> Iterator[str]:
     """One line per sample size: coverage at each p, of what `truth` makes of it."""
     for n in SIZES:
-        cells = []
+        cells: list[str] = []
+        clusters = None if groups is None else groups(n)
         for p in TRUTHS:
-            scores = draw(np.random.default_rng([seed, n]), p, runs, n)
-            samples = dict(enumerate(scores)) if n < FEW_CASES else None
-            found = intervals(_moments(scores, group), samples, bounded=True)
+            scores = draw(np.random.default_rng([seed, n]), p, runs, n if clusters is None else clusters)
+            each = [moments(row, clusters, bounded=True) for row in scores]
+            joined = (np.concatenate([getattr(one, field.name) for one in each]) for field in fields(Moments))
+            found = intervals(Moments(*joined), bounded=True)
             names = [str(name).split(":")[0] for name in found.method]
             cells.append(_cell(found.low, found.high, truth(p), max(set(names), key=names.count)))
         yield f"| {n:,} | " + " | ".join(cells) + " |"
@@ -151,8 +174,10 @@ def _cell(low: Floats, high: Floats, truth: float, method: str) -> str:
     # Two standard errors of the simulation itself are no miss.
     noise = 2 * (0.95 * 0.05 / there.sum()) ** 0.5
     outside = not WANTED[0] - noise <= covered <= WANTED[1] + noise
+    above, below = float((low > truth + 1e-12)[there].mean()), float((high < truth - 1e-12)[there].mean())
+    sides = f" ({above:.1%} / {below:.1%})" if max(above, below) > _SIDE else ""
     share = f", none in {1 - there.mean():.0%}" if there.mean() < 0.995 else ""
-    return f"{'**' if outside else ''}{covered:.1%}{'**' if outside else ''} {method}{share}"
+    return f"{'**' if outside else ''}{covered:.1%}{'**' if outside else ''} {method}{sides}{share}"
 
 
 def main() -> None:
@@ -161,20 +186,23 @@ def main() -> None:
     print(
         f"Wanted: {WANTED[0]:.0%} to {WANTED[1]:.0%}. {runs:,} runs a cell, {_FIGURE_RUNS} of a figure; bold: outside."
     )
-    tables: list[tuple[str, Draw, int]] = [
-        ("pass or fail", binary, 1), ("graded scores", graded, 1), ("means of three judgements", repeated, 1),
-        ("pass or fail, groups of five", binary_in_groups, _GROUP),
-        ("graded scores, groups of five", graded_in_groups, _GROUP),
+    tables: list[tuple[str, Draw, Groups | None]] = [
+        ("pass or fail", binary, None), ("graded scores", graded, None), ("means of three judgements", repeated, None),
+        ("grades of which most are 1", piled, None), ("win rates with ties", ties, None),
+        ("pass or fail, groups of five", binary_in_groups, equal),
+        ("graded scores, groups of five", graded_in_groups, equal),
+        ("pass or fail, unequal groups", binary_in_groups, unequal),
+        ("graded scores, unequal groups", graded_in_groups, unequal),
     ]  # fmt: skip
     head = "| n | " + " | ".join(f"{p:g}" for p in TRUTHS) + " |\n|---|" + "---|" * len(TRUTHS)
-    for seed, (title, draw, group) in enumerate(tables):
-        print(f"\n{title}\n\n{head}", *of_means(draw, group, runs, seed), sep="\n", flush=True)
+    for seed, (title, draw, groups) in enumerate(tables):
+        print(f"\n{title}\n\n{head}", *of_means(draw, groups, runs, seed), sep="\n", flush=True)
     draws = [
         ("pass@2 of five answers", passes_once, lambda p: 1 - both_pass(1 - p)),
         ("pass^2", passes_always, both_pass),
     ]
     for title, draw, truth in draws:
-        print(f"\n{title}, each with the chance\n\n{head}", *of_means(draw, 1, runs, 7, truth), sep="\n", flush=True)
+        print(f"\n{title}, each with the chance\n\n{head}", *of_means(draw, None, runs, 7, truth), sep="\n", flush=True)
     head = "| n | " + " | ".join(f"{p:g}" for p in _FIGURE_TRUTHS) + " |\n|---|---|---|"
     for statistic in ("precision", "recall", "f1"):
         for title, group in (("alone", 1), ("groups of five", _GROUP)):

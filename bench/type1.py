@@ -114,9 +114,9 @@ def p_values(a: Floats, b: Floats, clusters: NDArray[np.int64] | None, seed: int
     """The p-value of every test that may be used on such data."""
     d = b - a
     sums = cluster_sums(d, clusters)
-    error = standard_error(d, clusters)
+    error, df = standard_error(d, clusters)
     found = {
-        "t": t_test(float(d.mean()), error, sums.size - 1) if error else 1.0,
+        "t": t_test(float(d.mean()), error, df) if error else 1.0,
         "sign flip": sign_flip_test(sums, seed, draws=999),
     }
     found["compare"] = max(found.values())

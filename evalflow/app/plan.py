@@ -260,7 +260,7 @@ def _pairs(a: SavedRun, b: SavedRun, metric: str | None) -> Iterator[Basis]:
     for key in (key for key in second if key in first):
         cases = pairing.filter((pl.col("dataset") == key[0]) & (pl.col("metric") == key[1]))
         old, new = first[key], second[key]
-        error = standard_error((cases["score_b"] - cases["score_a"]).to_numpy(), cases["cluster"].to_numpy())
+        error, _ = standard_error((cases["score_b"] - cases["score_a"]).to_numpy(), cases["cluster"].to_numpy())
         if error is None:
             continue
         variance = cases.height * error**2
@@ -349,7 +349,8 @@ def _measured_labels(options: argparse.Namespace) -> tuple[list[LabelRow], dict[
         if spread is None or options.metric not in (None, key[1]):
             continue
         name = " · ".join(str(word) for word in (key[1], key[3]) if word)
-        alone, together = standard_error(labels - judged), standard_error(labels - judged, given["cluster"].to_numpy())
+        alone, _ = standard_error(labels - judged)
+        together, _ = standard_error(labels - judged, given["cluster"].to_numpy())
         spread = replace(spread, design_effect=max(1.0, (together / alone) ** 2) if alone and together else 1.0)
         sizes = (part.height, 10 * part.height, None) if options.cases is None else (options.cases,)
         rows += _label_rows(name, spread, options.width, sizes, None)

@@ -60,7 +60,9 @@ def _notes(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
         if row["n_scored"] and ":" in (row["ci_method"] or ""):
             name = row["metric"] if row["statistic"] == "mean" else f"{row['metric']} {row['statistic']}"
             method, why = row["ci_method"].split(": ", 1)
-            what = {"none": "no interval, ", "wilson": "", "wilson_clusters": ""}.get(method, "a rough interval, ")
+            what = {"none": "no interval, ", "wilson": "", "wilson_clusters": "", "plus_two_cr2_t": ""}.get(
+                method, "a rough interval, "
+            )
             notes.setdefault(f"{what}{why}", []).append(name)
     return notes
 

@@ -19,10 +19,11 @@ PARTS = ("dataset", "target", "judge")
 """The columns that distinguish rows of one metric."""
 _LEAST = 0.001
 _METHODS = {
-    "cr1_t": "t, clustered",
+    "plus_two_t": "t, two pseudo-cases",
+    "plus_two_cr2_t": "t, clustered, two pseudo-groups",
+    "cr2_t": "t, clustered",
     "wilson": "Wilson",
     "wilson_clusters": "Wilson, clustered",
-    "bootstrap_t": "bootstrap-t",
     "cluster_bootstrap": "bootstrap, clustered",
     "basic_bootstrap": "basic bootstrap",
     "cluster_basic_bootstrap": "basic bootstrap, clustered",
@@ -32,12 +33,12 @@ _METHODS = {
     "newcombe_mcnemar": "Newcombe and McNemar",
     "newcombe_fisher": "Newcombe and Fisher, unpaired",
     "welch_t": "Welch's t, unpaired",
-    "unpaired_cr1_t": "t, unpaired and clustered",
+    "unpaired_cr2_t": "t, unpaired and clustered",
     "unpaired_bootstrap_t": "bootstrap and t, unpaired",
     "unpaired_cluster_bootstrap_t": "bootstrap and t, unpaired and clustered",
     "paired_t": "paired t",
     "paired_t_sign_flip": "paired t and sign flips",
-    "paired_cr1_t": "paired t, clustered",
+    "paired_cr2_t": "paired t, clustered",
     "wilson_weighted": "Wilson, weighted",
     "t_weighted": "t, weighted",
     "cr1_t_weighted": "t, clustered and weighted",
@@ -47,11 +48,11 @@ _METHODS = {
     "ppi_crossfit_cr1_t": "PPI, cross-fitted, clustered",
     "rogan_gladen": "Rogan-Gladen",
     "delta": "delta method",
-    "delta_cr1_t": "delta method, clustered",
+    "delta_cr2_t": "delta method, clustered",
     "bootstrap": "bootstrap",
     "fisher": "Fisher",
-    "fisher_cr1_t": "Fisher, clustered",
-    "paired_cr1_t_sign_flip": "paired t and sign flips, clustered",
+    "fisher_cr2_t": "Fisher, clustered",
+    "paired_cr2_t_sign_flip": "paired t and sign flips, clustered",
 }
 _UNSCORED = ("n_undefined", "n_error", "n_skipped")
 

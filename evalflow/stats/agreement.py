@@ -1,8 +1,8 @@
 """Agreement of two raters on the same answers: accuracy, Cohen's kappa, class rates and AUROC, with intervals.
 
 Standard errors use the delta method (for kappa Fleiss, Cohen & Everitt 1969, Psychological Bulletin 72:323): the mean
-square of each answer's influence. For clustered answers influences are summed by cluster first (CR1), and t with G - 1
-degrees of freedom replaces the normal distribution.
+square of each answer's influence. For clustered answers influences are summed by cluster first (`cr2`), and t replaces
+the normal distribution.
 
 Labels drawn with unequal probabilities are weighted by 1 / probability, which estimates the agreement on all answers.
 A stratum without an observed disagreement adds the variance of a smoothed rate (`unseen_variance`).
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from evalflow.lazy import np
 from evalflow.stats.arrays import ROUNDING, cluster_sums, constant
 from evalflow.stats.bootstrap import small_sample_note
-from evalflow.stats.intervals import cr1, interval, t_interval, wilson
+from evalflow.stats.intervals import cr2, interval, t_interval, wilson
 from evalflow.stats.labelled import human_interval, sample, unseen_variance
 
 if TYPE_CHECKING:
@@ -127,14 +127,14 @@ def from_influence(value: float, influence: Floats, clusters: ArrayLike | None, 
     Influences are times n, with a mean of 0; `unseen` is a variance to add, as of `unseen_variance`.
     """
     n = influence.size
-    sums = cluster_sums(influence, clusters)
-    groups, squares = sums.size, float((sums**2).sum())
+    sums, sizes = cluster_sums(influence, clusters), cluster_sums(np.ones(n), clusters)
+    groups = sums.size
     if groups < 2:
         return undefined(n, "one cluster", value)
     clustered = groups < n
-    error = float(cr1(n, groups, squares)) if clustered else float(np.sqrt(squares)) / n
+    error, df = cr2(sums, sizes) if clustered else (float(np.sqrt((sums**2).sum())) / n, np.inf)
     error = float(np.sqrt(error**2 + unseen))
-    low, high = t_interval(value, error, groups - 1 if clustered else np.inf)
+    low, high = t_interval(value, error, df)
     if error < ROUNDING:
         return undefined(n, "clusters do not differ" if clustered else "answers do not differ", value)
     bounds = max(-1.0, float(low)), min(1.0, float(high))
@@ -144,14 +144,14 @@ def from_influence(value: float, influence: Floats, clusters: ArrayLike | None, 
 def delta_method(name: str, n: int, groups: int) -> str:
     """Method name of a delta method's interval over n answers in so many clusters, with a caveat if these are few."""
     note = small_sample_note(groups, clustered=groups < n, what="answers")
-    return name + ("_cr1_t" if groups < n else "") + (f": {note}" if note else "")
+    return name + ("_cr2_t" if groups < n else "") + (f": {note}" if note else "")
 
 
 def _share(same: Floats, clusters: ArrayLike | None, weights: ArrayLike | None, without: str) -> Agreement:
     if not same.size:
         return undefined(0, without)
     if weights is None:
-        found = interval(same, clusters)
+        found = interval(same, clusters, bounded=True)
     else:
         found = human_interval(sample(same, same, [], clusters=clusters, weights=weights), True)
     value = float(same @ normalised_weights(weights, same.size)) / same.size

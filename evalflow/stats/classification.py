@@ -305,7 +305,7 @@ def label_figures(counts: pl.DataFrame, seed: int = 0) -> list[Figure]:
     agree = (pl.col("truth") == pl.col("prediction")).all().cast(pl.Float64)
     whole = pl.col("cluster", "n", "clusters").first()
     records = counts.group_by("record").agg(whole, agree=agree).sort("record")
-    found = [mean_figure("accuracy", records["agree"], records, seed)]
+    found = [mean_figure("accuracy", records["agree"], records)]
     for (label,), part in counts.sort("label", "record").group_by("label", maintain_order=True):
         _, precision, recall, f1, _ = classification_figures(part, _TRUE, seed)
         precision = replace(precision, details=_counts(part))

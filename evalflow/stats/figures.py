@@ -37,7 +37,7 @@ def figure_of(
     )  # fmt: skip
 
 
-def mean_figure(statistic: str, values: pl.Series, counts: pl.DataFrame, seed: int = 0) -> Figure:
+def mean_figure(statistic: str, values: pl.Series, counts: pl.DataFrame) -> Figure:
     """The mean of a measure, 0..1 or null for each row of `counts`, over the records for which it is defined.
 
     `n` counts these; `details` has their median, min, max and std (n - 1), and the number of undefined records.
@@ -48,7 +48,7 @@ def mean_figure(statistic: str, values: pl.Series, counts: pl.DataFrame, seed: i
     undefined = int(repeats[~known].sum())
     if not scores.size:
         return figure_of(statistic, None, 0, no_interval("undefined in every case"))
-    found = interval(scores, _clusters(counts, known, repeats), bounded=True, seed=seed)
+    found = interval(scores, _clusters(counts, known, repeats), bounded=True)
     spread = {
         "median": float(np.median(scores)),
         "min": float(scores.min()),
@@ -70,7 +70,7 @@ def _clusters(counts: pl.DataFrame, known: Bools, repeats: Ints) -> NDArray[np.u
 PREFERENCE_FIGURES = ("win_rate", "consistency", "first_preferred", "longer_preferred")
 
 
-def preference_figures(counts: pl.DataFrame, seed: int = 0) -> list[Figure]:
+def preference_figures(counts: pl.DataFrame) -> list[Figure]:
     """Win rate, consistency, position bias and length preference of pairwise verdicts.
 
     - win_rate: the mean of the scores; a tie counts half.
@@ -96,9 +96,7 @@ def preference_figures(counts: pl.DataFrame, seed: int = 0) -> list[Figure]:
         "first_preferred": swap_test(counts),
         "longer_preferred": {},
     }
-    return [
-        replace(mean_figure(name, columns[name], counts, seed), details=details[name]) for name in PREFERENCE_FIGURES
-    ]
+    return [replace(mean_figure(name, columns[name], counts), details=details[name]) for name in PREFERENCE_FIGURES]
 
 
 def swap_test(counts: pl.DataFrame) -> dict[str, Any]:
@@ -137,7 +135,7 @@ def reliability_figures(counts: pl.DataFrame, seed: int = 0, bins: int = BINS) -
     """
     gap = pl.col("confidence") - pl.col("correct").cast(pl.Float64)
     rows = counts.with_columns(squared=gap**2)
-    brier = mean_figure("brier", rows["squared"], rows, seed)
+    brier = mean_figure("brier", rows["squared"], rows)
     stated = counts.drop_nulls("confidence")
     return [brier, _calibration_error(stated, seed, bins)]
 

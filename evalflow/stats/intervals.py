@@ -3,26 +3,32 @@
 The method of each row (`intervals`) is the first that applies:
 
     no case                                        none
-    some cluster holds several cases               cr1_t: cluster-robust, t with G - 1 degrees of freedom
-      all scores equal, and all 0 or all 1         wilson_clusters: each cluster is one trial
+    some cluster holds several cases
+      scores between fixed ends                    plus_two_cr2_t: cr2_t with a pseudo-cluster at each end
+      others                                       cr2_t: cluster-robust, t with the clusters' own degrees of freedom
     every score is exactly 0 or 1                  wilson
-    bounded scores of fewer than 30 cases          bootstrap_t, with Student's t beside it
-    otherwise                                      t
+    scores between fixed ends                      plus_two_t: t with a pseudo-case at each end
+    others                                         t
 
-If the data show no variation (one case, one cluster, all scores equal) there is no interval, and the method says why:
-a width of zero would claim a certainty that the data do not have. Text after a colon in a method's name is a caveat:
-few cases, few clusters, or the rule of three.
+A pseudo-case scores 0 and another 1; a pseudo-cluster has as many cases as clustering makes count as one. They stand
+for outcomes that a small sample misses, such as the rare bad answer where nearly all are perfect, and their weight
+fades as cases are added. (The idea of Agresti & Coull 1998, The American Statistician 52:119, for scores between the
+ends.) The errors of both ends are measured in bench/coverage, from two cases or clusters on.
+
+Where the data show no variation (one case, one cluster, equal scores without fixed ends) there is no interval, and the
+method says why: a width of zero would claim a certainty that the data do not have. Text after a colon in a method's
+name is a caveat: few cases, few clusters, clusters of very unequal size, or the rule of three.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from evalflow.lazy import np
-from evalflow.stats.arrays import UPPER, Interval
-from evalflow.stats.bootstrap import FEW_CASES, FEW_CLUSTERS, bootstrap_t
+from evalflow.stats.arrays import UPPER, Interval, cluster_sums
+from evalflow.stats.bootstrap import FEW_CASES, FEW_CLUSTERS
 from evalflow.stats.quantiles import normal_quantile, student_quantile
 
 if TYPE_CHECKING:
@@ -31,21 +37,19 @@ if TYPE_CHECKING:
     from evalflow.stats.arrays import Bools, Floats
 
 
-# Sums of squares below this, relative to the scores' own size, are rounding, not variation.
-_ROUNDING = 1e-24
-_FEW = f"t: fewer than {FEW_CASES} cases"
+# A spread below this, relative to the scores' own size, is rounding, not variation.
+_ROUNDING = 1e-12
+_UNEVEN = "clusters of very unequal size"
 
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """One interval per row, NaN if none. `t_low` and `t_high`: Student's bounds for a bootstrap-t, else NaN."""
+    """One interval per row, NaN if none."""
 
     low: Floats
     high: Floats
     std_error: Floats
     method: NDArray[Any]
-    t_low: Floats
-    t_high: Floats
 
     def __getitem__(self, row: int) -> Interval:
         low, high, error = (_number(column[row]) for column in (self.low, self.high, self.std_error))
@@ -56,8 +60,16 @@ class Intervals:
 class Moments:
     """The sufficient statistics of each row's scores; every field is an array with one entry per row.
 
-    `std` is the sample standard deviation (n - 1), NaN below two cases; `binary` whether every score is exactly 0 or 1;
-    `clusters` is n if each case stands alone; `cluster_ss` is sum_c (sum_i s_i - mean)^2.
+    Attributes:
+        n: Cases.
+        mean: Their mean score.
+        std: Sample standard deviation (n - 1), NaN below two cases.
+        low, high: Smallest and largest score.
+        binary: Whether every score is exactly 0 or 1.
+        clusters: Number of clusters; n if each case stands alone.
+        std_error: Cluster-robust, of the mean; only used if some cluster holds several cases, as are the following.
+        centre, spread, df: The middle of the interval, the standard error that its width comes from, and the degrees
+            of freedom; with pseudo-clusters for scores between fixed ends, else the mean and its standard error.
     """
 
     n: Floats
@@ -67,7 +79,10 @@ class Moments:
     high: Floats
     binary: Bools
     clusters: Floats
-    cluster_ss: Floats
+    std_error: Floats
+    centre: Floats
+    spread: Floats
+    df: Floats
 
 
 def wilson(k: ArrayLike, n: ArrayLike) -> tuple[Floats, Floats]:
@@ -88,71 +103,114 @@ def t_interval(mean: ArrayLike, std_error: ArrayLike, df: ArrayLike) -> tuple[Fl
     return centre - half, centre + half
 
 
-def cr1(n: ArrayLike, clusters: ArrayLike, cluster_ss: ArrayLike) -> Floats:
-    """Cluster-robust standard error of a mean, CR1: sqrt(cluster_ss) / n * sqrt(G / (G - 1)).
+def cr2(sums: Floats, sizes: Floats) -> tuple[float, float]:
+    """Cluster-robust standard error of a mean, and its degrees of freedom.
 
-    Liang & Zeger 1986 (Biometrika 73:13) with the usual correction for few clusters; NaN below two clusters.
+    CR2 with the degrees of freedom of Bell & McCaffrey 2002 (Survey Methodology 28:169), in closed form for a mean.
+    With p = size / n, a cluster's share, the variance is sum(sums^2 / (1 - p)) / n^2. With w = p^2 / (1 - p) the
+    degrees of freedom are 1 / (sum p^2 + (sum w)^2 - sum w^2): G - 1 if all clusters are of one size. For single cases
+    this is the usual standard error of a mean.
+
+    Args:
+        sums: The residuals, values minus their mean, summed by cluster.
+        sizes: The number of values in each cluster.
+
+    Returns:
+        NaN for fewer than two clusters.
     """
-    cases, count = np.asarray(n, dtype=np.float64), np.asarray(clusters, dtype=np.float64)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        factor = np.where(count > 1, count / (count - 1), np.nan)
-        return np.sqrt(np.asarray(cluster_ss, dtype=np.float64) * factor) / cases
+    if sums.size < 2:
+        return np.nan, np.nan
+    share = sizes / sizes.sum()
+    weight = share**2 / (1 - share)
+    df = 1 / float((share**2).sum() + weight.sum() ** 2 - (weight**2).sum())
+    return float(np.sqrt((sums**2 / (1 - share)).sum()) / sizes.sum()), df
 
 
-def moments(scores: ArrayLike, clusters: ArrayLike | None = None) -> Moments:
-    """The moments of one row of case scores; arrays of length 1."""
+def mean_error(values: ArrayLike, clusters: ArrayLike | None = None) -> tuple[float, float]:
+    """Standard error of the mean of values, and its degrees of freedom: `cr2` over their clusters.
+
+    NaN for fewer than two cases or clusters.
+    """
+    x = np.asarray(values, dtype=np.float64)
+    residuals = x - x.mean() if x.size else x
+    return cr2(cluster_sums(residuals, clusters), cluster_sums(np.ones(x.size), clusters))
+
+
+def cluster_spread(scores: Floats, clusters: ArrayLike | None, *, bounded: bool) -> tuple[float, ...]:
+    """The fields clusters, std_error, centre, spread and df of `Moments` for one row."""
+    if clusters is None or not scores.size:
+        return (float(scores.size), *(np.nan,) * 4)
+    sums, sizes = cluster_sums(scores, clusters), cluster_sums(np.ones(scores.size), clusters)
+    mean = float(scores.mean())
+    error, df = cr2(sums - mean * sizes, sizes)
+    if not bounded:
+        return float(sizes.size), error, mean, error, df
+    added = _pseudo_size(scores, error, float(sizes.mean()))
+    sums, sizes = np.append(sums, [0, added]), np.append(sizes, [added, added])
+    centre = float(sums.sum() / sizes.sum())
+    return float(sizes.size - 2), error, centre, *cr2(sums - centre * sizes, sizes)
+
+
+def _pseudo_size(scores: Floats, error: float, size: float) -> float:
+    """Cases in a pseudo-cluster: as many as count as one by the design effect, from 1 to an average cluster's `size`.
+
+    Scores that only pass or fail tell less of it, since few clusters fail: theirs is halfway to `size`, on a log scale.
+    """
+    alone = float(scores.var(ddof=1)) / scores.size if scores.size > 1 else 0.0
+    effect = min(max(error**2 / alone, 1.0), size) if alone and error == error else size
+    return math.sqrt(effect * size) if np.isin(scores, (0.0, 1.0)).all() else effect
+
+
+def moments(scores: ArrayLike, clusters: ArrayLike | None = None, *, bounded: bool = False) -> Moments:
+    """The moments of one row of case scores; arrays of length 1. `bounded` is whether 0 and 1 are their fixed ends."""
     s = np.asarray(scores, dtype=np.float64)
-    mean = s.mean() if s.size else np.nan
-    residuals = s - mean
-    count, cluster_ss = s.size, float((residuals**2).sum())
-    if clusters is not None and s.size:
-        names, codes = np.unique(np.asarray(clusters), return_inverse=True)
-        count, cluster_ss = names.size, float((np.bincount(codes, weights=residuals) ** 2).sum())
     std = s.std(ddof=1) if s.size > 1 else np.nan
-    low, high = (s.min(), s.max()) if s.size else (np.nan, np.nan)
+    mean, low, high = (s.mean(), s.min(), s.max()) if s.size else (np.nan, np.nan, np.nan)
     binary = s.size > 0 and bool(np.isin(s, (0.0, 1.0)).all())
-    n, mean, std, low, high, groups, ss = (
-        np.array([float(x)]) for x in (s.size, mean, std, low, high, count, cluster_ss)
+    n, mean, std, low, high, groups, error, centre, spread, df = (
+        np.array([float(x)]) for x in (s.size, mean, std, low, high, *cluster_spread(s, clusters, bounded=bounded))
     )
-    return Moments(n, mean, std, low, high, np.array([binary]), groups, ss)
+    return Moments(n, mean, std, low, high, np.array([binary]), groups, error, centre, spread, df)
 
 
-def interval(scores: ArrayLike, clusters: ArrayLike | None = None, *, bounded: bool = False, seed: int = 0) -> Interval:
-    """The interval of the mean of these case scores, by this module's rules; `bounded` scores clip it to 0..1."""
-    samples = {0: np.asarray(scores, dtype=np.float64)}
-    return intervals(moments(scores, clusters), samples, bounded=bounded, seed=seed)[0]
+def interval(scores: ArrayLike, clusters: ArrayLike | None = None, *, bounded: bool = False) -> Interval:
+    """The interval of the mean of these case scores, by this module's rules; `bounded`: 0 and 1 are their ends."""
+    return intervals(moments(scores, clusters, bounded=bounded), bounded=bounded)[0]
 
 
-def intervals(
-    m: Moments, samples: Mapping[int, Floats] | None = None, *, bounded: ArrayLike = False, seed: int = 0
-) -> Intervals:
+def intervals(m: Moments, *, bounded: ArrayLike = False) -> Intervals:
     """The intervals of many means, by this module's rules.
 
-    `samples` has the scores of rows with fewer than FEW_CASES cases, whose skew the moments do not show; other rows
-    have a t interval. Bounds of rows that are `bounded` are clipped to 0..1.
+    Args:
+        m: Moments of the rows.
+        bounded: Which rows hold scores whose fixed ends are 0 and 1; their bounds are clipped to these.
     """
+    ends = np.broadcast_to(np.asarray(bounded, dtype=bool), m.n.shape)
     clustered = m.clusters < m.n
-    with np.errstate(divide="ignore", invalid="ignore"):
-        error = np.where(clustered, cr1(m.n, m.clusters, m.cluster_ss), m.std / np.sqrt(m.n))
-    method = _methods(m, clustered)
-    trials = np.where(clustered, m.clusters, m.n)
-    low, high = t_interval(m.mean, error, trials - 1)
-    clip = np.broadcast_to(np.asarray(bounded, dtype=bool), low.shape)
-    low, high = np.where(clip, np.clip(low, 0, 1), low), np.where(clip, np.clip(high, 0, 1), high)
-    resampled = {row: s for row, s in (samples or {}).items() if clip[row] and method[row] == _FEW}
-    t_low, t_high = (np.where([row in resampled for row in range(low.size)], bound, np.nan) for bound in (low, high))
-    for rows, bounds in _bootstrap_t(resampled, seed):
-        low[rows], high[rows] = bounds
-        method[rows] = f"bootstrap_{_FEW}"
-    by_wilson = np.isin(method, ("wilson", "wilson_clusters"))
-    w_low, w_high = wilson(m.mean * trials, trials)
+    method = _methods(m, clustered, ends)
+    centre, spread, df = np.where(clustered, (m.centre, m.spread, m.df), _alone(m, ends))
+    low, high = t_interval(centre, spread, df)
+    low, high = np.where(ends, np.clip(low, 0, 1), low), np.where(ends, np.clip(high, 0, 1), high)
+    by_wilson = method == "wilson"
+    w_low, w_high = wilson(m.mean * m.n, m.n)
     low, high = np.where(by_wilson, w_low, low), np.where(by_wilson, w_high, high)
     none = np.char.startswith(method.astype(str), "none")
-    error = np.where(none | (m.low == m.high), np.nan, error)
-    for row in np.flatnonzero(by_wilson & (m.low == m.high)):
+    with np.errstate(divide="ignore", invalid="ignore"):
+        error = np.where(clustered, m.std_error, m.std / np.sqrt(m.n))
+    error = np.where(none | _negligible(error, m), np.nan, error)
+    for row in np.flatnonzero(m.binary & (m.low == m.high) & ~none & (ends | by_wilson)):
         units = "groups" if clustered[row] else "cases"
-        method[row] = rule_of_three(method[row], m.mean[row] * trials[row], trials[row], units)
-    return Intervals(np.where(none, np.nan, low), np.where(none, np.nan, high), error, method, t_low, t_high)
+        method[row] = rule_of_three(method[row], m.mean[row] * m.clusters[row], m.clusters[row], units)
+    return Intervals(np.where(none, np.nan, low), np.where(none, np.nan, high), error, method)
+
+
+def _alone(m: Moments, ends: Bools) -> tuple[Floats, Floats, Floats]:
+    """Centre, spread and degrees of freedom of rows whose cases stand alone."""
+    n, mean = m.n + 2, (m.n * m.mean + 1) / (m.n + 2)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        squares = (m.n - 1) * m.std**2 + m.n * (m.mean - mean) ** 2 + mean**2 + (1 - mean) ** 2
+        spread = np.where(ends, np.sqrt(squares / (n - 1) / n), m.std / np.sqrt(m.n))
+    return np.where(ends, mean, m.mean), spread, np.where(ends, n, m.n) - 1
 
 
 def rule_of_three(method: str, successes: float, trials: float, units: str) -> str:
@@ -166,36 +224,32 @@ def rule_of_three(method: str, successes: float, trials: float, units: str) -> s
     return f"{method}: {successes:.0f} of {trials:.0f} {units}, {bound}"
 
 
-def _methods(m: Moments, clustered: Bools) -> NDArray[Any]:
-    constant = m.low == m.high
-    scale = np.maximum(np.abs(m.low), np.abs(m.high))
-    clusters_equal = m.cluster_ss <= _ROUNDING * (scale * m.n) ** 2
-    few = m.clusters < FEW_CLUSTERS
+def _negligible(error: Floats, m: Moments) -> Bools:
+    """Whether a standard error is only rounding."""
+    return (m.low == m.high) | (error <= _ROUNDING * np.maximum(np.abs(m.low), np.abs(m.high)))
+
+
+def _methods(m: Moments, clustered: Bools, ends: Bools) -> NDArray[Any]:
+    few = f"cr2_t: fewer than {FEW_CLUSTERS} clusters"
+    # Degrees of freedom as of half as many clusters of one size.
+    uneven = m.df < (m.clusters - 1) / 2
     rules = [
         (m.n == 0, "none: no scores"),
         (clustered & (m.clusters == 1), "none: one cluster"),
-        (clustered & constant & m.binary, "wilson_clusters"),
+        (clustered & ends & uneven, f"plus_two_cr2_t: {_UNEVEN}"),
+        (clustered & ends, "plus_two_cr2_t"),
         (~clustered & m.binary, "wilson"),
         (m.n == 1, "none: one case"),
-        (constant, "none: all scores equal"),
-        (clustered & clusters_equal, "none: clusters do not differ"),
-        (clustered & few, f"cr1_t: fewer than {FEW_CLUSTERS} clusters"),
-        (clustered, "cr1_t"),
-        (m.n < FEW_CASES, _FEW),
+        (ends, "plus_two_t"),
+        (m.low == m.high, "none: all scores equal"),
+        (clustered & _negligible(m.std_error, m), "none: clusters do not differ"),
+        (clustered & (m.clusters < FEW_CLUSTERS), few),
+        (clustered & uneven, f"cr2_t: {_UNEVEN}"),
+        (clustered, "cr2_t"),
+        (m.n < FEW_CASES, f"t: fewer than {FEW_CASES} cases"),
     ]
     chosen = np.select([when for when, _ in rules], [np.array(name, dtype=object) for _, name in rules], default="t")
     return np.asarray(chosen, dtype=object)
-
-
-def _bootstrap_t(samples: Mapping[int, Floats], seed: int) -> Iterator[tuple[list[int], tuple[Floats, Floats]]]:
-    """Rows and their bounds within 0..1; rows with the same number of cases are computed together."""
-    by_size: dict[int, list[int]] = {}
-    for row, scores in samples.items():
-        by_size.setdefault(len(scores), []).append(row)
-    for rows in by_size.values():
-        # Sorted, so that the order of the scores does not change the interval.
-        low, high = bootstrap_t(np.sort(np.stack([samples[row] for row in rows]), axis=1), seed)
-        yield rows, (np.clip(low, 0, 1), np.clip(high, 0, 1))
 
 
 def _number(value: np.float64) -> float | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from evalflow.lazy import np
 from evalflow.records import TOLERANCE
 from evalflow.stats.arrays import CONFIDENCE, cluster_sums
-from evalflow.stats.intervals import FEW_CLUSTERS, cr1, t_interval, wilson
+from evalflow.stats.intervals import FEW_CLUSTERS, mean_error, t_interval, wilson
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -109,7 +109,7 @@ def paired_difference(
     d = y - x
     sums = cluster_sums(d, clusters)
     n, groups, mean = int(x.size), int(sums.size), float(d.mean())
-    error = standard_error(d, clusters)
+    error, df = standard_error(d, clusters)
     if bounded and not d.any():
         return no_difference(n, groups, (float(x.mean()), float(y.mean())), groups)
     if groups == n and bool(np.isin(x, (0.0, 1.0)).all() and np.isin(y, (0.0, 1.0)).all()):
@@ -117,12 +117,12 @@ def paired_difference(
         low, high = newcombe(*table)
         p, method = mcnemar(table.only_a, table.only_b), "newcombe_mcnemar"
     else:
-        low, high = (float(end) for end in t_interval(mean, error or np.nan, groups - 1))
-        p, flips = _p_value(sums, mean, error, seed)
+        low, high = (float(end) for end in t_interval(mean, error or np.nan, df))
+        p, flips = _p_value(sums, mean, error, df, seed)
         method = _method(n, groups, error, flips)
     bounds = (None, None) if method.startswith("none") or low != low else (low, high)
-    df = groups - 1 if error else None
-    return Difference(n, groups, float(x.mean()), float(y.mean()), mean, error, df, *bounds, p, method)
+    means = float(x.mean()), float(y.mean()), mean
+    return Difference(n, groups, *means, error, df if error else None, *bounds, p, method)
 
 
 def max_share_changed(n: int) -> float:
@@ -156,18 +156,15 @@ def identical_cases_to_decide(found: Difference, margin: float) -> int | None:
     return math.ceil(found.n * identical_cases_needed(wanted) / counted)
 
 
-def standard_error(d: ArrayLike, clusters: ArrayLike | None = None) -> float | None:
-    """Standard error of the mean of differences: sd / sqrt(n), or CR1 over clusters (Miller 2024, arXiv:2411.00640).
+def standard_error(d: ArrayLike, clusters: ArrayLike | None = None) -> tuple[float | None, float]:
+    """Standard error of the mean of differences, as of `mean_error`, and its degrees of freedom.
 
-    None for fewer than two cases or clusters, and if nothing varies.
+    The error is None for fewer than two cases or clusters, and if nothing varies.
     """
     values = np.asarray(d, dtype=np.float64)
-    if not values.size:
-        return None
-    residuals = cluster_sums(values - values.mean(), clusters)
-    error = float(cr1(values.size, residuals.size, float((residuals**2).sum())))
-    scale = float(np.abs(values).max())
-    return error if error > _TIE * scale else None
+    error, df = mean_error(values, clusters)
+    known = bool(values.size) and error > _TIE * float(np.abs(values).max())
+    return error if known else None, df
 
 
 def t_test(mean: float, std_error: float, df: float) -> float:
@@ -204,11 +201,11 @@ def _random_sums(units: Floats, seed: int, draws: int) -> Any:
         yield 2 * (bits @ units) - units.sum()
 
 
-def _p_value(sums: Floats, mean: float, error: float | None, seed: int) -> tuple[float, str]:
+def _p_value(sums: Floats, mean: float, error: float | None, df: float, seed: int) -> tuple[float, str]:
     """The p-value, and the suffix of the method's name if sign flips were used."""
     if error is None:
         return sign_flip_test(sums, seed), ""
-    p = t_test(mean, error, sums.size - 1)
+    p = t_test(mean, error, df)
     if np.count_nonzero(sums) > MANY_UNITS:
         return p, ""
     return max(p, sign_flip_test(sums, seed)), "_sign_flip"
@@ -222,7 +219,7 @@ def _method(n: int, groups: int, error: float | None, flips: str) -> str:
     if groups == n:
         return f"paired_t{flips}"
     few = f": fewer than {FEW_CLUSTERS} clusters" if groups < FEW_CLUSTERS else ""
-    return f"paired_cr1_t{flips}{few}"
+    return f"paired_cr2_t{flips}{few}"
 
 
 _Z2 = NormalDist().inv_cdf(0.975) ** 2

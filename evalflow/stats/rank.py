@@ -25,7 +25,7 @@ from evalflow.lazy import np
 from evalflow.stats.agreement import Agreement, delta_method, normalised_weights, undefined
 from evalflow.stats.arrays import ROUNDING, UPPER, cluster_codes, cluster_sums, constant, mean_ranks
 from evalflow.stats.bootstrap import DRAWS, MAX_UNDEFINED, bootstrap_method, percentiles
-from evalflow.stats.intervals import FEW_CLUSTERS, t_interval
+from evalflow.stats.intervals import FEW_CLUSTERS, cr2, t_interval
 from evalflow.stats.paired import Difference, t_test
 from evalflow.stats.quantiles import quantile
 
@@ -68,11 +68,11 @@ def correlation(
     variance = _variance(kind, value, n if weights is None else n**2 / float(count @ count))
     if variance is None:
         return undefined(n, "too few answers for an interval", value)
-    groups, effect = _design_effect(a, b, product, count, clusters)
+    groups, df, effect = _design_effect(a, b, product, count, clusters)
     if groups < 2:
         return undefined(n, "one cluster", value)
     error = math.sqrt(variance * effect)
-    half = quantile(UPPER, math.inf if groups == n else groups - 1) * error
+    half = quantile(UPPER, df) * error
     low, high = (math.tanh(math.atanh(value) + end) for end in (-half, half))
     return Agreement(value, low, high, (1 - value**2) * error, n, delta_method("fisher", n, groups))
 
@@ -144,19 +144,22 @@ def _variance(kind: Correlation, value: float, n: float) -> float | None:
     return (1 + value**2 / 2 if kind == "spearman" else 1.0) / (n - 3)
 
 
-def _design_effect(x: Floats, y: Floats, r: float, count: Floats, clusters: ArrayLike | None) -> tuple[int, float]:
-    """The number of clusters, and the factor by which they increase the variance of the correlation."""
+def _design_effect(
+    x: Floats, y: Floats, r: float, count: Floats, clusters: ArrayLike | None
+) -> tuple[int, float, float]:
+    """The number of clusters, degrees of freedom, and the factor by which clusters increase the variance."""
     if clusters is None:
-        return x.size, 1.0
+        return x.size, math.inf, 1.0
     a, b = (side - side @ count / x.size for side in (x, y))
     a, b = (side / math.sqrt(float(side**2 @ count) / x.size) for side in (a, b))
     influence = (a * b - r / 2 * (a**2 + b**2)) * count
     sums = cluster_sums(influence, clusters)
     groups = sums.size
     if groups in (1, x.size):
-        return groups, 1.0
+        return groups, math.inf, 1.0
     alone = float((influence**2).sum())
-    return groups, float((sums**2).sum()) / alone * groups / (groups - 1) if alone else float(np.inf)
+    error, df = cr2(sums, cluster_sums(np.ones(x.size), clusters))
+    return groups, df, (error * x.size) ** 2 / alone if alone else math.inf
 
 
 Measure = Literal["kappa", "spearman"]

@@ -9,7 +9,7 @@ from evalflow.lazy import np
 from evalflow.stats.arrays import no_interval
 from evalflow.stats.bootstrap import small_sample_note
 from evalflow.stats.classification import Of, Ratio
-from evalflow.stats.intervals import t_interval, wilson
+from evalflow.stats.intervals import mean_error, t_interval, wilson
 from evalflow.stats.paired import Difference, t_test
 from evalflow.stats.paired_figures import PairedClusters, resampled_difference, undefined
 
@@ -52,7 +52,7 @@ def unpaired_difference(
         p, method = t_test(difference, error, df), f"welch_t{sizes}"
         if groups < n:
             few = small_sample_note(fewest, clustered=True)
-            method = f"unpaired_cr1_t{sizes}{f', {few} in one' if few else ''}"
+            method = f"unpaired_cr2_t{sizes}{f', {few} in one' if few else ''}"
     return Difference(n, groups, value_a, value_b, difference, error, df, low, high, p, method)
 
 
@@ -86,26 +86,23 @@ def _spread(x: Floats, y: Floats, names: Sequence[NDArray[Any]]) -> tuple[float 
     """Standard error and degrees of freedom of the difference, the smaller run's clusters, and all clusters.
 
     Independent samples use Welch's test: the sum of the runs' variances, with Satterthwaite's degrees of freedom. If
-    some clusters are in both runs, the smaller number of clusters less one is used instead, which is conservative.
+    some clusters are in both runs, the smaller of the runs' degrees of freedom is used instead, which is conservative.
     """
-    shares = np.concatenate([-(x - x.mean()) / x.size, (y - y.mean()) / y.size])
     found, codes = np.unique(np.concatenate(names), return_inverse=True)
+    sides = (x, codes[: x.size]), (y, codes[x.size :])
     counts = [np.unique(side).size for side in names]
     fewest, groups = min(counts), int(found.size)
     if fewest < 2:
         return None, None, fewest, groups
+    parts = [mean_error(values, own) for values, own in sides]
     if groups < sum(counts):
+        shares = np.concatenate([-(x - x.mean()) / x.size, (y - y.mean()) / y.size])
         total = float((np.bincount(codes, weights=shares) ** 2).sum()) * fewest / (fewest - 1)
-        return (total**0.5 if total > 0 else None), fewest - 1, fewest, groups
-    sides = (codes[: x.size], shares[: x.size]), (codes[x.size :], shares[x.size :])
-    parts = [
-        float((np.bincount(c, weights=s) ** 2).sum()) * g / (g - 1) for (c, s), g in zip(sides, counts, strict=True)
-    ]
-    total = sum(parts)
-    if not total > 0:
-        return None, None, fewest, groups
-    df = total**2 / sum(part**2 / (g - 1) for part, g in zip(parts, counts, strict=True))
-    return total**0.5, df, fewest, groups
+        df = min(df for _, df in parts)
+    else:
+        total = sum(error**2 for error, _ in parts)
+        df = total**2 / sum(error**4 / df for error, df in parts) if total else 0.0
+    return (total**0.5, df, fewest, groups) if total > 0 else (None, None, fewest, groups)
 
 
 def unpaired_figure_difference(figure: Of | Ratio, clusters: PairedClusters, sizes: tuple[int, int]) -> Difference:

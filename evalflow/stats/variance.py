@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from evalflow.lazy import np
-from evalflow.stats.arrays import cluster_sums
-from evalflow.stats.intervals import cr1
+from evalflow.stats.intervals import mean_error
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -62,14 +61,14 @@ def components(cases: Repeated, clusters: ArrayLike | None = None) -> Components
     """Variance components by the method of moments; a negative component becomes 0.
 
     Cases may differ in the number of answers and judgements: each case's own noise is subtracted. With clusters, the
-    spread makes `std_error` cluster-robust (CR1), for clusters of these sizes. None for fewer than two cases, or
+    spread makes `std_error` cluster-robust (CR2), for clusters of these sizes. None for fewer than two cases, or
     clusters.
     """
     n = cases.mean.size
-    sums = cluster_sums(cases.mean - cases.mean.mean(), clusters) if n else np.zeros(0)
-    if sums.size < 2:
+    error, _ = mean_error(cases.mean, clusters)
+    if np.isnan(error):
         return None
-    between = n * float(cr1(n, sums.size, float((sums**2).sum()))) ** 2
+    between = n * error**2
     judge = _mean(cases.judge_variance)
     own = (judge or 0.0) * cases.per_judgement
     generator = _mean(cases.answer_variance - own)

@@ -186,7 +186,7 @@ def _row(
     return CalibrationRow(
         dataset=dataset, metric=metric, target=target, judge=judge, tag=None, traits=traits,
         corrected=_within(corrected, bounded=traits.bounded),
-        judged=interval(scores, clusters_of(answers), bounded=traits.bounded, seed=seed),
+        judged=interval(scores, clusters_of(answers), bounded=traits.bounded),
         agreement=agreement(labelled, classes, seed=seed),
         people=(own["by"].n_unique(), own.height),
         raters=raters_of(own, labelled, seed=seed),

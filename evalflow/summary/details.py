@@ -21,7 +21,7 @@ _LISTED = 50
 _HALF = 0.5
 
 
-def noise(cases: pl.DataFrame, units: Units, seed: int = 0) -> list[dict[str, Any]]:
+def noise(cases: pl.DataFrame, units: Units) -> list[dict[str, Any]]:
     """Details of all slices in which some case has several scores.
 
     `noise` has answers_per_case and judgements_per_answer (means), case_spread, generator_noise and judge_noise
@@ -32,7 +32,7 @@ def noise(cases: pl.DataFrame, units: Units, seed: int = 0) -> list[dict[str, An
     keys = units.keys
     scored = cases.filter(pl.col("judgements") > 0)
     return [
-        {**keys[unit], "statistic": "mean", "n": own.height, "noise": _noise(own, seed)}
+        {**keys[unit], "statistic": "mean", "n": own.height, "noise": _noise(own)}
         for unit, own in units.rows(scored)
         if (own["judgements"] > 1).any()
     ]
@@ -45,7 +45,7 @@ def components_of(cases: pl.DataFrame) -> Components | None:
     return components(Repeated(*columns), case_clusters(cases))
 
 
-def _noise(cases: pl.DataFrame, seed: int) -> dict[str, Any]:
+def _noise(cases: pl.DataFrame) -> dict[str, Any]:
     total = int(cases["answers"].sum())
     answers, judgements = total / cases.height, int(cases["judgements"].sum()) / total
     found: dict[str, Any] = {"answers_per_case": answers, "judgements_per_answer": judgements}
@@ -53,7 +53,7 @@ def _noise(cases: pl.DataFrame, seed: int) -> dict[str, Any]:
     judged = cases.filter(cases["verdicts"] > 0)
     return found | {
         "stability": _stability(judged) if judged.height else None,
-        "draws": list(_draws(judged, seed)) or None,
+        "draws": list(_draws(judged)) or None,
     }
 
 
@@ -99,7 +99,7 @@ def _stability(cases: pl.DataFrame) -> dict[str, Any]:
     }
 
 
-def _draws(cases: pl.DataFrame, seed: int) -> Iterator[dict[str, Any]]:
+def _draws(cases: pl.DataFrame) -> Iterator[dict[str, Any]]:
     most = max(cases["judged"].to_list(), default=0)
     if most < 2:
         return
@@ -110,13 +110,13 @@ def _draws(cases: pl.DataFrame, seed: int) -> Iterator[dict[str, Any]]:
         yield {
             "k": k,
             "cases": enough.height,
-            "pass_at_k": _mean(pass_at_k(passed, judged, k), clusters, seed),
-            "pass_all_k": _mean(pass_all_k(passed, judged, k), clusters, seed),
+            "pass_at_k": _mean(pass_at_k(passed, judged, k), clusters),
+            "pass_all_k": _mean(pass_all_k(passed, judged, k), clusters),
         }
 
 
-def _mean(probabilities: NDArray[np.float64], clusters: Any, seed: int) -> dict[str, Any]:
-    found = interval(probabilities, clusters, bounded=True, seed=seed)
+def _mean(probabilities: NDArray[np.float64], clusters: Any) -> dict[str, Any]:
+    found = interval(probabilities, clusters, bounded=True)
     return {
         "value": float(probabilities.mean()), "ci_low": found.low, "ci_high": found.high, "ci_method": found.method,
     }  # fmt: skip

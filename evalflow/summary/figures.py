@@ -52,9 +52,9 @@ def compute(spec: FigureSpec, counts: pl.DataFrame, seed: int = 0) -> list[Figur
     from evalflow.stats.figures import mean_figure, preference_figures, reliability_figures
 
     if spec.kind == "pairwise":
-        return preference_figures(counts, seed)
+        return preference_figures(counts)
     if spec.kind == "retrieval":
-        return [mean_figure(name, counts[name], counts, seed) for name in spec.measures]
+        return [mean_figure(name, counts[name], counts) for name in spec.measures]
     if spec.per_label:
         return label_figures(counts, seed)
     positive = None if spec.positive is None else json_text(spec.positive)

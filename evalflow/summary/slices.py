@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from evalflow.datasets import tag_levels
 from evalflow.lazy import np, pl
-from evalflow.stats.arrays import cluster_sums
-from evalflow.stats.intervals import FEW_CASES
 from evalflow.summary.journal import SLICE
 
 if TYPE_CHECKING:
@@ -20,6 +18,7 @@ if TYPE_CHECKING:
 
 
 NAMES = ("score", "passed")
+CLUSTERED = ("clusters", "std_error", "centre", "spread", "df")
 
 
 def moments(*names: str) -> list[pl.Expr]:
@@ -232,15 +231,19 @@ def repeats_of(cells: pl.LazyFrame) -> pl.LazyFrame:
     )  # fmt: skip
 
 
-def measures(cells: pl.LazyFrame, cases: pl.DataFrame | None, units: Units) -> pl.DataFrame:
+def measures(cells: pl.LazyFrame, cases: pl.DataFrame | None, units: Units, bounded: Collection[str]) -> pl.DataFrame:
     """One row per unit.
 
-    `cases` is from `repeats_of`; None if nothing is repeated, and each cell is a case.
+    Args:
+        cells: As of `own_cells`.
+        cases: From `repeats_of`; None if nothing is repeated, and each cell is a case.
+        units: As of `find_units`.
+        bounded: The metrics whose scores have the fixed ends 0 and 1.
 
     Returns:
-        Columns score_* and passed_* with n (cases), mean, std, low, high, binary, sample (the numbers, for
-        fewer than FEW_CASES cases), and clusters and ss if cases have groups; then floor and ceiling (the mean score
-        with missing scores as 0 and as 1), median, latency_p50 and latency_p95 (seconds).
+        Columns score_* and passed_* with n (cases), mean, std, low, high, binary, and clusters, std_error, centre,
+        spread and df (as of `Moments`) if cases have groups; then floor and ceiling (the mean score with missing scores
+        as 0 and as 1), median, latency_p50 and latency_p95 (seconds).
     """
     # A cached reply has no meaningful latency.
     latency = pl.when(~pl.col("cached")).then("latency_s").alias("latency")
@@ -253,7 +256,12 @@ def measures(cells: pl.LazyFrame, cases: pl.DataFrame | None, units: Units) -> p
         parts = cases.group_by("part").agg(*moments(*NAMES), *_case_bounds())
     # Clusters as numbers from 1, in their order; 0 without a group.
     numbered = [pl.col("cluster").rank("dense").fill_null(0)] if "cluster" in cases.columns else []
-    spread = [_case_measures(unit, own) for unit, own in units.arrays(cases.select("part", *NAMES, *numbered))]
+    ends = units.table.select("unit", pl.col("metric").is_in(list(bounded)))
+    has_ends = dict(ends.iter_rows())
+    spread = [
+        _case_measures(unit, own, bounded=has_ends[unit])
+        for unit, own in units.arrays(cases.select("part", *NAMES, *numbered))
+    ]
     latencies = [
         {"unit": unit, "latency_p50": _quantile(own["latency"], 0.5), "latency_p95": _quantile(own["latency"], 0.95)}
         for unit, own in units.arrays(calls.select("part", "latency"))
@@ -285,19 +293,18 @@ def _merged(parts: pl.DataFrame, units: Units) -> pl.DataFrame:
     return rows.with_columns(pl.col("floor", "ceiling").fill_nan(None))
 
 
-def _case_measures(unit: int, cases: Mapping[str, Floats]) -> dict[str, Any]:
+def _case_measures(unit: int, cases: Mapping[str, Floats], *, bounded: bool) -> dict[str, Any]:
+    from evalflow.stats.intervals import cluster_spread
+
     found: dict[str, Any] = {"unit": unit, "median": _quantile(cases["score"], 0.5)}
     groups = cases.get("cluster")
     if groups is not None:  # a case without a group is its own cluster
         groups = np.where(groups > 0, groups, np.arange(-groups.size, 0)) if groups.any() else None
-    for name in NAMES:
+    for name in NAMES if "cluster" in cases else ():
         known = ~np.isnan(cases[name])
-        numbers = cases[name][known]
-        found[f"{name}_sample"] = numbers if numbers.size < FEW_CASES else None
-        if "cluster" in cases:
-            centred = numbers - numbers.mean() if numbers.size else numbers
-            sums = cluster_sums(centred, None if groups is None else groups[known])
-            found |= {f"{name}_clusters": sums.size, f"{name}_ss": float((sums**2).sum())}
+        own = None if groups is None else groups[known]
+        spread = cluster_spread(cases[name][known], own, bounded=bounded or name == "passed")
+        found |= {f"{name}_{field}": value for field, value in zip(CLUSTERED, spread, strict=True)}
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from evalflow.summary.details import member_key, noise, panel_details
 from evalflow.summary.figures import Slice, figures
 from evalflow.summary.journal import SLICE, scores_schema, summary_schema
 from evalflow.summary.scan import Composite, InputOrder, JournalReader
-from evalflow.summary.slices import Units, counts, find_units, measures, own_cells, repeats_of
+from evalflow.summary.slices import CLUSTERED, Units, counts, find_units, measures, own_cells, repeats_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -49,16 +49,15 @@ def summarise(scores: pl.LazyFrame, metrics: Mapping[str, Measured], seed: int =
     if not units.table.height:
         return Summary(pl.DataFrame(schema=summary_schema()), [])
     cases = repeats_of(cells).collect(engine="streaming") if units.repeated else None
-    means, t_intervals = _mean_rows(units, measures(cells, cases, units), metrics, seed)
+    bounded = [name for name, metric in metrics.items() if metric.bounded]
+    means = _mean_rows(units, measures(cells, cases, units, bounded), metrics, bounded)
     extra, details = _figure_rows(figures(cells, units, metrics, seed), means)
     rows = pl.concat([means.select("unit", *summary_schema()).with_columns(place=pl.lit(0, pl.Int64)), extra])
     places = {name: place for place, name in enumerate(metrics)}
     rank = pl.col("metric").replace_strict(places, default=len(places), return_dtype=pl.Int64)
     ordered = rows.sort("dataset", "target", rank, "metric", "judge", "tag", "place", nulls_last=False)
-    repeats = [] if cases is None else noise(cases, units, seed)
-    return Summary(
-        ordered.select(list(summary_schema())), t_intervals + details + repeats + _panels(scores, metrics, seed)
-    )
+    repeats = [] if cases is None else noise(cases, units)
+    return Summary(ordered.select(list(summary_schema())), details + repeats + _panels(scores, metrics, seed))
 
 
 def _panels(scores: pl.LazyFrame, metrics: Mapping[str, Measured], seed: int) -> list[dict[str, Any]]:
@@ -71,19 +70,19 @@ def _panels(scores: pl.LazyFrame, metrics: Mapping[str, Measured], seed: int) ->
 
 
 def _mean_rows(
-    units: Units, measured: pl.DataFrame, metrics: Mapping[str, Measured], seed: int
-) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
-    """The rows of the statistic `mean`, with their unit; and details with Student's interval if the row has another."""
+    units: Units, measured: pl.DataFrame, metrics: Mapping[str, Measured], with_ends: Collection[str]
+) -> pl.DataFrame:
+    """The rows of the statistic `mean`, with their unit; `with_ends` names the metrics with fixed ends."""
     from evalflow.stats.intervals import intervals
 
     rows = units.table.join(counts(units), on="unit").join(measured, on="unit").sort("unit")
-    bounded = np.array([name in metrics and metrics[name].bounded for name in rows["metric"]])
+    bounded = np.array([name in with_ends for name in rows["metric"]])
     lower_is_better = [name for name, metric in metrics.items() if metric.config.direction == "lower_is_better"]
-    score = intervals(_moments(rows, "score"), _samples(rows, "score"), bounded=bounded, seed=seed)
-    passed = intervals(_moments(rows, "passed"), _samples(rows, "passed"), bounded=True, seed=seed)
+    score = intervals(_moments(rows, "score"), bounded=bounded)
+    passed = intervals(_moments(rows, "passed"), bounded=True)
     floor, ceiling = (_numbers(np.where(bounded, rows[name].to_numpy(), np.nan)) for name in ("floor", "ceiling"))
     lower = pl.col("metric").is_in(lower_is_better)
-    found = rows.with_columns(
+    return rows.with_columns(
         statistic=pl.lit("mean"),
         value="score_mean",
         std="score_std",
@@ -97,19 +96,6 @@ def _mean_rows(
         pass_rate_low=_numbers(passed.low),
         pass_rate_high=_numbers(passed.high),
     )
-    resampled = np.flatnonzero(~np.isnan(score.t_low))
-    keys = found.select(*SLICE, "tag", "statistic", n="score_n")[resampled].to_dicts()
-    bounds = zip(score.t_low[resampled].tolist(), score.t_high[resampled].tolist(), strict=True)
-    return found, [{**key, "t_interval": list(pair)} for key, pair in zip(keys, bounds, strict=True)]
-
-
-def _samples(rows: pl.DataFrame, name: str) -> dict[int, Any]:
-    from evalflow.stats.intervals import FEW_CASES
-
-    if f"{name}_sample" not in rows.columns:
-        return {}
-    small = rows.with_row_index("row").filter(pl.col(f"{name}_n").is_between(2, FEW_CASES - 1))
-    return {row: numbers.to_numpy() for row, numbers in zip(small["row"], small[f"{name}_sample"], strict=True)}
 
 
 def _moments(rows: pl.DataFrame, name: str) -> Moments:
@@ -120,8 +106,9 @@ def _moments(rows: pl.DataFrame, name: str) -> Moments:
 
     n, mean, std, low, high = (column(part) for part in ("n", "mean", "std", "low", "high"))
     binary = rows[f"{name}_binary"].to_numpy() & (n > 0)
-    clusters, ss = (column("clusters"), column("ss")) if f"{name}_ss" in rows.columns else (n, n * 0)
-    return Moments(n, mean, std, low, high, binary, clusters, ss)
+    grouped = f"{name}_clusters" in rows.columns
+    spread = [column(part) for part in CLUSTERED] if grouped else [n, *(np.full(n.size, np.nan),) * 4]
+    return Moments(n, mean, std, low, high, binary, *spread)
 
 
 def _numbers(values: Any) -> pl.Series:
@@ -240,7 +227,6 @@ def passing_rates(
     thresholds: Sequence[float],
     *,
     higher_is_better: bool = True,
-    seed: int = 0,
 ) -> list[Passing]:
     """The pass rate at each threshold, equal to the summary of a run with that threshold.
 
@@ -254,25 +240,24 @@ def passing_rates(
     return [
         one
         for (dataset, target), part in found.group_by("dataset", "target", maintain_order=True)
-        for one in _rates(str(dataset), str(target), part, thresholds, higher_is_better, seed)
+        for one in _rates(str(dataset), str(target), part, thresholds, higher_is_better)
     ]
 
 
 def _rates(
-    dataset: str, target: str, part: pl.DataFrame, thresholds: Sequence[float], higher: bool, seed: int
+    dataset: str, target: str, part: pl.DataFrame, thresholds: Sequence[float], higher: bool
 ) -> Iterator[Passing]:
-    from evalflow.stats.intervals import FEW_CASES, Moments, intervals, moments
+    from evalflow.stats.intervals import Moments, intervals, moments
 
     scores, case, clusters = _cases(part)
     counts = np.bincount(case)
     shares = [np.bincount(case, passes(scores, t, higher_is_better=higher)) / counts for t in thresholds]
-    each = [moments(share, clusters) for share in shares]
+    each = [moments(share, clusters, bounded=True) for share in shares]
     if not each:
         return
     names = [field.name for field in fields(Moments)]
     joined = Moments(**{name: np.concatenate([getattr(one, name) for one in each]) for name in names})
-    samples = dict(enumerate(shares)) if counts.size < FEW_CASES else {}
-    bounds = intervals(joined, samples, bounded=True, seed=seed)
+    bounds = intervals(joined, bounded=True)
     for i, (threshold, share) in enumerate(zip(thresholds, shares, strict=True)):
         one = bounds[i]
         yield Passing(dataset, target, threshold, counts.size, float(share.mean()), one.low, one.high, one.method)

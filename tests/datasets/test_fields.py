@@ -102,7 +102,7 @@ def test_labels_are_found_where_they_stand(load: Any) -> None:
     (case,) = load([row], fields={"answer": "$.reply.text", "labels": "$.review"}, labels_of="$.reply.text")
     assert case.labels == row["review"]
     (case,) = load([row], fields=fields)
-    assert sorted(one.label.by for one in parse_case(case).given) == ["person 1", "person 2", "unnamed", "unnamed"]
+    assert sorted(one.by for one in parse_case(case).given) == ["person 1", "person 2", "unnamed", "unnamed"]
 
 
 def test_group_is_text(load: Any) -> None:

@@ -36,7 +36,7 @@ def test_an_unknown_cost_is_not_zero(usd, text):
 
 def test_methods_in_words():
     assert [
-        method(code) for code in ("t", "wilson", "cr1_t: fewer than 10 clusters", "none: one case", "new", None)
+        method(code) for code in ("t", "wilson", "cr2_t: fewer than 10 clusters", "none: one case", "new", None)
     ] == [
         "t",
         "Wilson",

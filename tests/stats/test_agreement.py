@@ -43,9 +43,9 @@ def test_answers_of_one_cluster_count_together():
     y = np.where(np.repeat(rng.random(60) < 0.2, 4), 1 - x, x)
     alone, together = cohen_kappa(x, y), cohen_kappa(x, y, clusters=np.arange(240) // 4)
     assert together.value == alone.value
-    assert together.method == "delta_cr1_t"
+    assert together.method == "delta_cr2_t"
     assert together.std_error == pytest.approx(2 * (alone.std_error or 0) * np.sqrt(60 / 59))
-    assert cohen_kappa(x, y, clusters=np.arange(240) // 60).method == "delta_cr1_t: fewer than 10 clusters"
+    assert cohen_kappa(x, y, clusters=np.arange(240) // 60).method == "delta_cr2_t: fewer than 10 clusters"
     one = cohen_kappa(x, y, clusters=np.zeros(240))
     assert (one.low, one.method) == (None, "none: one cluster")
 
@@ -79,7 +79,7 @@ def test_each_class_has_its_rate():
     assert rates["fail"].value == 0
     assert (rates["unsure"].value, rates["unsure"].method) == (None, "none: no answer has this label")
     by_cluster = class_rates([1, 1, 1, 1, 0], [1, 1, 0, 1, 0], ["a", "a", "b", "c", "c"])[1]
-    assert by_cluster.method.startswith("cr1_t")
+    assert by_cluster.method.startswith("plus_two_cr2_t")
     assert accuracy(HUMAN, JUDGE).value == pytest.approx(2 / 3)
 
 

@@ -101,7 +101,7 @@ def test_records_of_one_cluster_widen_a_measures_interval():
     found = mean_figure("x", rows["x"], rows)
     wanted = interval(values, [i // 3 for i in range(9)], bounded=True)
     assert (found.ci_low, found.ci_high, found.ci_method) == (wanted.low, wanted.high, wanted.method)
-    assert found.ci_method == "cr1_t: fewer than 10 clusters"
+    assert found.ci_method == "plus_two_cr2_t"
 
 
 def test_guardrail_figures_keep_their_names():

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
-from evalflow.stats.bootstrap import bootstrap_t
-from evalflow.stats.intervals import Moments, cr1, interval, intervals, moments, t_interval, wilson
+from evalflow.stats.intervals import Moments, cr2, interval, intervals, mean_error, moments, wilson
 
 SCORES = [1.0, 0.0, 0.5, 1.0, 0.75, 0.25, 1.0, 0.0, 0.5, 1.0]
 CLUSTERED = [1.0, 1, 1, 0, 1, 1, 0, 0, 0, 0, 0, 1, 1, 1, 1, 0]
@@ -47,48 +47,77 @@ def test_mean_of_graded_scores_has_a_t_interval():
     assert interval(SCORES * 3).method == "t"
 
 
-def test_few_bounded_scores_have_a_bootstrap_t_and_students_beside_it():
-    found = intervals(moments(SCORES), {0: np.array(SCORES)}, bounded=True)
-    assert found.method[0] == "bootstrap_t: fewer than 30 cases"
-    low, high = bootstrap_t(np.sort([SCORES]))
-    assert (found.low[0], found.high[0]) == pytest.approx((low[0], high[0]), abs=1e-12)
-    assert (found.t_low[0], found.t_high[0]) == pytest.approx((0.3055331292, 0.8944668708), abs=1e-9)
-    many = intervals(moments(SCORES * 3), bounded=True)
-    assert (many.method[0], math.isnan(many.t_low[0])) == ("t", True)
+def test_scores_with_fixed_ends_have_a_t_interval_with_a_case_more_at_each_end():
+    for scores in (SCORES, [1.0] * 27 + [0.6, 0.3], [0.8, 0.8], [0.25] * 200):
+        found, padded = interval(scores, bounded=True), [*scores, 0, 1]
+        low, high = stats.t.interval(0.95, len(padded) - 1, np.mean(padded), stats.sem(padded))
+        assert (found.low, found.high) == pytest.approx((max(0, low), min(1, high)), abs=1e-9)
+        assert found.method == "plus_two_t"
 
 
-def test_a_bootstrap_t_needs_the_scores_and_else_student_stands():
-    found = intervals(moments(SCORES), bounded=True)
-    assert found[0] == interval(SCORES)
+def test_scores_with_fixed_ends_have_no_cliff_at_thirty_cases():
+    before, after = (interval([1.0] * n + [0.6, 0.3], bounded=True) for n in (27, 28))
+    assert (before.low, before.high) == pytest.approx((after.low, after.high), abs=0.005)
 
 
-def test_the_seed_decides_a_bootstrap_t_and_the_order_of_scores_does_not():
-    a, b, c = (interval(s, bounded=True, seed=k) for s, k in ((SCORES, 0), (SCORES[::-1], 0), (SCORES, 1)))
-    assert (a.low, a.high) == pytest.approx((b.low, b.high), abs=1e-12)
-    assert a.low != c.low
+def _by_matrices(sizes: list[int]) -> tuple[np.ndarray, float]:
+    """Each cluster's adjustment (I - H)^(-1/2) applied to ones, and the degrees of freedom, by the definitions."""
+    n = sum(sizes)
+    rest = np.eye(n) - np.full((n, n), 1 / n)
+    ends = np.cumsum(sizes)
+    adjusted, vectors = [], []
+    for size, end in zip(sizes, ends, strict=True):
+        own = slice(end - size, end)
+        values, basis = np.linalg.eigh(rest[own, own])
+        root = basis @ np.diag(values**-0.5) @ basis.T
+        adjusted.append(root @ np.ones(size))
+        vectors.append(rest[:, own] @ root @ np.ones(size) / n)
+    spread = np.array(vectors) @ np.array(vectors).T
+    return np.concatenate(adjusted), float(np.trace(spread) ** 2 / (spread**2).sum())
 
 
-def test_clusters_widen_the_interval_as_cr1_says():
-    m = moments(CLUSTERED, CLUSTERS)
-    error = cr1(m.n, m.clusters, m.cluster_ss)
-    assert error == pytest.approx([0.1594719885], abs=1e-9)
-    low, high = t_interval(m.mean, error, m.clusters - 1)
-    assert (low[0], high[0]) == pytest.approx((0.05498895952, 1.07001104), abs=1e-8)
-    found = interval(CLUSTERED, CLUSTERS)
-    assert found.high == pytest.approx(1.07001104, abs=1e-8)
-    assert found.method == "cr1_t: fewer than 10 clusters"
+@pytest.mark.parametrize("sizes", [[4, 4, 3, 5], [1, 1, 1, 1, 1], [20, 1, 2, 3], [7, 2]])
+def test_the_error_over_clusters_is_cr2_with_bell_and_mccaffreys_degrees_of_freedom(sizes: list[int]):
+    scores = np.random.default_rng(5).random(sum(sizes))
+    clusters = np.repeat(np.arange(len(sizes)), sizes)
+    adjustment, df = _by_matrices(sizes)
+    sums = np.bincount(clusters, adjustment * (scores - scores.mean()))
+    assert mean_error(scores, clusters) == pytest.approx((np.sqrt((sums**2).sum()) / scores.size, df), rel=1e-9)
 
 
-def test_bounds_of_a_bounded_score_are_clipped_for_display():
+def test_single_cases_have_the_usual_standard_error():
+    assert mean_error(SCORES) == pytest.approx((stats.sem(SCORES), 9))
+    assert all(math.isnan(found) for found in (*mean_error([0.5]), *mean_error([]), *cr2(np.ones(1), np.ones(1))))
+
+
+def test_clusters_widen_the_interval():
+    found, (error, df) = interval(CLUSTERED, CLUSTERS), mean_error(CLUSTERED, CLUSTERS)
+    half = stats.t.ppf(0.975, df) * error
+    assert (found.low, found.high) == pytest.approx((0.5625 - half, 0.5625 + half), abs=1e-9)
+    assert found.std_error == error > mean_error(CLUSTERED)[0]
+    assert found.method == "cr2_t: fewer than 10 clusters"
+
+
+def test_clusters_of_scores_with_fixed_ends_have_a_cluster_more_at_each_end():
+    # Single cases that alternate: clustering makes no case count less, so that each pseudo-cluster has one case.
+    scores, clusters = [0.2, 0.8, 0.4, 0.6, 0.3, 0.7, 0.1, 0.9], [0, 0, 1, 1, 2, 2, 3, 3]
+    found, padded = interval(scores, clusters, bounded=True), interval([*scores, 0, 1], [*clusters, 4, 5])
+    assert (found.low, found.high) == pytest.approx((padded.low, padded.high), abs=1e-9)
+    # Clusters of equal scores: all their cases count as one, and so do those of a pseudo-cluster.
+    scores, clusters = [0.2] * 3 + [0.9] * 3 + [0.5] * 3, [0] * 3 + [1] * 3 + [2] * 3
+    found, padded = (
+        interval(scores, clusters, bounded=True),
+        interval([*scores, 0, 0, 0, 1, 1, 1], [*clusters, 4, 4, 4, 5, 5, 5]),
+    )
+    assert (found.low, found.high) == pytest.approx((max(0, padded.low or 0), min(1, padded.high or 1)), abs=1e-9)
     found = interval(CLUSTERED, CLUSTERS, bounded=True)
-    assert (found.low, found.high) == (pytest.approx(0.05498895952, abs=1e-8), 1.0)
-    assert found.std_error == pytest.approx(0.1594719885, abs=1e-9)
+    assert (found.std_error, found.method) == (mean_error(CLUSTERED, CLUSTERS)[0], "plus_two_cr2_t")
 
 
 def test_ten_clusters_are_not_few():
     scores = [0.1 * (i % 7) for i in range(30)]
-    assert interval(scores, [i // 3 for i in range(30)]).method == "cr1_t"
-    assert interval(scores, [i // 4 for i in range(30)]).method == "cr1_t: fewer than 10 clusters"
+    assert interval(scores, [i // 3 for i in range(30)]).method == "cr2_t"
+    assert interval(scores, [i // 4 for i in range(30)]).method == "cr2_t: fewer than 10 clusters"
 
 
 @pytest.mark.parametrize(
@@ -119,8 +148,6 @@ def test_without_visible_variation_there_is_no_interval_and_the_method_says_why(
         ([1, 1], None, "wilson: 2 of 2 cases, too few for the rule of three", 2),
         ([0] * 30, None, "wilson: 0 of 30 cases, by the rule of three at most 0.1", 30),
         ([1] * 60, None, "wilson: 60 of 60 cases, by the rule of three at least 0.95", 60),
-        ([0] * 6, list("aabbcc"), "wilson_clusters: 0 of 3 groups, too few for the rule of three", 3),
-        ([1] * 12, list("aabbccddeeff"), "wilson_clusters: 6 of 6 groups, by the rule of three at least 0.5", 6),
     ],
 )
 def test_a_perfect_or_hopeless_proportion_keeps_a_width_but_no_standard_error(
@@ -133,6 +160,22 @@ def test_a_perfect_or_hopeless_proportion_keeps_a_width_but_no_standard_error(
     assert found.method == method
 
 
+@pytest.mark.parametrize(
+    ("scores", "clusters", "method"),
+    [
+        ([0] * 6, list("aabbcc"), "plus_two_cr2_t: 0 of 3 groups, too few for the rule of three"),
+        ([1] * 12, list("aabbccddeeff"), "plus_two_cr2_t: 6 of 6 groups, by the rule of three at least 0.5"),
+    ],
+)
+def test_so_do_groups_that_all_pass_or_fail(scores: list[float], clusters: list[str], method: str):
+    found = interval(scores, clusters, bounded=True)
+    groups = len(set(clusters))
+    assert found.low is not None
+    assert found.high is not None
+    assert found.high - found.low > 1 / groups
+    assert (found.std_error, found.method) == (None, method)
+
+
 def test_a_binary_score_outside_clusters_is_a_proportion():
     found = interval([1] * 8 + [0] * 2)
     assert (found.low, found.high) == pytest.approx((0.4901624715, 0.9433178485), abs=1e-9)
@@ -143,7 +186,7 @@ def test_a_binary_score_outside_clusters_is_a_proportion():
 @given(st.lists(st.tuples(st.sampled_from([0.0, 0.25, 0.5, 1.0]), st.integers(0, 4)), max_size=25), st.randoms())
 def test_order_of_cases_does_not_matter(cases: list[tuple[float, int]], random):
     shuffled = random.sample(cases, len(cases))
-    a, b = (interval([s for s, _ in rows], [c for _, c in rows]) for rows in (cases, shuffled))
+    a, b = (interval([s for s, _ in rows], [c for _, c in rows], bounded=True) for rows in (cases, shuffled))
     assert a.method == b.method
     assert (a.low is None) == (b.low is None)
     if a.low is not None:
@@ -160,9 +203,20 @@ def test_many_rows_give_what_each_gives_alone(rows: list[list[float]]):
     assert [found[i] for i in range(len(rows))] == [interval(row) for row in rows]
 
 
-@given(st.lists(st.floats(0, 1), min_size=2, max_size=30))
-def test_an_interval_holds_its_mean(scores: list[float]):
-    found = interval(scores, bounded=True)
+@given(st.lists(st.tuples(st.floats(0, 1), st.integers(0, 9)), min_size=2, max_size=30), st.booleans())
+def test_an_interval_holds_its_mean(cases: list[tuple[float, int]], grouped: bool):
+    scores, groups = zip(*cases, strict=True)
+    found = interval(scores, groups if grouped else None, bounded=True)
+    assert (found.low is None) == (grouped and len(set(groups)) == 1)
     if found.low is not None and found.high is not None:
         assert found.low - 1e-9 <= np.mean(scores) <= found.high + 1e-9
-        assert 0 <= found.low <= found.high <= 1
+        assert 0 <= found.low < found.high <= 1
+
+
+def test_clusters_of_very_unequal_size_are_said():
+    sizes = [60, *[2] * 20]
+    clusters = np.repeat(np.arange(len(sizes)), sizes)
+    scores = np.random.default_rng(4).random(clusters.size)
+    for bounded, method in ((True, "plus_two_cr2_t"), (False, "cr2_t")):
+        assert interval(scores, clusters, bounded=bounded).method == f"{method}: clusters of very unequal size"
+        assert interval(scores, np.arange(clusters.size) // 2, bounded=bounded).method == method

@@ -73,7 +73,7 @@ def test_answers_of_one_cluster_count_together(kind: Correlation):
     x, y = np.repeat(level, 4), np.repeat(level + rng.normal(size=100), 4)
     alone, together = correlation(x, y, kind), correlation(x, y, kind, np.arange(400) // 4)
     assert together.value == alone.value
-    assert together.method == "fisher_cr1_t"
+    assert together.method == "fisher_cr2_t"
     assert (together.std_error or 0) / (alone.std_error or 1) == pytest.approx(2, rel=0.02)
     assert correlation(x, y, kind, np.zeros(400)).method == "none: one cluster"
     assert correlation(x, y, kind, np.arange(400)) == alone

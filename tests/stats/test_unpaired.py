@@ -57,9 +57,9 @@ def test_clusters_of_one_run_widen_the_difference():
     of_a, of_b = np.repeat(np.arange(12), 5), np.repeat(np.arange(100, 115), 5)
     a, b = (rng.normal(size=200)[codes] + 0.2 * rng.normal(size=codes.size) for codes in (of_a, of_b))
     found, alone = unpaired_difference(a, b, of_a, of_b), unpaired_difference(a, b)
-    assert (found.n, found.clusters, found.method) == (135, 27, "unpaired_cr1_t: 60 against 75 cases")
+    assert (found.n, found.clusters, found.method) == (135, 27, "unpaired_cr2_t: 60 against 75 cases")
     means = [np.array([side[codes == c].mean() for c in np.unique(codes)]) for side, codes in ((a, of_a), (b, of_b))]
-    # With groups of one size, CR1 is Welch's on the means of the groups.
+    # With groups of one size, CR2 is Welch's on the means of the groups.
     assert found.std_error == pytest.approx(np.sqrt(sum(m.var(ddof=1) / m.size for m in means)))
     assert (found.std_error or 0) > 1.8 * (alone.std_error or 0)
 

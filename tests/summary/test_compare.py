@@ -240,7 +240,7 @@ def test_figures_of_groups_draw_them_whole(figures: Callable[..., dict[str, Comp
     found = figures(BEFORE, AFTER, BINARY, group=lambda i: f"g{i // 4}")
     assert (found["f1"].found.clusters, found["f1"].found.n) == (15, 60)
     assert found["f1"].found.method == "paired_cluster_bootstrap_swaps"
-    assert found["recall"].found.method.startswith("paired_cr1_t")
+    assert found["recall"].found.method.startswith("paired_cr2_t")
 
 
 def test_less_is_better_of_stated_confidence(figures: Callable[..., dict[str, ComparisonRow]]):

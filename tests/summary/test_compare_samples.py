@@ -38,7 +38,7 @@ def test_a_group_that_both_runs_have_is_one_cluster(record: Make, compared: Call
     a = [record(i / 40, i, group=f"g{i % 12}") for i in range(36)]
     b = [record(i / 50, i, group=f"g{i % 12}") for i in range(50, 98)]
     [row], common = compared(a, b)
-    assert (row.found.clusters, row.found.method, common) == (12, "unpaired_cr1_t: 36 against 48 cases", 0)
+    assert (row.found.clusters, row.found.method, common) == (12, "unpaired_cr2_t: 36 against 48 cases", 0)
 
 
 def test_datasets_of_other_names_are_compared_where_each_run_has_one(record: Make, compared: Callable[..., Any]):

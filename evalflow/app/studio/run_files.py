@@ -137,7 +137,6 @@ def passing(space: Workspace, run_id: str, metric: str, thresholds: Sequence[flo
         known[metric]["judge"],
         thresholds,
         higher_is_better=known[metric]["direction"] == "higher_is_better",
-        seed=row["facts"]["seed"],
     )
 
 

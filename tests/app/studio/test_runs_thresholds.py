@@ -69,18 +69,18 @@ def test_it_is_kept_with_all_that_follows_and_given_back(space: Workspace, run: 
     assert found(run) == (0.5, 0.5, None, 3, [])
     low = run_files.keep_threshold(space, run.run_id, "graded", 0.0)
     assert found(low) == (0.0, 0.5, True, 0, ["metric.graded.threshold=0.0"])
-    [told] = run_files.passing(space, run.run_id, "graded", [0.85])
-    high = run_files.keep_threshold(space, run.run_id, "graded", 0.85)
+    [told] = run_files.passing(space, run.run_id, "graded", [0.95])
+    high = run_files.keep_threshold(space, run.run_id, "graded", 0.95)
     [row] = high.facts["summary"]
     same = [row["pass_rate"], row["pass_rate_low"], row["pass_rate_high"]]
     assert [told.rate, told.low, told.high] == pytest.approx(same)  # a sum's last digit depends on its order
-    assert told.method.startswith("cr1_t")
-    assert found(high) == (0.85, 0.5, False, 1, ["metric.graded.threshold=0.85"])
-    assert high.facts["summary"][0]["pass_rate"] == 0.1
-    assert [(one.threshold, one.passed) for one in pass_rates(space, run.run_id)] == [(0.85, 1)]
-    assert "is 0.100" in (run.folder / "summary.md").read_text() or "0.85" in (run.folder / "report.html").read_text()
+    assert told.method.startswith("plus_two_cr2_t")
+    assert found(high) == (0.95, 0.5, False, 1, ["metric.graded.threshold=0.95"])
+    assert high.facts["summary"][0]["pass_rate"] == 0
+    assert [(one.threshold, one.passed) for one in pass_rates(space, run.run_id)] == [(0.95, 0)]
+    assert "is 0.000" in (run.folder / "summary.md").read_text() or "0.95" in (run.folder / "report.html").read_text()
     assert json.loads((run.folder / "run.json").read_text())["exit_code"] == 1
-    assert high.repeat.endswith("++metric.graded.threshold=0.85")
+    assert high.repeat.endswith("++metric.graded.threshold=0.95")
     assert Program(space.root)(*shlex.split(high.repeat)[3:]).returncode == 1
     back = run_files.restore_threshold(space, run.run_id, "graded")
     assert found(back) == found(run)
