@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
+from itertools import count
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
@@ -31,13 +33,13 @@ CaseKey = tuple[str, str]
 
 
 def most_informative(
-    scores: pl.LazyFrame, metrics: Mapping[str, MetricConfig], count: int = MAX_CASES
+    scores: pl.LazyFrame, metrics: Mapping[str, MetricConfig], most: int = MAX_CASES
 ) -> Collection[CaseKey] | None:
-    """The cases to show: failed ones first, then errors, then the lowest scores; None for all, if at most `count`.
+    """The cases to show: failed ones first, then errors, then the lowest scores; None for all, if at most `most`.
 
     Ties are in input order. Members of a panel are ignored.
     """
-    if scores.select(pl.len()).collect().item() <= count:
+    if scores.select(pl.len()).collect().item() <= most:
         return None  # a cheap check first: every case has at least one score
     lower = [name for name, config in metrics.items() if config.direction == "lower_is_better"]
     ranked = (
@@ -51,11 +53,11 @@ def most_informative(
             place=pl.col("place").min(),
         )
         .sort("failed", "error", "worst", "place", descending=[True, True, False, False], nulls_last=True)
-        .head(count + 1)
+        .head(most + 1)
         .select("dataset", "case_id")
         .collect(engine="streaming")
     )
-    return frozenset(ranked.head(count).iter_rows()) if ranked.height > count else None
+    return frozenset(ranked.head(most).iter_rows()) if ranked.height > most else None
 
 
 BLOCK = 100
@@ -68,17 +70,8 @@ _PREVIEW = 160
 _SERIES = ("metric", "judge", "repeat", "target", "target_repeat", "member_of")
 _SERIES_OF = itemgetter(*_SERIES)
 _SCORE_KEYS = (
-    "status",
-    "score",
-    "threshold",
-    "passed",
-    "reason",
-    "error_type",
-    "error",
-    "path",
-    "cost_usd",
-    "latency_s",
-)
+    "status", "score", "threshold", "passed", "reason", "error_type", "error", "path", "cost_usd", "latency_s",
+)  # fmt: skip
 _SCORE_OF = itemgetter(*_SCORE_KEYS)
 _ANSWER_KEYS = ("status", "answer", "actual", "metadata", "cost_usd", "latency_s", "error_type", "error")
 _ANSWER_OF = attrgetter(*_ANSWER_KEYS)
@@ -99,9 +92,7 @@ class ExplorerWriter:
         self.wanted = wanted
         self._room = max_bytes
         self._rows: list[AnsweredCase] = []
-        self._series = _Numbers()
-        self._datasets = _Numbers()
-        self._tags = _Numbers()
+        self._series, self._datasets, self._tags = (_numbers() for _ in range(3))
         self.cases = 0
         self.shown = 0
 
@@ -147,20 +138,14 @@ class ExplorerWriter:
         for row in self._rows:
             for score in row.scores:
                 value = None if score["score"] is None else float(f"{score['score']:.4g}")
-                cells += [self._series.of(_SERIES_OF(score)), _STATES.index(_state(score)), value]
-        tags = [self._tags.of(tag) for tag in case.tags]
-        return [case.id, self._datasets.of(case.dataset), preview, tags, cells]
+                cells += [self._series[_SERIES_OF(score)], _STATES.index(_state(score)), value]
+        tags = [self._tags[tag] for tag in case.tags]
+        return [case.id, self._datasets[case.dataset], preview, tags, cells]
 
 
-class _Numbers:
-    def __init__(self) -> None:
-        self._numbers: dict[Any, int] = {}
-
-    def of(self, value: Any) -> int:
-        return self._numbers.setdefault(value, len(self._numbers))
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._numbers)
+def _numbers() -> defaultdict[Any, int]:
+    """Numbers values from 0, in the order in which they are first looked up."""
+    return defaultdict(count().__next__)
 
 
 def script_json(value: Any) -> str:
@@ -174,7 +159,7 @@ def _state(score: Score) -> str:
     return "passed" if score["passed"] else "failed"
 
 
-def _details(rows: Sequence[AnsweredCase], series: _Numbers) -> dict[str, Any]:
+def _details(rows: Sequence[AnsweredCase], series: Mapping[Any, int]) -> dict[str, Any]:
     case = rows[0].case
     return _present(
         {
@@ -189,8 +174,8 @@ def _details(rows: Sequence[AnsweredCase], series: _Numbers) -> dict[str, Any]:
     )
 
 
-def _answer(row: AnsweredCase, case: Case, series: _Numbers) -> dict[str, Any]:
-    scores = [_score(score, series.of(_SERIES_OF(score))) for score in row.scores]
+def _answer(row: AnsweredCase, case: Case, series: Mapping[Any, int]) -> dict[str, Any]:
+    scores = [_score(score, series[_SERIES_OF(score)]) for score in row.scores]
     shown: dict[str, Any] = {"target": row.target, "repeat": row.target_repeat, "scores": scores}
     answer = row.answer
     if answer is not None:
@@ -211,7 +196,7 @@ def _score(score: Score, number: int) -> dict[str, Any]:
 def _contexts(contexts: Sequence[Context] | None) -> list[dict[str, Any]] | None:
     if contexts is None:
         return None
-    return [_present({"text": context.text, "title": context.title, "path": context.path}) for context in contexts]
+    return [_present(asdict(context)) for context in contexts]
 
 
 def _present(value: Mapping[str, Any]) -> dict[str, Any]:
@@ -229,13 +214,9 @@ def print_case(console: Console, case: Mapping[str, Any]) -> None:
         console.print(literal(" ".join(f"[{tag}]" for tag in case["tags"]), style="dim"))
     for message in case["messages"]:
         _block(console, message["role"], message["content"])
-    _block(console, "answer", case["answer"])
-    if case["actual"] is not None:
-        _block(console, "actual", str(case["actual"]))
-    _block(console, "no answer", case["error"])
-    _block(console, "reference", case["reference"])
-    if case["expected"] is not None:
-        _block(console, "expected", str(case["expected"]))
+    shown = {"answer": "answer", "actual": "actual", "error": "no answer", "reference": "reference"}
+    for key, label in (shown | {"expected": "expected"}).items():
+        _block(console, label, None if case[key] is None else str(case[key]))
     for position, context in enumerate(case["contexts"], 1):
         text = context["text"]
         _block(console, f"context {position}", text if len(text) <= _CONTEXT else f"{text[:_CONTEXT]} …")

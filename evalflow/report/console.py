@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console
@@ -29,6 +29,9 @@ from evalflow.report.wording import (
     series_name,
     varying,
 )
+
+if TYPE_CHECKING:
+    from evalflow.run.manifest import Tally
 
 _STATES = (("n_scored", "scored"), ("n_undefined", "undef"), ("n_error", "error"), ("n_skipped", "skip"))
 _WORST = 3
@@ -146,30 +149,7 @@ _TICK = 0.1
 _LINE_EVERY = 10.0
 
 
-class Counts(Protocol):
-    """The counts to show as progress; a run's tally implements it."""
-
-    expected: int
-    in_flight: int
-    requests: int
-
-    @property
-    def done(self) -> int:
-        """Finished scores."""
-        ...
-
-    @property
-    def errors(self) -> int:
-        """Scores in state error."""
-        ...
-
-    @property
-    def cost(self) -> float | None:
-        """US dollars so far; None if unknown."""
-        ...
-
-
-async def follow(counts: Counts, console: Console) -> None:
+async def follow(counts: Tally, console: Console) -> None:
     """Show progress until cancelled, and once more at the end."""
     if console.is_terminal:
         await _follow_bar(counts, console)
@@ -177,7 +157,7 @@ async def follow(counts: Counts, console: Console) -> None:
         await _follow_lines(counts, console)
 
 
-async def _follow_bar(counts: Counts, console: Console) -> None:
+async def _follow_bar(counts: Tally, console: Console) -> None:
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (
@@ -196,7 +176,7 @@ async def _follow_bar(counts: Counts, console: Console) -> None:
             progress.update(task, completed=counts.done, facts=_progress_facts(counts, started))
 
 
-async def _follow_lines(counts: Counts, console: Console) -> None:
+async def _follow_lines(counts: Tally, console: Console) -> None:
     started = time.monotonic()
     try:
         while True:
@@ -206,11 +186,11 @@ async def _follow_lines(counts: Counts, console: Console) -> None:
         console.print(_progress_line(counts, started), highlight=False)
 
 
-def _progress_line(counts: Counts, started: float) -> str:
+def _progress_line(counts: Tally, started: float) -> str:
     return f"{counts.done}/{counts.expected} scores · {_progress_facts(counts, started)}"
 
 
-def _progress_facts(counts: Counts, started: float) -> str:
+def _progress_facts(counts: Tally, started: float) -> str:
     rate = counts.done / max(time.monotonic() - started, 1e-9)
     pace = f"{rate:.1f}/s" if rate >= 1 else f"{60 * rate:.1f}/min"
     facts = [f"{counts.in_flight} cases under way", pace, f"{counts.errors} errors"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from evalflow.lazy import pl
 from evalflow.paths import replacing
@@ -18,14 +18,7 @@ from evalflow.report.charts import bins_of, charts, matrix_of
 from evalflow.report.ci import write_junit, write_markdown
 from evalflow.report.findings import noise_findings, panel_findings, preference_findings
 from evalflow.report.page import content_policy, facts, judge_lines, title, write_page
-from evalflow.report.results_csv import (
-    AnsweredCase,
-    CasesWriter,
-    MiscategorisedWriter,
-    ResultsWriter,
-    json_or_text,
-    rows,
-)
+from evalflow.report.results_csv import CasesWriter, MiscategorisedWriter, ResultsWriter, json_or_text, rows
 from evalflow.report.wording import PARTS, joined, series_name, varying, without_means_of_figures
 
 if TYPE_CHECKING:
@@ -130,14 +123,6 @@ def _blocks(file: TextIO) -> Iterator[str]:
         yield lines
 
 
-class RowSink(Protocol):
-    """A report that is written row by row."""
-
-    def write(self, row: AnsweredCase) -> None:
-        """Add one row."""
-        ...
-
-
 def write_reports(folder: Path, run: Reported) -> None:
     """Write results.csv, cases.jsonl, report.html, junit.xml and summary.md into the run's folder.
 
@@ -155,13 +140,13 @@ def write_reports(folder: Path, run: Reported) -> None:
             stack.enter_context(TemporaryFile("w+", encoding="utf-8", errors="replace")) for _ in range(2)
         )
         explorer = ExplorerWriter(index, details, most_informative(run.scores, run.metrics))
-        sinks: list[RowSink] = [ResultsWriter(table, run.scores), CasesWriter(cases), explorer]
+        writers = [ResultsWriter(table, run.scores).write, CasesWriter(cases).write, explorer.write]
         if run.categorising:
             file = stack.enter_context(replacing(folder / "miscategorised.csv", newline=""))
-            sinks.append(MiscategorisedWriter(file, run.categorising))
+            writers.append(MiscategorisedWriter(file, run.categorising).write)
         for row in rows(run.cases, run.answers, run.scores):
-            for sink in sinks:
-                sink.write(row)
+            for write in writers:
+                write(row)
         explorer.finish()
         write_html(folder / "report.html", run, explorer)
     write_junit(

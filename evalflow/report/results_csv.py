@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TextIO
+from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, NamedTuple, TextIO
 
 from evalflow.errors import Problem, UserError
 from evalflow.frozen import record
@@ -48,16 +50,24 @@ def rows(cases: Iterable[Case], answers: AnswerOf, scores: pl.LazyFrame) -> Iter
     Raises:
         UserError: Some scores belong to none of the cases, so these are not the cases that were scored.
     """
-    pairs = _pairs(scores)
-    stream = _Scores(scores.select(COLUMNS))
+    pairs: list[tuple[str, int]] = list(
+        scores.select("target", "target_repeat").unique(maintain_order=True).collect(engine="streaming").iter_rows()
+    )
+    by_case = groupby(iterate_rows(scores.select(COLUMNS)), key=itemgetter("dataset", "case_id"))
+    key, group = next(by_case, (None, iter(())))
     for case in cases:
         by_pair: dict[tuple[str, int], list[Score]] = {}
-        for score in stream.take(case):
-            by_pair.setdefault((score["target"], score["target_repeat"]), []).append(score)
+        if key == (case.dataset, case.id):
+            for score in group:
+                by_pair.setdefault((score["target"], score["target_repeat"]), []).append(score)
+            key, group = next(by_case, (None, iter(())))
         for target, repeat in pairs:
             own = tuple(by_pair.get((target, repeat), ()))
             yield AnsweredCase(case, target, repeat, answers(case, target, repeat), own)
-    stream.expect_end()
+    if key is not None:
+        what = f"case {key[1]!r} was scored, but the data no longer has it there"
+        hint = "the reports need the very cases that were scored, in the same order; restore the data file"
+        raise UserError(Problem(what, f"dataset {key[0]}", hint))
 
 
 def as_answered(case: Case, answer: Answer | None) -> Case:
@@ -79,36 +89,6 @@ def as_answered(case: Case, answer: Answer | None) -> Case:
     return case
 
 
-def _pairs(scores: pl.LazyFrame) -> list[tuple[str, int]]:
-    frame = scores.select("target", "target_repeat").unique(maintain_order=True).collect(engine="streaming")
-    return [(target, repeat) for target, repeat in frame.iter_rows()]
-
-
-class _Scores:
-    """Yields the scores case by case; holds one batch in memory."""
-
-    def __init__(self, scores: pl.LazyFrame) -> None:
-        self._rows = iterate_rows(scores)
-        self._next = next(self._rows, None)
-
-    def take(self, case: Case) -> list[Score]:
-        taken: list[Score] = []
-        while self._next is not None and (self._next["dataset"], self._next["case_id"]) == (case.dataset, case.id):
-            taken.append(self._next)
-            self._next = next(self._rows, None)
-        return taken
-
-    def expect_end(self) -> None:
-        if self._next is not None:
-            raise UserError(
-                Problem(
-                    f"case {self._next['case_id']!r} was scored, but the data no longer has it there",
-                    where=f"dataset {self._next['dataset']}",
-                    hint="the reports need the very cases that were scored, in the same order; restore the data file",
-                )
-            )
-
-
 def iterate_rows(scores: pl.LazyFrame) -> Iterator[Score]:
     """The rows by column name, in bounded memory."""
     for batch in scores.collect_batches(chunk_size=_BATCH, maintain_order=True):
@@ -121,15 +101,9 @@ FIXED = ("dataset", "case_id", "target", "target_repeat", "tags", "question", "a
 _Key = tuple[str, str | None, int]
 
 
-@dataclass(frozen=True, slots=True)
-class _Series:
+class _Series(NamedTuple):
     key: _Key
-    label: str
-    suffix: str
-
-    @property
-    def columns(self) -> tuple[str, str, str]:
-        return f"{self.label}{self.suffix}", f"{self.label}_passed{self.suffix}", f"{self.label}_reason{self.suffix}"
+    columns: tuple[str, str, str]
 
 
 class ResultsWriter:
@@ -156,11 +130,8 @@ class ResultsWriter:
         case = row.case
         cells: list[Any] = [case.dataset, case.id, row.target, row.target_repeat]
         cells += ["; ".join(case.tags), case.question or "", said or ""]
-        by_key = {
-            (score["metric"], score["judge"], score["repeat"]): score
-            for score in row.scores
-            if score["member_of"] is None
-        }
+        own = (score for score in row.scores if score["member_of"] is None)
+        by_key = {(score["metric"], score["judge"], score["repeat"]): score for score in own}
         for series in self._series:
             cells += _cells(by_key.get(series.key))
         self._writer.writerow([safe_text(one) if isinstance(one, str) and one[:1] in FORMULA else one for one in cells])
@@ -196,14 +167,13 @@ def _series(scores: pl.LazyFrame) -> Sequence[_Series]:
     several = {repeat for _, _, repeat in keys} != {0}
     order = {metric: i for i, metric in reversed(list(enumerate(metric for metric, _, _ in keys)))}
     keys.sort(key=lambda key: order[key[0]])
-    return [
-        _Series(
-            key=(metric, judge, repeat),
-            label=f"metric {metric}" if metric in FIXED else metric,
-            suffix=(f"@{judge}" if judge and len(judges) > 1 else "") + (f"#{repeat}" if several else ""),
-        )
-        for metric, judge, repeat in keys
-    ]
+    found: list[_Series] = []
+    for metric, judge, repeat in keys:
+        label = f"metric {metric}" if metric in FIXED else metric
+        suffix = (f"@{judge}" if judge and len(judges) > 1 else "") + (f"#{repeat}" if several else "")
+        columns = f"{label}{suffix}", f"{label}_passed{suffix}", f"{label}_reason{suffix}"
+        found.append(_Series((metric, judge, repeat), columns))
+    return found
 
 
 def _cells(score: Mapping[str, Any] | None) -> list[Any]:
@@ -247,18 +217,12 @@ class MiscategorisedWriter:
 def _miscategorised_cells(row: AnsweredCase, score: Score) -> list[Any]:
     classes = json.loads(score["value"])
     confidence = classes.get("confidence")
-    texts = (row.case.dataset, row.case.id, row.target)
+    labels = (classes["truth"], classes["prediction"])
     return [
-        *map(safe_text, texts),
+        *map(safe_text, (row.case.dataset, row.case.id, row.target)),
         row.target_repeat,
-        safe_text(score["metric"]),
-        safe_text(row.case.question or ""),
-        _label(classes["truth"]),
-        _label(classes["prediction"]),
+        *map(safe_text, (score["metric"], row.case.question or "")),
+        *(safe_text(label) if isinstance(label, str) else json.dumps(label) for label in labels),
         "" if confidence is None else confidence,
         safe_text("; ".join(row.case.tags)),
     ]
-
-
-def _label(label: Any) -> str:
-    return safe_text(label) if isinstance(label, str) else json.dumps(label)
