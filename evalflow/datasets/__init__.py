@@ -1,36 +1,366 @@
-"""Read cases from JSON Lines, JSON, CSV or Parquet files, or a glob of them, one row at a time."""
+"""Read cases from JSON Lines, JSON, CSV or Parquet files, or a glob of them, one row at a time; write them as rows."""
 
-from evalflow.datasets.cases import (
-    ReadRow,
-    case_to_row,
-    columns,
-    examples,
-    excerpt,
-    irregular,
-    places,
-    plain_rows,
-    read,
-    read_rows,
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache, partial
+from itertools import dropwhile, islice
+from pathlib import Path
+from typing import Any, cast
+
+from evalflow.config.schema import DatasetConfig
+from evalflow.contexts import contexts, html_text
+from evalflow.datasets.csv_file import open_csv, raw_records
+from evalflow.datasets.fields import CONVERTERS, FIELDS, FieldMap, field_map, propose_fields, tag_levels, tag_name
+from evalflow.datasets.json_files import open_json, open_jsonl, raw_items, raw_objects
+from evalflow.datasets.parquet import open_parquet
+from evalflow.datasets.sources import (
+    Format,
+    SourceRow,
+    Table,
+    Unreadable,
+    digest,
+    files,
+    format_of,
+    shown,
+    text_bytes,
+    unreadable,
 )
-from evalflow.datasets.fields import FIELDS, propose_fields, tag_levels, tag_name
-from evalflow.datasets.sources import digest, files, text_bytes
+from evalflow.errors import Problem, UserError
+from evalflow.records import Case, Context, Message
 
-__all__ = [
-    "FIELDS",
-    "ReadRow",
-    "case_to_row",
-    "columns",
-    "digest",
-    "examples",
-    "excerpt",
-    "files",
-    "irregular",
-    "places",
-    "plain_rows",
-    "propose_fields",
-    "read",
-    "read_rows",
-    "tag_levels",
-    "tag_name",
-    "text_bytes",
-]
+__all__ = (
+    "FIELDS", "ReadRow", "case_to_row", "columns", "digest", "examples", "excerpt", "files", "irregular", "places",
+    "plain_rows", "propose_fields", "read", "read_rows", "tag_levels", "tag_name", "text_bytes",
+)  # fmt: skip
+
+ROLES = ("system", "user", "assistant")
+
+
+def irregular(messages: Sequence[Message]) -> Iterator[tuple[int, str]]:
+    """Yield the violations of message order in a conversation, each with the message's number from 0.
+
+    The rules: system messages come first; no assistant message follows another; the last message is a user's. Several
+    user messages may follow each other: the target is asked at each of them.
+    """
+    turns = list(dropwhile(lambda turn: turn[1].role == "system", enumerate(messages)))
+    previous = None
+    for number, message in turns:
+        if message.role not in ROLES:
+            yield number, f"has the role {message.role!r}; known: {', '.join(ROLES)}"
+        elif message.role == "system":
+            yield number, "is a system message, which can only stand at the beginning"
+        elif message.role == previous == "assistant":
+            yield number, "is the second assistant message in a row"
+        previous = message.role
+    if messages and messages[-1].role != "user":
+        what = f"ends the conversation with the role {messages[-1].role!r}; the last must be a user's, to be answered"
+        yield len(messages) - 1, what
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRow:
+    """A row of a file, by its number from 0, with its case or all its problems."""
+
+    position: int
+    where: str
+    case: Case | None
+    problems: Sequence[Problem] = ()
+
+
+class Builder:
+    """Builds the cases of one file.
+
+    Args:
+        dataset: The dataset's name.
+        fields: The sources of the case fields.
+        cells: Whether the rows' values are untyped text.
+        allow_irregular: Whether conversations may have turns in any order.
+    """
+
+    def __init__(self, dataset: str, fields: FieldMap, cells: bool, allow_irregular: bool) -> None:
+        self._dataset = dataset
+        self._fields = fields
+        self._cells = cells
+        self._allow_irregular = allow_irregular
+        # Cases of one corpus share passages, and HTML is by far the slowest value to convert: cache it.
+        to_text = lru_cache(maxsize=256)(html_text)
+        self._converters: Mapping[str, Callable[[Any], Any]] = {
+            **CONVERTERS,
+            "contexts": partial(contexts, to_text=to_text),
+        }
+
+    def case(self, index: int, row: SourceRow) -> Case | Sequence[Problem]:
+        """The row's case, or all problems of the row."""
+        try:
+            data = self._fields.typed(row.data) if self._cells else row.data
+            raw, others = self._fields.values(data)
+        except ValueError as error:
+            return [Problem(str(error), row.where)]
+        values: dict[str, Any] = {}
+        problems: list[Problem] = []
+        for name, value in raw.items():
+            try:
+                values[name] = self._converters[name](value)
+            except ValueError as error:
+                problems.append(Problem(f"{self._fields.place(name)}: {error}", row.where))
+        problems = problems or self._add_question(values, row.where)
+        if not problems and not self._allow_irregular:
+            problems = self._order_problems(values, row.where)
+        if problems:
+            return problems
+        values["vars"] = {**values.get("vars", {}), **others}
+        if "id" not in values:
+            values["id"] = content_id({column: value for column, value in data.items() if value is not None})
+        return Case(dataset=self._dataset, index=index, **values)
+
+    def _add_question(self, values: dict[str, Any], where: str) -> list[Problem]:
+        """Append the question as a user message, unless the messages already end with it."""
+        question = values.pop("question", None)
+        if question is None:
+            return []
+        messages: Sequence[Message] = values.get("messages", ())
+        if not messages:
+            values["messages"] = (Message("user", question),)
+        elif question != next((message.content for message in reversed(messages) if message.role == "user"), None):
+            hint = f"say which counts: dataset.{self._dataset}.fields={{messages: messages}}, or {{question: question}}"
+            return [Problem("question is not the last user message of messages", where, hint)]
+        return []
+
+    def _order_problems(self, values: Mapping[str, Any], where: str) -> list[Problem]:
+        name = f"case {values['id']!r}" if "id" in values else "the case"
+        hint = f"repair the conversation, or let it pass: dataset.{self._dataset}.allow_irregular=true"
+        messages = values.get("messages")
+        empty = ["there is no message in it"] if messages == () else []
+        return [
+            Problem(f"{name}: {self._fields.place('messages')}: {what}", where, hint)
+            for what in (*empty, *(f"message {number} {what}" for number, what in irregular(messages or ())))
+        ]
+
+
+def content_id(content: object) -> str:
+    """An id shared by equal JSON contents: 16 hexadecimal digits of a SHA-256 over their canonical text."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def conversation(index: int, rows: Iterable[ReadRow], *, allow_irregular: bool) -> Case | Sequence[Problem] | None:
+    """Join the rows' user messages into one case, one turn per row; None without rows.
+
+    A system message in the middle, the only violation that joining can cause, is refused unless `allow_irregular`.
+    """
+    turns: list[Case] = []
+    problems: list[Problem] = []
+    for row in rows:
+        if row.case is None:
+            problems += row.problems
+        elif not row.case.messages:
+            what = "a turn of a conversation needs a question"
+            problems.append(Problem(what, row.where, "name its column in `fields`"))
+        elif turns and not allow_irregular and any(message.role == "system" for message in row.case.messages):
+            what = "a system message can only stand at the beginning of a conversation, which is the first row"
+            problems.append(Problem(what, row.where, f"dataset.{row.case.dataset}.allow_irregular=true lets it pass"))
+        else:
+            turns.append(row.case)
+    if problems or not turns:
+        return problems or None
+    *_, last = turns
+    outputs = [turn.reference for turn in turns]
+    return Case(
+        dataset=last.dataset,
+        index=index,
+        id=content_id([turn.id for turn in turns]),
+        messages=tuple(message for turn in turns for message in turn.messages),
+        answer=last.answer,
+        reference=last.reference,
+        group=last.group,
+        vars={"outputs": outputs} if any(output is not None for output in outputs) else {},
+    )
+
+
+MAX_PROBLEMS = 20
+
+_READERS: Mapping[Format, Callable[[Path], Table]] = {
+    "jsonl": open_jsonl,
+    "json": open_json,
+    "csv": open_csv,
+    "parquet": open_parquet,
+}
+
+
+def read(name: str, config: DatasetConfig) -> Iterator[Case]:
+    """Stream the cases of a dataset, in the order of its (sorted) files.
+
+    A column with a case field's name maps to that field (except dataset and index). `demo_output` maps to demo_answer.
+    All other columns go to `vars`, which may also be a column itself. Nulls are absent values. A case without an id
+    gets a hash of its row. With `conversation: true` each file is one case: it has the messages of all rows, the answer
+    and reference of the last row, and in `vars["outputs"]` the references of all rows (null if absent), to compare
+    earlier turns too.
+
+    After the first invalid row no more cases are returned; the rest is read only to report further problems.
+
+    Raises:
+        UserError: At once, for a missing file or a wrong mapping; while reading, for invalid rows (up to 20 problems
+            together) and for a dataset without cases.
+    """
+    paths = files(config)
+    for path in paths:
+        format_of(path, config)
+    field_map(name, config)
+    return _cases(name, config, paths)
+
+
+def read_rows(name: str, config: DatasetConfig) -> Iterator[ReadRow]:
+    """Every row of a single-file dataset, valid or not; UserError if the rest of the file cannot be read."""
+    (path,) = files(config)
+    format_of(path, config)
+    field_map(name, config)
+
+    def rows() -> Iterator[ReadRow]:
+        for row in _file_rows(name, config, path, 0):
+            if any(isinstance(problem, Unreadable) for problem in row.problems):
+                raise UserError(row.problems)
+            yield row
+
+    return rows()
+
+
+def excerpt(config: DatasetConfig, positions: Collection[int]) -> Iterator[str]:
+    """The raw text of some rows of a CSV file (after its header) or a JSON Lines file.
+
+    Rows of a JSON list become JSON Lines. The positions are those of `read_rows`. UserError for Parquet.
+    """
+    (path,) = files(config)
+    match format_of(path, config):
+        case "csv":
+            texts = raw_records(path)
+            yield next(texts, "")
+        case "jsonl":
+            texts = raw_objects(path)
+        case "json":
+            texts = raw_items(path)
+        case "parquet":
+            raise UserError(Problem("rows of Parquet are no text", shown(path), "save it as CSV or JSON lines"))
+    yield from (text for position, text in enumerate(texts) if position in positions)
+
+
+def columns(config: DatasetConfig, rows: int = 100) -> list[str]:
+    """The columns of the first rows, in order of appearance; UserError if a row cannot be read."""
+    return list(examples(config, rows, skip_faulty=False))
+
+
+def examples(config: DatasetConfig, rows: int = 100, *, skip_faulty: bool = True) -> dict[str, Any]:
+    """The columns of the first rows, each with its first value; UserError if no row, or not every one, is readable."""
+    seen: dict[str, Any] = {}
+    faults: list[Problem] = []
+    found = (row for path in files(config) for row in _table(path, config).rows)
+    for row in islice(found, rows):
+        if not isinstance(row, Problem):
+            seen.update((column, value) for column, value in row.data.items() if seen.get(column) in (None, ""))
+        elif skip_faulty:
+            faults.append(row)
+        else:
+            raise UserError(row)
+    if faults and not seen:
+        raise UserError(faults[:MAX_PROBLEMS])
+    return seen
+
+
+def plain_rows(path: Path) -> Iterator[SourceRow | Problem]:
+    """The rows of a .jsonl or .csv file, unreadable ones as Problems; UserError for any other file or none."""
+    if not path.is_file():
+        raise UserError(Problem("no such file", shown(path)))
+    try:
+        match path.suffix.lower():
+            case ".jsonl":
+                yield from open_jsonl(path).rows
+            case ".csv":
+                yield from open_csv(path).rows
+            case _:
+                hint = "save it as CSV, or as JSON lines"
+                raise UserError(Problem("expected a .csv or .jsonl file", shown(path), hint))
+    except OSError as error:
+        raise UserError(unreadable(path, error)) from None
+
+
+def places(config: DatasetConfig, indices: Collection[int]) -> dict[int, str]:
+    """The places of these cases: `file:line` or `file[record]`; for a file that is one case, the file."""
+    if config.conversation:
+        return {index: shown(path) for index, path in enumerate(files(config)) if index in indices}
+    rows = (row for path in files(config) for row in _table(path, config).rows)
+    last = max(indices, default=-1)
+    return {index: row.where for index, row in enumerate(islice(rows, last + 1)) if index in indices}
+
+
+def _table(path: Path, config: DatasetConfig) -> Table:
+    try:
+        table = _READERS[format_of(path, config)](path)
+    except OSError as error:
+        return Table(iter([unreadable(path, error)]))
+
+    def rows() -> Iterator[SourceRow | Problem]:
+        try:
+            yield from table.rows
+        except OSError as error:
+            yield unreadable(path, error)
+
+    return replace(table, rows=rows())
+
+
+def _cases(name: str, config: DatasetConfig, paths: Sequence[Path]) -> Iterator[Case]:
+    index = 0
+    problems: list[Problem] = []
+    for path in paths:
+        for case in _file_cases(name, config, path, index):
+            if not isinstance(case, Case):
+                problems += case
+                if len(problems) >= MAX_PROBLEMS:
+                    problems[MAX_PROBLEMS:] = [Problem(f"stopped after {MAX_PROBLEMS} problems; there may be more")]
+                    raise UserError(problems)
+            elif not problems:
+                yield case
+                index += 1
+    if problems:
+        raise UserError(problems)
+    if index == 0:
+        raise UserError(Problem("the dataset is empty: no case in it", ", ".join(shown(path) for path in paths)))
+
+
+def _file_cases(name: str, config: DatasetConfig, path: Path, index: int) -> Iterator[Case | Sequence[Problem]]:
+    rows = _file_rows(name, config, path, index)
+    if not config.conversation:
+        yield from (row.problems if row.case is None else row.case for row in rows)
+    elif (whole := conversation(index, rows, allow_irregular=config.allow_irregular)) is not None:
+        yield whole
+
+
+def _file_rows(name: str, config: DatasetConfig, path: Path, index: int) -> Iterator[ReadRow]:
+    table = _table(path, config)
+    builder = Builder(name, field_map(name, config, table.aliases), table.cells, config.allow_irregular)
+    for position, row in enumerate(table.rows):
+        case = [row] if isinstance(row, Problem) else builder.case(index + position, row)
+        yield ReadRow(position, row.where, case) if isinstance(case, Case) else ReadRow(position, row.where, None, case)
+
+
+def case_to_row(case: Case) -> dict[str, Any]:
+    """The case as a row that `read` turns into an equal case without any `fields`.
+
+    Absent fields are left out, and so are dataset and index, which the reader sets.
+    """
+    values = {name: getattr(case, name) for name in FIELDS if name != "question"}
+    return {
+        name: _json_value(value)
+        for name, value in values.items()
+        if value is not None and (value or name not in ("messages", "tags", "vars"))
+    }
+
+
+def _json_value(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_json_value(item) for item in cast("tuple[Any, ...]", value)]
+    if isinstance(value, Message | Context):
+        return {name: part for name, part in asdict(value).items() if part is not None}
+    return value

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from evalflow.report.calibration_findings import calibration_pictures, in_words, measured, shown_measures, warnings_of
 from evalflow.report.page import judge_lines, write_page
@@ -26,10 +24,13 @@ from evalflow.report.wording import (
     print_cut,
     print_indented,
     series_name,
+    table_of,
     varying,
 )
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from evalflow.summary.agreement import Raters
     from evalflow.summary.calibration import CalibrationRow
 
@@ -86,7 +87,7 @@ class Calibration:
 
 def document_of(row: CalibrationRow) -> dict[str, Any]:
     """A row as JSON, with the rows of its tags under `tags`."""
-    found = row.corrected
+    found, other = row.corrected, row.by_class
     document: dict[str, Any] = {
         "dataset": row.dataset, "metric": row.metric, "target": row.target, "judge": row.judge, "tag": row.tag,
         "n_labels": found.n, "n_unlabelled": found.n_unlabelled, "n_unscored": row.unscored,
@@ -102,15 +103,12 @@ def document_of(row: CalibrationRow) -> dict[str, Any]:
             "method": found.method, "lambda": found.lambda_,
         },
         "labels_saved": found.labels_saved,
-        "rogan_gladen": None,
+        "rogan_gladen": None if other is None else {
+            "estimate": other.estimate, "ci_low": other.low, "ci_high": other.high, "method": other.method,
+        },
         "at_random": row.at_random,
         "warnings": warnings_of(row),
     }  # fmt: skip
-    if row.by_class is not None:
-        other = row.by_class
-        document["rogan_gladen"] = {
-            "estimate": other.estimate, "ci_low": other.low, "ci_high": other.high, "method": other.method,
-        }  # fmt: skip
     return document if row.tag else document | {"tags": [document_of(one) for one in row.tags]}
 
 
@@ -181,12 +179,12 @@ def _print_row(console: Console, row: CalibrationRow) -> None:
         console.print(literal(line))
     for warning in warnings_of(row):
         console.print(literal(f"warning: {warning}", style="yellow"))
-    measures = list(_measures(row))
+    measures = [(words, one) for _, words, one in shown_measures(row) if one.value is not None]
     if measures:
         of = "all answers, by the labels' weights" if row.weighted else "the labelled answers"
         console.print(literal(f"agreement on {of}, with 95 % intervals", style="dim"))
-        for line in measures:
-            print_indented(console, line)
+        for words, one in measures:
+            print_indented(console, f"{words}: {number(one.value)}{bracketed(one.low, one.high)}")
     tags = [one for one in row.tags if one.corrected.estimate is not None]
     if tags:
         console.print(_tags(tags))
@@ -198,42 +196,30 @@ def _print_row(console: Console, row: CalibrationRow) -> None:
 
 def _means(row: CalibrationRow) -> Table:
     c = row.corrected
-    people = f"people alone, on {counted(c.n, 'answer')}"
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(f"mean over {c.n + c.n_unlabelled:,} {row.named}", no_wrap=True)
-    table.add_column("", justify="right", no_wrap=True)
-    table.add_column("95 % interval", justify="right", no_wrap=True)
-    table.add_column("how")
     scored = f", on {row.answers.height:,} scored" if row.failed[1] else ""
+    means = [
+        (f"{row.who} alone{scored}", c.judge_mean, row.judged.low, row.judged.high, row.judged.method, ""),
+        (f"people alone, on {counted(c.n, 'answer')}", c.human_mean, c.human_low, c.human_high, "", ""),
+        ("corrected by people", c.estimate, c.low, c.high, c.method, "bold"),
+    ]
     rows = [
-        (f"{row.who} alone{scored}", c.judge_mean, row.judged.low, row.judged.high,
-         row.judged.method),
-        (people, c.human_mean, c.human_low, c.human_high, ""),
-        ("corrected by people", c.estimate, c.low, c.high, c.method),
+        (literal(name, style), literal(number(value), style), interval(low, high),
+         literal(plain_line(method(how)) if how else "", "dim"))
+        for name, value, low, high, how, style in means
     ]  # fmt: skip
-    for name, value, low, high, how in rows:
-        style = "bold" if name.startswith("corrected") else ""
-        text = literal(plain_line(method(how)) if how else "", style="dim")
-        table.add_row(literal(name, style=style), literal(number(value), style=style), interval(low, high), text)
-    return table
+    head = f"mean over {c.n + c.n_unlabelled:,} {row.named}"
+    return table_of({head: "word", "": "number", "95 % interval": "number", "how": "text"}, rows, gap=2)
 
 
-def _tags(rows: list[CalibrationRow]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("tag", no_wrap=True)
-    for head in ("labels", rows[0].who, "corrected", "95 % interval"):
-        table.add_column(head, justify="right", no_wrap=True)
-    for row in rows:
-        c = row.corrected
-        name = literal(folded(plain_line(row.tag or ""), _NAME))
-        table.add_row(name, f"{c.n:,}", number(c.judge_mean), number(c.estimate), interval(c.low, c.high))
-    return table
-
-
-def _measures(row: CalibrationRow) -> Iterator[str]:
-    for _, words, one in shown_measures(row):
-        if one.value is not None:
-            yield f"{words}: {number(one.value)}{bracketed(one.low, one.high)}"
+def _tags(tags: list[CalibrationRow]) -> Table:
+    heads = ("labels", tags[0].who, "corrected", "95 % interval")
+    rows = [
+        (folded(plain_line(row.tag or ""), _NAME), f"{c.n:,}", number(c.judge_mean), number(c.estimate),
+         interval(c.low, c.high))
+        for row in tags
+        for c in (row.corrected,)
+    ]  # fmt: skip
+    return table_of({"tag": "word", **dict.fromkeys(heads, "number")}, rows, gap=2)
 
 
 def _print_worst(console: Console, found: Calibration) -> None:

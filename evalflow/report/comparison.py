@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from evalflow.report.charts import Picture, draw
 from evalflow.report.page import judge_lines, write_page
 from evalflow.report.svg import IntervalPoint, interval_chart
 from evalflow.report.wording import (
+    ColumnKind,
     counted,
     folded,
     interval,
@@ -29,9 +30,12 @@ from evalflow.report.wording import (
     plain_line,
     print_cut,
     signed,
+    table_of,
 )
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from evalflow.summary.compare import ComparisonRow
 
 
@@ -237,34 +241,27 @@ def _print_rows(console: Console, found: Comparison) -> None:
         rows = [row for row in found.rows if row.pair == pair]
         if found.several:
             console.print(literal(f"B {pair[1]}\nA {pair[0]}", style="bold"), soft_wrap=True)
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-        table.add_column("metric", overflow="fold")  # the only column that may shrink, because numbers must not be cut
-        for head in ("A", "B", "B - A", "95 % interval", "p"):
-            table.add_column(head, justify="right", no_wrap=True)
-        table.add_column("verdict", no_wrap=True)
-        names = [(row.metric, row.tag) for row in rows]
-        above = None
-        for row, name in zip(rows, names, strict=True):
-            several = names.count(name) > 1
-            if several and name != above:
-                table.add_row(literal(folded(_name(row, ""), _NAME)))
-            above = name
-            table.add_row(literal(folded(f" {row.called or 'mean'}" if several else _name(row), _NAME)), *_cells(row))
-        console.print(table)
+        numbers: dict[str, ColumnKind] = dict.fromkeys(("A", "B", "B - A", "95 % interval", "p"), "number")
+        console.print(table_of({"metric": "name", **numbers, "verdict": "word"}, _lines(rows)))
         for row in rows:
             console.print(literal(f"{_name(row)}: {_details(row)}", style="dim"), soft_wrap=True)
 
 
-def _cells(row: ComparisonRow) -> list[Any]:
-    f = row.found
-    return [
-        number(f.value_a),
-        number(f.value_b),
-        signed(f.difference),
-        interval(f.low, f.high, signed),
-        p_value(row.p_adjusted),
-        literal(VERDICTS[row.verdict], style=_VERDICT_STYLES[row.verdict]),
-    ]
+def _lines(rows: Sequence[ComparisonRow]) -> Iterator[Sequence[str | Text]]:
+    """The table's lines; several figures of a metric stand below its name."""
+    names = [(row.metric, row.tag) for row in rows]
+    above = None
+    for row, name in zip(rows, names, strict=True):
+        several = names.count(name) > 1
+        if several and name != above:
+            yield [folded(_name(row, ""), _NAME)]
+        above, f = name, row.found
+        yield [
+            folded(f" {row.called or 'mean'}" if several else _name(row), _NAME),
+            *(number(f.value_a), number(f.value_b), signed(f.difference), interval(f.low, f.high, signed)),
+            p_value(row.p_adjusted),
+            literal(VERDICTS[row.verdict], style=_VERDICT_STYLES[row.verdict]),
+        ]
 
 
 def _name(row: ComparisonRow, called: str | None = None) -> str:

@@ -7,9 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from evalflow.lazy import pl
@@ -27,6 +25,7 @@ from evalflow.report.wording import (
     plain_line,
     print_cut,
     series_name,
+    table_of,
     varying,
 )
 
@@ -117,32 +116,21 @@ def print_gates(console: Console, gates: Sequence[Mapping[str, Any]]) -> None:
 
 def print_table(console: Console, rows: Sequence[Mapping[str, Any]], parts: Sequence[str]) -> None:
     """Print summary rows, each named by its metric and by those of `parts` in which the rows differ."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("metric", overflow="fold")  # the only column that may shrink, because numbers must not be cut
-    for head in ("value", "95 % interval", *(short for _, short in _STATES), "pass"):
-        table.add_column(head, justify="right", no_wrap=True)
+    lines: list[Sequence[str | Text]] = []
     above = None
     for row in rows:
         is_figure = row["statistic"] != "mean"
         if is_figure and row["metric"] != above:
-            table.add_row(literal(folded(row["metric"], _NAME_WIDTH)))
+            lines.append([folded(row["metric"], _NAME_WIDTH)])
         above = row["metric"]
         figure = folded(f"  {plain_line(row['statistic'])}", max(_NAME_WIDTH, console.width - _NUMBERS), "    ")
         name = figure if is_figure else folded(row["metric"], _NAME_WIDTH)
-        table.add_row(*map(literal, (name, *_cells(row))))
-        which = series_name(row, parts)
-        if which:
-            table.add_row(literal(folded(f"  {which}", _NAME_WIDTH), style="dim"))
-    console.print(table)
-
-
-def _cells(row: Mapping[str, Any]) -> list[str]:
-    return [
-        number(row["value"]),
-        interval(row["ci_low"], row["ci_high"]),
-        *(str(row[state]) for state, _ in _STATES),
-        percent(row["pass_rate"]),
-    ]
+        span, states = interval(row["ci_low"], row["ci_high"]), (str(row[state]) for state, _ in _STATES)
+        lines.append([name, number(row["value"]), span, *states, percent(row["pass_rate"])])
+        if which := series_name(row, parts):
+            lines.append([literal(folded(f"  {which}", _NAME_WIDTH), style="dim")])
+    heads = ("value", "95 % interval", *(short for _, short in _STATES), "pass")
+    console.print(table_of({"metric": "name", **dict.fromkeys(heads, "number")}, lines))
 
 
 _TICK = 0.1

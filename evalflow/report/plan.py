@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from evalflow.report.wording import cost, folded, literal, number, print_indented
+from evalflow.report.wording import cost, folded, literal, number, print_indented, table_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -108,11 +108,30 @@ def print_plan(console: Console, plan: PlanReport) -> None:
         groups.setdefault((row.name, row.goal), []).append(row)
     for (name, goal), rows in groups.items():
         console.print(literal(f"{name}: {goal.words}", style="bold"), soft_wrap=True)
-        _print_rows(console, rows)
+        heads = ("answers", "judgements", "cases", "scores", "detects", "interval", "cost")
+        cells = [
+            (f"{row.answers}", f"{row.judgements}", f"{row.cases:,}", f"{row.scores:,}", number(row.detectable, 4),
+             number(row.width, 4), cost(row.cost_usd))
+            for row in rows
+        ]  # fmt: skip
+        console.print(table_of(dict.fromkeys(heads, "number"), cells))
         least = rows[0].least_cases
         if least is not None:
             console.print(literal(f"no number of repeats makes it fewer than {least:,} cases", style="dim"))
-    _print_labels(console, plan.labels)
+    for name, width in dict.fromkeys((row.name, row.width) for row in plan.labels):
+        title = f"{name}: labels for a corrected 95 % interval {width:g} wide"
+        console.print(literal(title, style="bold"), soft_wrap=True)
+        cells = [
+            (
+                "any number" if row.answers is None else f"{row.answers:,}",
+                "more answers needed" if row.labels is None else f"{row.labels:,}",
+                f"{row.labels_alone:,}",
+            )
+            for row in plan.labels
+            if (row.name, row.width) == (name, width)
+        ]
+        heads = ("answers judged", "labels", "labels without a judge")
+        console.print(table_of(dict.fromkeys(heads, "number"), cells))
     for name, said in plan.assumptions.items():
         console.print(literal(folded(name, 80), style="bold"))
         for line in said:
@@ -120,39 +139,6 @@ def print_plan(console: Console, plan: PlanReport) -> None:
     console.print(literal("all", style="bold"))
     for line in _common(plan):
         print_indented(console, line)
-
-
-def _print_rows(console: Console, rows: Sequence[PlanRow]) -> None:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for head in ("answers", "judgements", "cases", "scores", "detects", "interval", "cost"):
-        table.add_column(head, justify="right", no_wrap=True)
-    for row in rows:
-        table.add_row(
-            f"{row.answers}", f"{row.judgements}", f"{row.cases:,}", f"{row.scores:,}", number(row.detectable, 4),
-            "–" if row.width is None else number(row.width, 4), cost(row.cost_usd),
-        )  # fmt: skip
-    console.print(table)
-
-
-def _print_labels(console: Console, rows: Sequence[LabelRow]) -> None:
-    from rich import box
-    from rich.table import Table
-
-    for name, width in dict.fromkeys((row.name, row.width) for row in rows):
-        title = f"{name}: labels for a corrected 95 % interval {width:g} wide"
-        console.print(literal(title, style="bold"), soft_wrap=True)
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-        for head in ("answers judged", "labels", "labels without a judge"):
-            table.add_column(head, justify="right", no_wrap=True)
-        for row in rows:
-            if (row.name, row.width) == (name, width):
-                judged = "any number" if row.answers is None else f"{row.answers:,}"
-                needed = "more answers needed" if row.labels is None else f"{row.labels:,}"
-                table.add_row(judged, needed, f"{row.labels_alone:,}")
-        console.print(table)
 
 
 def _common(plan: PlanReport) -> list[str]:

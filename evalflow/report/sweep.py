@@ -7,9 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich import box
-from rich.table import Table
-
 from evalflow.lazy import pl
 from evalflow.report.charts import Picture, Rows, draw, interval_pictures
 from evalflow.report.console import print_table
@@ -28,6 +25,7 @@ from evalflow.report.svg import (
     y_axis,
 )
 from evalflow.report.wording import (
+    ColumnKind,
     bracketed,
     cost,
     counted,
@@ -40,6 +38,7 @@ from evalflow.report.wording import (
     percent,
     print_indented,
     series_name,
+    table_of,
     unscored,
     varying,
 )
@@ -439,13 +438,10 @@ def _print_grids(console: Console, rows: Rows) -> None:
     values = {(row["run"], _column_key(row, several=several)): number(row["value"]) for row in rows}
     for start in range(0, len(columns), _SHOWN_COLUMNS):
         shown = columns[start : start + _SHOWN_COLUMNS]
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-        table.add_column("run", overflow="fold")
-        for column in shown:
-            table.add_column(literal(folded(column, _HEAD_WIDTH)), justify="right", overflow="fold")
-        for run in dict.fromkeys(row["run"] for row in rows):
-            table.add_row(literal(run), *(literal(values.get((run, column), "–")) for column in shown))
-        console.print(table)
+        figures: dict[str, ColumnKind] = dict.fromkeys((folded(column, _HEAD_WIDTH) for column in shown), "figure")
+        runs = dict.fromkeys(row["run"] for row in rows)
+        lines = [[run, *(values.get((run, column), "–") for column in shown)] for run in runs]
+        console.print(table_of({"run": "name", **figures}, lines))
 
 
 def _column_key(row: Mapping[str, Any], *, several: bool) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.text import Text
 
@@ -13,6 +13,7 @@ from evalflow.lazy import pl
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 
 PARTS = ("dataset", "target", "judge")
@@ -193,6 +194,26 @@ def folded(name: str, width: int, indent: str = "  ") -> str:
             lines.append(indent)
         lines[-1] += word
     return "\n".join(lines)
+
+
+ColumnKind = Literal["name", "word", "number", "figure", "text"]
+_COLUMN_KINDS: Mapping[ColumnKind, Mapping[str, Any]] = {
+    "name": {"overflow": "fold"}, "word": {"no_wrap": True}, "number": {"justify": "right", "no_wrap": True},
+    "figure": {"justify": "right", "overflow": "fold"}, "text": {},
+}  # fmt: skip
+
+
+def table_of(columns: Mapping[str, ColumnKind], rows: Iterable[Sequence[str | Text]], gap: int = 1) -> Table:
+    """A table for terminals, of untrusted text. A `name` may shrink; a `number` may not, because it must not be cut."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, gap, 0, 0))
+    for title, kind in columns.items():
+        table.add_column(literal(title), **_COLUMN_KINDS[kind])
+    for row in rows:
+        table.add_row(*(literal(cell) if isinstance(cell, str) else cell for cell in row))
+    return table
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evalflow.datasets.cases import irregular
+from evalflow.datasets import irregular
 from evalflow.records import Message
 
 
