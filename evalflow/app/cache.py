@@ -6,7 +6,7 @@ import json
 import re
 import sqlite3
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import closing, contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -21,7 +21,7 @@ from evalflow.config.schema import CacheConfig
 from evalflow.errors import InfrastructureError, Problem, UserError
 
 if TYPE_CHECKING:
-    from evalflow.calls.cache_store import Stats, Store
+    from evalflow.calls.cache_store import Store
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
 _DAY = 86400.0
@@ -47,11 +47,24 @@ def cache_stats(path: Path, console: Console, *, as_json: bool) -> int:
     Raises:
         UserError: The file is not a cache, or is damaged.
     """
-    stats = _stats(path)
+    from evalflow.calls.cache_store import Stats
+
+    stats = Stats(entries=0, private=0, body_bytes=0, file_bytes=0, runs=0, oldest=None, newest=None)
+    if path.is_file():
+        with _opened(path, reading=True) as store:
+            stats = store.stats()
     if as_json:
         console.file.write(json.dumps({"path": str(path), **asdict(stats)}, indent=2) + "\n")
         return 0
-    for label, text in _rows(path, stats):
+    private = f", {stats.private:,} of them for the run that made them only" if stats.private else ""
+    rows = [
+        ("file", str(path)),
+        ("replies", f"{stats.entries:,} of {stats.runs:,} runs{private}"),
+        ("size", f"{_bytes(stats.file_bytes)}, replies alone {_bytes(stats.body_bytes)}"),
+    ]
+    if stats.oldest is not None and stats.newest is not None:
+        rows.append(("stored", f"{_moment(stats.oldest)} to {_moment(stats.newest)}"))
+    for label, text in rows:
         console.print(Text.assemble((f"{label:<9}", "dim"), text), soft_wrap=True)
     return 0
 
@@ -67,9 +80,8 @@ def cache_prune(
     if not (everything or to_size or older_than_days is not None):
         hint = "cache prune --older-than 30, --to-size 500MB, or --all"
         raise UserError(Problem("it is not said what to remove", "cache prune", hint))
-    before = time.time() + 1 if everything else None
-    if before is None and older_than_days is not None:
-        before = time.time() - older_than_days * _DAY
+    days = -1.0 if everything else older_than_days
+    before = None if days is None else time.time() - days * _DAY
     if not path.is_file():
         console.print(Text(f"nothing is remembered in {path}"))
         return 0
@@ -97,27 +109,6 @@ def _opened(path: Path, *, reading: bool) -> Generator[Store]:
         raise InfrastructureError(f"{path} cannot be used: {error}", "is a run writing to it just now?") from None
 
 
-def _stats(path: Path) -> Stats:
-    from evalflow.calls.cache_store import Stats
-
-    if not path.is_file():
-        return Stats(entries=0, private=0, body_bytes=0, file_bytes=0, runs=0, oldest=None, newest=None)
-    with _opened(path, reading=True) as store:
-        return store.stats()
-
-
-def _rows(path: Path, stats: Stats) -> Sequence[tuple[str, str]]:
-    private = f", {stats.private:,} of them for the run that made them only" if stats.private else ""
-    rows = [
-        ("file", str(path)),
-        ("replies", f"{stats.entries:,} of {stats.runs:,} runs{private}"),
-        ("size", f"{_bytes(stats.file_bytes)}, replies alone {_bytes(stats.body_bytes)}"),
-    ]
-    if stats.oldest is not None and stats.newest is not None:
-        rows.append(("stored", f"{_moment(stats.oldest)} to {_moment(stats.newest)}"))
-    return rows
-
-
 def _size(text: str) -> int:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]i?|)b?", text.strip().lower())
     if not found:
@@ -126,12 +117,8 @@ def _size(text: str) -> int:
 
 
 def _bytes(count: int) -> str:
-    value, unit = float(count), "B"
-    for unit in ("B", "kB", "MB", "GB"):
-        if value < 1000 or unit == "GB":
-            break
-        value /= 1000
-    return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+    power = min(3, (len(str(count)) - 1) // 3)
+    return f"{count / 1000**power:.{min(power, 1)}f} {('B', 'kB', 'MB', 'GB')[power]}"
 
 
 def _moment(seconds: float) -> str:

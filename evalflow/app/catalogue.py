@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich import box
 from rich.console import Console, Group
@@ -17,9 +17,6 @@ from evalflow.app.core.options import GROUPS, Catalogue, Option, find_option, op
 from evalflow.errors import command
 from evalflow.metrics.registry import METRIC_KINDS, Calls, calls_of
 from evalflow.report.wording import literal, plain
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
 
 
 def print_kind(kind: str, members: Sequence[Option], console: Console, *, as_json: bool) -> int:
@@ -32,7 +29,14 @@ def print_kind(kind: str, members: Sequence[Option], console: Console, *, as_jso
         console.file.write(json.dumps({**facts, "yaml": shortest.text if shortest else None}, indent=2) + "\n")
         return 0
     console.print(literal(f"a kind of metric; of it are: {', '.join(names) or 'none yet'}", style="dim"))
-    console.print(_key_table(keys))
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("key", style="bold")
+    table.add_column("default", max_width=24)
+    table.add_column("what it says", ratio=1)
+    for key in keys:
+        default = "required" if key["required"] else json.dumps(key["default"], ensure_ascii=False)
+        table.add_row(literal(key["key"]), literal(default), literal(key["meaning"]))
+    console.print(table)
     if shortest:
         console.rule(literal(str(shortest.file), style="dim"), align="left")
         _print_code(console, shortest.text, "yaml")
@@ -47,39 +51,20 @@ def keys_of(kind: str) -> list[dict[str, Any]]:
     Raises:
         UserError: There is no such kind.
     """
-    return list(_keys(METRIC_KINDS.config(kind)))
-
-
-def _keys(config: type[BaseModel]) -> Iterator[dict[str, Any]]:
     from pydantic_core import PydanticUndefined
 
     from evalflow.config.explain import meanings_of
 
-    meanings = meanings_of(config)
+    config = METRIC_KINDS.config(kind)
+    meanings, keys = meanings_of(config), list[dict[str, Any]]()
     for name, field in config.model_fields.items():
         default = field.get_default(call_default_factory=True, validated_data={})
         required = default is PydanticUndefined
-        yield {
-            "key": field.alias or name,
-            "required": required,
-            "default": None if required else _plain(default),
-            "meaning": meanings.get(name, ""),
-        }
-
-
-def _plain(value: Any) -> Any:
-    return value.model_dump(exclude_none=True) if hasattr(value, "model_dump") else value
-
-
-def _key_table(keys: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("key", style="bold")
-    table.add_column("default", max_width=24)
-    table.add_column("what it says", ratio=1)
-    for key in keys:
-        default = "required" if key["required"] else json.dumps(key["default"], ensure_ascii=False)
-        table.add_row(literal(key["key"]), literal(default), literal(key["meaning"]))
-    return table
+        if required or hasattr(default, "model_dump"):
+            default = None if required else default.model_dump(exclude_none=True)
+        about = {"required": required, "default": default, "meaning": meanings.get(name, "")}
+        keys.append({"key": field.alias or name, **about})
+    return keys
 
 
 _OTHERS = "others"
@@ -123,12 +108,9 @@ def metric_table(options: Iterable[Option], catalogue: Catalogue) -> Table:
             what = Group(literal(option.name, style="bold"), literal(option.description, style="dim"))
             found = catalogue.matches(option)
             has_it = f"{found[0].dataset}{' (demo)' if found[0].demo else ''}" if found else "no dataset here"
-            table.add_row(
-                Padding(what, (0, 0, 0, 2)),
-                Group(literal(", ".join(option.needs)), literal(has_it, style="dim")),
-                _in_words(calls_of(option.values)),
-                _MODEL[catalogue.keyless(option)],
-            )
+            needs = Group(literal(", ".join(option.needs)), literal(has_it, style="dim"))
+            calls = _in_words(calls_of(option.values))
+            table.add_row(Padding(what, (0, 0, 0, 2)), needs, calls, _MODEL[catalogue.keyless(option)])
     return table
 
 
@@ -182,15 +164,8 @@ def print_option(name: str, config_dir: Path | None, console: Console, *, as_jso
     prompts = {name: templates.source(name) for name in names}
     suggested = Catalogue(everything, config_dir).suggest(option)
     if as_json:
-        facts = {
-            "group": option.group,
-            "name": option.name,
-            "file": str(option.file),
-            "yaml": option.text,
-            "prompts": prompts,
-            "example": suggested.command,
-            "note": suggested.note,
-        }
+        facts = {"group": option.group, "name": option.name, "file": str(option.file), "yaml": option.text}
+        facts |= {"prompts": prompts, "example": suggested.command, "note": suggested.note}
         console.file.write(json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
         return 0
     console.print(literal(str(option.file), style="dim"), soft_wrap=True)
@@ -207,12 +182,7 @@ def print_option(name: str, config_dir: Path | None, console: Console, *, as_jso
 
 
 def _facts(option: Option, matches: Catalogue) -> dict[str, Any]:
-    facts = {
-        "group": option.group,
-        "name": option.name,
-        "description": option.description,
-        "file": str(option.file),
-    }
+    facts = {"group": option.group, "name": option.name, "description": option.description, "file": str(option.file)}
     return {**facts, **metric_facts(option, matches)} if option.group == "metric" else facts
 
 

@@ -82,7 +82,6 @@ class Tally:
             self.cost_usd += spend.cost_usd
 
     def count_answer(self, answer: Answer) -> None:
-        """Count one generated answer and its calls."""
         self.answers[answer.status] += 1
         self.count(answer.spend)
 
@@ -101,9 +100,8 @@ SCHEMA = 4
 """The version of the format of a run's files; raised when their meaning changes."""
 
 
-_TOTALS = (
-    "requests", "cached", "reasks", "input_tokens", "output_tokens", "cost_usd", "saved_usd",
-)  # fmt: skip
+_COUNTS = ("requests", "cached", "reasks", "input_tokens", "output_tokens")
+_TOTALS = (*_COUNTS, "cost_usd", "saved_usd")
 """Totals that are written at the end of a run; the manifest of a killed run lacks them."""
 
 
@@ -162,8 +160,8 @@ def take_up(tally: Tally, manifest: Mapping[str, Any]) -> bool:
     """
     if "requests" not in manifest:
         return False
-    tally.requests, tally.cached, tally.reasks = (manifest[key] for key in ("requests", "cached", "reasks"))
-    tally.input_tokens, tally.output_tokens = manifest["input_tokens"], manifest["output_tokens"]
+    for name in _COUNTS:
+        setattr(tally, name, manifest[name])
     tally.cost_usd, tally.unpriced = manifest["cost_usd"] or 0.0, manifest["cost_usd"] is None
     tally.saved_usd, tally.saved_unpriced = manifest["saved_usd"] or 0.0, manifest["saved_usd"] is None
     return True
@@ -181,11 +179,7 @@ def closing(
         "seconds": round(seconds, 3),
         "scores": dict(states),
         "answers": dict(tally.answers),
-        "requests": tally.requests,
-        "cached": tally.cached,
-        "reasks": tally.reasks,
-        "input_tokens": tally.input_tokens,
-        "output_tokens": tally.output_tokens,
+        **{name: getattr(tally, name) for name in _COUNTS},
         "cost_usd": tally.cost,
         "saved_usd": tally.saved,
     }
@@ -193,10 +187,8 @@ def closing(
 
 def versions() -> dict[str, str]:
     """Versions of Python, evalflow and the packages that affect results."""
-    found = {"python": platform.python_version(), "evalflow": __version__}
-    for package in PACKAGES:
-        found[package] = metadata.version(package)
-    return found
+    packages = {package: metadata.version(package) for package in PACKAGES}
+    return {"python": platform.python_version(), "evalflow": __version__, **packages}
 
 
 def git_commit() -> str | None:

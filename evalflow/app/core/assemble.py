@@ -145,7 +145,6 @@ class Parts:
 
     @property
     def metrics(self) -> dict[str, Metric]:
-        """The metrics by name."""
         return {pair.metric.name: pair.metric for pair in self.pairs}
 
     @property
@@ -155,7 +154,6 @@ class Parts:
 
     @property
     def datasets(self) -> Mapping[str, DatasetConfig]:
-        """The datasets by name."""
         return self.settings.run.dataset
 
     def asked(self, pair: Pair) -> list[tuple[Judge, JudgeConfig]]:
@@ -180,7 +178,6 @@ class Parts:
         return max([8, *limits])
 
     async def close(self) -> None:
-        """Close all connections, and write the cache."""
         try:
             await self.target.close()
             for judge in self.judges.values():

@@ -92,7 +92,6 @@ class RedactingFormatter(logging.Formatter):
         self._redactor = Redactor([*secrets, *named])
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as text, without secrets."""
         return self._redactor.text(super().format(record))
 
 
@@ -135,12 +134,9 @@ def open_manifest(order: RunOrder, facts: dict[str, Any]) -> dict[str, Any]:
     if order.resumed is None:
         known = {**facts, "spent_before": asdict(_spent_before(order))}
         return manifests.opening(order.run_id, order.composed.overrides, known)
-    changes = manifests.changes(order.resumed, facts)
-    if changes:
-        hint = "put it back as it was, or start a new run"
-        raise UserError(
-            [Problem(f"{change} has changed since the run began", str(order.folder), hint) for change in changes]
-        )
+    if changes := manifests.changes(order.resumed, facts):
+        where, hint = str(order.folder), "put it back as it was, or start a new run"
+        raise UserError([Problem(f"{change} has changed since the run began", where, hint) for change in changes])
     return manifests.reopening(order.resumed)
 
 
@@ -152,13 +148,9 @@ def finished_before(order: RunOrder, parts: Parts, bounded: Collection[str], tal
         session.budget.spent = before
     if order.resumed is None:
         return Finished()
-    finished = read_finished(
-        RunFolder(order.folder),
-        tally,
-        bounded,
-        errors_too=not order.retry_errors,
-        failed_too=any(metric.stops for metric in parts.metrics.values()),
-    )
+    stops = any(metric.stops for metric in parts.metrics.values())
+    folder = RunFolder(order.folder)
+    finished = read_finished(folder, tally, bounded, errors_too=not order.retry_errors, failed_too=stops)
     counted = manifests.take_up(tally, order.resumed)
     if session.budget:
         own = Amount(tally.requests, tally.input_tokens + tally.output_tokens, tally.cost_usd)
@@ -256,11 +248,9 @@ class UnpreparedMetric:
         return getattr(self._metric, name)
 
     def bind(self, case: Case) -> Sequence[UnpreparedMetric]:
-        """The metrics that the case binds to, which are not prepared either."""
         return [UnpreparedMetric(metric, self._failed) for metric in self._metric.bind(case)]
 
     async def score(self, *_: object) -> Outcome:
-        """The error."""
         what = f"the metric could not be prepared: {self._failed.error}"
         return Outcome(status="error", error_type=self._failed.error_type, error=what)
 

@@ -51,20 +51,25 @@ class Obstacle:
     what: str
 
 
-def obstacles(a: SavedRun, b: SavedRun) -> list[Obstacle]:
-    """Every obstacle to comparing the two, in the order of `KINDS`."""
-    found = [*other_versions(_versions(a), _versions(b)), *_unlike(a, b)]
-    if changed := _changed_cases(a, b):
+def obstacles(a: SavedRun, b: SavedRun, *, declared_only: bool = False) -> list[Obstacle]:
+    """Every obstacle to comparing the two, in the order of `KINDS`.
+
+    With `declared_only` those visible in run.json: fast enough for many runs.
+    """
+    old, new = (_versions(run, declared_only=declared_only) for run in (a, b))
+    found = list(other_versions(old, new))
+    shared = [name for name in a.manifest["metrics"] if name in b.manifest["metrics"]]
+    for name in shared:
+        found += unlike_metrics(name, a.manifest, b.manifest)
+    for name in shared:
+        if prepared_steps(a.folder, name) != prepared_steps(b.folder, name):
+            what = f"the steps that the judge wrote once per run for metric {name} (prepared.json) are not the same"
+            found.append(Obstacle("prompt", what))
+    if not declared_only and (changed := _changed_cases(a, b)):
         names = ", ".join(changed[:_SHOWN]) + (", ..." if len(changed) > _SHOWN else "")
         what = f"{len(changed)} cases have another question, reference or expected value under the same id ({names})"
         found.append(Obstacle("cases", what))
     return sorted(found, key=lambda obstacle: KINDS.index(obstacle.kind))
-
-
-def declared_obstacles(a: SavedRun, b: SavedRun) -> list[Obstacle]:
-    """The `obstacles` visible in run.json; fast enough for many runs."""
-    old, new = ({name: facts["version"] for name, facts in run.manifest["metrics"].items()} for run in (a, b))
-    return sorted([*other_versions(old, new), *_unlike(a, b)], key=lambda obstacle: KINDS.index(obstacle.kind))
 
 
 def unlike_metrics(
@@ -78,10 +83,8 @@ def unlike_metrics(
     keys = [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]
     if keys:
         yield Obstacle("metric", f"metric {name} is configured otherwise: {', '.join(sorted(keys))}")
-    judges = [
-        facts["judge"] and manifest["judges"][facts["judge"]]["identity"] for manifest, facts in ((a, left), (b, right))
-    ]
-    if judges[0] != judges[1]:
+    ours, theirs = (own["judge"] and run["judges"][own["judge"]]["identity"] for run, own in ((a, left), (b, right)))
+    if ours != theirs:
         how = f"{left['judge']} in {called[0]} and {right['judge']} in {called[1]}"
         if left["judge"] == right["judge"]:
             how = f"{left['judge']}, with other settings"
@@ -98,18 +101,10 @@ def other_versions(
             yield Obstacle("metric", what)
 
 
-def _unlike(a: SavedRun, b: SavedRun) -> Iterator[Obstacle]:
-    shared = [name for name in a.manifest["metrics"] if name in b.manifest["metrics"]]
-    for name in shared:
-        yield from unlike_metrics(name, a.manifest, b.manifest)
-    for name in shared:
-        if prepared_steps(a.folder, name) != prepared_steps(b.folder, name):
-            what = f"the steps that the judge wrote once per run for metric {name} (prepared.json) are not the same"
-            yield Obstacle("prompt", what)
-
-
-def _versions(run: SavedRun) -> dict[str, int]:
-    """The version of each metric with scores, including the checks named in cases."""
+def _versions(run: SavedRun, *, declared_only: bool) -> dict[str, int]:
+    """The version of each metric in run.json, or else of each one with scores: also of the checks named in cases."""
+    if declared_only:
+        return {name: facts["version"] for name, facts in run.manifest["metrics"].items()}
     table = run.scores().select("metric", "metric_version").unique().sort("metric").collect(engine="streaming")
     return dict(table.iter_rows())
 
@@ -190,8 +185,14 @@ def compare_pairs(pairs: Sequence[tuple[SavedRun, SavedRun]], how: ComparisonOpt
             continue
         notes += [f"{a.name} and {b.name}: {o.what}; compared all the same, as allowed" for o in found]
         if how.unpaired:
-            own, own_notes = _samples(a, b, how)
-            rows, notes = [*rows, *own], [*notes, *own_notes]
+            names, seed = (a.name, b.name), b.manifest["config"]["seed"]
+            traits = a.traits | b.traits
+            own, common = compare_samples(a.scores(), b.scores(), names, traits, **how.rows_by, seed=seed)
+            rows += own
+            if common:
+                cases = "1 case is" if common == 1 else f"{common:,} cases are"
+                shows_more = "without --unpaired they are compared case by case, which shows more"
+                notes.append(f"{cases} in both runs; {shows_more}")
             continue
         own, pairing = compare_two(a, b, how)
         apart |= bool(pairing.counts["only_a"].sum() and pairing.counts["only_b"].sum())
@@ -233,16 +234,6 @@ def compare_two(a: SavedRun, b: SavedRun, how: ComparisonOptions) -> tuple[list[
     return compare_cases(pairing, (a.name, b.name), a.traits | b.traits, **how.rows_by, seed=seed), pairing
 
 
-def _samples(a: SavedRun, b: SavedRun, how: ComparisonOptions) -> tuple[list[ComparisonRow], list[str]]:
-    """The differences of two samples of different cases, and a note if they share some."""
-    names, seed = (a.name, b.name), b.manifest["config"]["seed"]
-    rows, common = compare_samples(a.scores(), b.scores(), names, a.traits | b.traits, **how.rows_by, seed=seed)
-    if not common:
-        return rows, []
-    cases = "1 case is" if common == 1 else f"{common:,} cases are"
-    return rows, [f"{cases} in both runs; without --unpaired they are compared case by case, which shows more"]
-
-
 def _notes(a: SavedRun, b: SavedRun, pairing: Pairing, names: tuple[str, str]) -> Iterator[str]:
     for row in pairing.counts.iter_rows(named=True):
         where = f"{row['dataset']}, {row['metric']}"
@@ -264,10 +255,7 @@ def _questions(runs: dict[str, SavedRun], listed: Sequence[FlippedCases]) -> Ite
     """The questions of the cases that are listed, by dataset and id."""
     for found in listed:
         wanted = {(row["dataset"], row["case_id"]) for row in found.rows}
-        if not wanted:
-            continue
-        run = runs[found.pair[1]]
-        for case in run.cases():
+        for case in runs[found.pair[1]].cases() if wanted else ():
             if (case.dataset, case.id) in wanted:
                 yield (case.dataset, case.id), case.question or ""
 

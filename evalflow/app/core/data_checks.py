@@ -41,7 +41,7 @@ class DataChecks:
         self._wanted: defaultdict[str, dict[tuple[str, str], Metric]] = defaultdict(dict[tuple[str, str], Metric])
         self._applied: Counter[tuple[str, str]] = Counter()
         self._wrong_checks: list[tuple[Case, Problem]] = []
-        self._offered: dict[tuple[str, str, str], bool] = {}
+        self._offered: Counter[tuple[str, str, str]] = Counter()
         self._seen: set[int] = set()
         self._repeated: list[Problem] = []
         self._sizes: Counter[str] = Counter()
@@ -63,11 +63,9 @@ class DataChecks:
         for metric, bound in self._bind(case):
             for need in bound.config.needs:
                 self._wanted[case.dataset].setdefault((metric.name, need), metric)
-                if look_up(need, fields) not in (None, {}):
-                    self._present[case.dataset, metric.name, need] += 1
+                self._present[case.dataset, metric.name, need] += look_up(need, fields) not in (None, {})
             for name in getattr(bound.config, "optional", ()):
-                key = (case.dataset, metric.name, name)
-                self._offered[key] = self._offered.get(key, False) or look_up(name, fields) not in (None, {})
+                self._offered[case.dataset, metric.name, name] += look_up(name, fields) not in (None, {})
 
     def problems(self) -> list[Problem]:
         """Duplicate ids, groups that no case has, and fields that a metric needs and no case will have."""
@@ -165,11 +163,7 @@ class DataChecks:
 
 
 class LabelChecks:
-    """Checks the labels of cases.
-
-    Attributes:
-        apply: Whether some label is for a metric that scores its case.
-    """
+    """Checks the labels of cases; `apply` says whether some label is for a metric that scores its case."""
 
     def __init__(self, settings: Settings) -> None:
         self.apply = False
@@ -189,11 +183,9 @@ class LabelChecks:
         own = [one for one in found.given if one.metric in metrics]
         self.apply = self.apply or bool(own)
         self._others.update(one.metric for one in found.given if one.metric not in metrics)
-        for problem in (*found.problems, *self._off_scale(own), *_twice(own)):
-            if len(self._wrong) < SHOWN:
-                self._wrong.append((case, problem))
-            else:
-                self._more += 1
+        wrong = [(case, problem) for problem in (*found.problems, *self._off_scale(own), *_twice(own))]
+        self._more += max(0, len(self._wrong) + len(wrong) - SHOWN)
+        self._wrong = [*self._wrong, *wrong][:SHOWN]
 
     def problems(self) -> Iterator[Problem]:
         """Values off the scale, duplicate labels by one person, and invalid labels, each with its place in the file."""

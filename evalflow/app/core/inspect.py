@@ -92,18 +92,11 @@ class Inspection:
 
     def rules(self) -> ResultRules:
         """The rules by which results will follow from the scores."""
-        metrics = {
-            name: RunMetric(
-                one.metric.config,
-                one.metric.bounded,
-                one.metric.figures,
-                self.declared[name],
-                one.judge.info.name if one.judge else None,
-                one.metric.asks,
-                one.metric.embeds,
-            )
-            for name, one in self.scored.items()
-        }
+        metrics: dict[str, RunMetric] = {}
+        for name, one in self.scored.items():
+            metric, judge = one.metric, one.judge.info.name if one.judge else None
+            about = (metric.config, metric.bounded, metric.figures)
+            metrics[name] = RunMetric(*about, self.declared[name], judge, metric.asks, metric.embeds)
         return ResultRules(self.parts.settings, metrics, self.gates)
 
     def notices(self) -> list[str]:
@@ -113,7 +106,6 @@ class Inspection:
         return [*shadows, *self.remarks, *_self_judging(parts), *_similar_panels(parts), *_unfenced(parts)]
 
     def selected(self) -> Iterator[Case]:
-        """The selected cases, in input order."""
         return self.draw.pick(self.offered)
 
 
@@ -304,7 +296,6 @@ class Estimator:
         self._once = self._preparation()
 
     def add(self, case: Case) -> None:
-        """Add one case."""
         run = self._parts.settings.run
         self._cases[case.dataset] += 1
         total = self._sums[case.dataset]
@@ -399,14 +390,11 @@ def _add_calls(
     total.output_tokens_low += brief * least
     total.output_tokens_high += wordy * times
     price: Price | None = getattr(config, "price", None)
-    total.cost_usd_low = _plus_cost(total.cost_usd_low, price, low * least, brief * least)
-    total.cost_usd_high = _plus_cost(total.cost_usd_high, price, high * times, wordy * times)
-
-
-def _plus_cost(cost: float | None, price: Price | None, input_tokens: int, output_tokens: int) -> float | None:
-    if cost is None or price is None:
-        return None
-    return cost + price.cost(input_tokens, output_tokens)
+    if price is None or total.cost_usd_low is None or total.cost_usd_high is None:
+        total.cost_usd_low = total.cost_usd_high = None
+    else:
+        total.cost_usd_low += price.cost(low * least, brief * least)
+        total.cost_usd_high += price.cost(high * times, wordy * times)
 
 
 def _length(ask: Ask) -> int:

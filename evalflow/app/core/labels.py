@@ -95,8 +95,10 @@ def read_labels(run: SavedRun, file: str | None, elsewhere: Elsewhere = HERE) ->
         UserError: There are no labels, or some are invalid; lists every problem.
     """
     path = paths.resolve(file) if file else None
-    found = _of_file(path) if path else _of_data(run)
     source = shown(path) if path else OF_DATA
+    rows, broken = _read_rows(path) if path else ([], [])
+    found = parse(rows, source) if path else _of_data(run)
+    found.problems[:0] = broken
     if not found.given and not found.problems:
         what = "there are no labels by people"
         hint = "draw answers to label: python -m evalflow calibrate --sample 50; then: calibrate --labels labels.csv"
@@ -104,7 +106,12 @@ def read_labels(run: SavedRun, file: str | None, elsewhere: Elsewhere = HERE) ->
             what = f"nobody has filled in a value yet, in {found.blank} rows"
             hint = "fill the columns value and by, then calibrate again"
         raise UserError(Problem(what, source, hint))
-    known = {*elsewhere.metrics, *_known_metrics(run, found.given)} if path else set[str]()
+    known: set[str] = set()
+    if path:  # the file may have labels on metrics that exist, but that the run did not score
+        files = [folder / "metric" for folder in run.rules.settings.composed.conf_folders]
+        named = {one.metric for one in found.given}
+        known = {name for name in named if any((file / f"{name}.yaml").is_file() for file in files)}
+        known.update(elsewhere.metrics)
     return _bound(run, found, source, replace(elsewhere, metrics=known))
 
 
@@ -114,10 +121,7 @@ def labels_of_data(run: SavedRun) -> RunLabels | None:
     Raises:
         UserError: Some are invalid.
     """
-    found = _of_data(run)
-    if not found.given and not found.problems:
-        return None
-    bound = _bound(run, found, OF_DATA, HERE)
+    bound = _bound(run, _of_data(run), OF_DATA, HERE)
     return bound if bound.frame.height else None
 
 
@@ -133,13 +137,8 @@ def _bound(run: SavedRun, found: Parsed, source: str, elsewhere: Elsewhere) -> R
         more = len(problems) - _MOST
         shortened = [Problem(f"and {more} more like these", source)] if more > 0 else []
         raise UserError([*problems[:_MOST], *shortened])
-    left_out = {
-        "stale": left.stale,
-        "without_hash": left.unbound,
-        "not_in_run": left.absent,
-        "other_metrics": sum(left.other_metrics.values()),
-        "blank": found.blank,
-    }
+    left_out = {"stale": left.stale, "without_hash": left.unbound, "not_in_run": left.absent}
+    left_out |= {"other_metrics": sum(left.other_metrics.values()), "blank": found.blank}
     return RunLabels(label_frame(one.row for one in bound), source, left_out, list(_notes(left, found.blank)))
 
 
@@ -167,20 +166,9 @@ def _labels(n: int) -> str:
 
 def _read_rows(path: Path) -> tuple[list[tuple[str, Any]], list[Problem]]:
     """The rows of a file, each with its place, and those that cannot be read."""
-    rows: list[tuple[str, Any]] = []
-    broken: list[Problem] = []
-    for row in datasets.plain_rows(path):
-        if isinstance(row, Problem):
-            broken.append(row)
-        else:
-            rows.append((row.where, row.data))
-    return rows, broken
-
-
-def _of_file(path: Path) -> Parsed:
-    rows, broken = _read_rows(path)
-    found = parse(rows, shown(path))
-    return Parsed(found.given, found.blank, [*broken, *found.problems])
+    rows = list(datasets.plain_rows(path))
+    broken = [row for row in rows if isinstance(row, Problem)]
+    return [(row.where, row.data) for row in rows if not isinstance(row, Problem)], broken
 
 
 def _of_data(run: SavedRun) -> Parsed:
@@ -191,20 +179,12 @@ def _of_data(run: SavedRun) -> Parsed:
 
 
 def _answered(run: SavedRun, given: Sequence[Label]) -> Iterator[LabelledAnswer]:
-    """The answers to the cases that labels name."""
     ids = {one.case_id for one in given}
     keys = run.scores().select("dataset", "case_id").filter(pl.col("case_id").is_in(ids)).unique().collect()
     for row in answered_rows(run, run.scores(), set(keys.iter_rows())):
         if row.answer is not None:
             case, digest, recorded = row.case, answer_hash(row.answer), is_recorded(row.case, row.answer)
             yield LabelledAnswer(case.dataset, case.id, row.target, row.target_repeat, digest, recorded)
-
-
-def _known_metrics(run: SavedRun, given: Sequence[Label]) -> set[str]:
-    """Metrics in a labels file that exist, but that the run did not score."""
-    named = {one.metric for one in given}
-    folders = run.rules.settings.composed.conf_folders
-    return {name for name in named if any((folder / "metric" / f"{name}.yaml").is_file() for folder in folders)}
 
 
 def finished_runs(folder: Path, jobs: Sequence[Path]) -> tuple[dict[str, SavedRun], list[str]]:
@@ -282,13 +262,11 @@ def write_sample(options: argparse.Namespace, console: Console) -> int:
         console.print(literal(f"  {name}: {taken} of {size}", style="dim"))
     for name, scale in sample.metrics.items():
         console.print(literal(f"{name}: {sample.run.rules.metrics[name].config.description} Write {scale}."))
-    words = "Fill the columns value and by, without a look at the judge's scores. "
-    words += (
-        "Groups are in random order: whoever stops early should do so at the end of a group. "
-        if options.by_group
-        else "Rows are in random order: whoever stops early has labelled answers at random too. "
-    )
-    console.print(literal(f"{words}Rows left empty do not count.", style="dim"))
+    order = "Rows are in random order: whoever stops early has labelled answers at random too."
+    if options.by_group:
+        order = "Groups are in random order: whoever stops early should do so at the end of a group."
+    fill = "Fill the columns value and by, without a look at the judge's scores."
+    console.print(literal(f"{fill} {order} Rows left empty do not count.", style="dim"))
     console.print(literal(f"sheet  {shown(sample.path)}"), soft_wrap=True)
     console.print(literal(f"then   {command('calibrate', '--labels', shown(sample.path))}"), soft_wrap=True)
     return 0
@@ -336,9 +314,8 @@ class _Sample:
         group = pl.col("group").fill_null(pl.col("case_id"))
         own = pl.col("score").mean(), pl.col("tags").first(), group.first()
         answers = self._scores.group_by(CELL, maintain_order=True).agg(*own).collect().iter_rows()
-        self.candidates = candidates = [
-            UnlabelledAnswer(row[:4], row[4], tuple(row[5] or ()), row[6]) for row in answers
-        ]
+        found = [UnlabelledAnswer(row[:4], row[4], tuple(row[5] or ()), row[6]) for row in answers]
+        self.candidates = candidates = found
         if not candidates:
             what = f"no answer can be labelled on {', '.join(self.metrics)}"
             hint = f"look at them: {command('cases', self.folder.path)}"
@@ -386,13 +363,9 @@ class _Sample:
             if sheet.answers.get(key, digest) != digest:
                 what = f"its answer to case {key[1]} is another than this run's"
                 raise UserError(Problem(what, shown(self.path), "write a new sheet: --out FILE"))
-            about = {
-                **dict(zip(CELL, key, strict=True)),
-                "answer_hash": digest,
-                "weight": self._weight(key),
-                **({"group": groups[key]} if groups else {}),
-                **shown_case(as_answered(row.case, row.answer)),
-            }
+            about = dict(zip(CELL, key, strict=True)) | {"answer_hash": digest, "weight": self._weight(key)}
+            about |= {"group": groups[key]} if groups else {}
+            about |= shown_case(as_answered(row.case, row.answer))
             metrics = dict.fromkeys(score["metric"] for score in row.scores)
             asked = [metric for metric in metrics if (key, metric) not in sheet.asked]
             made[key] = [about | {"metric": metric, "scale": self.metrics[metric]} for metric in asked]

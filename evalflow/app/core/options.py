@@ -37,7 +37,6 @@ class Option:
 
     @property
     def text(self) -> str:
-        """The file's text."""
         return self.file.read_text(encoding="utf-8")
 
     @property
@@ -56,7 +55,6 @@ class Option:
 
     @property
     def needs(self) -> list[str]:
-        """The fields of a case that a metric needs."""
         return [str(need) for need in self.values.get("needs") or ()]
 
     @property
@@ -120,11 +118,7 @@ _CASES = 5
 _OF_ANY_SHAPE = frozenset({"expected", "actual"})
 """Fields of any content: a dataset with them fits only if an experiment pairs it with the metric."""
 MODEL = ("judge=vllm", "judge.model=MODEL")
-_EXAMPLES = {
-    "model": "MODEL",
-    "base_url": "http://127.0.0.1:8000/v1",
-    "url": "http://127.0.0.1:8000/",
-}
+_EXAMPLES = {"model": "MODEL", "base_url": "http://127.0.0.1:8000/v1", "url": "http://127.0.0.1:8000/"}
 SENDS_NOTHING = "sends nothing; name your model and leave out `check` to run it"
 
 
@@ -184,24 +178,17 @@ class Catalogue:
         return [match for _, match in sorted(found, key=lambda one: one[0])]
 
     def suggest(self, option: Option) -> Suggestion:
-        """A command that uses an option."""
-        match option.group:
-            case "metric":
-                return self._of_metric(option)
-            case "dataset":
-                return self._of_dataset(option)
-            case "experiment":
-                needs_model = any("override /judge" in one for one in option.defaults if isinstance(one, dict))
-                words = [f"experiment={option.name}"]
-                return self._run(words, keyless=not needs_model)
-            case _:
-                return self._of_part(option)
-
-    def _of_metric(self, metric: Option) -> Suggestion:
-        if matches := self.matches(metric):
-            return self._score(metric, matches[0])
-        needs = ", ".join(metric.needs)
-        return Suggestion(None, f"no dataset here has what it needs ({needs}); `new dataset` maps yours")
+        if option.group == "metric":
+            if matches := self.matches(option):
+                return self._score(option, matches[0])
+            needs = ", ".join(option.needs)
+            return Suggestion(None, f"no dataset here has what it needs ({needs}); `new dataset` maps yours")
+        if option.group == "dataset":
+            return self._of_dataset(option)
+        if option.group == "experiment":
+            needs_model = any("override /judge" in one for one in option.defaults if isinstance(one, dict))
+            return self._run([f"experiment={option.name}"], keyless=not needs_model)
+        return self._of_part(option)
 
     def _of_dataset(self, dataset: Option) -> Suggestion:
         metrics = [option for option in self._options.values() if option.group == "metric"]
@@ -259,7 +246,6 @@ class Catalogue:
                 yield from ((f"{prefix}{key}", value) for key, value in own.items())
 
     def _parts(self, metric: Option) -> list[Option]:
-        """The parts of a composite."""
         parts: Any = metric.values.get("of") if metric.values.get("kind") == "composite" else ()
         return [self._options["metric", name] for name in parts or () if ("metric", name) in self._options]
 

@@ -27,47 +27,44 @@ def start(folder: Path, arguments: Sequence[str], root: Path) -> subprocess.Pope
     Raises:
         BlockingIOError: Another process works on the run.
     """
-    lock = private_file(folder / LOCK, os.O_RDWR | os.O_CREAT)
-    try:
-        _lock(lock)
-        with os.fdopen(private_file(folder / OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab") as output:
-            return subprocess.Popen(  # noqa: S603 - evalflow itself, with the arguments of a checked run
-                [sys.executable, "-m", "evalflow", *arguments],
-                cwd=root,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                pass_fds=(lock,),
-            )
-    finally:
-        os.close(lock)
+    output = private_file(folder / OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    with os.fdopen(output, "ab") as output, working_on(folder) as lock:
+        return subprocess.Popen(  # noqa: S603 - evalflow itself, with the arguments of a checked run
+            [sys.executable, "-m", "evalflow", *arguments],
+            cwd=root,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            pass_fds=(lock,),
+        )
 
 
 @contextmanager
-def working_on(folder: Path) -> Generator[None]:
-    """Hold the run's lock; a BlockingIOError says that another process works on the run."""
+def working_on(folder: Path) -> Generator[int]:
+    """Hold the run's lock, an open file; a BlockingIOError says that another process works on the run."""
+    try:
+        import fcntl
+    except ImportError:
+        hint = "run the worker on Linux or macOS; `python -m evalflow run` works everywhere"
+        raise UserError(Problem("the worker needs file locks that this system does not have", hint=hint)) from None
     lock = private_file(folder / LOCK, os.O_RDWR | os.O_CREAT)
     try:
-        _lock(lock)
-        yield
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield lock
     finally:
         os.close(lock)
 
 
 def is_alive(folder: Path) -> bool:
     """Whether any process works on the run."""
-    try:
-        lock = os.open(folder / LOCK, os.O_RDWR)
-    except FileNotFoundError:
+    if not (folder / LOCK).exists():
         return False
     try:
-        _lock(lock)
+        with working_on(folder):
+            return False
     except BlockingIOError:
         return True
-    finally:
-        os.close(lock)
-    return False
 
 
 def interrupt(folder: Path, pid: int | None, number: signal.Signals = signal.SIGINT) -> bool:
@@ -119,12 +116,3 @@ def _started(pid: int) -> str:
     except PermissionError:
         pass
     return "alive"
-
-
-def _lock(file: int) -> None:
-    try:
-        import fcntl
-    except ImportError:
-        hint = "run the worker on Linux or macOS; `python -m evalflow run` works everywhere"
-        raise UserError(Problem("the worker needs file locks that this system does not have", hint=hint)) from None
-    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

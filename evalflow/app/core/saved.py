@@ -71,7 +71,7 @@ class SavedRun:
 
     @property
     def traits(self) -> dict[str, Traits]:
-        """The facts of each metric that a comparison needs."""
+        """What a comparison needs to know of each metric."""
         from evalflow.summary.compare import Traits
 
         def of(name: str, facts: Mapping[str, Any]) -> Traits:
@@ -81,7 +81,6 @@ class SavedRun:
         return {name: of(name, facts) for name, facts in self.manifest["metrics"].items()}
 
     def scores(self) -> pl.LazyFrame:
-        """The columns of scores.parquet."""
         return pl.scan_parquet(self.folder.scores)
 
     def cases(self) -> Iterator[Case]:
@@ -180,9 +179,8 @@ def find_folder(given: str | None) -> Path:
     if RunFolder(path).manifest.is_file():
         return path.resolve()
     if given is None:
-        raise UserError(
-            Problem("there is no run here yet", str(LATEST), f"run: {command('dataset=rag', 'metric=faithfulness')}")
-        )
+        hint = f"run: {command('dataset=rag', 'metric=faithfulness')}"
+        raise UserError(Problem("there is no run here yet", str(LATEST), hint))
     hint = "a run's folder has a run.json; see outputs/runs" if path.is_dir() else "see: ls outputs/runs"
     raise UserError(Problem("this is no folder of a run", given, hint))
 
@@ -235,24 +233,28 @@ def expect_agreed(manifest: Mapping[str, Any], where: str, hint: str, root: Path
     Raises:
         ProgramError: The run would start a program that was not allowed.
     """
-    program = _program(manifest)
-    if program is None or _digest(manifest) in _agreed((root or Path.cwd()) / FILE):
-        return
-    raise ProgramError(Problem(f"to resume this run starts a program of this machine: {program}", where, hint))
+    program = _new_program(manifest, (root or Path.cwd()) / FILE)
+    if program is not None:
+        raise ProgramError(Problem(f"to resume this run starts a program of this machine: {program}", where, hint))
 
 
 def agree(manifest: Mapping[str, Any], root: Path | None = None) -> None:
     """Allow the run's program, if it has one, to be started from now on."""
     path = (root or Path.cwd()) / FILE
-    if _program(manifest) is None or _digest(manifest) in _agreed(path):
+    if _new_program(manifest, path) is None:
         return
     private_folder(path.parent)
     with os.fdopen(private_file(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "w", encoding="utf-8") as file:
         file.write(f"{_digest(manifest)}\n")
 
 
-def _program(manifest: Mapping[str, Any]) -> str | None:
-    """The program that a run starts, as configured; None if it only calls services. Unknown kinds count as programs."""
+def _new_program(manifest: Mapping[str, Any], agreed: Path) -> str | None:
+    """The program that a run starts, as configured; None if it only calls services, or the program is agreed.
+
+    Unknown kinds of targets count as programs.
+    """
+    if agreed.is_file() and _digest(manifest) in agreed.read_text(encoding="utf-8").split():
+        return None
     target: object = manifest["config"].get("target")
     values: Mapping[str, Any] = cast("Mapping[str, Any]", target) if isinstance(target, Mapping) else {}
     kind = str(values.get("kind"))
@@ -270,10 +272,3 @@ def _program(manifest: Mapping[str, Any]) -> str | None:
 def _digest(manifest: Mapping[str, Any]) -> str:
     known = json.dumps([manifest["run_id"], manifest["config"].get("target")], sort_keys=True)
     return hashlib.sha256(known.encode()).hexdigest()
-
-
-def _agreed(path: Path) -> set[str]:
-    try:
-        return set(path.read_text(encoding="utf-8").split())
-    except FileNotFoundError:
-        return set()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +41,6 @@ class TerminalScreen:
         self._noted: set[str] = set()
 
     def starts(self, inspection: Inspection, folder: RunFolder) -> None:
-        """Print what will run, and the notices."""
         counts = ", ".join(f"{n} case{'' if n == 1 else 's'} of {name}" for name, n in inspection.cases.items())
         metrics = ", ".join(inspection.parts.metrics)
         scores = f"{inspection.cells:,} score{'' if inspection.cells == 1 else 's'}"
@@ -56,27 +55,22 @@ class TerminalScreen:
             print_eval_steps(self._err, metric, entry, shown(folder.path))
 
     def nothing_left(self, tally: Tally, folder: RunFolder) -> None:
-        """Print that there is nothing to resume, and how to retry errors."""
-        self._err.print(literal(f"nothing was left to do: all {tally.done:,} scores are there"), soft_wrap=True)
+        lines = [f"nothing was left to do: all {tally.done:,} scores are there"]
         if tally.errors:
-            self._err.print(literal(f"{tally.errors:,} of them are errors; to ask for these again:"), soft_wrap=True)
-            again = command("resume", shown(folder.path), "--retry-errors")
-            self._err.print(literal(f"  {again}"), soft_wrap=True)
+            lines.append(f"{tally.errors:,} of them are errors; to ask for these again:")
+            lines.append(f"  {command('resume', shown(folder.path), '--retry-errors')}")
+        self._err.print(literal("\n".join(lines)), soft_wrap=True)
 
     def stopping(self, in_progress: int) -> None:
-        """Print what the run waits for, and how to stop at once."""
         self._err.print(literal(f"stopping: {in_progress} in progress; again to stop now"), soft_wrap=True)
 
     async def follow(self, tally: Tally) -> None:
-        """Show the progress until cancelled."""
         await follow(tally, self._err)
 
     def scored(self, record: ScoreRecord) -> None:
-        """Print a score with its steps."""
         print_score(self._err, record)
 
     def ends(self, folder: RunFolder, manifest: dict[str, Any], rules: ResultRules, derived: Derived) -> None:
-        """Print the table, the worst cases, and where the files are."""
         if self._sweeping:
             from evalflow.report.sweep import run_line
 
@@ -105,19 +99,22 @@ class TerminalScreen:
         if manifest["exit_code"]:
             self._out.print(literal(_MEANING[manifest["exit_code"]], style="bold red"))
         self._out.print()
-        missed = (derived.summary.frame["pass_rate"] < 1).any()
-        self._line("more", _more(folder, worst, failed=bool(errors or missed)))
+        is_latest = folder.path.resolve() == (Path("outputs") / "latest").resolve()
+        words = [] if is_latest else [shown(folder.path)]
+        if errors or (derived.summary.frame["pass_rate"] < 1).any():
+            words.append("--failed")
+        elif worst:
+            words += ["--id", worst[0]["case_id"]]
+        self._line("more", command("cases", *words))
         self._line("report", shown(folder.report))
 
     def failed(self, error: EvalflowError, folder: Path | None) -> None:
-        """Print why a run ended early, and which files exist."""
         for problem in error.problems if isinstance(error, UserError) else [error]:
             self._err.print(Text.assemble(("error: ", "bold red"), plain(str(problem))), soft_wrap=True)
         if folder:
             self._err.print(literal(f"what was finished is in {shown(folder)}"), soft_wrap=True)
 
     def interrupted(self, folder: Path | None) -> None:
-        """Print that finished scores are kept, and how to resume."""
         self._err.print(literal("interrupted", style="bold red"))
         if folder:
             self._line("kept", shown(folder))
@@ -128,7 +125,6 @@ class TerminalScreen:
         self._sweeping = True
 
     def swept(self, folder: Path, tables: SweepTables) -> None:
-        """Print the table over all runs of a sweep, and the agreement of its judges."""
         from evalflow.report.sweep import print_sweep
 
         self._out.print()
@@ -139,19 +135,6 @@ class TerminalScreen:
 
     def _line(self, label: str, text: str) -> None:
         self._out.print(Text.assemble((f"{label:<7}", "dim"), plain(text)), soft_wrap=True)
-
-
-def _more(folder: RunFolder, worst: Sequence[Mapping[str, Any]], *, failed: bool) -> str:
-    """The command that shows the most important cases."""
-    words = ["cases"]
-    latest = Path("outputs") / "latest"
-    if folder.path.resolve() != latest.resolve():
-        words.append(shown(folder.path))
-    if failed:
-        words.append("--failed")
-    elif worst:
-        words += ["--id", worst[0]["case_id"]]
-    return command(*words)
 
 
 def shown(path: Path) -> str:

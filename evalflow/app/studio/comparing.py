@@ -12,7 +12,6 @@ from evalflow.app.core.comparison import (
     ComparisonOptions,
     Obstacle,
     compare_pairs,
-    declared_obstacles,
     obstacles,
     other_versions,
     unlike_metrics,
@@ -60,7 +59,7 @@ def candidates(space: Workspace, run_id: str) -> list[ComparableRun]:
 def candidate(other: Run, scored: SavedRun) -> ComparableRun:
     """A run with results, and the obstacles to comparing it."""
     try:
-        return ComparableRun(other, declared_obstacles(scored_of(other), scored))
+        return ComparableRun(other, obstacles(scored_of(other), scored, declared_only=True))
     except EvalflowError as error:
         return ComparableRun(other, [Obstacle("cases", f"run {other.run_id} cannot be read: {error}")])
 
