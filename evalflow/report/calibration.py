@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 _SHOWN = 10
 """Number of disagreements to show unfolded."""
-_STYLES = ("page.css", "tables.css", "sweep.css")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +131,7 @@ def write_calibration(path: Path, found: Calibration) -> None:
         "blocks": [_block(row) for row in found.rows],
         "shown": _SHOWN,
     }
-    write_page(path, "calibration.html.jinja", context, styles=_STYLES, scripts=())
+    write_page(path, "calibration.html.jinja", context)
 
 
 def _block(row: CalibrationRow) -> dict[str, Any]:

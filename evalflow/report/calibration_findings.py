@@ -8,18 +8,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from evalflow.lazy import np
+from evalflow.report import svg
 from evalflow.report.charts import Picture, draw
-from evalflow.report.svg import (
-    MAIN,
-    MUTED,
-    Drawing,
-    IntervalPoint,
-    Scale,
-    confusion_chart,
-    interval_chart,
-    x_axis,
-    y_axis,
-)
 from evalflow.report.wording import counted, interval, number, p_value, percent, signed
 from evalflow.stats.intervals import interval as mean_interval
 from evalflow.stats.prediction import MIN_LABELS
@@ -63,7 +53,9 @@ def shown_measures(row: CalibrationRow) -> list[tuple[str, str, Agreement]]:
         one = row.agreement[name]
         if name == "kappa_weighted" and row.classes is not None and row.classes.binary:
             continue
-        if name in ("kendall", "pearson") and _alike(one, row.agreement["spearman"]):
+        value, other = one.value, row.agreement["spearman"].value
+        alike = other is not None and value is not None and abs(value - other) < _ROUNDING
+        if name in ("kendall", "pearson") and alike:
             continue
         if name in _SOMETIMES and one.value is None:
             continue
@@ -71,10 +63,6 @@ def shown_measures(row: CalibrationRow) -> list[tuple[str, str, Agreement]]:
             one = replace(one, low=max(0.0, one.low), high=min(1.0, one.high))
         shown.append((name, words.format(who=row.who), one))
     return shown
-
-
-def _alike(one: Agreement, other: Agreement) -> bool:
-    return other.value is not None and one.value is not None and abs(one.value - other.value) < _ROUNDING
 
 
 def in_words(row: CalibrationRow) -> list[str]:
@@ -145,29 +133,24 @@ def _raters(row: CalibrationRow) -> Iterator[str]:
 
 def warnings_of(row: CalibrationRow) -> list[str]:
     """Warnings about the estimate, each with what to do about it."""
-    return [*_few_labels(row), *_constant(row), *_biased_sample(row), *_unscored(row)]
+    return [*_poor_labels(row), *_biased_sample(row), *_unscored(row)]
 
 
-def _few_labels(row: CalibrationRow) -> Iterator[str]:
-    n = row.corrected.n
+def _poor_labels(row: CalibrationRow) -> Iterator[str]:
+    n, c = row.corrected.n, row.corrected
     if n < MIN_LABELS and row.tag is None:
         yield (
             f"{counted(n, 'labelled answer')}: too few to measure the bias of the {row.who}; the corrected estimate "
             f"needs {MIN_LABELS}, and 50 are better (calibrate --sample 50)"
         )
-
-
-def _constant(row: CalibrationRow) -> Iterator[str]:
     labels, scores = row.constant
-    if labels and row.corrected.n > 1:
-        value = number(row.corrected.human_mean)
+    if labels and n > 1:
         yield (
-            f"all {row.corrected.n} labels are the same ({value}): they do not show how the {row.who} does on other "
+            f"all {n} labels are the same ({number(c.human_mean)}): they do not show how the {row.who} does on other "
             "answers; label more"
         )
-    if scores and row.corrected.n + row.corrected.n_unlabelled > 1:
-        value = number(row.corrected.judge_mean)
-        yield f"the {row.who} gives every answer the score {value}, so only the labels count"
+    if scores and n + c.n_unlabelled > 1:
+        yield f"the {row.who} gives every answer the score {number(c.judge_mean)}, so only the labels count"
 
 
 def _biased_sample(row: CalibrationRow) -> Iterator[str]:
@@ -240,9 +223,9 @@ def means_picture(row: CalibrationRow) -> Picture:
     """The means of the judge, corrected, and of people, each with its interval."""
     c, who = row.corrected, row.who
     points = [
-        IntervalPoint(f"{who} alone", c.judge_mean, row.judged.low, row.judged.high),
-        IntervalPoint("people alone", c.human_mean, c.human_low, c.human_high),
-        IntervalPoint(f"{who} corrected by people", c.estimate, c.low, c.high),
+        svg.IntervalPoint(f"{who} alone", c.judge_mean, row.judged.low, row.judged.high),
+        svg.IntervalPoint("people alone", c.human_mean, c.human_low, c.human_high),
+        svg.IntervalPoint(f"{who} corrected by people", c.estimate, c.low, c.high),
     ]
     sentence = (
         f"The mean of {row.metric} over all {c.n + c.n_unlabelled:,} {row.named}, by the {who} alone, by the {c.n:,} "
@@ -253,11 +236,11 @@ def means_picture(row: CalibrationRow) -> Picture:
 
 
 def _tags_picture(row: CalibrationRow) -> Picture | None:
-    points: list[IntervalPoint] = []
+    points: list[svg.IntervalPoint] = []
     for one in (row, *row.tags):
         c = one.corrected
         if c.estimate is not None:
-            points.append(IntervalPoint(f"{one.tag or 'all answers'} ({c.n:,})", c.estimate, c.low, c.high))
+            points.append(svg.IntervalPoint(f"{one.tag or 'all answers'} ({c.n:,})", c.estimate, c.low, c.high))
     if len(points) < 2:
         return None
     sentence = "The corrected mean by tag, with its 95 % interval; in brackets the number of labelled answers."
@@ -275,15 +258,15 @@ def _reliability_picture(row: CalibrationRow) -> Picture | None:
         f"intervals. On the dashed line both are equal. The largest difference: where the {row.who} says "
         f"{number(worst['judge'])}, people say {number(worst['human'])} ({worst['n']} answers)."
     )
-    drawing = Drawing()
-    x, y = Scale(0, 1, 0, _SIDE), Scale(0, 1, _SIDE, 0)
-    y_axis(drawing, y, _SIDE, "people")
-    x_axis(drawing, x, _SIDE, row.who, top=0)
-    drawing.line((0, _SIDE), (_SIDE, 0), MUTED, dash="4 3")
+    drawing = svg.Drawing()
+    x, y = svg.Scale(0, 1, 0, _SIDE), svg.Scale(0, 1, _SIDE, 0)
+    svg.y_axis(drawing, y, _SIDE, "people")
+    svg.x_axis(drawing, x, _SIDE, row.who, top=0)
+    drawing.line((0, _SIDE), (_SIDE, 0), svg.MUTED, dash="4 3")
     for one in bins:
         across = x(one["judge"])
         if one["low"] is not None:
-            drawing.line((across, y(one["low"])), (across, y(one["high"])), MAIN, width=2.5, opacity=0.45)
+            drawing.line((across, y(one["low"])), (across, y(one["high"])), svg.MAIN, width=2.5, opacity=0.45)
         drawing.dot(across, y(one["human"]))
     return draw("What a score is worth", sentence, drawing)
 
@@ -316,8 +299,8 @@ def _matrix_picture(row: CalibrationRow) -> Picture | None:
     names = ["fail", "pass"] if classes.by_threshold else [f"{level:g}" for level in classes.levels]
     how = " Pass and fail are those of the metric's threshold." if classes.by_threshold else ""
     sentence = f"{row.who.capitalize()} and people agree on {same:,} of {total:,} labelled answers.{how}"
-    return draw("Who says what", sentence, confusion_chart(names, counts, down="people", across=row.who))
+    return draw("Who says what", sentence, svg.confusion_chart(names, counts, down="people", across=row.who))
 
 
-def _intervals(points: list[IntervalPoint], row: CalibrationRow) -> Drawing:
-    return interval_chart(points, [0, 1] if row.traits.bounded else None, row.metric)
+def _intervals(points: list[svg.IntervalPoint], row: CalibrationRow) -> svg.Drawing:
+    return svg.interval_chart(points, [0, 1] if row.traits.bounded else None, row.metric)

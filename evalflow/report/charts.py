@@ -3,27 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from evalflow.lazy import pl
-from evalflow.report.svg import (
-    FAIL,
-    INK,
-    MAIN,
-    MUTED,
-    PASS,
-    Drawing,
-    IntervalPoint,
-    Scale,
-    confusion_chart,
-    interval_chart,
-    shortened,
-    x_axis,
-    y_axis,
-)
+from evalflow.report import svg
 from evalflow.report.wording import (
     PARTS,
     headline_rows,
@@ -39,6 +25,7 @@ from evalflow.report.wording import (
 if TYPE_CHECKING:
     from evalflow.config.schema import MetricConfig
 
+T = TypeVar("T")
 Rows = Sequence[Mapping[str, Any]]
 """Rows of the summary, or entries of its details, by column."""
 
@@ -52,7 +39,7 @@ class Picture:
     svg: str
 
 
-def draw(title: str, sentence: str, drawing: Drawing) -> Picture:
+def draw(title: str, sentence: str, drawing: svg.Drawing) -> Picture:
     """Make a picture from a drawing. Screen readers read the title and the sentence."""
     return Picture(title, sentence, drawing.markup(f"{title}. {sentence}"))
 
@@ -87,7 +74,7 @@ def interval_pictures(rows: Rows) -> list[Picture]:
 def _means(title: str, rows: Rows, domain: list[float] | None) -> Picture:
     points = _points(rows, ("value", "ci_low", "ci_high"))
     sentence = f"Each dot is a mean or a figure over all cases, with its 95 % interval. {unscored(rows)}."
-    return draw(title, sentence, interval_chart(points, domain, "value"))
+    return draw(title, sentence, svg.interval_chart(points, domain, "value"))
 
 
 def _pass_rates(rows: Rows) -> Picture:
@@ -95,21 +82,26 @@ def _pass_rates(rows: Rows) -> Picture:
     least = min(points, key=lambda point: point.value or 0.0)
     lowest = f"{'lowest: ' if len(points) > 1 else ''}{joined(least.heading, least.label)}, {percent(least.value)}"
     sentence = f"Share of scores that pass their threshold, with 95 % intervals; {lowest}. {unscored(rows)}."
-    return draw("Pass rates", sentence, interval_chart(points, [0, 1], "pass rate"))
+    return draw("Pass rates", sentence, svg.interval_chart(points, [0, 1], "pass rate"))
 
 
-def _points(rows: Rows, columns: tuple[str, str, str]) -> list[IntervalPoint]:
+def _points(rows: Rows, columns: tuple[str, str, str]) -> list[svg.IntervalPoint]:
     """A point per row. If several rows share a metric, its name is their heading."""
     parts = varying(rows)
-    points: list[IntervalPoint] = []
+    points: list[svg.IntervalPoint] = []
     for row in rows:
         figure = "" if row["statistic"] == "mean" else row["statistic"]
         series, ends = series_name(row, parts), (row[column] for column in columns)
         if series:
-            points.append(IntervalPoint(joined(figure, series), *ends, heading=row["metric"]))
+            points.append(svg.IntervalPoint(joined(figure, series), *ends, heading=row["metric"]))
         else:
-            points.append(IntervalPoint(f"{row['metric']} {figure}".strip(), *ends))
+            points.append(svg.IntervalPoint(f"{row['metric']} {figure}".strip(), *ends))
     return points
+
+
+def mean_point(label: str, row: Mapping[str, Any]) -> svg.IntervalPoint:
+    """The value of a row of the summary with its interval."""
+    return svg.IntervalPoint(label, row["value"], row["ci_low"], row["ci_high"])
 
 
 _MOST_TAGS = 30
@@ -135,12 +127,9 @@ def _same_series(row: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 def _forest(title: str, whole: Mapping[str, Any], tags: Rows) -> Picture:
     most = sorted(tags, key=lambda row: -row["n_scored"])[:_MOST_TAGS]
     ordered = [whole, *sorted(most, key=lambda row: -row["value"])]
-    points = [
-        IntervalPoint(f"{row['tag'] or 'all cases'} ({row['n_scored']:,})", row["value"], row["ci_low"], row["ci_high"])
-        for row in ordered
-    ]
+    points = [mean_point(f"{row['tag'] or 'all cases'} ({row['n_scored']:,})", row) for row in ordered]
     bounded = all(0 <= row["value"] <= 1 for row in ordered)
-    drawing = interval_chart(points, [0, 1] if bounded else None, "mean", whole["value"])
+    drawing = svg.interval_chart(points, [0, 1] if bounded else None, "mean", whole["value"])
     sentences = [
         "Each dot is the mean over the scored cases with a tag (how many, in brackets), with its 95 % interval.",
         f"The dashed line is the mean of all cases, {number(whole['value'])}: {_outside(whole['value'], ordered[1:])}.",
@@ -163,18 +152,24 @@ def _outside(value: float, rows: Rows) -> str:
 
 def confusions(details: Rows, rows: Rows) -> list[Picture]:
     """Every confusion matrix among the details, over all tags."""
-    matrices = [(detail, matrix_of(detail)) for detail in details if detail.get("tag") is None]
-    parts = varying(detail for detail, matrix in matrices if matrix)
     found: list[Picture] = []
-    for detail, matrix in matrices:
-        if matrix:
-            labels, counts = matrix
-            title = f"Confusion matrix of {joined(detail['metric'], series_name(detail, parts))}"
-            total, right = sum(map(sum, counts)), sum(counts[i][i] for i in range(len(labels)))
-            mine = [row for row in rows if _same_series(row, detail)]
-            sentence = f"In {right:,} of {total:,} cases the actual label is the expected one. {unscored(mine)}."
-            found.append(draw(title, sentence, confusion_chart(labels, counts, down="expected", across="actual")))
+    for _, name, (labels, counts), mine in _drawable(details, rows, matrix_of):
+        total, right = sum(map(sum, counts)), sum(counts[i][i] for i in range(len(labels)))
+        sentence = f"In {right:,} of {total:,} cases the actual label is the expected one. {unscored(mine)}."
+        drawing = svg.confusion_chart(labels, counts, down="expected", across="actual")
+        found.append(draw(f"Confusion matrix of {name}", sentence, drawing))
     return found
+
+
+def _drawable(
+    details: Rows, rows: Rows, read: Callable[[Mapping[str, Any]], T | None]
+) -> Iterator[tuple[Mapping[str, Any], str, T, Rows]]:
+    """Each detail over all tags in which `read` finds something: it, its name, what was found, and its rows."""
+    known = [(detail, found) for detail in details if detail.get("tag") is None and (found := read(detail))]
+    parts = varying(detail for detail, _ in known)
+    for detail, found in known:
+        mine = [row for row in rows if _same_series(row, detail)]
+        yield detail, joined(detail["metric"], series_name(detail, parts)), found, mine
 
 
 def matrix_of(detail: Mapping[str, Any]) -> tuple[list[str], list[list[int]]] | None:
@@ -195,15 +190,11 @@ _NEAR = 0.005
 
 def reliabilities(details: Rows, rows: Rows) -> list[Picture]:
     """Every reliability diagram among the details, over all tags."""
-    binned = [(detail, bins_of(detail)) for detail in details if detail.get("tag") is None]
-    parts = varying(detail for detail, bins in binned if bins)
     found: list[Picture] = []
-    for detail, bins in binned:
-        if bins:
-            mine = [row for row in rows if _same_series(row, detail)]
-            error = next((row["value"] for row in mine if row["statistic"] == detail["statistic"]), None)
-            title = f"Calibration of {joined(detail['metric'], series_name(detail, parts))}"
-            found.append(draw(title, _reliability_sentence(bins, error, mine), _reliability_diagram(bins)))
+    for detail, name, bins, mine in _drawable(details, rows, bins_of):
+        error = next((row["value"] for row in mine if row["statistic"] == detail["statistic"]), None)
+        sentence = _reliability_sentence(bins, error, mine)
+        found.append(draw(f"Calibration of {name}", sentence, _reliability_diagram(bins)))
     return found
 
 
@@ -225,25 +216,25 @@ def _reliability_sentence(bins: Rows, error: float | None, mine: Rows) -> str:
     return f"{text}{f' {silent:,} state no confidence.' if silent > 0 else ''} {unscored(mine)}."
 
 
-def _reliability_diagram(bins: Rows) -> Drawing:
+def _reliability_diagram(bins: Rows) -> svg.Drawing:
     """A dot for each bin, sized by its cases, joined to the diagonal where confidence equals accuracy."""
-    drawing = Drawing()
+    drawing = svg.Drawing()
     # Room beyond 0 and 1, so that no dot is cut in half.
-    x, y = Scale(-0.04, 1.04, 0, _SIDE, count=4), Scale(-0.04, 1.04, _SIDE, 0, count=4)
-    y_axis(drawing, y, _SIDE, "right", label=percent)
-    x_axis(drawing, x, _SIDE, "stated confidence", top=0, label=percent)
-    drawing.line((x(0), y(0)), (x(1), y(1)), MUTED, width=1.2, dash="4 3")
+    x, y = svg.Scale(-0.04, 1.04, 0, _SIDE, count=4), svg.Scale(-0.04, 1.04, _SIDE, 0, count=4)
+    svg.y_axis(drawing, y, _SIDE, "right", label=percent)
+    svg.x_axis(drawing, x, _SIDE, "stated confidence", top=0, label=percent)
+    drawing.line((x(0), y(0)), (x(1), y(1)), svg.MUTED, width=1.2, dash="4 3")
     most = max(one["n"] for one in bins)
     for one in bins:
         left, stated, right = x(one["confidence"]), y(one["confidence"]), y(one["accuracy"])
-        drawing.line((left, stated), (left, right), MUTED, width=2, opacity=0.4)
+        drawing.line((left, stated), (left, right), svg.MUTED, width=2, opacity=0.4)
         drawing.dot(left, right, math.sqrt((60 + 340 * one["n"] / most) / math.pi), opacity=0.85)
-        drawing.text(left, right - 13, f"{one['n']:,}", fill=INK)
+        drawing.text(left, right - 13, f"{one['n']:,}", fill=svg.INK)
     return drawing
 
 
 _BINS = 20
-_COLOURS = {"passed": PASS, "failed": FAIL, "scored": MAIN}
+_COLOURS = {"passed": svg.PASS, "failed": svg.FAIL, "scored": svg.MAIN}
 
 
 def distributions(scores: pl.LazyFrame, metrics: Mapping[str, MetricConfig]) -> list[Picture]:
@@ -340,26 +331,26 @@ _ROW_HEIGHT, _GAP = 64, 28
 _THINNEST = 0.5
 
 
-def _histograms(series: Mapping[str, Rows], facts: Mapping[str, Any], threshold: float | None) -> Drawing:
-    drawing = Drawing()
-    x = Scale(facts["low"], facts["high"], 0, _WIDTH)
+def _histograms(series: Mapping[str, Rows], facts: Mapping[str, Any], threshold: float | None) -> svg.Drawing:
+    drawing = svg.Drawing()
+    x = svg.Scale(facts["low"], facts["high"], 0, _WIDTH)
     width = _WIDTH / _BINS
     most = max(_tallest(bins) for bins in series.values())
     for top, bottom, bins in _series_rows(drawing, series):
-        counts = Scale.around((0, most), bottom, top, count=3, least_step=1)
-        y_axis(drawing, counts, _WIDTH, "scores")
+        counts = svg.Scale.around((0, most), bottom, top, count=3, least_step=1)
+        svg.y_axis(drawing, counts, _WIDTH, "scores")
         for place, low, high, colour in _stacked(bins):
             y = counts(high)
             drawing.rect(place * width + 0.75, y, width - 1.5, max(counts(low) - y, _THINNEST), colour)
         drawing.line((0, bottom), (_WIDTH, bottom))
         if threshold is not None and facts["low"] <= threshold <= facts["high"]:
-            drawing.line((x(threshold), top), (x(threshold), bottom), INK, dash="4 3")
-    x_axis(drawing, x, _bottom(series), "score")
+            drawing.line((x(threshold), top), (x(threshold), bottom), svg.INK, dash="4 3")
+    svg.x_axis(drawing, x, _bottom(series), "score")
     return drawing
 
 
-def _two_bars(series: Mapping[str, Rows]) -> Drawing:
-    drawing = Drawing()
+def _two_bars(series: Mapping[str, Rows]) -> svg.Drawing:
+    drawing = svg.Drawing()
     middles = (0.29 * _WIDTH, 0.71 * _WIDTH)
     half = 0.14 * _WIDTH
     for end, middle in zip("01", middles, strict=True):
@@ -368,25 +359,25 @@ def _two_bars(series: Mapping[str, Rows]) -> Drawing:
     ends = {name: [{**row, "bin": min(row["bin"], 1)} for row in bins] for name, bins in series.items()}
     most = max(_tallest(bins) for bins in ends.values())
     for top, bottom, bins in _series_rows(drawing, ends):
-        counts = Scale(0, most, bottom, top + 16)
+        counts = svg.Scale(0, most, bottom, top + 16)
         for place, low, high, colour in _stacked(bins):
             y = counts(high)
             drawing.rect(middles[int(place)] - half, y, 2 * half, max(counts(low) - y, _THINNEST), colour)
         for end, middle in enumerate(middles):
             n = sum(row["n"] for row in bins if row["bin"] == end)
-            drawing.text(middle, counts(n) - 4, f"{n:,}", size=12, fill=INK)
+            drawing.text(middle, counts(n) - 4, f"{n:,}", size=12, fill=svg.INK)
         drawing.line((0, bottom), (_WIDTH, bottom))
     return drawing
 
 
-def _series_rows(drawing: Drawing, series: Mapping[str, Rows]) -> Iterator[tuple[float, float, Rows]]:
+def _series_rows(drawing: svg.Drawing, series: Mapping[str, Rows]) -> Iterator[tuple[float, float, Rows]]:
     """Top and bottom of each series, with its name above if there are several."""
     for place, (name, bins) in enumerate(series.items()):
         if len(series) == 1:
             yield 0, _HEIGHT, bins
             return
         top = place * (_ROW_HEIGHT + _GAP)
-        drawing.text(0, top - 9, shortened(name, 300), anchor="start", bold=True)
+        drawing.text(0, top - 9, svg.shortened(name, 300), anchor="start", bold=True)
         yield top, top + _ROW_HEIGHT, bins
 
 

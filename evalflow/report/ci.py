@@ -104,17 +104,13 @@ def _judges(manifest: Mapping[str, Any]) -> str:
 
 def _case(classname: str, name: str, seconds: float | None, verdict: _Verdict) -> str:
     attributes = _attributes({"classname": classname, "name": name, "time": f"{seconds or 0:.3f}"})
-    if not verdict.kind:
+    kind, message = verdict.kind, {"message": verdict.message.strip().split("\n", 1)[0]}
+    if not kind:
         return f"<testcase{attributes}/>\n"
-    return f"<testcase{attributes}>{_inside(verdict.kind, verdict)}</testcase>\n"
-
-
-def _inside(kind: str, verdict: _Verdict) -> str:
-    first_line = verdict.message.strip().split("\n", 1)[0]
     if kind == "skipped":
-        return f"<skipped{_attributes({'message': first_line})}/>"
-    attributes = _attributes({"message": first_line, "type": verdict.type})
-    return f"<{kind}{attributes}>{escape(_clean(verdict.message))}</{kind}>"
+        return f"<testcase{attributes}><skipped{_attributes(message)}/></testcase>\n"
+    child = f"<{kind}{_attributes(message | {'type': verdict.type})}>{escape(_clean(verdict.message))}</{kind}>"
+    return f"<testcase{attributes}>{child}</testcase>\n"
 
 
 def _attributes(values: Mapping[str, str]) -> str:

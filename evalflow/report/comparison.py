@@ -84,7 +84,6 @@ def flips(
 
 ADJUSTMENTS = {"holm": "Holm", "bh": "Benjamini-Hochberg", "by": "Benjamini-Yekutieli"}
 VERDICTS = {"better": "better", "worse": "worse", "cannot_tell": "cannot tell"}
-_STYLES = ("page.css", "tables.css", "sweep.css")
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +166,7 @@ def write_comparison(path: Path, found: Comparison) -> None:
         "pictures": difference_pictures(found.rows, paired=found.paired),
         "summary": in_words(found.rows),
     }
-    write_page(path, "comparison.html.jinja", context, styles=_STYLES, scripts=())
+    write_page(path, "comparison.html.jinja", context)
 
 
 def difference_pictures(rows: Sequence[ComparisonRow], *, paired: bool = True) -> list[Picture]:

@@ -31,19 +31,23 @@ _MINUTE = 60
 def facts(manifest: Mapping[str, Any]) -> list[Fact]:
     """Label and text of the run's main facts; those not in the manifest are left out."""
     target: Mapping[str, Any] = manifest.get("target") or {}
+    overrides: Sequence[str] | None = manifest.get("overrides")
+    tokens = [manifest.get(f"{side}_tokens") for side in ("input", "output")]
+    described: Mapping[str, Mapping[str, Any]] = manifest.get("datasets") or {}
+    datasets = [f"{name} ({about['cases']:,} cases)" if "cases" in about else name for name, about in described.items()]
     found: list[tuple[str, str | None]] = [
         ("Started", _moment(manifest.get("started_at"))),
         ("Time", _duration(manifest.get("seconds"))),
         ("Status", manifest.get("status")),
-        ("Dataset", _datasets(manifest.get("datasets") or {})),
+        ("Dataset", ", ".join(datasets) or None),
         ("Target", target.get("name")),
         ("Metrics", ", ".join(manifest.get("metrics") or ()) or None),
         ("Requests", _requests(manifest)),
-        ("Tokens", _tokens(manifest)),
+        ("Tokens", None if None in tokens else "{:,} in, {:,} out".format(*tokens)),
         ("Cost", cost(manifest["cost_usd"]) if "cost_usd" in manifest else None),
         ("Saved", cost(manifest["saved_usd"]) if "saved_usd" in manifest and manifest.get("cached") else None),
         ("Versions", _versions(manifest)),
-        ("Command", _command(manifest.get("overrides"))),
+        ("Command", None if overrides is None else shlex.join(["python", "-m", "evalflow", *overrides])),
     ]
     return [(label, text) for label, text in found if text]
 
@@ -76,23 +80,12 @@ def _duration(seconds: float | None) -> str | None:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
 
 
-def _datasets(datasets: Mapping[str, Mapping[str, Any]]) -> str | None:
-    texts = [f"{name} ({about['cases']:,} cases)" if "cases" in about else name for name, about in datasets.items()]
-    return ", ".join(texts) or None
-
-
 def _requests(manifest: Mapping[str, Any]) -> str | None:
     if "requests" not in manifest:
         return None
     cached = manifest.get("cached")
     sent = manifest["requests"]
     return ("unknown" if sent is None else f"{sent:,}") + (f", {cached:,} more from the cache" if cached else "")
-
-
-def _tokens(manifest: Mapping[str, Any]) -> str | None:
-    if manifest.get("input_tokens") is None or manifest.get("output_tokens") is None:
-        return None
-    return f"{manifest['input_tokens']:,} in, {manifest['output_tokens']:,} out"
 
 
 def _versions(manifest: Mapping[str, Any]) -> str | None:
@@ -103,10 +96,6 @@ def _versions(manifest: Mapping[str, Any]) -> str | None:
     if commit:
         texts.append(f"commit {commit[:10]}{' with changes' if commit.endswith('+') else ''}")
     return ", ".join(texts) or None
-
-
-def _command(overrides: Sequence[str] | None) -> str | None:
-    return None if overrides is None else shlex.join(["python", "-m", "evalflow", *overrides])
 
 
 Metrics = Mapping[str, Mapping[str, Any]]
@@ -204,8 +193,9 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 
 def write_page(
-    path: Path, template: str, context: Mapping[str, Any], *, styles: Sequence[str], scripts: Sequence[str]
-) -> None:
+    path: Path, template: str, context: Mapping[str, Any], *, scripts: Sequence[str] = (),
+    styles: Sequence[str] = ("page.css", "tables.css", "sweep.css"),
+) -> None:  # fmt: skip
     """Render a template with these files of templates/, in chunks; iterables of markup in the context are streamed."""
     style, script = _assets(styles, scripts)
     policy = content_policy(styles, scripts)

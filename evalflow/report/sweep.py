@@ -8,22 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalflow.lazy import pl
-from evalflow.report.charts import Picture, Rows, draw, interval_pictures
+from evalflow.report import svg
+from evalflow.report.charts import Picture, Rows, draw, interval_pictures, mean_point
 from evalflow.report.console import print_table
 from evalflow.report.page import Fact, facts, judge_lines, write_page
-from evalflow.report.svg import (
-    INK,
-    MAIN,
-    Cell,
-    Drawing,
-    IntervalPoint,
-    Scale,
-    matrix_chart,
-    shortened,
-    text_width,
-    x_axis,
-    y_axis,
-)
 from evalflow.report.wording import (
     ColumnKind,
     bracketed,
@@ -54,23 +42,17 @@ def cost_pictures(rows: Rows, costs: Mapping[str, float | None]) -> list[Picture
     for metric in dict.fromkeys(row["metric"] for row in means):
         own = [row for row in means if row["metric"] == metric]
         priced = [row for row in own if costs.get(row["run"])]
-        if len({row["run"] for row in priced}) > 1:
-            found.append(_cost_chart(metric, own, priced, costs))
+        if len({row["run"] for row in priced}) < 2:
+            continue
+        points = [(costs[row["run"]] or 0.0, mean_point(row["run"], row)) for row in priced]
+        without = len(own) - len(priced)
+        left = f" {without} without a known cost {'is' if without == 1 else 'are'} not shown." if without else ""
+        sentence = (
+            "Each dot is a run: its cost in dollars without a cache, the judge's included, and its mean with the 95 % "
+            f"interval. Better and cheaper is up and to the left.{left} {unscored(priced)}."
+        )
+        found.append(draw(f"Cost against {metric}", sentence, cost_chart(points, "mean")))
     return found
-
-
-def _cost_chart(metric: str, rows: Rows, priced: Rows, costs: Mapping[str, float | None]) -> Picture:
-    points = [
-        (costs[row["run"]] or 0.0, IntervalPoint(row["run"], row["value"], row["ci_low"], row["ci_high"]))
-        for row in priced
-    ]
-    without = len(rows) - len(priced)
-    left = f" {without} without a known cost {'is' if without == 1 else 'are'} not shown." if without else ""
-    sentence = (
-        "Each dot is a run: its cost in dollars without a cache, the judge's included, and its mean with the 95 % "
-        f"interval. Better and cheaper is up and to the left.{left} {unscored(priced)}."
-    )
-    return draw(f"Cost against {metric}", sentence, cost_chart(points, "mean"))
 
 
 def full_cost(manifest: Mapping[str, Any]) -> float | None:
@@ -82,22 +64,22 @@ def full_cost(manifest: Mapping[str, Any]) -> float | None:
 _COST_WIDTH, _COST_HEIGHT = 300, 200
 
 
-def cost_chart(points: Sequence[tuple[float, IntervalPoint]], title: str) -> Drawing:
+def cost_chart(points: Sequence[tuple[float, svg.IntervalPoint]], title: str) -> svg.Drawing:
     """A chart of values by cost; `title` names the values."""
-    drawing = Drawing()
+    drawing = svg.Drawing()
     values = [end for _, point in points for end in (point.value, point.low, point.high) if end is not None]
-    x = Scale.around([0, *(dollars for dollars, _ in points)], 0, _COST_WIDTH)
-    y = Scale.around(values, _COST_HEIGHT, 0)
-    y_axis(drawing, y, _COST_WIDTH, title)
-    x_axis(drawing, x, _COST_HEIGHT, "dollars a run", top=0)
+    x = svg.Scale.around([0, *(dollars for dollars, _ in points)], 0, _COST_WIDTH)
+    y = svg.Scale.around(values, _COST_HEIGHT, 0)
+    svg.y_axis(drawing, y, _COST_WIDTH, title)
+    svg.x_axis(drawing, x, _COST_HEIGHT, "dollars a run", top=0)
     for dollars, point in points:
         left, top = x(dollars), y(point.value or 0.0)
         if point.low is not None and point.high is not None:
-            drawing.line((left, y(point.low)), (left, y(point.high)), MAIN, width=2.5, opacity=0.45)
+            drawing.line((left, y(point.low)), (left, y(point.high)), svg.MAIN, width=2.5, opacity=0.45)
         drawing.dot(left, top)
-        name = shortened(point.label, 140)
-        fits = left + 8 + text_width(name) <= _COST_WIDTH + 10
-        drawing.text(left + (8 if fits else -8), top - 6, name, anchor="start" if fits else "end", fill=INK)
+        name = svg.shortened(point.label, 140)
+        fits = left + 8 + svg.text_width(name) <= _COST_WIDTH + 10
+        drawing.text(left + (8 if fits else -8), top - 6, name, anchor="start" if fits else "end", fill=svg.INK)
     return drawing
 
 
@@ -150,9 +132,7 @@ def choice_pictures(boards: Rows) -> list[Picture]:
         priced = [row for row in board["ranking"] if row["cost_usd"] and row["value"] is not None]
         if len(priced) < 2:
             continue
-        points = [
-            (row["cost_usd"], IntervalPoint(row["run"], row["value"], row["ci_low"], row["ci_high"])) for row in priced
-        ]
+        points = [(row["cost_usd"], mean_point(row["run"], row)) for row in priced]
         sentence = (
             "Each dot is a judge: the cost of its run in dollars without a cache, and its agreement with people on "
             f"{board['n']:,} labelled answers, with the 95 % interval. Better and cheaper is up and to the left."
@@ -167,10 +147,13 @@ def _title(board: Mapping[str, Any]) -> str:
     return f"{joined(board['metric'], board['dataset'], board['target'])} ({on})"
 
 
-def _choice_line(row: Mapping[str, Any]) -> str:
-    ends = bracketed(row["ci_low"], row["ci_high"])
+def _ranked(row: Mapping[str, Any], name: str, verdict: str) -> str:
     p = "" if row["p_adjusted"] is None else f", p {p_value(row['p_adjusted'])}"
-    text = f"{number(row['value'])}{ends} {row['run']} ({row['judge']}): {_CHOICE_VERDICTS[row['verdict']]}{p}"
+    return f"{number(row['value'])}{bracketed(row['ci_low'], row['ci_high'])} {name}: {verdict}{p}"
+
+
+def _choice_line(row: Mapping[str, Any]) -> str:
+    text = _ranked(row, f"{row['run']} ({row['judge']})", _CHOICE_VERDICTS[row["verdict"]])
     text += f"; cost {cost(row['cost_usd'])}"
     c = row["corrected"]
     if c is None or c["estimate"] is None:
@@ -207,14 +190,14 @@ def _matrix_chart(metric: str, measure: str, pairs: Rows, rows: Rows) -> Picture
     judges = sorted({row[side] for row in pairs for side in ("judge_a", "judge_b")})
     by_pair = {(row["judge_a"], row["judge_b"]): row for row in pairs}
 
-    def cell(one: str, other: str) -> Cell | None:
+    def cell(one: str, other: str) -> svg.Cell | None:
         """The agreement of two judges; not shaded below 0."""
         row = by_pair.get((min(one, other), max(one, other)), {measure: None, "n": 0})
         value = row[measure]
-        return None if one == other else Cell(text(value), max(0.0, value or 0.0), f"n {row['n']:,}")
+        return None if one == other else svg.Cell(text(value), max(0.0, value or 0.0), f"n {row['n']:,}")
 
     cells = [[cell(one, other) for other in judges] for one in judges]
-    drawing = matrix_chart(judges, cells, max(56, min(120, 240 // len(judges))), 48, turn=False)
+    drawing = svg.matrix_chart(judges, cells, max(56, min(120, 240 // len(judges))), 48, turn=False)
     return draw(f"{title} · {metric}", sentence, drawing)
 
 
@@ -239,14 +222,14 @@ def board_lines(boards: Rows) -> list[tuple[str, list[str]]]:
     ]
 
 
-def print_boards(console: Console, boards: Rows, most: int) -> None:
+def print_boards(console: Console, boards: Rows) -> None:
     """Print the first lines of the leaderboards of means and pass rates; the page has the rest."""
     shown = [board for board in boards if board["statistic"] in _SHOWN]
     for title, lines in board_lines(shown):
         console.print(literal(f"leaderboard: {title}", style="bold"))
-        _print_ranking(console, lines[:most])
-        if len(lines) > most:
-            console.print(literal(f"  {len(lines) - most} more in report.html", style="dim"))
+        _print_ranking(console, lines[:FEW])
+        if len(lines) > FEW:
+            console.print(literal(f"  {len(lines) - FEW} more in report.html", style="dim"))
     rest = dict.fromkeys(board["statistic"] for board in boards if board not in shown)
     if rest:
         console.print(literal(f"report.html has the leaderboards by {', '.join(rest)}", style="dim"))
@@ -268,14 +251,10 @@ def _cases(board: Mapping[str, Any]) -> str:
 
 
 def _line(row: Mapping[str, Any]) -> str:
-    ends = bracketed(row["ci_low"], row["ci_high"])
-    p = "" if row["p_adjusted"] is None else f", p {p_value(row['p_adjusted'])}"
     left = row["n"] - row["n_scored"]
-    unscored = f", {left:,} not scored" if left else ""
-    return f"{number(row['value'])}{ends} {row['run']}: {_VERDICTS[row['verdict']]}{p}{unscored}"
+    return _ranked(row, row["run"], _VERDICTS[row["verdict"]]) + (f", {left:,} not scored" if left else "")
 
 
-_STYLES = ("page.css", "tables.css", "sweep.css")
 _SHARED = ("Dataset", "Target", "Metrics", "Versions")
 Run = tuple[str, Mapping[str, Any], "pl.DataFrame"]
 
@@ -318,7 +297,7 @@ def write_sweep_report(
         "matrices": judge_matrices(agreement.to_dicts(), rows),
         "runs": [_cost(name, about) for name, about, _ in runs],
     }
-    write_page(path, "sweep.html.jinja", context, styles=_STYLES, scripts=())
+    write_page(path, "sweep.html.jinja", context)
 
 
 def _columns(rows: Rows) -> tuple[list[str], tuple[str, ...]]:
@@ -429,7 +408,7 @@ def print_sweep(console: Console, summary: pl.DataFrame, agreement: pl.DataFrame
     if agreement.height > FEW:
         rest = f"report.html has the agreement of {agreement.height - FEW} more pairs of judges"
         console.print(literal(rest, style="dim"))
-    print_boards(console, boards, most=FEW)
+    print_boards(console, boards)
 
 
 def _print_grids(console: Console, rows: Rows) -> None:
