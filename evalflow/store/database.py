@@ -58,7 +58,6 @@ def bring_up_to_date(engine: Engine, file: Path | None) -> Path | None:
 
 
 def _revision(connection: Connection, scripts: ScriptDirectory) -> str | None:
-    """The database's revision; None for an empty database."""
     revision = MigrationContext.configure(connection).get_current_revision()
     where = connection.engine.url.render_as_string(hide_password=True)
     if revision is None and inspect(connection).has_table("runs"):

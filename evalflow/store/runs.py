@@ -121,7 +121,6 @@ def change(connection: Connection, run_id: str, expected: int, **values: Any) ->
 
 
 def _has_version(version: int | None) -> ColumnElement[bool]:
-    """The run has that version; None accepts any."""
     return true() if version is None else runs.c.version == version
 
 

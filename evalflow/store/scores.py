@@ -302,7 +302,6 @@ class RunScores:
                 yield scores.c.metric == metric
 
     def _shown(self, keys: Query, order: Sequence[ColumnElement[Any]], limit: int) -> list[Score]:
-        """The first of the scores with these keys, each with its question and answer."""
         found = keys.order_by(*order).limit(limit).subquery()
         at = and_(scores.c.run == self.run, scores.c.position == found.c.position, scores.c.n == found.c.n)
         of = and_(answers.c.run == self.run, answers.c.position == found.c.position)
@@ -331,7 +330,6 @@ def _is_by_score(wanted: ScoreFilter) -> bool:
 
 
 def _within(wanted: ScoreFilter) -> list[ColumnElement[bool]]:
-    """Conditions for the bounds of the score only."""
     found: list[ColumnElement[bool]] = []
     if wanted.low is not None:
         found.append(scores.c.score >= wanted.low)

@@ -61,17 +61,14 @@ def _version() -> Column[int]:
 
 
 def _at(name: str, *, nullable: bool = False) -> Column[str]:
-    """A time, as ISO 8601 in UTC."""
     return Column(name, String(40), nullable=nullable)
 
 
 def _definitions(name: str, *columns: SchemaItem) -> Table:
-    """A table of definitions with versions."""
     return Table(name, metadata, _id(), *columns, _version(), _at("created_at"), _at("updated_at"))
 
 
 def _of_run(*numbers: str) -> list[Column[Any]]:
-    """The run of a row, and numbers within it."""
     run = Column("run", Integer, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False)
     return [run, *(Column(number, Integer, nullable=False) for number in numbers)]
 

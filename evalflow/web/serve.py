@@ -105,13 +105,7 @@ DRAIN_S = 3
 
 
 def serve(
-    host: str,
-    port: int,
-    database_url: str | None,
-    *,
-    opens: bool,
-    tell: Callable[[str], None],
-    asks_token: bool = True,
+    host: str, port: int, database_url: str | None, *, opens: bool, tell: Callable[[str], None], asks_token: bool = True
 ) -> int:
     """Serve the application until it is interrupted; returns the exit code.
 

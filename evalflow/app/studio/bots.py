@@ -172,7 +172,6 @@ def _case(question: str) -> Case:
 
 
 def _with_environment(value: Any) -> Any:
-    """The configuration with environment variables replaced by their values."""
     if isinstance(value, str):
         return _VARIABLE.sub(lambda found: _variable(found[1]), value)
     if isinstance(value, dict):

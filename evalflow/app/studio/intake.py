@@ -247,7 +247,6 @@ class Intake:
         return self._indexes[key] * self._config.repeats.target + repeat
 
     def _meet(self, case: Case) -> range:
-        """The positions of the answers to the next case."""
         repeats = self._config.repeats.target
         first = len(self._indexes) * repeats
         self._indexes[case.dataset, case.id] = len(self._indexes)
@@ -308,7 +307,6 @@ def _sum(one: float | None, other: float | None) -> float | None:
 
 
 def _text(value: Any) -> Any:
-    """The value if it is text, with characters replaced that a database cannot store."""
     if not isinstance(value, str) or (value.isascii() and "\0" not in value):  # the common case, and quick to test
         return value
     return storable(value)

@@ -18,7 +18,7 @@ from evalflow.app.core.inspect import refusal_of
 from evalflow.app.studio.bots import get_bot
 from evalflow.app.studio.cases import read_rows
 from evalflow.app.studio.metrics import MetricDraft
-from evalflow.app.studio.snapshot import Own, RunChoice, RunRequest, judge_of, write_own
+from evalflow.app.studio.snapshot import Own, RunRequest, judge_of, write_own
 from evalflow.app.studio.space import Workspace
 from evalflow.app.studio.validate import check_metric
 from evalflow.calls.client import CallSession
@@ -53,11 +53,12 @@ def trial_settings(
         metrics={draft.name: (definition, prompts)},
         datasets={DATASET: ({}, [row])},
     )
-    choice = RunChoice(bot, [DATASET], [draft.name], judge_of(found.config, RunRequest(bot, [DATASET], [draft.name])))
+    request = RunRequest(bot, [DATASET], [draft.name])
+    request = replace(request, judge=judge_of(found.config, request))
     asked = "false" if found.config.get("kind") == "recorded" else "missing"
     with TemporaryDirectory() as folder:
         write_own(Path(folder), own)
-        words = [*choice.words(), f"generate={asked}"]
+        words = [*request.words(), f"generate={asked}"]
         settings = _safe(compose(words, Path(folder) / "conf", check=_safe))
         yield settings, next(offered(settings.run))
 
@@ -226,8 +227,6 @@ async def try_metric(space: Workspace, bot: str, draft: MetricDraft, row: Mappin
 
 
 class _MemorySink:
-    """Implements Sink."""
-
     def __init__(self) -> None:
         self.answers: list[Answer] = []
         self.scores: list[ScoreRecord] = []

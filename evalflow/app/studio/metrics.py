@@ -196,7 +196,6 @@ def with_prompts_of(draft: MetricDraft, source: str) -> MetricDraft:
 
 
 def _renamed(value: Any, old: str, new: str) -> Any:
-    """The definition with references to its own prompts moved to another folder."""
     if isinstance(value, dict):
         return {key: _renamed(inner, old, new) for key, inner in value.items()}  # pyright: ignore
     if isinstance(value, list):

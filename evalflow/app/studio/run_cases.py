@@ -149,7 +149,6 @@ async def _calls(saved: SavedRun, case: Case, answer: Answer, score: Score) -> l
 
 
 def _parts(saved: SavedRun, metric: str) -> Parts:
-    """The metric and its judge as in the run, with the run's cache for lookups."""
     settings = keyless(saved.rules.settings)
     run = settings.run
     declared = saved.manifest["metrics"][metric]["declared"]
@@ -162,7 +161,6 @@ def _parts(saved: SavedRun, metric: str) -> Parts:
 
 
 def _expect_the_same(saved: SavedRun, parts: Parts, pair: Pair, score: Score) -> None:
-    """Check that templates and judge configuration are those of the run."""
     facts = saved.manifest["metrics"][score.metric]
     known = saved.manifest["judges"].get(score.judge, {}).get("identity")
     digest = parts.prompts.digest(pair.metric.prompts) if pair.metric.prompts else None

@@ -223,7 +223,6 @@ def _expect_finite(value: float) -> None:
 
 
 def _own_metric(space: Workspace, run: Run, metric: str) -> MetricDefinition:
-    """The bot's metric that produced the scores of this name."""
     try:
         own = list_metrics(space, run.bot)
     except NotFoundError:

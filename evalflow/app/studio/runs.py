@@ -12,14 +12,13 @@ from evalflow.app.core.saved import agree, expect_agreed, find_run, read_manifes
 from evalflow.app.studio.bots import BOTS
 from evalflow.app.studio.snapshot import (
     Own,
-    RunChoice,
     RunRequest,
     freeze,
     inspect_snapshot,
     own_definitions,
     path_for_commands,
     remove_folder,
-    run_choice,
+    with_values,
 )
 from evalflow.app.studio.space import (
     Page,
@@ -300,9 +299,9 @@ def _refusal(space: Workspace, run_id: str, expected: int | None, unfit: Sequenc
     return stale("run", run_id, expected, row, {})
 
 
-def _parts(space: Workspace, request: RunRequest) -> tuple[Own, RunChoice]:
+def _parts(space: Workspace, request: RunRequest) -> tuple[Own, RunRequest, dict[str, Any]]:
     refuse_elsewhere(space, request.options)
-    return own_definitions(space, request), run_choice(space, request)
+    return own_definitions(space, request), *with_values(space, request)
 
 
 def _new_folder(space: Workspace, request: RunRequest) -> Path:
@@ -329,7 +328,6 @@ def _same(row: Mapping[str, Any], request: RunRequest) -> Run:
 
 
 def _plain(request: RunRequest) -> dict[str, Any]:
-    """The request after a round trip through the database's JSON."""
     return json.loads(json.dumps(asdict(request)))
 
 

@@ -197,7 +197,6 @@ def distribution(space: Workspace, run_id: str, metric: str, threshold: float | 
 
 @contextmanager
 def _scores_of(space: Workspace, run_id: str, thresholds: Mapping[str, float] | None = None) -> Generator[RunScores]:
-    """The scores of a run, with these thresholds or else the run's."""
     row = run_row(space, run_id)
     limits: list[Limit] = []
     for metric in row["facts"].get("metrics", []):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, cast
@@ -95,29 +95,12 @@ class RunRequest:
     options: Values = field(default_factory=dict[str, Any])
     title: Annotated[str, Field(max_length=500)] = ""
 
-
-@dataclass(frozen=True, slots=True)
-class RunChoice:
-    """The parts of a run by name, and changed values.
-
-    Attributes:
-        target, datasets, metrics, judge, embedder: Names in conf/ or in `Own`.
-        values: Configuration that overrides theirs: root keys, and maps under judge, metric, ...
-    """
-
-    target: str
-    datasets: Sequence[str]
-    metrics: Sequence[str]
-    judge: str
-    embedder: str = "embedded"
-    values: Mapping[str, Any] = field(default_factory=dict[str, Any])
-
     def words(self) -> list[str]:
-        """The overrides that select the parts."""
+        """The overrides that select its parts; its judge must be named."""
         return [
             f"dataset=[{','.join(self.datasets)}]",
             f"metric=[{','.join(self.metrics)}]",
-            f"target={self.target}",
+            f"target={self.bot}",
             f"judge={self.judge}",
             f"embedder={self.embedder}",
         ]
@@ -139,20 +122,21 @@ def write_own(folder: Path, own: Own) -> None:
         _write_dataset(folder, name, options, rows)
 
 
-def freeze(folder: Path, own: Own, choice: RunChoice) -> list[str]:
-    """Write a snapshot. If this fails, the caller removes the folder.
+def freeze(folder: Path, own: Own, request: RunRequest, values: Mapping[str, Any]) -> list[str]:
+    """Write a snapshot; if this fails, the caller removes the folder.
 
-    Returns the command line that repeats the run, without the program.
+    `values` override those of the parts: root keys, and maps under judge, metric, ... Returns the command line that
+    repeats the run, without the program.
     """
     private_folder(folder)
     write_own(folder, own)
     conf = folder / "conf"
     for group in GROUPS:
         (conf / group).mkdir(parents=True, exist_ok=True)
-    drafted = compose(choice.words(), conf, complete=False)
-    config = _laid_over(drafted.storable, escaped(choice.values))
-    _flatten(folder, config, drafted, choice, own)
-    return ["--config-dir", path_for_commands(conf), *choice.words()]
+    drafted = compose(request.words(), conf, complete=False)
+    config = _laid_over(drafted.storable, escaped(values))
+    _flatten(folder, config, drafted, request, own)
+    return ["--config-dir", path_for_commands(conf), *request.words()]
 
 
 def inspect_snapshot(arguments: Sequence[str]) -> Inspection:
@@ -181,7 +165,7 @@ def remove_folder(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _flatten(folder: Path, config: dict[str, Any], drafted: Composed, choice: RunChoice, own: Own) -> None:
+def _flatten(folder: Path, config: dict[str, Any], drafted: Composed, request: RunRequest, own: Own) -> None:
     """Write every part in full, so that nothing outside of the snapshot affects the run."""
     conf = folder / "conf"
     for name, values in config["metric"].items():
@@ -194,7 +178,7 @@ def _flatten(folder: Path, config: dict[str, Any], drafted: Composed, choice: Ru
             options = {"name": plain.name, "description": plain.description, "generates": plain.generates}
             rows = (readers.case_to_row(case) for case in readers.read(name, plain))
             _write_dataset(folder, name, options, rows)
-    for group, name in (("target", choice.target), ("judge", choice.judge), ("embedder", choice.embedder)):
+    for group, name in (("target", request.bot), ("judge", request.judge), ("embedder", request.embedder)):
         _write(conf / group / f"{name}.yaml", yaml_of(config[group]))
     root = {key: value for key, value in config.items() if key not in GROUPS}
     _write(conf / "local" / "default.yaml", f"# @package _global_\n{yaml_of(root)}")
@@ -221,7 +205,6 @@ def _templates(values: Mapping[str, Any]) -> list[str]:
 
 
 def _laid_over(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration with changed values; maps are merged."""
     merged = dict(config)
     for key, value in changes.items():
         there = merged.get(key)
@@ -278,13 +261,12 @@ def own_definitions(space: Workspace, request: RunRequest) -> Own:
     )
 
 
-def run_choice(space: Workspace, request: RunRequest) -> RunChoice:
-    """The parts and changed values of a request."""
+def with_values(space: Workspace, request: RunRequest) -> tuple[RunRequest, dict[str, Any]]:
+    """The request with its judge named, and the values that it changes."""
     bot = get_bot(space, request.bot)
     problems = list(_wrong(request))
     if problems:
         raise UserError(problems)
-    judge = judge_of(bot.config, request)
     values: dict[str, Any] = {"generate": bot.config.get("kind") != "recorded", **request.options}
     if request.judge_values:
         values["judge"] = dict(request.judge_values)
@@ -292,7 +274,7 @@ def run_choice(space: Workspace, request: RunRequest) -> RunChoice:
         values["embedder"] = dict(request.embedder_values)
     if request.thresholds:
         values["metric"] = {name: {"threshold": value} for name, value in request.thresholds.items()}
-    return RunChoice(request.bot, list(request.datasets), list(request.metrics), judge, request.embedder, values)
+    return replace(request, judge=judge_of(bot.config, request)), values
 
 
 def judge_of(config: Mapping[str, Any], request: RunRequest) -> str:

@@ -89,8 +89,6 @@ def import_files(space: Workspace, folder: Path, bot: str | None = None) -> Impo
 
 @dataclass(frozen=True, slots=True)
 class _CheckedDefinitions:
-    """Validated definitions: columns of bots, metrics, and columns of datasets with their cases."""
-
     bots: list[dict[str, Any]]
     metrics: list[MetricDraft]
     datasets: list[tuple[dict[str, Any], Sequence[dict[str, Any]]]]
@@ -129,7 +127,6 @@ def _collected(problems: list[Problem]) -> Generator[None]:
 
 
 def _save_all(space: Workspace, found: _CheckedDefinitions, owner: str | None) -> None:
-    """Save all definitions in one transaction."""
     names = {bot["name"] for bot in found.bots}
     there = {owner: BOTS.get(space, owner)["id"]} if found.metrics and owner is not None and owner not in names else {}
     with space.database.writing() as connection:
@@ -215,7 +212,6 @@ def _plain(read: Any, values: Mapping[str, Any], option: Option) -> dict[str, An
 
 
 def _description(option: Option) -> str:
-    """The text of the comments before the first key."""
     lines: list[str] = []
     for line in option.text.split("\n"):
         if not line.startswith("#"):

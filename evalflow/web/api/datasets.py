@@ -126,8 +126,7 @@ class NewCases(RequestBody):
     """Cases to add, all or none."""
 
     items: list[dict[str, Any]] = Field(
-        max_length=MOST_CASES,
-        description="Each by field name: question or messages, reference, contexts, tags, ...",
+        max_length=MOST_CASES, description="Each by field name: question or messages, reference, contexts, tags, ..."
     )
 
 

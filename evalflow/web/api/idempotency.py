@@ -74,7 +74,6 @@ class IdempotencyKeys:
             await send({"type": "http.response.body", "body": known.body})
 
     async def _run_first(self, name: str, request: str, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the request, and store its response before it is sent."""
         messages: list[Message] = []
 
         async def hold(message: Message) -> None:
@@ -99,7 +98,6 @@ def _key(scope: Scope) -> bytes | None:
 
 
 async def _body(receive: Receive) -> bytes | None:
-    """The whole body; None if the client disconnected."""
     parts: list[bytes] = []
     while True:
         message = await receive()
@@ -111,7 +109,6 @@ async def _body(receive: Receive) -> bytes | None:
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    """A `receive` that returns the body again, then further messages."""
     waiting = [body]
 
     async def replay() -> Message:

@@ -82,7 +82,6 @@ class MetricTried(BaseModel):
 def _expected(
     if_match: Annotated[str | None, Header(description='The ETag of GET; `""` if there was no metric.')] = None,
 ) -> dict[str, int]:
-    """The version of each metric, from the ETag."""
     if if_match is None:
         raise HTTPException(428, "send If-Match with the ETag of GET, so that nobody's change is lost")
     found = _ETAG.match(if_match.strip())

@@ -89,7 +89,6 @@ def _upload(space: Workspace, dataset: str, path: Path, fields: Any, skip_faulty
 
 
 def _without_path(problem: Problem, path: Path) -> Problem:
-    """The problem without the path of the temporary file."""
     what, where = (text.replace(str(path), "the file") for text in (problem.what, problem.where))
     return replace(problem, what=f"{where}: {what}" if where else what, where="")
 

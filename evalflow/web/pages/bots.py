@@ -19,28 +19,8 @@ from evalflow.app.studio.space import Workspace, within
 from evalflow.app.studio.transfer import export_files, import_files
 from evalflow.errors import Problem, UserError, command
 from evalflow.records import Answer
+from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import Deleting, Saving, State, dialog, folder_dialog
-from evalflow.web.ui.forms import (
-    About,
-    Field,
-    FormOption,
-    NameField,
-    area,
-    attempt,
-    choices,
-    faults_shown,
-    fieldset,
-    form,
-    leave,
-    line,
-    number_field,
-    pair,
-    pick,
-    required,
-    reveal,
-    several,
-    written,
-)
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import Tone, badge, button, card, empty, facts, link_button, message, section, tell, text
 
@@ -122,20 +102,19 @@ def _cards(bots: list[Bot]) -> None:
 
 
 def _endpoint(config: Mapping[str, Any]) -> str:
-    """The model or URL that answers, in one line."""
     if config.get("kind") == "http":
         return f"{config.get('method', 'POST')} {config.get('url', '')}"
     return " at ".join(str(config[key]) for key in ("model", "base_url") if config.get(key))
 
 
 def _import_dialog(workspace: Workspace) -> ui.dialog:
-    async def take(path: str, field: Field, by: ui.button) -> None:
+    async def take(path: str, field: forms.Field, by: ui.button) -> None:
         work = lambda: import_files(workspace, Path(within(workspace, Path(path))))  # noqa: E731
-        found = await attempt(work, {"folder": field}, by)
+        found = await forms.attempt(work, {"folder": field}, by)
         if found is not None:
             ui.navigate.to(f"/bots/{found.bots[0]}" if found.bots else "/datasets")
 
-    folder = About("Folder", "A folder with conf/ and, if needed, prompts/ and data/.", "exported", required=True)
+    folder = forms.About("Folder", "A folder with conf/ and, if needed, prompts/ and data/.", "exported", required=True)
     about = "You can then edit its bot, metrics and test cases here; the files do not change."
     return folder_dialog("Import a folder", about, folder, "Import", take)
 
@@ -170,7 +149,7 @@ def _export_dialog(workspace: Workspace, bot: str, datasets: Sequence[Dataset]) 
     own = {dataset.name: dataset.name for dataset in datasets if dataset.origin == "workspace"}
 
     async def export() -> None:
-        path = required(folder)
+        path = forms.required(folder)
         if path is None:
             return
 
@@ -178,15 +157,15 @@ def _export_dialog(workspace: Workspace, bot: str, datasets: Sequence[Dataset]) 
             export_files(workspace, Path(within(workspace, Path(path))), bot, list(chosen.value) if chosen else [])
             return True
 
-        if await attempt(work, {"folder": folder}, by=exporting):
+        if await forms.attempt(work, {"folder": folder}, by=exporting):
             asked.close()
             tell(f"Exported. List its contents with: {command('list', '--config-dir', f'{path}/conf')}")
 
     about = "With its metrics and their prompts, as files for the command line."
     with dialog(f"Export {bot}", about) as asked:
         help = "A new folder, inside the one where evalflow was started."
-        folder = line(About("Folder", help, "exported", required=True))
-        chosen = several(About("Test cases", "Exported as JSON lines."), own, []) if own else None
+        folder = forms.line(forms.About("Folder", help, "exported", required=True))
+        chosen = forms.several(forms.About("Test cases", "Exported as JSON lines."), own, []) if own else None
         with ui.element("div").classes("actions"):
             exporting = button("Export", export, kind="primary")
             button("Cancel", asked.close)
@@ -218,26 +197,26 @@ class BotTrial:
         workspace: Workspace,
         name: Callable[[], str],
         config: Callable[[], Mapping[str, Any]],
-        fields: Mapping[str, Field],
+        fields: Mapping[str, forms.Field],
     ) -> None:
         self._workspace = workspace
         self._name, self._config, self._fields = name, config, fields
         with ui.element("div").classes("card trial stack"):
             text("Try it", "h2")
-            about = About("Question", "Sent unchanged; not saved.", "What does the licence cost?", required=True)
-            self._question = area(about)
+            about = forms.About("Question", "Sent unchanged; not saved.", "What does the licence cost?", required=True)
+            self._question = forms.area(about)
             with ui.element("div").classes("actions"):
                 self._asking = button("Ask", self._ask)
             self._reply = ui.element("div").props("aria-live=polite")
 
     async def _ask(self) -> None:
         self._reply.clear()
-        with faults_shown({**self._fields, "question": self._question}, self._asking):
-            asked = self._name(), self._config(), written(self._question) or ""
+        with forms.faults_shown({**self._fields, "question": self._question}, self._asking):
+            asked = self._name(), self._config(), forms.written(self._question) or ""
             answer = await self._workspace.ask(lambda: try_bot(*asked))
             with self._reply:
                 _show(answer)
-            reveal(self._reply)
+            forms.reveal(self._reply)
 
 
 def _show(answer: Answer) -> None:
@@ -269,9 +248,9 @@ class _BotEditor:
         self._saving = Saving[Bot](partial(bot_state, workspace, name), version, f"/bots/{name}/edit")
 
     async def _save(self) -> None:
-        with faults_shown(self._form.fields):
+        with forms.faults_shown(self._form.fields):
             config, name = self._form.read(), self._form.named()
-            description = written(self._form.description) or ""
+            description = forms.written(self._form.description) or ""
 
             def work(version: int) -> Bot:
                 if self._bot is None:
@@ -279,52 +258,52 @@ class _BotEditor:
                 return update_bot(self._workspace, name, version, config=config, description=description)
 
             mine = {"description": description, **config}
-            await self._saving.save(work, mine, self._form.fields, self._button, lambda _: leave(f"/bots/{name}"))
+            await self._saving.save(work, mine, self._form.fields, self._button, lambda _: forms.leave(f"/bots/{name}"))
 
 
 _OPTIONS = (
-    FormOption("openai", "OpenAI-compatible", "OpenAI, or any OpenAI-compatible service.", "hub"),
-    FormOption("http", "HTTP service", "Your own bot behind a JSON API.", "http"),
-    FormOption("recorded", "Recorded answers", "Answers are already in your test cases.", "inventory_2"),
+    forms.FormOption("openai", "OpenAI-compatible", "OpenAI, or any OpenAI-compatible service.", "hub"),
+    forms.FormOption("http", "HTTP service", "Your own bot behind a JSON API.", "http"),
+    forms.FormOption("recorded", "Recorded answers", "Answers are already in your test cases.", "inventory_2"),
 )
 _KEY = "api_key_env"
 """Null means that no key is sent; if the key is left out, the default applies."""
 _DEFAULT_KEY = "OPENAI_API_KEY"
-_TIMEOUT = About("Time-out (seconds)", "How long to wait for an answer before trying again.", "60")
-_MODEL = About("Model", "The provider's model name, e.g. gpt-4.1-mini.", "gpt-4.1-mini", required=True, code=True)
-_BASE_URL = About(
+_TIMEOUT = forms.About("Time-out (seconds)", "How long to wait for an answer before trying again.", "60")
+_MODEL = forms.About("Model", "The provider's model name, e.g. gpt-4.1-mini.", "gpt-4.1-mini", required=True, code=True)
+_BASE_URL = forms.About(
     "Address", "The base URL, up to and including /v1. Empty: OpenAI's.", "http://127.0.0.1:11434/v1", code=True
 )
-_API_KEY = About(
+_API_KEY = forms.About(
     "API key", "The name of the environment variable that holds the key, never the key itself.", _DEFAULT_KEY, code=True
 )
-_SYSTEM_PROMPT = About(
+_SYSTEM_PROMPT = forms.About(
     "System prompt",
     "Sent before every question. It can use inputs of the case, e.g. {{ vars.plan }}.",
     "You answer questions about our fees.",
 )
-_TEMPERATURE = About("Temperature", "0 gives the most repeatable answers.", "0")
-_MAX_TOKENS = About("Maximum length (tokens)", "Of an answer. Empty: the model's own limit.", "500")
-_URL = About("Address", "The URL that takes questions.", "http://127.0.0.1:9000/chat", required=True, code=True)
-_METHOD = About("Method", "The HTTP method; usually POST.", required=True)
-_HEADERS = About(
+_TEMPERATURE = forms.About("Temperature", "0 gives the most repeatable answers.", "0")
+_MAX_TOKENS = forms.About("Maximum length (tokens)", "Of an answer. Empty: the model's own limit.", "500")
+_URL = forms.About("Address", "The URL that takes questions.", "http://127.0.0.1:9000/chat", required=True, code=True)
+_METHOD = forms.About("Method", "The HTTP method; usually POST.", required=True)
+_HEADERS = forms.About(
     "Headers",
     "One per line. Never write a secret here: ${oc.env:NAME} reads the environment variable NAME.",
     "Authorization: Bearer ${oc.env:BOT_KEY}",
     code=True,
 )
-_BODY = About(
+_BODY = forms.About(
     "Body",
     "JSON with {{ question }} in place of the question. Empty: the whole case is sent.",
     '{"input": "{{ question }}"}',
     code=True,
 )
 _PATHS = {
-    "answer": About("Answer", "The JSONPath of the answer in the reply.", "$.output.text", code=True),
-    "contexts": About(
+    "answer": forms.About("Answer", "The JSONPath of the answer in the reply.", "$.output.text", code=True),
+    "contexts": forms.About(
         "Contexts", "The JSONPath of the passages that the answer is based on.", "$.documents[*].text", code=True
     ),
-    "actual": About(
+    "actual": forms.About(
         "Prediction",
         "The JSONPath of a label or a list of ids, for bots that classify or retrieve.",
         "$.label",
@@ -342,15 +321,15 @@ class BotForm:
     def __init__(self, config: Mapping[str, Any], name: str | None, description: str) -> None:
         self._config, self._name = dict(config), name
         self._kind: str = config.get("kind", "openai")
-        self.fields: dict[str, Field] = {}
-        with form():
-            with fieldset("About"):
-                self._name_field = NameField("Support bot") if name is None else None
+        self.fields: dict[str, forms.Field] = {}
+        with forms.form():
+            with forms.fieldset("About"):
+                self._name_field = forms.NameField("Support bot") if name is None else None
                 if self._name_field:
                     self.fields["bot.name"] = self._name_field.field
-                about = About("Description", "One sentence on what the bot is for.", "Answers questions on fees.")
-                self.description = area(about, description)
-            choices("Connection", _OPTIONS, self._kind, self._choose)
+                about = forms.About("Description", "One sentence on what the bot is for.", "Answers questions on fees.")
+                self.description = forms.area(about, description)
+            forms.choices("Connection", _OPTIONS, self._kind, self._choose)
             self._connection = ui.element("div").classes("form")
         self._fill()
 
@@ -381,51 +360,50 @@ class BotForm:
             {"openai": self._openai, "http": self._http, "recorded": self._recorded}[self._kind]()
 
     def _openai(self) -> None:
-        with fieldset("Endpoint"):
-            self._add("model", line, _MODEL)
-            self._add("base_url", line, _BASE_URL)
+        with forms.fieldset("Endpoint"):
+            self._add("model", forms.line, _MODEL)
+            self._add("base_url", forms.line, _BASE_URL)
             self._key_field()
-        with fieldset("Request", "group"):
-            self._add("system_prompt", area, _SYSTEM_PROMPT)
-            with pair():
-                self._add("temperature", number_field, _TEMPERATURE)
-                self._add("max_tokens", number_field, _MAX_TOKENS)
-            self._add("timeout_s", number_field, _TIMEOUT)
+        with forms.fieldset("Request", "group"):
+            self._add("system_prompt", forms.area, _SYSTEM_PROMPT)
+            with forms.pair():
+                self._add("temperature", forms.number_field, _TEMPERATURE)
+                self._add("max_tokens", forms.number_field, _MAX_TOKENS)
+            self._add("timeout_s", forms.number_field, _TIMEOUT)
 
     def _http(self) -> None:
         headers: Mapping[str, str] = self._config.get("headers") or {}
         body = self._config.get("body")
-        with fieldset("Endpoint"):
-            self._add("url", line, _URL)
+        with forms.fieldset("Endpoint"):
+            self._add("url", forms.line, _URL)
             methods = ("POST", "GET", "PUT", "PATCH")
-            self.fields["target.method"] = pick(_METHOD, methods, self._config.get("method", "POST"))
+            self.fields["target.method"] = forms.pick(_METHOD, methods, self._config.get("method", "POST"))
             lines = "\n".join(f"{name}: {value}" for name, value in headers.items())
-            self.fields["target.headers"] = area(_HEADERS, lines)
-        with fieldset("Request and reply", "group"):
-            self.fields["target.body"] = area(_BODY, _as_json(body))
+            self.fields["target.headers"] = forms.area(_HEADERS, lines)
+        with forms.fieldset("Request and reply", "group"):
+            self.fields["target.body"] = forms.area(_BODY, _as_json(body))
             for key, about in _PATHS.items():
                 value = self._config.get(key)
-                self.fields[f"target.{key}"] = line(about, value if isinstance(value, str) else _as_json(value))
-            self._add("timeout_s", number_field, _TIMEOUT)
+                self.fields[f"target.{key}"] = forms.line(about, value if isinstance(value, str) else _as_json(value))
+            self._add("timeout_s", forms.number_field, _TIMEOUT)
 
     def _recorded(self) -> None:
         message("Nothing to set up: runs score the recorded answers in your test cases.")
 
     def _key_field(self) -> None:
-        field = line(_API_KEY, self._config.get(_KEY, _DEFAULT_KEY))
+        field = forms.line(_API_KEY, self._config.get(_KEY, _DEFAULT_KEY))
         self.fields[f"target.{_KEY}"] = field
-        is_set = text(_whether_set(written(field)), classes="aside")
-        field.on_value_change(lambda: is_set.set_text(_whether_set(written(field))))
+        is_set = text(_whether_set(forms.written(field)), classes="aside")
+        field.on_value_change(lambda: is_set.set_text(_whether_set(forms.written(field))))
 
-    def _add(self, key: str, make: Callable[[About, Any], Field], about: About) -> None:
+    def _add(self, key: str, make: Callable[[forms.About, Any], forms.Field], about: forms.About) -> None:
         self.fields[f"target.{key}"] = make(about, self._config.get(key))
 
 
-def _value(key: str, field: Field) -> Any:
-    """The value of a field, in the type of the configuration."""
+def _value(key: str, field: forms.Field) -> Any:
     if isinstance(field, ui.number):
         return field.value if field.value is None or field.value % 1 else int(field.value)
-    content, name = written(field), key.removeprefix("target.")
+    content, name = forms.written(field), key.removeprefix("target.")
     if content is None:
         return None
     if name == "headers":

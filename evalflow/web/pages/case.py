@@ -24,26 +24,8 @@ from evalflow.app.studio.datasets import own_row
 from evalflow.app.studio.space import NotFoundError, Workspace
 from evalflow.errors import Problem
 from evalflow.web.pages.cases import CaseSearch
+from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import Saving, State, confirmation
-from evalflow.web.ui.forms import (
-    About,
-    Field,
-    FormOption,
-    Pairs,
-    area,
-    as_text,
-    as_value,
-    attempt,
-    choices,
-    fieldset,
-    form,
-    leave,
-    line,
-    pair,
-    pick,
-    saved,
-    written,
-)
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import button, link_button, tell, text
 
@@ -68,8 +50,8 @@ def add(workspace: Workspace) -> None:
         after = search.around(place.before, place.next or place.previous).path(dataset)
 
         async def delete() -> None:
-            if await attempt(lambda: delete_cases(workspace, dataset, [number]) or True):
-                leave(after)
+            if await forms.attempt(lambda: delete_cases(workspace, dataset, [number]) or True):
+                forms.leave(after)
 
         with frame(f"Case {found.body['id']}", place="Test cases", trail=[(dataset, back)]) as actions:
             with actions:
@@ -91,7 +73,7 @@ class _CaseEditor:
         self, workspace: Workspace, dataset: str, case: StoredCase, search: CaseSearch, place: CasePlace, back: str
     ) -> None:
         self._workspace, self._dataset, self._case = workspace, dataset, case
-        with form():
+        with forms.form():
             self._form = CaseForm(case.body)
         with ui.element("div").classes("section actions"):
             saving = button("Save", lambda: self._save(saving, back), kind="primary")
@@ -113,16 +95,14 @@ class _CaseEditor:
                 row,
                 self._form.fields,
                 by,
-                lambda _: leave(after),
+                lambda _: forms.leave(after),
             )
 
 
 class _CaseWriter:
-    """A form for one new case after another."""
-
     def __init__(self, workspace: Workspace, dataset: str) -> None:
         self._workspace, self._dataset = workspace, dataset
-        with form() as self._place:
+        with forms.form() as self._place:
             self._form = CaseForm({})
         with ui.element("div").classes("section actions"):
             self._saving = button("Save", self._save, kind="primary")
@@ -132,7 +112,7 @@ class _CaseWriter:
     async def _save(self) -> None:
         if added := await self._add(self._saving):
             place = await to_thread.run_sync(case_place, self._workspace, self._dataset, added.id)
-            leave(CaseSearch().around(place.before, added.id).path(self._dataset))
+            forms.leave(CaseSearch().around(place.before, added.id).path(self._dataset))
 
     async def _save_on(self) -> None:
         if added := await self._add(self._going_on):
@@ -140,31 +120,31 @@ class _CaseWriter:
             self._place.clear()
             with self._place:
                 self._form = CaseForm({})
-            saved()
+            forms.saved()
             self._form.fields["question"].run_method("focus")
 
     async def _add(self, by: ui.button) -> StoredCase | None:
         row = self._form.read()
         if row is None:
             return None
-        return await attempt(lambda: add_case(self._workspace, self._dataset, row), self._form.fields, by)
+        return await forms.attempt(lambda: add_case(self._workspace, self._dataset, row), self._form.fields, by)
 
 
 _TEXTS = {
-    "reference": About("Expected answer", "The ideal answer.", "It costs 40 pounds a year."),
-    "answer": About(
+    "reference": forms.About("Expected answer", "The ideal answer.", "It costs 40 pounds a year."),
+    "answer": forms.About(
         "Recorded answer", "An earlier answer of the bot; scored if the bot is not asked.", "40 pounds, I think."
     ),
 }
 _LABELS = {
-    "expected": About(
+    "expected": forms.About(
         "Expected label", "For bots that classify or retrieve: the true label, or a list of ids.", "allowed"
     ),
-    "actual": About("Recorded label", "The label or ids that the bot gave.", "refused"),
+    "actual": forms.About("Recorded label", "The label or ids that the bot gave.", "refused"),
 }
-_TAGS = About("Tags", "Separate with ;, sub-tags with >.", "Fees > Refunds; hard")
-_GROUP = About("Group", "Related cases, counted together in statistics.", "handbook")
-_ID = About("Id", "Shown in every table. Empty: made from the content.", "fees-017", code=True)
+_TAGS = forms.About("Tags", "Separate with ;, sub-tags with >.", "Fees > Refunds; hard")
+_GROUP = forms.About("Group", "Related cases, counted together in statistics.", "handbook")
+_ID = forms.About("Id", "Shown in every table. Empty: made from the content.", "fees-017", code=True)
 _WITHOUT_FIELD = {
     "checks": "checks",
     "labels": "labels",
@@ -178,33 +158,33 @@ class CaseForm:
 
     def __init__(self, body: Mapping[str, Any]) -> None:
         self._body = dict(body)
-        self._fields: dict[str, Field] = {}
+        self._fields: dict[str, forms.Field] = {}
         self._messages = MessageFields(body.get("messages") or [])
-        with fieldset("A good answer", "group"):
+        with forms.fieldset("A good answer", "group"):
             for name, about in _TEXTS.items():
-                self._fields[name] = area(about, body.get(name))
+                self._fields[name] = forms.area(about, body.get(name))
         self._contexts = ContextFields(body.get("contexts"))
         help = "More inputs for prompts, used as vars.NAME."
-        self._vars = Pairs("Additional inputs", help, ("plan", "basic"), body.get("vars") or {})
-        with fieldset("Tags and group", "group"):
-            self._fields["tags"] = line(_TAGS, "; ".join(body.get("tags") or []))
-            with pair():
-                self._fields["group"] = line(_GROUP, body.get("group"))
-                self._fields["id"] = line(_ID, body.get("id"))
+        self._vars = forms.Pairs("Additional inputs", help, ("plan", "basic"), body.get("vars") or {})
+        with forms.fieldset("Tags and group", "group"):
+            self._fields["tags"] = forms.line(_TAGS, "; ".join(body.get("tags") or []))
+            with forms.pair():
+                self._fields["group"] = forms.line(_GROUP, body.get("group"))
+                self._fields["id"] = forms.line(_ID, body.get("id"))
         is_open = any(body.get(name) is not None for name in (*_LABELS, "metadata"))
         with ui.expansion("Labels and metadata", value=is_open):
-            with pair():
+            with forms.pair():
                 for name, about in _LABELS.items():
                     value = body.get(name)
-                    self._fields[name] = line(about, None if value is None else as_text(value))
+                    self._fields[name] = forms.line(about, None if value is None else forms.as_text(value))
             help = "Extra data that the bot returned; JSONPath checks read it."
-            self._metadata = Pairs("Metadata", help, ("language", "en"), body.get("metadata") or {})
+            self._metadata = forms.Pairs("Metadata", help, ("language", "en"), body.get("metadata") or {})
         kept = [about for name, about in _WITHOUT_FIELD.items() if body.get(name) is not None]
         if kept:
             text(f"It also has {' and '.join(kept)}, which are kept as they are.", "p", "aside")
 
     @property
-    def fields(self) -> Mapping[str, Field]:
+    def fields(self) -> Mapping[str, forms.Field]:
         """The fields by key, to show errors at."""
         return {**self._fields, "messages": self._messages.last, "question": self._messages.last}
 
@@ -214,28 +194,30 @@ class CaseForm:
         if messages is None or inputs is None or metadata is None:
             return None
         texts = {name: str(self._fields[name].value or "") for name in _TEXTS}
-        labels = {name: written(self._fields[name]) for name in _LABELS}
+        labels = {name: forms.written(self._fields[name]) for name in _LABELS}
         values: dict[str, Any] = {
-            "id": written(self._fields["id"]),
+            "id": forms.written(self._fields["id"]),
             "messages": messages or None,
             **{name: content if content.strip() else None for name, content in texts.items()},
-            **{name: None if label is None else as_value(label) for name, label in labels.items()},
+            **{name: None if label is None else forms.as_value(label) for name, label in labels.items()},
             "contexts": self._contexts.read(),
             "vars": inputs or None,
             "metadata": metadata or None,
-            "tags": written(self._fields["tags"]),
-            "group": written(self._fields["group"]),
+            "tags": forms.written(self._fields["tags"]),
+            "group": forms.written(self._fields["group"]),
         }
         return {name: value for name, value in {**self._body, **values}.items() if value is not None}
 
 
 MessageRow = Mapping[str, Any]
 _WAYS = (
-    FormOption("question", "A question", "One message to answer.", "help_outline"),
-    FormOption("conversation", "A conversation", "Turns of user and bot; the bot answers the last one.", "forum"),
+    forms.FormOption("question", "A question", "One message to answer.", "help_outline"),
+    forms.FormOption("conversation", "A conversation", "Turns of user and bot; the bot answers the last one.", "forum"),
 )
-_QUESTION = About("Question", "The question, as a user would ask it.", "What does the licence cost?", required=True)
-_SAYS = About("Says", "The text of the message.", "What does the licence cost?", required=True)
+_QUESTION = forms.About(
+    "Question", "The question, as a user would ask it.", "What does the licence cost?", required=True
+)
+_SAYS = forms.About("Says", "The text of the message.", "What does the licence cost?", required=True)
 _ROLES = {"user": "User", "assistant": "Bot", "system": "System"}
 
 
@@ -243,7 +225,7 @@ _ROLES = {"user": "User", "assistant": "Bot", "system": "System"}
 class _Turn:
     row: ui.element
     role: ui.select | None
-    content: Field
+    content: forms.Field
     before: MessageRow
 
     def read(self) -> MessageRow:
@@ -261,12 +243,12 @@ class MessageFields:
         self._turns: list[_Turn] = []
         is_single = len(messages) < 2 and all(message["role"] == "user" for message in messages)
         self._way = "question" if is_single else "conversation"
-        choices("What is asked", _WAYS, self._way, self._choose)
+        forms.choices("What is asked", _WAYS, self._way, self._choose)
         self._place = ui.element("div").classes("stack")
         self._fill()
 
     @property
-    def last(self) -> Field:
+    def last(self) -> forms.Field:
         """The field of the last turn."""
         return self._turns[-1].content
 
@@ -294,7 +276,6 @@ class MessageFields:
         self._fill()
 
     def _question_at(self) -> int:
-        """The index of the last user message."""
         return max((i for i, message in enumerate(self._messages) if message["role"] == "user"), default=0)
 
     def _fill(self) -> None:
@@ -303,7 +284,7 @@ class MessageFields:
         with self._place:
             if self._way == "question":
                 message = self._messages[self._question_at()]
-                self._turns.append(_Turn(self._place, None, area(_QUESTION, message["content"]), message))
+                self._turns.append(_Turn(self._place, None, forms.area(_QUESTION, message["content"]), message))
                 return
             self._rows = ui.element("div").classes("stack")
             for message in self._messages:
@@ -314,8 +295,8 @@ class MessageFields:
     def _add(self, message: MessageRow) -> None:
         with self._rows, ui.element("div").classes("turn") as row:
             roles = {message["role"]: message["role"], **_ROLES}
-            role = pick(About("Who", "Whose turn it is.", required=True), roles, message["role"])
-            turn = _Turn(row, role, area(_SAYS, message["content"]), message)
+            role = forms.pick(forms.About("Who", "Whose turn it is.", required=True), roles, message["role"])
+            turn = _Turn(row, role, forms.area(_SAYS, message["content"]), message)
             remove = button("", lambda: self._remove(turn), kind="quiet", icon="close")
             remove.props('aria-label="Remove this turn"')
         self._turns.append(turn)
@@ -332,9 +313,11 @@ class MessageFields:
 
 
 _PIECE = {
-    "text": About("Text", "A passage, as given to the bot.", "The licence costs 40 pounds a year.", required=True),
-    "title": About("Title", "The document's title.", "Fees"),
-    "path": About("Source", "A path or a URL.", "/guides/fees"),
+    "text": forms.About(
+        "Text", "A passage, as given to the bot.", "The licence costs 40 pounds a year.", required=True
+    ),
+    "title": forms.About("Title", "The document's title.", "Fees"),
+    "path": forms.About("Source", "A path or a URL.", "/guides/fees"),
 }
 
 
@@ -343,7 +326,7 @@ class ContextFields:
 
     def __init__(self, contexts: Sequence[Mapping[str, Any]] | None) -> None:
         self._is_known_empty = contexts is not None and not contexts
-        self._pieces: list[Mapping[str, Field]] = []
+        self._pieces: list[Mapping[str, forms.Field]] = []
         with ui.element("fieldset").classes("field"):
             text("Context", "legend", "label")
             about = "The passages that the bot answers from. Metrics such as faithfulness compare the answer with them."
@@ -358,27 +341,27 @@ class ContextFields:
         """The contexts that are not empty; None if unknown."""
         pieces: list[dict[str, str]] = []
         for fields in self._pieces:
-            if written(fields["text"]):
+            if forms.written(fields["text"]):
                 piece = {
                     "text": fields["text"].value,
-                    "title": written(fields["title"]),
-                    "path": written(fields["path"]),
+                    "title": forms.written(fields["title"]),
+                    "path": forms.written(fields["path"]),
                 }
                 pieces.append({key: value for key, value in piece.items() if value})
         return pieces or ([] if self._is_known_empty else None)
 
-    def _add(self, piece: Mapping[str, Any]) -> Field:
+    def _add(self, piece: Mapping[str, Any]) -> forms.Field:
         with self._rows, ui.element("div").classes("piece card") as row:
-            fields: dict[str, Field] = {"text": area(_PIECE["text"], piece.get("text"))}
-            with pair():
+            fields: dict[str, forms.Field] = {"text": forms.area(_PIECE["text"], piece.get("text"))}
+            with forms.pair():
                 for key in ("title", "path"):
-                    fields[key] = line(_PIECE[key], piece.get(key))
+                    fields[key] = forms.line(_PIECE[key], piece.get(key))
             with ui.element("div").classes("actions"):
                 button("Remove this piece", partial(self._remove, row, fields), kind="quiet", icon="close")
         self._pieces.append(fields)
         return fields["text"]
 
-    def _remove(self, row: ui.element, fields: Mapping[str, Field]) -> None:
+    def _remove(self, row: ui.element, fields: Mapping[str, forms.Field]) -> None:
         self._pieces.remove(fields)
         self._is_known_empty = False
         row.delete()

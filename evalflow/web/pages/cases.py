@@ -13,8 +13,8 @@ from nicegui import ui
 from evalflow.app.studio.cases import StoredCase, case_ids, case_tags, cases_at, delete_cases, group_cases, tag_cases
 from evalflow.app.studio.datasets import FoundCases, question_of
 from evalflow.app.studio.space import Workspace
+from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import confirmation, dialog
-from evalflow.web.ui.forms import About, Field, attempt, line, pick, required, written
 from evalflow.web.ui.parts import Latest, address, badge, button, counted, empty, joined, tell, text
 
 PAGE_SIZE = 50
@@ -68,9 +68,11 @@ class CaseBrowser(Generic[T]):
         self._found: FoundCases[T] = FoundCases([], 0, 0)
         self._latest = Latest()
         with ui.element("div").classes("filters"):
-            self._text = line(About("Search", "Words of the question, or an id.", "refund"), search.text)
+            self._text = forms.line(forms.About("Search", "Words of the question, or an id.", "refund"), search.text)
             self._text.props("debounce=300 clearable type=search")
-            self._tag = pick(About("Tag", "Only cases with this tag."), _tag_options(tags), self._search.tag)
+            self._tag = forms.pick(
+                forms.About("Tag", "Only cases with this tag."), _tag_options(tags), self._search.tag
+            )
         self._text.on_value_change(self._filtered)
         self._tag.on_value_change(self._filtered)
         self._above_rows()
@@ -245,11 +247,11 @@ class BulkBar:
         await self._on_change()
 
     def _add_tag(self) -> None:
-        def work(field: Field) -> int:
-            return tag_cases(self._workspace, self._dataset, list(self._selected), add=[written(field) or ""])
+        def work(field: forms.Field) -> int:
+            return tag_cases(self._workspace, self._dataset, list(self._selected), add=[forms.written(field) or ""])
 
-        about = About("Tag", "Separate sub-tags with >.", "Fees > Refunds", required=True)
-        self._ask("Add a tag", lambda: line(about), "Add", work)
+        about = forms.About("Tag", "Separate sub-tags with >.", "Fees > Refunds", required=True)
+        self._ask("Add a tag", lambda: forms.line(about), "Add", work)
 
     async def _remove_tag(self) -> None:
         tags = [tag for tag, _ in await to_thread.run_sync(case_tags, self._workspace, self._dataset)]
@@ -257,22 +259,22 @@ class BulkBar:
             tell("No case has tags.")
             return
 
-        def work(field: Field) -> int:
+        def work(field: forms.Field) -> int:
             return tag_cases(self._workspace, self._dataset, list(self._selected), remove=[str(field.value)])
 
-        about = About("Tag", "Removed from the selected cases, with its sub-tags.", required=True)
-        self._ask("Remove a tag", lambda: pick(about, tags, tags[0]), "Remove", work)
+        about = forms.About("Tag", "Removed from the selected cases, with its sub-tags.", required=True)
+        self._ask("Remove a tag", lambda: forms.pick(about, tags, tags[0]), "Remove", work)
 
     def _set_group(self) -> None:
-        def work(field: Field) -> int:
-            return group_cases(self._workspace, self._dataset, list(self._selected), written(field))
+        def work(field: forms.Field) -> int:
+            return group_cases(self._workspace, self._dataset, list(self._selected), forms.written(field))
 
-        about = About("Group", "Related cases, counted together in statistics. Empty: no group.", "handbook")
-        self._ask("Set the group", lambda: line(about), "Set", work, is_required=False)
+        about = forms.About("Group", "Related cases, counted together in statistics. Empty: no group.", "handbook")
+        self._ask("Set the group", lambda: forms.line(about), "Set", work, is_required=False)
 
     def _delete(self) -> None:
         async def delete() -> None:
-            number = await attempt(lambda: delete_cases(self._workspace, self._dataset, list(self._selected)))
+            number = await forms.attempt(lambda: delete_cases(self._workspace, self._dataset, list(self._selected)))
             if number is not None:
                 self._selected.clear()
                 tell(f"{counted(number)} deleted.")
@@ -287,18 +289,18 @@ class BulkBar:
     def _ask(
         self,
         title: str,
-        make: Callable[[], Field],
+        make: Callable[[], forms.Field],
         action: str,
-        work: Callable[[Field], int],
+        work: Callable[[forms.Field], int],
         *,
         is_required: bool = True,
     ) -> None:
         """Open a dialog with one field; `work` gets it and returns how many cases it changed."""
 
         async def confirmed() -> None:
-            if is_required and required(field) is None:
+            if is_required and forms.required(field) is None:
                 return
-            number = await attempt(lambda: work(field), by=doing)
+            number = await forms.attempt(lambda: work(field), by=doing)
             asked.close()
             if number is not None:
                 tell(f"{counted(number)} {'was' if number == 1 else 'were'} changed.")
@@ -357,7 +359,6 @@ def clipped(value: object) -> str:
 
 
 def _foot(row: Mapping[str, Any]) -> None:
-    """The other fields of the case, in small print."""
     turns, pieces = len(row.get("messages") or ()), row.get("contexts")
     about = joined(
         f"conversation of {turns}" if turns > 1 else "",

@@ -29,7 +29,7 @@ from evalflow.app.studio.space import Workspace
 from evalflow.report.comparison import VERDICTS, Comparison, in_words
 from evalflow.report.wording import method, number, p_value, signed
 from evalflow.web.pages.runs import name_of, when
-from evalflow.web.ui.forms import About, number_field, pick
+from evalflow.web.ui import forms
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import (
     Latest,
@@ -58,15 +58,15 @@ if TYPE_CHECKING:
 
 
 _ABOUT = "What changed between two runs, case by case, and whether it could be chance."
-_BEFORE = About("Run A", "The earlier run; comparable runs come first.", required=True)
-_AFTER = About("Run B", "The run to judge, e.g. the latest.", required=True)
-_MARGIN = About("Acceptable loss", "Also tests that B is not worse than A by more than this. Empty: no test.", "0.02")
+_BEFORE = forms.About("Run A", "The earlier run; comparable runs come first.", required=True)
+_AFTER = forms.About("Run B", "The run to judge, e.g. the latest.", required=True)
+_MARGIN = forms.About(
+    "Acceptable loss", "Also tests that B is not worse than A by more than this. Empty: no test.", "0.02"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """The comparison given by a URL."""
-
     a: str
     b: str
     allow: tuple[str, ...] = ()
@@ -128,9 +128,9 @@ def _picks(
 
     with ui.element("div").classes("card stack"):
         with ui.element("div").classes("form wide"), ui.element("div").classes("pair top"):
-            a = pick(_BEFORE, older, first or "")
-            b = pick(_AFTER, newer, after.run_id)
-            margin = number_field(_MARGIN, accepted)
+            a = forms.pick(_BEFORE, older, first or "")
+            b = forms.pick(_AFTER, newer, after.run_id)
+            margin = forms.number_field(_MARGIN, accepted)
         if first is None:
             message("No other run has a dataset and a metric in common with run B.", "Choose another run B.")
         with ui.element("div").classes("actions"):
@@ -146,8 +146,6 @@ def _option(run: Run) -> str:
 
 
 def _result(workspace: Workspace, runs: tuple[Run, Run], pair: _Pair) -> None:
-    """The comparison, or the obstacles; loaded after the first paint, because it is slow."""
-
     def compare() -> Comparison | list[Obstacle]:
         obstacles = obstacles_between(workspace, pair.a, pair.b)
         if any(obstacle.kind not in pair.allow for obstacle in obstacles):
@@ -270,7 +268,6 @@ def _about(row: ComparisonRow, several: bool) -> str:
 
 
 def _interval(row: ComparisonRow, span: float) -> None:
-    """The difference as a dot on its interval; 0 is in the middle."""
     found = row.found
     with picture(f"difference {signed(found.difference)}, interval {signed(found.low)} to {signed(found.high)}", "bar"):
         shape("line", "zero", x1="50%", x2="50%", y1=0, y2=2 * _MIDDLE)
@@ -286,7 +283,6 @@ def _across(value: float, span: float) -> float:
 
 
 def _span(rows: Sequence[ComparisonRow]) -> float:
-    """The largest distance from 0."""
     ends = [abs(end) for row in rows for end in (row.found.low, row.found.high, row.found.difference) if end]
     return max(ends, default=1.0)
 
@@ -340,8 +336,6 @@ def changed(workspace: Workspace, found: Comparison, runs: tuple[Run, Run]) -> N
 
 
 class _ChangedCases:
-    """A choice of the kind of change, and a page of the cases."""
-
     def __init__(self, workspace: Workspace, changes: Changes, page: Sequence[Change], runs: tuple[Run, Run]) -> None:
         self._workspace, self._changes, self._runs = workspace, changes, runs
         self._sort: Sort = "all"
@@ -388,7 +382,6 @@ class _ChangedCases:
 
 
 def _instead(changes: Changes) -> str:
-    """Counts of the other kinds of change, for an empty list."""
     counts = changes.counts
     if not counts["all"]:
         return f": the {changes.common:,} cases of both runs have the same answers and scores."
@@ -416,8 +409,6 @@ def _became(change: Change) -> tuple[str, Tone, str]:
 
 
 def _fold(workspace: Workspace, change: Change, runs: tuple[Run, Run]) -> None:
-    """A case on one line, which expands to both answers."""
-
     def scores() -> list[Sequence[Score]]:
         return [case_scores(workspace, run.run_id, change.dataset, change.case_id) for run in runs]
 

@@ -21,17 +21,9 @@ from evalflow.app.studio.datasets import (
     update_dataset,
 )
 from evalflow.app.studio.space import Workspace
-from evalflow.web.pages.cases import (
-    PAGE_SIZE,
-    CaseBrowser,
-    CaseList,
-    CaseSearch,
-    case_table,
-    declared_row,
-    number_of,
-)
+from evalflow.web.pages.cases import PAGE_SIZE, CaseBrowser, CaseList, CaseSearch, case_table, declared_row, number_of
+from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import Deleting, Saving, State
-from evalflow.web.ui.forms import About, Field, NameField, area, form, leave, pick, written
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import Tone, badge, button, card, counted, empty, link_button, section
 
@@ -163,8 +155,8 @@ def _declared_page(
 
 
 _REPLIES = {"answer": "A text", "actual": "A label, or a list of ids"}
-_DESCRIPTION = About("Description", "One sentence on what the cases ask.", "Questions on fees, from last year.")
-_REPLY = About(
+_DESCRIPTION = forms.About("Description", "One sentence on what the cases ask.", "Questions on fees, from last year.")
+_REPLY = forms.About(
     "A bot's reply is",
     "Most bots reply with a text; a bot that classifies or retrieves replies with a label or ids.",
     required=True,
@@ -176,15 +168,15 @@ class _DatasetEditor:
 
     def __init__(self, workspace: Workspace, stored: Dataset | None, copied: Dataset | None) -> None:
         self._workspace, self._stored, self._copied = workspace, stored, copied
-        self._fields: dict[str, Field] = {}
+        self._fields: dict[str, forms.Field] = {}
         shown = stored or copied
-        with form():
+        with forms.form():
             if stored is None:
-                self._name = NameField("Questions on fees")
+                self._name = forms.NameField("Questions on fees")
                 self._fields["dataset.name"] = self._name.field
             if copied is None:
-                self._description = area(_DESCRIPTION, stored.description if stored else "")
-                self._reply = pick(_REPLY, _REPLIES, stored.generates if stored else "answer")
+                self._description = forms.area(_DESCRIPTION, stored.description if stored else "")
+                self._reply = forms.pick(_REPLY, _REPLIES, stored.generates if stored else "answer")
                 self._fields |= {"dataset.description": self._description, "dataset.generates": self._reply}
             with ui.element("div").classes("actions"):
                 label = "Save" if stored else "Copy" if copied else "Create"
@@ -200,7 +192,7 @@ class _DatasetEditor:
             source, mine = self._copied.name, {}
             work = lambda _: copy_dataset(self._workspace, source, name)  # noqa: E731
         else:
-            about, kind = written(self._description) or "", self._reply.value
+            about, kind = forms.written(self._description) or "", self._reply.value
             mine = {"description": about, "reply": _REPLIES[kind]}
             if self._stored:
                 work = lambda version: update_dataset(  # noqa: E731
@@ -209,7 +201,7 @@ class _DatasetEditor:
             else:
                 work = lambda _: create_dataset(self._workspace, name, about, kind)  # noqa: E731
         await self._saving.save(
-            work, mine, self._fields, self._button, lambda dataset: leave(f"/datasets/{dataset.name}")
+            work, mine, self._fields, self._button, lambda dataset: forms.leave(f"/datasets/{dataset.name}")
         )
 
 

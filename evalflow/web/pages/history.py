@@ -14,7 +14,7 @@ from evalflow.app.studio.comparing import History, HistoryPoint, TrackedMetric, 
 from evalflow.app.studio.space import Workspace
 from evalflow.report.wording import number
 from evalflow.web.pages.runs import when
-from evalflow.web.ui.forms import About, pick
+from evalflow.web.ui import forms
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import (
     Tone,
@@ -34,8 +34,8 @@ from evalflow.web.ui.parts import (
 )
 
 _ABOUT = "How a metric changed from run to run, and where runs stop being comparable."
-_WHAT = About("Metric", "A metric of one bot on one dataset.", required=True)
-_NUMBER = About("Number", "E.g. the mean, or the share of cases that pass.", required=True)
+_WHAT = forms.About("Metric", "A metric of one bot on one dataset.", required=True)
+_NUMBER = forms.About("Number", "E.g. the mean, or the share of cases that pass.", required=True)
 LONGEST = 50
 """Maximum number of points in the chart; the table has all."""
 
@@ -78,8 +78,8 @@ def _picks(known: Sequence[TrackedMetric], chosen: TrackedMetric, statistic: str
         ui.navigate.to(f"/history?{urlencode(query)}")
 
     with ui.element("div").classes("card form wide"), ui.element("div").classes("pair top"):
-        what = pick(_WHAT, options, str(known.index(chosen)))
-        which = pick(_NUMBER, numbers, statistic)
+        what = forms.pick(_WHAT, options, str(known.index(chosen)))
+        which = forms.pick(_NUMBER, numbers, statistic)
     what.on_value_change(lambda: go(known[int(str(what.value))], statistic))
     which.on_value_change(lambda: go(chosen, str(which.value)))
 
@@ -146,8 +146,6 @@ _CROWDED = 14
 
 
 class _ValueScale:
-    """A scale from values to pixels, with round marks."""
-
     def __init__(self, points: Sequence[HistoryPoint], *, bounded: bool) -> None:
         ends = [end for point in points for end in (point.value, point.low, point.high) if end is not None]
         ends += [gate.condition.limit for point in points for gate in point.gates]
@@ -188,7 +186,6 @@ def chart(points: Sequence[HistoryPoint], *, bounded: bool) -> None:
 
 
 def _gates(points: Sequence[HistoryPoint], scale: _ValueScale) -> None:
-    """A dashed line for each gate of each run."""
     for i, point in enumerate(points):
         for gate in point.gates:
             y = scale.down(gate.condition.limit)
@@ -225,7 +222,6 @@ def _point(point: HistoryPoint, x: str, scale: _ValueScale) -> None:
 
 
 def _legend(points: Sequence[HistoryPoint]) -> None:
-    """The legend, for the signs that occur in the chart."""
     signs = ["A dot is a run’s value; its line is the 95 % interval. Click it to open the run."]
     if any(point.gates for point in points):
         signs.append("The dashed line is the gate.")

@@ -27,13 +27,13 @@ from evalflow.app.studio.transfer import (
 from evalflow.errors import Problem, UserError
 from evalflow.web.pages.cases import case_table, clipped, declared_row
 from evalflow.web.security.guards import LARGEST_UPLOAD
-from evalflow.web.ui.forms import About, area, attempt, leave, saved, unsaved
+from evalflow.web.ui import forms
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import Latest, button, counted, link_button, message, text
 
 LARGEST_PASTE = 1_000_000
 """Maximum number of characters; the page's websocket accepts messages of at most twice as many bytes."""
-_PASTE = About(
+_PASTE = forms.About(
     "Questions, or a table",
     "One question per line, or a table copied from a spreadsheet with column names in the first row.",
     "What does the licence cost?\nCan I pay by card?\nHow do I get my money back?",
@@ -57,11 +57,9 @@ def add(workspace: Workspace) -> None:
 
 
 class _ImportPage:
-    """Two ways to add cases (file or paste), then the review."""
-
     def __init__(self, workspace: Workspace, dataset: str, folder: Path) -> None:
         self._workspace, self._dataset, self._folder = workspace, dataset, folder
-        with unsaved() as self._place:
+        with forms.unsaved() as self._place:
             self._choose()
 
     def _choose(self) -> None:
@@ -69,7 +67,7 @@ class _ImportPage:
         with self._place, ui.element("div").classes("ways"):
             with ui.element("div").classes("card stack"):
                 text("Paste", "h2")
-                self._pasted = area(_PASTE).props(f"maxlength={LARGEST_PASTE}")
+                self._pasted = forms.area(_PASTE).props(f"maxlength={LARGEST_PASTE}")
                 with ui.element("div").classes("actions"):
                     button("Continue", self._take_pasted, kind="primary")
             with ui.element("div").classes("card stack"):
@@ -169,7 +167,6 @@ class Review:
             self._show(examined, fields)
 
     def _show_refusal(self, error: UserError) -> None:
-        """Show that nothing in the file can be used."""
         self._result.clear()
         with self._result, ui.element("div").classes("section stack"):
             for problem in map(at_place_in_file, error.problems):
@@ -200,15 +197,15 @@ class Review:
 
     async def _import(self, examined: Examined, fields: dict[str, str], by: ui.button) -> None:
         skip = bool(examined.faulty)
-        added = await attempt(
+        added = await forms.attempt(
             lambda: upload_cases(self._workspace, self._dataset, self._path, fields, skip_faulty=skip), by=by
         )
         if added is None:
             return
         if not skip:
-            leave(f"/datasets/{self._dataset}")
+            forms.leave(f"/datasets/{self._dataset}")
             return
-        saved()
+        forms.saved()
         self._columns.clear()
         self._result.clear()
         with self._result, ui.element("div").classes("stack"):

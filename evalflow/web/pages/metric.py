@@ -34,26 +34,8 @@ from evalflow.app.studio.space import Workspace
 from evalflow.errors import Problem, UserError
 from evalflow.web.pages.metric_fields import JudgeFields, ScaleFields, StepsFields, WriteSteps
 from evalflow.web.pages.metric_trial import TrialCard
+from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import Deleting, Saving, State
-from evalflow.web.ui.forms import (
-    About,
-    Field,
-    FormOption,
-    NameField,
-    area,
-    choices,
-    faults_shown,
-    fieldset,
-    form,
-    leave,
-    line,
-    number_field,
-    pair,
-    pick,
-    several,
-    tick,
-    written,
-)
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import button, link_button, text
 
@@ -124,9 +106,11 @@ class _MetricEditor:
         self._path = f"/bots/{self._bot}/metrics"
         self._has_form = has_form(definition, prompts)
         self._as_yaml = view == "yaml" or not self._has_form
-        fields: dict[str, Field] = {}
-        with form():
-            self._name = None if stored else NameField("ISO date" if self._as_yaml else "Factual Accuracy", source)
+        fields: dict[str, forms.Field] = {}
+        with forms.form():
+            self._name = (
+                None if stored else forms.NameField("ISO date" if self._as_yaml else "Factual Accuracy", source)
+            )
             if self._name:
                 fields["metric.name"] = self._name.field
             self._form = (
@@ -172,7 +156,7 @@ class _MetricEditor:
         return with_prompts_of(draft, self._source) if self._source else draft
 
     async def _save(self) -> None:
-        with faults_shown(self._form.fields):
+        with forms.faults_shown(self._form.fields):
             draft = self._draft()
 
             def work(version: int) -> MetricDefinition:
@@ -181,10 +165,10 @@ class _MetricEditor:
                 return update_metric(self._workspace, self._bot, draft, version)
 
             mine = {**draft.definition, **(self._prompts if draft.prompts is None else draft.prompts)}
-            await self._saving.save(work, mine, self._form.fields, self._button, lambda _: leave(self._path))
+            await self._saving.save(work, mine, self._form.fields, self._button, lambda _: forms.leave(self._path))
 
     async def _write(self, by: ui.button) -> WrittenSteps | None:
-        with faults_shown(self._form.fields, by):
+        with forms.faults_shown(self._form.fields, by):
             draft = self._draft("new_metric")
             return await self._workspace.ask(lambda: write_steps(self._workspace, self._bot, draft))
         return None
@@ -193,14 +177,17 @@ class _MetricEditor:
 class YamlForm:
     """A field with the YAML, and one for each template; they are added to the fields by key."""
 
-    def __init__(self, definition: Mapping[str, Any], prompts: Mapping[str, str], fields: dict[str, Field]) -> None:
+    def __init__(
+        self, definition: Mapping[str, Any], prompts: Mapping[str, str], fields: dict[str, forms.Field]
+    ) -> None:
         self.fields = fields
         help = "The content of the metric's file, below its package line. Checked as on the command line."
-        about = About("YAML", help, "kind: check", required=True, code=True)
-        fields[KEY] = area(about, metric_yaml(definition) if definition else "")
+        about = forms.About("YAML", help, "kind: check", required=True, code=True)
+        fields[KEY] = forms.area(about, metric_yaml(definition) if definition else "")
         help = "The prompt for the judge, with fields of the case in braces, e.g. {{ question }}."
         self._prompts = {
-            file: area(About(file, help, required=True, code=True), source) for file, source in prompts.items()
+            file: forms.area(forms.About(file, help, required=True, code=True), source)
+            for file, source in prompts.items()
         }
         if not prompts:
             text("A metric copied from the library has its templates here.", classes="aside")
@@ -217,8 +204,8 @@ class YamlForm:
 
 
 _WAYS = (
-    FormOption("g_eval", "G-Eval", "Criteria in words, evaluation steps, a weighted grade.", "checklist_rtl"),
-    FormOption("rubric", "Rubric", "One criterion and a scale: yes or no, words, grades.", "straighten"),
+    forms.FormOption("g_eval", "G-Eval", "Criteria in words, evaluation steps, a weighted grade.", "checklist_rtl"),
+    forms.FormOption("rubric", "Rubric", "One criterion and a scale: yes or no, words, grades.", "straighten"),
 )
 _CASE_FIELDS = MappingProxyType({
     "question": "Question",
@@ -253,17 +240,17 @@ class MetricForm:
         bot: Bot,
         judges: Sequence[str],
         definition: Mapping[str, Any],
-        fields: dict[str, Field],
+        fields: dict[str, forms.Field],
         write: WriteSteps,
     ) -> None:
         self._definition = dict(definition)
         self._kind: str = definition.get("kind", "g_eval")
         self._write = write
         self.fields = fields
-        choices("How it is graded", _WAYS, self._kind, self._choose)
+        forms.choices("How it is graded", _WAYS, self._kind, self._choose)
         self._graded = ui.element("div").classes("form")
         self._fill()
-        with fieldset("When it passes", "group"):
+        with forms.fieldset("When it passes", "group"):
             self._build_threshold()
         self._judge = JudgeFields(bot, judges, definition.get("judge"), self.fields)
 
@@ -274,7 +261,7 @@ class MetricForm:
             key: value for key, value in self._definition.items() if is_same or key in ("family", "version", "gate")
         }
         key = _CRITERION_KEY[self._kind]
-        values: dict[str, Any] = {key: written(self.fields[key]) or ""}
+        values: dict[str, Any] = {key: forms.written(self.fields[key]) or ""}
         needs, inputs = list(self.fields["needs"].value or []), self._inputs()
         if not needs and not inputs:
             what = "the judge would be shown nothing"
@@ -302,13 +289,13 @@ class MetricForm:
         self._graded.clear()
         with self._graded:
             self._build_criterion()
-            with fieldset("What the judge sees", "group"):
+            with forms.fieldset("What the judge sees", "group"):
                 self._build_inputs()
-            with fieldset("Grades", "group"):
+            with forms.fieldset("Grades", "group"):
                 self._scale = ScaleFields(self._of_kind(), self.fields, weighted=self._kind == "g_eval")
                 if self._kind == "g_eval":
                     help = "1 only if perfect, else 0; the threshold becomes 1."
-                    self._strict = tick(About("Strict", help), bool(self._of_kind().get("strict")))
+                    self._strict = forms.tick(forms.About("Strict", help), bool(self._of_kind().get("strict")))
 
     def _of_kind(self) -> Mapping[str, Any]:
         """The initial definition if it is of the chosen kind, else empty."""
@@ -319,7 +306,7 @@ class MetricForm:
         example = "Assess factual correctness based on the context provided."
         key = _CRITERION_KEY[self._kind]
         criterion = self._definition.get(key) or self._definition.get("criteria") or self._definition.get("description")
-        self.fields[key] = area(About("Criteria", help, example, required=True), criterion)
+        self.fields[key] = forms.area(forms.About("Criteria", help, example, required=True), criterion)
         if self._kind == "g_eval":
             self._steps = StepsFields(self._of_kind().get("steps") or [], self.fields, self._write)
 
@@ -329,25 +316,25 @@ class MetricForm:
         named = [name for name in (*needs, *optional) if not name.startswith(f"{_INPUTS}.")]
         options = {**_CASE_FIELDS, **{name: _CASE_FIELDS.get(name, name) for name in named}}
         help = "What the judge must see. A case without one of them is skipped."
-        about = About("Needed", help, required=True)
-        self.fields["needs"] = several(about, options, [name for name in needs if name in options])
+        about = forms.About("Needed", help, required=True)
+        self.fields["needs"] = forms.several(about, options, [name for name in needs if name in options])
         if self._kind == "g_eval":
-            about = About("Shown if available", "E.g. the expected answer. A case without it is still scored.")
-            self.fields["optional"] = several(about, options, [name for name in optional if name in options])
+            about = forms.About("Shown if available", "E.g. the expected answer. A case without it is still scored.")
+            self.fields["optional"] = forms.several(about, options, [name for name in optional if name in options])
         extra = [name.partition(".")[2] for name in (*needs, *optional) if name not in options]
         help = "Other columns of your test cases, separated by commas."
-        self.fields[_INPUTS] = line(About("Additional inputs", help, "audience, product"), ", ".join(extra))
+        self.fields[_INPUTS] = forms.line(forms.About("Additional inputs", help, "audience, product"), ", ".join(extra))
 
     def _inputs(self) -> list[str]:
-        names = re.split(r"[,\s]+", written(self.fields[_INPUTS]) or "")
+        names = re.split(r"[,\s]+", forms.written(self.fields[_INPUTS]) or "")
         return [f"{_INPUTS}.{name}" for name in dict.fromkeys(names) if name]
 
     def _build_threshold(self) -> None:
-        with pair():
-            about = About("Threshold", "From 0 to 1. This score or a better one passes.", "0.5")
-            self.fields["threshold"] = number_field(about, self._definition.get("threshold", 0.5))
-            about = About("Direction", "Choose lower for what should be rare, e.g. mistakes.", required=True)
+        with forms.pair():
+            about = forms.About("Threshold", "From 0 to 1. This score or a better one passes.", "0.5")
+            self.fields["threshold"] = forms.number_field(about, self._definition.get("threshold", 0.5))
+            about = forms.About("Direction", "Choose lower for what should be rare, e.g. mistakes.", required=True)
             direction = self._definition.get("direction", "higher_is_better")
-            self.fields["direction"] = pick(about, _DIRECTIONS, direction)
+            self.fields["direction"] = forms.pick(about, _DIRECTIONS, direction)
         help = "Also log the judge's steps with each score. The results have them in any case."
-        self._verbose = tick(About("Verbose", help), bool(self._definition.get("verbose")))
+        self._verbose = forms.tick(forms.About("Verbose", help), bool(self._definition.get("verbose")))

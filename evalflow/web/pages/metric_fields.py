@@ -13,20 +13,7 @@ from evalflow.app.studio.bots import Bot
 from evalflow.app.studio.definitions import declared_content, given
 from evalflow.app.studio.metric_trial import WrittenSteps
 from evalflow.errors import Problem, UserError
-from evalflow.web.ui.forms import (
-    About,
-    Field,
-    FormOption,
-    area,
-    choices,
-    line,
-    lines_of,
-    number_field,
-    pair,
-    pick,
-    tick,
-    written,
-)
+from evalflow.web.ui import forms
 from evalflow.web.ui.parts import badge, button, message, text
 
 MODES = {
@@ -36,16 +23,16 @@ MODES = {
     "md_json": "Plain text, for models without structured output",
 }
 _ENDPOINT = {
-    "model": About(
+    "model": forms.About(
         "Judge model", "The provider's model name, e.g. gpt-4.1-mini.", "gpt-4.1-mini", required=True, code=True
     ),
-    "base_url": About(
+    "base_url": forms.About(
         "Judge address",
         "The base URL, up to and including /v1. Empty: OpenAI's.",
         "http://127.0.0.1:11434/v1",
         code=True,
     ),
-    "api_key_env": About(
+    "api_key_env": forms.About(
         "Judge key",
         "The name of the environment variable that holds the key, never the key itself. Empty: no key.",
         "OPENAI_API_KEY",
@@ -58,18 +45,18 @@ class JudgeFields:
     """The fields of a metric's judge, added to `fields` by key."""
 
     def __init__(
-        self, bot: Bot, judges: Sequence[str], judge: Mapping[str, Any] | None, fields: dict[str, Field]
+        self, bot: Bot, judges: Sequence[str], judge: Mapping[str, Any] | None, fields: dict[str, forms.Field]
     ) -> None:
         self._bot, self._judges = bot, judges
         self._judge: dict[str, Any] = dict(judge or {})
         self._fields = fields
         self._logprobs: ui.checkbox | None = None
         has_model = bot.config.get("kind") == "openai"
-        own = FormOption("run", "The bot's own model", "The bot grades its own answers.", "smart_toy")
-        shared = FormOption("run", "The run's judge", "Chosen when a run starts.", "play_circle")
-        other = FormOption("other", "Another model", "Used for this metric only.", "gavel")
+        own = forms.FormOption("run", "The bot's own model", "The bot grades its own answers.", "smart_toy")
+        shared = forms.FormOption("run", "The run's judge", "Chosen when a run starts.", "play_circle")
+        other = forms.FormOption("other", "Another model", "Used for this metric only.", "gavel")
         self._chosen = "other" if self._judge.get("model") else "run"
-        choices("Who judges", (own if has_model else shared, other), self._chosen, self._choose)
+        forms.choices("Who judges", (own if has_model else shared, other), self._chosen, self._choose)
         self._place = ui.element("div").classes("form")
         self._fill()
 
@@ -79,7 +66,7 @@ class JudgeFields:
             kept = {} if self._judge.get("model") else {k: v for k, v in self._judge.items() if k != "logprobs"}
             weighs = self._logprobs is not None and self._logprobs.value
             return {**kept, **({"logprobs": True} if weighs else {})} or None
-        values: dict[str, Any] = {key: written(self._fields[f"judge.{key}"]) for key in _ENDPOINT}
+        values: dict[str, Any] = {key: forms.written(self._fields[f"judge.{key}"]) for key in _ENDPOINT}
         values["mode"] = self._fields["judge.mode"].value
         values["logprobs"] = bool(self._logprobs and self._logprobs.value)
         # The price of the run's judge would be that of another model.
@@ -109,18 +96,18 @@ class JudgeFields:
             message(what, hint)
 
     def _other(self) -> None:
-        about = About("Start from", "Fills in the settings of a provider, e.g. openai.")
-        pick(about, ["", *self._judges], "").on_value_change(lambda event: self._begin(str(event.value)))
+        about = forms.About("Start from", "Fills in the settings of a provider, e.g. openai.")
+        forms.pick(about, ["", *self._judges], "").on_value_change(lambda event: self._begin(str(event.value)))
         for key, about in _ENDPOINT.items():
-            self._fields[f"judge.{key}"] = line(about, self._judge.get(key))
+            self._fields[f"judge.{key}"] = forms.line(about, self._judge.get(key))
         help = "How the model is told the format: JSON schema, if it supports that."
-        about = About("Reply format", help, required=True)
-        self._fields["judge.mode"] = pick(about, MODES, self._judge.get("mode", "json_schema"))
+        about = forms.About("Reply format", help, required=True)
+        self._fields["judge.mode"] = forms.pick(about, MODES, self._judge.get("mode", "json_schema"))
         self._weighing()
 
     def _weighing(self) -> None:
         help = "G-Eval then asks once and weights the grades; otherwise it samples several replies."
-        self._logprobs = tick(About("Use token probabilities", help), bool(self._judge.get("logprobs")))
+        self._logprobs = forms.tick(forms.About("Use token probabilities", help), bool(self._judge.get("logprobs")))
 
     async def _begin(self, name: str) -> None:
         found = given(await to_thread.run_sync(declared_content, "judge", name))
@@ -148,15 +135,17 @@ class ScaleFields:
     With `weighted`, the score is an expected value over grades (G-Eval), so the scale has whole grades.
     """
 
-    def __init__(self, definition: Mapping[str, Any], fields: dict[str, Field], *, weighted: bool) -> None:
+    def __init__(self, definition: Mapping[str, Any], fields: dict[str, forms.Field], *, weighted: bool) -> None:
         self._scale = _scale_of(definition.get("scale"), 10 if weighted else 5)
         self._bands: list[Mapping[str, Any]] = definition.get("rubric") or []
         self._weighted = weighted
         self._fields = fields
         self._type: str = "likert" if weighted else self._scale["type"]
         if not weighted:
-            made = pick(
-                About("Scale", "What the judge may answer, such as yes or no, or grades from 1 to 5.", required=True),
+            made = forms.pick(
+                forms.About(
+                    "Scale", "What the judge may answer, such as yes or no, or grades from 1 to 5.", required=True
+                ),
                 _TYPES,
                 self._type,
             )
@@ -199,21 +188,23 @@ class ScaleFields:
             elif self._type == "label":
                 values = cast("Mapping[str, float]", self._scale.get("values") or {})
                 help = "One per line with a score from 0 to 1, the worst first."
-                about = About("Words", help, "refuses: 0\nhedges: 0.5\nanswers: 1", required=True, code=True)
-                self._fields[LABELS] = area(about, "\n".join(f"{word}: {score:g}" for word, score in values.items()))
+                about = forms.About("Words", help, "refuses: 0\nhedges: 0.5\nanswers: 1", required=True, code=True)
+                self._fields[LABELS] = forms.area(
+                    about, "\n".join(f"{word}: {score:g}" for word, score in values.items())
+                )
 
     def _grades(self) -> None:
         low, high = self._scale.get("min", 1), self._scale.get("max", 10 if self._weighted else 5)
-        with pair():
-            about = About("Lowest grade", "Such as 1; becomes the score 0.", "1", required=True)
-            self._fields["scale.min"] = number_field(about, low)
-            about = About("Highest grade", "Such as 10; becomes the score 1.", "10", required=True)
-            self._fields["scale.max"] = self._fields["scale"] = number_field(about, high)
+        with forms.pair():
+            about = forms.About("Lowest grade", "Such as 1; becomes the score 0.", "1", required=True)
+            self._fields["scale.min"] = forms.number_field(about, low)
+            about = forms.About("Highest grade", "Such as 10; becomes the score 1.", "10", required=True)
+            self._fields["scale.max"] = self._fields["scale"] = forms.number_field(about, high)
         ranges = "Grades or ranges of them" if self._weighted else "Grades"
         help = f"{ranges} with their meaning, one per line. Grades in between are interpolated."
         example = "1-2: wrong in what matters\n9-10: right and complete" if self._weighted else "1: off\n5: complete"
-        about = About("What grades mean", help, example, code=True)
-        self._fields[MEANINGS] = self._fields["rubric"] = area(about, "\n".join(self._grade_lines()))
+        about = forms.About("What grades mean", help, example, code=True)
+        self._fields[MEANINGS] = self._fields["rubric"] = forms.area(about, "\n".join(self._grade_lines()))
 
     def _grade_lines(self) -> list[str]:
         bands = [(*band["score_range"], band["expected_outcome"]) for band in self._bands]
@@ -228,9 +219,9 @@ def _scale_of(scale: Any, highest: int) -> dict[str, Any]:
     return dict(cast("Mapping[str, Any]", scale)) if scale else {"type": "likert", "min": 1, "max": highest}
 
 
-def _meanings(field: Field) -> list[tuple[int, int, str]]:
+def _meanings(field: forms.Field) -> list[tuple[int, int, str]]:
     found: list[tuple[int, int, str]] = []
-    for row in lines_of(field):
+    for row in forms.lines_of(field):
         read = _MEANING.match(row)
         if read is None:
             raise UserError(Problem(f"{row!r} names no grade", hint="such as 9-10: right and complete", key=MEANINGS))
@@ -238,9 +229,9 @@ def _meanings(field: Field) -> list[tuple[int, int, str]]:
     return found
 
 
-def _scores(field: Field) -> dict[str, float]:
+def _scores(field: forms.Field) -> dict[str, float]:
     found: dict[str, float] = {}
-    for row in lines_of(field):
+    for row in forms.lines_of(field):
         word, _, score = row.rpartition(":")
         try:
             found[word.strip()] = float(score)
@@ -256,11 +247,13 @@ WriteSteps = Callable[[ui.button], Awaitable[WrittenSteps | None]]
 class StepsFields:
     """The steps, editable as lines, or frozen as a list; the field is added to `fields`."""
 
-    def __init__(self, steps: Sequence[str], fields: dict[str, Field], write: WriteSteps) -> None:
+    def __init__(self, steps: Sequence[str], fields: dict[str, forms.Field], write: WriteSteps) -> None:
         self._write = write
         help = "What the judge works through, one per line. If empty, the judge writes them at each run."
         example = "Compare every figure of the answer with the expected one.\nLower the score for each that differs."
-        self._field = area(About("Steps", help, example), "\n".join(" ".join(step.split()) for step in steps))
+        self._field = forms.area(
+            forms.About("Steps", help, example), "\n".join(" ".join(step.split()) for step in steps)
+        )
         fields["steps"] = self._field
         self._list = ui.element("div")
         with ui.element("div").classes("actions"):
@@ -273,7 +266,7 @@ class StepsFields:
 
     def read(self) -> list[str] | None:
         """The steps; None if the judge writes them at each run."""
-        return lines_of(self._field) or None
+        return forms.lines_of(self._field) or None
 
     async def _generate(self) -> None:
         found = await self._write(self._writing)

@@ -14,18 +14,18 @@ from evalflow.app.studio.metric_trial import PromptPreview, SentPrompt, preview_
 from evalflow.app.studio.metrics import MetricDraft
 from evalflow.app.studio.space import Workspace
 from evalflow.records import ScoreRecord
-from evalflow.web.ui.forms import About, Field, area, attempt, faults_shown, lines_of, pair, pick, reveal, written
+from evalflow.web.ui import forms
 from evalflow.web.ui.parts import badge, button, facts, message, text
 
 Row = Mapping[str, Any]
 _FIELDS = MappingProxyType({
-    "question": About("Question", "The question, as a user would ask it.", "What does the licence cost?"),
-    "answer": About("Answer", "The bot's answer. Empty: the bot is asked now.", "It costs 40 pounds a year."),
-    "reference": About("Expected answer", "The ideal answer.", "40 pounds a year"),
-    "contexts": About(
+    "question": forms.About("Question", "The question, as a user would ask it.", "What does the licence cost?"),
+    "answer": forms.About("Answer", "The bot's answer. Empty: the bot is asked now.", "It costs 40 pounds a year."),
+    "reference": forms.About("Expected answer", "The ideal answer.", "40 pounds a year"),
+    "contexts": forms.About(
         "Context", "What the answer should be based on, one passage per line.", "The licence costs 40 pounds a year."
     ),
-    "inputs": About(
+    "inputs": forms.About(
         "Further values", "Additional inputs of the metric as name: value, one per line.", "audience: children"
     ),
 })  # fmt: skip
@@ -38,19 +38,19 @@ class CaseFields:
         self._workspace = workspace
         self._base: Row = {}
         self._rows: list[Row] = []
-        with pair():
+        with forms.pair():
             options = {"": "written here", **{name: name for name in datasets}}
             help = "Your test cases or the samples, e.g. rag; or write one here."
-            about = About("Take a case from", help, required=True)
-            pick(about, options, "").on_value_change(lambda event: self._open(str(event.value or "")))
-            about = About("Case", "One of the first twenty. You can edit it below.")
-            self._picked = pick(about, {"": ""}, "")
+            about = forms.About("Take a case from", help, required=True)
+            forms.pick(about, options, "").on_value_change(lambda event: self._open(str(event.value or "")))
+            about = forms.About("Case", "One of the first twenty. You can edit it below.")
+            self._picked = forms.pick(about, {"": ""}, "")
             self._picked.on_value_change(lambda event: self._take(str(event.value or "")))
-        with pair():
-            self.fields = {key: area(about) for key, about in _FIELDS.items()}
+        with forms.pair():
+            self.fields = {key: forms.area(about) for key, about in _FIELDS.items()}
 
     async def _open(self, dataset: str) -> None:
-        rows = await attempt(lambda: example_rows(self._workspace, dataset)) if dataset else []
+        rows = await forms.attempt(lambda: example_rows(self._workspace, dataset)) if dataset else []
         self._rows = rows or []
         titles = {
             str(number): (_question(row) or str(row.get("id", "")))[:120] for number, row in enumerate(self._rows)
@@ -69,21 +69,21 @@ class CaseFields:
     def read(self) -> dict[str, Any]:
         """The loaded case with the edits."""
         row = dict(self._base)
-        asked = written(self.fields["question"])
+        asked = forms.written(self.fields["question"])
         if asked != (_question(row).strip() or None):
             row.pop("messages", None)
         if asked is not None and "messages" not in row:
             row["question"] = asked
         for key in ("answer", "reference"):
-            row[key] = written(self.fields[key])
-        passages = lines_of(self.fields["contexts"])
+            row[key] = forms.written(self.fields[key])
+        passages = forms.lines_of(self.fields["contexts"])
         if passages != _passages(row):
             row["contexts"] = passages
         row["vars"] = {**_vars(row), **self._inputs(_vars(row))}
         return {key: value for key, value in row.items() if value not in (None, {})}
 
     def _inputs(self, stored: Mapping[str, Any]) -> dict[str, Any]:
-        lines = (line.partition(":") for line in lines_of(self.fields["inputs"]))
+        lines = (line.partition(":") for line in forms.lines_of(self.fields["inputs"]))
         values = {name.strip(): value.strip() for name, colon, value in lines if colon and name.strip()}
         return {name: value for name, value in values.items() if _as_text(stored.get(name)) != value}
 
@@ -95,7 +95,6 @@ def _question(row: Row) -> str:
 
 
 def _passages(row: Row) -> list[str]:
-    """The contexts, each in one line."""
     contexts = cast("list[str | Row]", row.get("contexts") or [])
     texts = (one if isinstance(one, str) else str(one.get("text", "")) for one in contexts)
     return [" ".join(text.split()) for text in texts]
@@ -125,7 +124,7 @@ class TrialCard:
         bot: str,
         datasets: Sequence[str],
         draft: Callable[[], MetricDraft],
-        fields: Mapping[str, Field],
+        fields: Mapping[str, forms.Field],
     ) -> None:
         self._workspace, self._bot, self._draft, self._fields = workspace, bot, draft, fields
         with ui.element("div").classes("card trial stack"):
@@ -138,7 +137,7 @@ class TrialCard:
 
     async def _preview(self) -> None:
         self._result.clear()
-        with faults_shown({**self._fields, **self._case.fields}, self._previewing):
+        with forms.faults_shown({**self._fields, **self._case.fields}, self._previewing):
             asked = self._workspace, self._bot, self._draft(), self._case.read()
             found = await self._workspace.render(lambda: preview_metric(*asked))
             with self._result:
@@ -146,7 +145,7 @@ class TrialCard:
 
     async def _score(self) -> None:
         self._result.clear()
-        with faults_shown({**self._fields, **self._case.fields}, self._scoring):
+        with forms.faults_shown({**self._fields, **self._case.fields}, self._scoring):
             asked = self._workspace, self._bot, self._draft(), self._case.read()
             found = await self._workspace.ask(lambda: try_metric(*asked))
             with self._result:
@@ -157,7 +156,7 @@ class TrialCard:
                     text(found.answer.answer, classes="text said")
                 for score in found.scores:
                     _show_score(score)
-            reveal(self._result)
+            forms.reveal(self._result)
 
 
 def _show_preview(preview: PromptPreview) -> None:

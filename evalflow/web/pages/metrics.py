@@ -13,7 +13,7 @@ from nicegui import ui
 from evalflow.app.studio.bots import get_bot, list_bots
 from evalflow.app.studio.metrics import MetricDefinition, get_library, list_library, list_metrics, metric_yaml
 from evalflow.app.studio.space import Workspace
-from evalflow.web.ui.forms import About, line, pick
+from evalflow.web.ui import forms
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import Tone, button, card, counted, empty, facts, link_button, message, section, text
 
@@ -89,8 +89,8 @@ class _MetricSearch:
         query = f"?bot={quote(bot)}" if bot else ""
         self._families: list[tuple[ui.element, list[tuple[ui.element, str]]]] = []
         with ui.element("div").classes("filters"):
-            self._search = line(
-                About("Search", "By name, description, family, or what a metric needs.", "faithful, contexts")
+            self._search = forms.line(
+                forms.About("Search", "By name, description, family, or what a metric needs.", "faithful, contexts")
             )
             self._search.props("clearable type=search").on_value_change(self._filter)
         self._number = text("", classes="muted small").props("role=status")
@@ -123,7 +123,6 @@ def _card(metric: MetricDefinition, query: str) -> ui.element:
 
 
 def _searched(metric: MetricDefinition) -> str:
-    """The searchable text of a metric."""
     definition = metric.definition
     family = _family(metric)
     parts = [metric.name, definition.get("description") or "", definition.get("kind") or "", family, _title(family)]
@@ -149,8 +148,8 @@ def _copying(metric: str, bots: list[str], bot: str) -> None:
             link_button("New bot", "/bots/new", primary=True)
             return
         with ui.element("div").classes("form"):
-            about = About("For the bot", "The copy belongs to this bot only.", required=True)
-            chosen = pick(about, bots, bot if bot in bots else bots[0])
+            about = forms.About("For the bot", "The copy belongs to this bot only.", required=True)
+            chosen = forms.pick(about, bots, bot if bot in bots else bots[0])
             with ui.element("div").classes("actions"):
                 copy = lambda: ui.navigate.to(f"/bots/{chosen.value}/metrics/new?source={metric}")  # noqa: E731
                 button("Copy", copy, kind="primary")

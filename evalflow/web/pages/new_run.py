@@ -21,20 +21,7 @@ from evalflow.app.studio.space import Workspace
 from evalflow.errors import EvalflowError
 from evalflow.report.wording import cost
 from evalflow.web.pages.runs import name_of
-from evalflow.web.ui.forms import (
-    About,
-    Field,
-    attempt,
-    fieldset,
-    form,
-    leave,
-    line,
-    number_field,
-    pick,
-    place,
-    several,
-    written,
-)
+from evalflow.web.ui import forms
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import Latest, button, facts, link_button, message, text
 
@@ -57,14 +44,12 @@ def add(workspace: Workspace) -> None:
 
 
 class _NewRun:
-    """The form, with the estimate beside it."""
-
     def __init__(self, workspace: Workspace, options: RunOptions, request: RunRequest) -> None:
         self._workspace = workspace
         self._latest = Latest()
         self._key = uuid.uuid4().hex
         with ui.element("div").classes("beside"):
-            with form():
+            with forms.form():
                 self._form = RunForm(workspace, options, request, self._estimate)
             with ui.element("aside").classes("card stack estimate").props('aria-label="Estimate"'):
                 text("Estimate", "h2")
@@ -108,7 +93,7 @@ class _NewRun:
 
     def _show_faults(self, error: EvalflowError) -> None:
         with self._cleared():
-            elsewhere, _ = place(error, self._form.fields)
+            elsewhere, _ = forms.place(error, self._form.fields)
             message("The run cannot be started yet.", "" if elsewhere else "See the marked fields.", "warn")
             for problem in elsewhere:
                 message(problem.what, problem.hint, "fail")
@@ -121,10 +106,10 @@ class _NewRun:
 
     async def _start(self) -> None:
         request, key = self._form.read(), f"page-{self._key}"
-        run = await attempt(lambda: create_run(self._workspace, request, key), self._form.fields, self._starting)
+        run = await forms.attempt(lambda: create_run(self._workspace, request, key), self._form.fields, self._starting)
         if run is not None:
             self._key = uuid.uuid4().hex
-            leave(f"/runs/{run.run_id}")
+            forms.leave(f"/runs/{run.run_id}")
 
 
 def _estimate(found: RunEstimate) -> None:
@@ -191,14 +176,14 @@ _ANSWERS = {
 }
 _GENERATE: Mapping[str, bool | str] = {"true": True, "missing": "missing", "false": False}
 _ENDPOINT = {
-    "model": About("Its model", "The provider's model name. Empty: the one in conf/.", "gpt-4.1-mini", code=True),
-    "base_url": About(
+    "model": forms.About("Its model", "The provider's model name. Empty: the one in conf/.", "gpt-4.1-mini", code=True),
+    "base_url": forms.About(
         "Its address",
         "The base URL, up to and including /v1. Empty: the one in conf/.",
         "http://127.0.0.1:11434/v1",
         code=True,
     ),
-    "api_key_env": About(
+    "api_key_env": forms.About(
         "Its API key",
         "The name of the environment variable that holds the key, never the key itself.",
         "OPENAI_API_KEY",
@@ -206,11 +191,11 @@ _ENDPOINT = {
     ),
 }
 _LIMITS = {
-    "limit": About("First cases only", "The first N of each dataset; empty: all.", "20"),
-    "repeats.target": About("Answers to each case", "More than one shows how much the bot varies.", "1"),
-    "repeats.judge": About("Judgements of each answer", "More than one shows how much the judge varies.", "1"),
-    "budget.usd": About("Budget (US dollars)", "Stops at this limit; you can resume.", "5"),
-    "budget.requests": About("Budget (requests)", "Stops at this limit; you can resume.", "1000"),
+    "limit": forms.About("First cases only", "The first N of each dataset; empty: all.", "20"),
+    "repeats.target": forms.About("Answers to each case", "More than one shows how much the bot varies.", "1"),
+    "repeats.judge": forms.About("Judgements of each answer", "More than one shows how much the judge varies.", "1"),
+    "budget.usd": forms.About("Budget (US dollars)", "Stops at this limit; you can resume.", "5"),
+    "budget.requests": forms.About("Budget (requests)", "Stops at this limit; you can resume.", "1000"),
 }
 """Number fields by option."""
 
@@ -222,12 +207,12 @@ class RunForm:
         self, workspace: Workspace, choice: RunOptions, request: RunRequest, changed: Callable[[], Awaitable[None]]
     ) -> None:
         self._workspace, self._choice, self._request, self._changed = workspace, choice, request, changed
-        self.fields: dict[str, Field] = {}
-        with fieldset("What is run"):
+        self.fields: dict[str, forms.Field] = {}
+        with forms.fieldset("What is run"):
             self._what()
-        with fieldset("Who judges"):
+        with forms.fieldset("Who judges"):
             self._judges()
-        with ui.expansion("Limits and repeats").classes("more"), fieldset("", "bare"):
+        with ui.expansion("Limits and repeats").classes("more"), forms.fieldset("", "bare"):
             self._limits()
         for field in dict.fromkeys(self.fields.values()):
             field.on_value_change(self._change)
@@ -241,7 +226,7 @@ class RunForm:
         metrics = list(self._metrics.value)
         thresholds = {name: value for name, value in self._request.thresholds.items() if name in metrics}
         judge = self._judge.value or None
-        judge_values = {key: value for key in _ENDPOINT if (value := written(self.fields[f"judge.{key}"]))}
+        judge_values = {key: value for key in _ENDPOINT if (value := forms.written(self.fields[f"judge.{key}"]))}
         return replace(
             self._request,
             bot=str(self._bot.value or ""),
@@ -251,7 +236,7 @@ class RunForm:
             judge_values=judge_values if self._asks_elsewhere() else {},
             thresholds=thresholds,
             options=self._options(),
-            title=written(self._title) or "",
+            title=forms.written(self._title) or "",
         )
 
     async def load(self) -> None:
@@ -264,20 +249,20 @@ class RunForm:
 
     def _what(self) -> None:
         request, choice = self._request, self._choice
-        about = About("Bot", "The bot to test. “recorded” uses the answers in the test cases.", required=True)
-        self._bot = pick(about, choice.bots, request.bot if request.bot in choice.bots else None)
+        about = forms.About("Bot", "The bot to test. “recorded” uses the answers in the test cases.", required=True)
+        self._bot = forms.pick(about, choice.bots, request.bot if request.bot in choice.bots else None)
         generate = next((word for word, value in _GENERATE.items() if value == request.options.get("generate")), "true")
         with ui.element("div") as answers:
-            about = About("Answers", "Ask the bot, or score the answers in the test cases.", required=True)
-            self._answers = pick(about, _ANSWERS, generate)
+            about = forms.About("Answers", "Ask the bot, or score the answers in the test cases.", required=True)
+            self._answers = forms.pick(about, _ANSWERS, generate)
         answers.bind_visibility_from(self._bot, "value", lambda _: self._asks_the_bot())
-        about = About("Test cases", "One dataset or more, e.g. the sample set “rag”.", "Choose", required=True)
-        self._datasets = several(
+        about = forms.About("Test cases", "One dataset or more, e.g. the sample set “rag”.", "Choose", required=True)
+        self._datasets = forms.several(
             about, choice.datasets, [name for name in request.datasets if name in choice.datasets], searched=True
         )
-        about = About("Metrics", "The bot's own metrics come first, then the library.", "Choose", required=True)
-        self._metrics = several(about, {name: name for name in request.metrics}, request.metrics, searched=True)
-        self._title = line(About("Title", "To find the run again.", "After the new prompt"), request.title)
+        about = forms.About("Metrics", "The bot's own metrics come first, then the library.", "Choose", required=True)
+        self._metrics = forms.several(about, {name: name for name in request.metrics}, request.metrics, searched=True)
+        self._title = forms.line(forms.About("Title", "To find the run again.", "After the new prompt"), request.title)
         self.fields |= {
             "bot": self._bot, "target": self._bot, "generate": self._answers, "datasets": self._datasets,
             "dataset": self._datasets, "metrics": self._metrics, "metric": self._metrics, "title": self._title,
@@ -287,21 +272,20 @@ class RunForm:
         request, judges = self._request, self._choice.judges
         about = "The model that grades. A model tends to prefer its own answers; “embedded” needs no key."
         start = request.judge if request.judge in judges else _DEFAULT_JUDGE
-        self._judge = pick(About("Judge", about, required=True), judges, start)
+        self._judge = forms.pick(forms.About("Judge", about, required=True), judges, start)
         self.fields["judge"] = self._judge
         with ui.element("div").classes("stack-wide") as endpoint:
             for key, about in _ENDPOINT.items():
-                self.fields[f"judge.{key}"] = line(about, request.judge_values.get(key))
+                self.fields[f"judge.{key}"] = forms.line(about, request.judge_values.get(key))
         endpoint.bind_visibility_from(self._judge, "value", lambda _: self._asks_elsewhere())
 
     def _limits(self) -> None:
         for key, about in _LIMITS.items():
             outer, _, inner = key.rpartition(".")
             options: Mapping[str, Any] = (self._request.options.get(outer) or {}) if outer else self._request.options
-            self.fields[key] = number_field(about, options.get(inner))
+            self.fields[key] = forms.number_field(about, options.get(inner))
 
     def _options(self) -> dict[str, Any]:
-        """The options of the request, with the values of the fields."""
         options = dict(self._request.options)
         for name in ("repeats", "budget"):
             options[name] = dict(options.get(name) or {})

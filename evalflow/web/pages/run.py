@@ -30,8 +30,8 @@ from evalflow.report.wording import cost, number
 from evalflow.web.pages.run_metrics import MetricCard, TagTable, overview
 from evalflow.web.pages.runs import ACTIVE, duration, name_of, seconds_in_words, state_of, when
 from evalflow.web.pages.scores import ScoreList, ScoreQuery, Tags
+from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import confirmation
-from evalflow.web.ui.forms import attempt
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import (
     Tone,
@@ -138,7 +138,7 @@ class RunView:
 def _actions(workspace: Workspace, run: Run) -> None:
     def act(work: Callable[[Workspace, str], Run], done: str) -> Callable[[], object]:
         async def acted() -> None:
-            if await attempt(lambda: work(workspace, run.run_id)):
+            if await forms.attempt(lambda: work(workspace, run.run_id)):
                 tell(done)
                 ui.navigate.reload()
 
@@ -160,7 +160,7 @@ def _actions(workspace: Workspace, run: Run) -> None:
         button("Resume", act(resume_run, "Resumed."), kind="" if starts_again else "primary")
 
     async def delete() -> None:
-        if await attempt(lambda: delete_run(workspace, run.run_id) or True):
+        if await forms.attempt(lambda: delete_run(workspace, run.run_id) or True):
             ui.navigate.to("/runs")
 
     about = "It disappears from these pages. Its folder with all files stays, and can be opened again."
@@ -171,7 +171,7 @@ def _start_again_button(workspace: Workspace, run: Run) -> None:
     key = f"again-{uuid.uuid4().hex}"
 
     async def start() -> None:
-        started = await attempt(lambda: create_run(workspace, changed_request(run), key), by=starting)
+        started = await forms.attempt(lambda: create_run(workspace, changed_request(run), key), by=starting)
         if started is not None:
             ui.navigate.to(f"/runs/{started.run_id}")
 
@@ -179,7 +179,6 @@ def _start_again_button(workspace: Workspace, run: Run) -> None:
 
 
 def _about(run: Run) -> TextElement:
-    """The run on one line; returns the badge of its state."""
     with ui.element("div").classes("actions said-of-run"):
         state = badge(*state_of(run))
         if run.origin != "workspace":
@@ -190,7 +189,6 @@ def _about(run: Run) -> TextElement:
 
 
 def _ending(run: Run) -> None:
-    """Why the run ended as it did, and what to do next; nothing if all went well."""
     errors, done = run.progress.errors, run.progress.done
     if run.state == "failed":
         hint = "Resume continues with the settings of this run; finished work is not repeated."

@@ -16,7 +16,7 @@ from evalflow.app.studio.scores import Distribution, distribution, pass_rates, s
 from evalflow.app.studio.space import Workspace
 from evalflow.report.wording import method, number, percent, series_name, varying, without_means_of_figures
 from evalflow.web.pages.runs import history_path
-from evalflow.web.ui.forms import attempt
+from evalflow.web.ui import forms
 from evalflow.web.ui.parts import (
     Latest,
     Tone,
@@ -81,7 +81,6 @@ def _overview_row(
 
 
 def _draw(row: Mapping[str, Any]) -> None:
-    """The value with its interval; lines mark 0, 0.5 and 1."""
     with picture(f"{number(row['value'], 2)}, {_interval(row)}", "plotted"):
         for at in (0.0, 0.5, 1.0):
             shape("line", "grid", x1=across(at), x2=across(at), y1=0, y2=2 * _MIDDLE)
@@ -205,7 +204,6 @@ class MetricCard:
 
 
 def _figure(row: Mapping[str, Any], series: str, *, bounded: bool) -> None:
-    """A figure with its interval, as numbers and on the scale."""
     with ui.element("div").classes("overall-of"):
         if about := joined(series, _statistic(row)):
             text(about, classes="small muted")
@@ -447,17 +445,19 @@ class ThresholdBar:
 
     async def _apply_to_run(self) -> None:
         work = lambda: keep_threshold(self._workspace, self._run.run_id, self._name, self._at)  # noqa: E731
-        if await attempt(work, by=self._apply):
+        if await forms.attempt(work, by=self._apply):
             ui.navigate.reload()  # figures and gates change, too
 
     async def _reset_run(self) -> None:
-        if await attempt(lambda: restore_threshold(self._workspace, self._run.run_id, self._name), by=self._reset):
+        if await forms.attempt(
+            lambda: restore_threshold(self._workspace, self._run.run_id, self._name), by=self._reset
+        ):
             ui.navigate.reload()
 
     async def _carry_on(self) -> None:
         value = self._at
         work = lambda: carry_threshold(self._workspace, self._run.run_id, self._name, value)  # noqa: E731
-        found = await attempt(work, by=self._carry)
+        found = await forms.attempt(work, by=self._carry)
         if found is not None:
             tell(f"{found.name} of {found.bot} has the threshold {number(value, 2)} from the next run on.")
 

@@ -17,8 +17,8 @@ from evalflow.app.studio.runs import Run, list_runs, open_run
 from evalflow.app.studio.space import Page, Workspace
 from evalflow.errors import EvalflowError
 from evalflow.report.wording import number, without_means_of_figures
+from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import confirmation, folder_dialog
-from evalflow.web.ui.forms import About, Field
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import Tone, badge, button, empty, link_button, text
 
@@ -159,7 +159,6 @@ def _row(run: Run) -> None:
 
 
 def _figures(facts: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """The first figure of each metric."""
     first: dict[str, Mapping[str, Any]] = {}
     for row in without_means_of_figures(facts.get("summary", [])):
         first.setdefault(row["metric"], row)
@@ -177,10 +176,10 @@ def _none_yet(*, is_first: bool) -> None:
 
 
 def _open_dialog(workspace: Workspace) -> ui.dialog:
-    async def take(path: str, field: Field, _: ui.button) -> None:
+    async def take(path: str, field: forms.Field, _: ui.button) -> None:
         await open_folder(path, field, trust_program=False)
 
-    async def open_folder(path: str, field: Field, *, trust_program: bool) -> None:
+    async def open_folder(path: str, field: forms.Field, *, trust_program: bool) -> None:
         try:
             run = await to_thread.run_sync(partial(open_run, workspace, Path(path), trust_program=trust_program))
         except ProgramError as error:
@@ -193,5 +192,5 @@ def _open_dialog(workspace: Workspace) -> ui.dialog:
             ui.navigate.to(f"/runs/{run.run_id}")
 
     help = "The folder of a run made on the command line; its files stay where they are."
-    folder = About("Folder", help, "outputs/latest", required=True)
+    folder = forms.About("Folder", help, "outputs/latest", required=True)
     return folder_dialog("Open a run of the command line", "", folder, "Open", take)

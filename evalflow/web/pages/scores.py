@@ -19,7 +19,7 @@ from evalflow.app.studio.space import NotFoundError, Page, Workspace
 from evalflow.errors import EvalflowError, Problem
 from evalflow.records import Context
 from evalflow.web.pages.runs import ACTIVE, metrics_of, name_of
-from evalflow.web.ui.forms import tie
+from evalflow.web.ui import forms
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import (
     Latest,
@@ -224,7 +224,6 @@ class ScoreList:
         self._arrange([row for *_, row in self._rows_of.values()])
 
     def _arrange(self, rows: list[ui.element]) -> None:
-        """Show exactly these rows, in order."""
         if not rows:
             with self._rows:
                 rows = [text(self._nothing(), "li", "muted none")]
@@ -324,7 +323,7 @@ class FilterBar:
         with ui.element("div").classes(f"one {classes}"):
             around = text(label, "label", "small muted")
             field = make().props("outlined dense")
-        tie(around, field)
+        forms.tie(around, field)
         field.on_value_change(self._changed)
         self._fields[name] = field
 
@@ -369,7 +368,6 @@ def add(workspace: Workspace) -> None:
 
 
 def _neighbours(workspace: Workspace, run: str, case: RunCase, query: ScoreQuery) -> tuple[int | None, int | None]:
-    """The cases before and after this one in the list of scores."""
     if replace(query, page="") == ScoreQuery():
         return case.position - 1 if case.position else None, case.position + 1 if case.position < case.last else None
     return neighbours(workspace, run, case.position, query.filter(), query.sort or "input")

@@ -102,13 +102,7 @@ class Deleting:
     """
 
     def __init__(
-        self,
-        title: str,
-        about: str,
-        work: Callable[[int], None],
-        stored: Callable[[], State],
-        seen: State,
-        back: str,
+        self, title: str, about: str, work: Callable[[int], None], stored: Callable[[], State], seen: State, back: str
     ) -> None:
         self._work, self._stored, self._back = work, stored, back
         self._content, self._version = seen
