@@ -43,11 +43,7 @@ def append(connection: Connection, dataset: int, rows: Iterable[Row]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class CaseQuery:
-    """Cases of a dataset, in their order.
-
-    Attributes:
-        text: Only cases whose question or id contains this, ignoring the case of ASCII letters.
-    """
+    """Cases of a dataset, in order; those whose question or id contains `text`, ignoring the case of ASCII letters."""
 
     connection: Connection
     dataset: int

@@ -121,11 +121,7 @@ class Database:
 
     @contextmanager
     def reading(self) -> Generator[Connection]:
-        """A read transaction: one snapshot of the database, unchanged within the block.
-
-        Raises:
-            InfrastructureError: The database does not answer, or its file was replaced.
-        """
+        """A read transaction: one snapshot of the database, unchanged within the block."""
         with self._transaction({"isolation_level": "REPEATABLE READ"} if self._is_postgres else {}) as connection:
             yield connection
 
@@ -191,10 +187,6 @@ def open_database(url: str) -> Database:
     """Open a database. A missing file is created, and the schema is migrated.
 
     The URL is one of SQLAlchemy: sqlite:///PATH, or postgresql://USER@HOST/NAME (with the driver psycopg).
-
-    Raises:
-        UserError: The URL is invalid, its driver is missing, nothing answers there, or the schema is of a newer
-            version.
     """
     try:
         parsed = make_url(url)

@@ -72,10 +72,7 @@ def cancel(connection: Connection, run_id: str, expected: int | None = None) -> 
 
 
 def claim(connection: Connection, worker: str, moment: float) -> Row | None:
-    """Assign the run that has waited longest to this worker; None if none is queued.
-
-    `moment`: now, in seconds since the epoch.
-    """
+    """Assign the run that has waited longest to this worker; None if none is queued. `moment`: now, in seconds."""
     waiting = select(runs.c.id).where(runs.c.state == "queued").order_by(runs.c.id).limit(1)
     row = connection.scalar(waiting.with_for_update(skip_locked=True))
     if row is None:

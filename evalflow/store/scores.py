@@ -212,10 +212,7 @@ class RunScores:
     def histogram(
         self, metric: str, edges: Sequence[float], threshold: float | None, *, higher: bool
     ) -> list[tuple[int, int]]:
-        """Count the scores of a metric in each bin between edges, and how many of these pass the threshold.
-
-        The last bin includes its upper edge.
-        """
+        """Count the scores of a metric between edges, and those that pass. The last bin includes its upper edge."""
         last = len(edges) - 2
         inner = edges[1:-1]
         bins = case(*((scores.c.score < edge, i) for i, edge in enumerate(inner)), else_=last) if inner else func.abs(0)
@@ -362,10 +359,7 @@ def put(
     *,
     is_replaced: bool = True,
 ) -> None:
-    """Write rows of answers, answer_tags, scores and score_steps.
-
-    Existing rows are replaced or, without `is_replaced`, kept.
-    """
+    """Write rows of answers, answer_tags, scores and score_steps; existing ones are replaced if `is_replaced`."""
     if answered:
         connection.execute(upsert(connection, answers, is_replaced=is_replaced), answered)
     for table, rows in ((answer_tags, tagged), (scores, scored), (score_steps, steps)):

@@ -57,11 +57,7 @@ class Address:
 
 
 def loopback(host: str, port: int) -> Address:
-    """The address to bind.
-
-    Raises:
-        UserError: The address can be reached from other machines, or is invalid.
-    """
+    """The address to bind; one that other machines can reach is refused."""
     try:
         ip = ipaddress.ip_address("127.0.0.1" if host.lower() == "localhost" else host.strip("[]"))
     except ValueError:
@@ -110,9 +106,6 @@ def serve(
     """Serve the application until it is interrupted; returns the exit code.
 
     `port`: 0 for any free one. `opens`: a browser. `tell` shows one line.
-
-    Raises:
-        UserError: The address is not loopback, or its port is taken; a package is missing; the database is unusable.
     """
     address = loopback(host, port)
     require_packages()

@@ -51,12 +51,7 @@ class Bot:
     updated_at: str = ""
 
 
-def _is_offered(option: Option) -> bool:
-    """Whether an option of conf/ is of a kind that can be used here."""
-    return kind_of(option) in BOT_KINDS
-
-
-BOTS = DefinitionStore("bot", "bots", "target", _is_offered)
+BOTS = DefinitionStore("bot", "bots", "target", lambda option: kind_of(option) in BOT_KINDS)
 
 
 def list_bots(space: Workspace) -> list[Bot]:
@@ -135,13 +130,9 @@ _VARIABLE = re.compile(r"\$\{oc\.env:([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 async def try_bot(name: str, config: Mapping[str, Any], question: str) -> Answer:
-    """Send a question to a bot that is being defined. Nothing is cached or saved.
+    """Send a question to a bot that is being defined; nothing is cached or saved.
 
-    An answer in state error has the reason.
-
-    Raises:
-        UserError: The configuration is wrong, a key is not set, or the bot has only recorded answers.
-        InfrastructureError: The endpoint cannot be reached, or the key is refused.
+    A call that fails gives an answer in state error; only a wrong configuration or a missing key raises.
     """
     asked = question.strip()
     if not asked or len(asked) > LONGEST_QUESTION:

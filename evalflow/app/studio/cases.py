@@ -65,10 +65,7 @@ def list_cases(
     tag: str | None = None,
     text: str | None = None,
 ) -> Page[StoredCase]:
-    """Cases of a dataset that was defined here, in their order.
-
-    `tag` selects its sub-tags too; `text` searches question and id. `limit`: at most 500.
-    """
+    """Cases of a dataset that was defined here. `tag` selects its sub-tags too; `text` searches question and id."""
     limit = max(1, min(limit, MAX_PAGE))
     row = own_row(space, dataset)
     after = _number(cursor)
@@ -91,13 +88,10 @@ def case_tags(space: Workspace, dataset: str) -> list[tuple[str, int]]:
 
 
 def add_cases(space: Workspace, dataset: str, rows: Iterable[Mapping[str, Any]]) -> int:
-    """Add cases, all or none.
+    """Add cases, all or none; returns their number.
 
     `rows`: cases by field names; `question` becomes one user message. A case without an id gets a hash of its content.
-    Returns their number.
-
-    Raises:
-        UserError: Lists the problems of each row (`rows:NUMBER`), including ids that exist already.
+    A UserError lists the problems of each row (`rows:NUMBER`), including ids that exist already.
     """
     own_row(space, dataset)
     cases = list(read_rows(dataset, rows))
@@ -125,11 +119,7 @@ def case_rows(space: Workspace, dataset: str) -> Iterator[dict[str, Any]]:
 
 
 def add_case(space: Workspace, dataset: str, row: Mapping[str, Any]) -> StoredCase:
-    """Add one case; see `add_cases`.
-
-    Raises:
-        UserError: Lists the problems of each field (the key is the field's name), or the id exists already.
-    """
+    """Add one case; see `add_cases`. The key of a problem is the name of its field."""
     owner = own_row(space, dataset)
     body = readers.case_to_row(read_row(dataset, row))
     append_rows(space, dataset, [body])
@@ -149,10 +139,7 @@ def append_rows(space: Workspace, dataset: str, rows: Iterable[dict[str, Any]]) 
 
 
 def append_stored(connection: Connection, dataset: int, prepared: Sequence[dict[str, Any]]) -> int:
-    """Add cases within a transaction; returns their number.
-
-    `dataset` is the id of its row; the cases are as `case_columns` returns them.
-    """
+    """Add cases as `case_columns` returns them, within a transaction, to the dataset of this row id."""
     twice = [key for key, n in Counter(one["key"] for one in prepared).items() if n > 1]
     if twice:
         raise duplicates(twice, "are in it more than once")
@@ -212,11 +199,7 @@ def _number(cursor: str | None) -> int | None:
 
 
 def read_rows(dataset: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[Case]:
-    """Parse rows as cases with the reader of files, so that only cases that a file could hold are accepted.
-
-    Raises:
-        UserError: Lists the problems of each row (`rows:NUMBER`).
-    """
+    """Parse rows with the reader of files, so that only cases that a file could hold are accepted."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "rows"
         with path.open("w", encoding="utf-8") as file:
@@ -238,11 +221,7 @@ def read_rows(dataset: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[Case]
 
 
 def read_row(dataset: str, row: Mapping[str, Any]) -> Case:
-    """Parse one row as a case.
-
-    Raises:
-        UserError: Lists its problems; the key of a problem with a field is the field's name.
-    """
+    """Parse one row as a case. The key of a problem with a field is the field's name."""
     try:
         return next(read_rows(dataset, [row]))
     except UserError as error:
@@ -357,10 +336,7 @@ def case_place(
 def cases_at(
     space: Workspace, dataset: str, first: int, limit: int = 50, *, tag: str | None = None, text: str | None = None
 ) -> FoundCases[StoredCase]:
-    """A page of the matching cases, in order. If `first` is beyond the end, the last page.
-
-    For the filter, see `list_cases`.
-    """
+    """A page of the matching cases, in order. If `first` is beyond the end, the last page."""
     row, limit = own_row(space, dataset), max(1, min(limit, MAX_PAGE))
     with space.database.reading() as connection:
         query = table.CaseQuery(connection, row["id"], tag, text)

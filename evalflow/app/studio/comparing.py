@@ -32,11 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ComparableRun:
-    """A run that can be chosen for a comparison.
-
-    Attributes:
-        obstacles: Why the two cannot be compared. Empty if no reason is known before the cases are read.
-    """
+    """A run that can be chosen for a comparison. `obstacles` are the reasons known before the cases are read."""
 
     run: Run
     obstacles: Sequence[Obstacle]

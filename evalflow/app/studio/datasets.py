@@ -151,10 +151,7 @@ def declared_page(
     text: str | None = None,
     is_wanted: Callable[[], bool] = lambda: True,
 ) -> FoundCases[CaseRow]:
-    """A page of cases of a dataset of conf/. Only that page is held in memory.
-
-    For the filter, see `list_cases`. `is_wanted` is polled while reading; False stops it.
-    """
+    """A page of cases of a dataset of conf/; only it is held in memory. If `is_wanted` is false, reading stops."""
     found, total, tags, is_whole = list[Mapping[str, Any]](), 0, Counter[str](), True
     tag, words = readers.tag_name(tag or ""), (text or "").lower()
     for number, row in enumerate(declared_rows(space, name)):

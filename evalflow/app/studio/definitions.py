@@ -77,13 +77,7 @@ class DefinitionStore:
         return definitions.add(connection, self.table, values)
 
     def change(self, space: Workspace, row: Mapping[str, Any], expected: int, values: Mapping[str, Any]) -> None:
-        """Change a row if it still has the expected version.
-
-        Raises:
-            NotFoundError: It has been deleted.
-            StaleError: It has been changed.
-            TakenError: Its new name is in use.
-        """
+        """Change a row of the expected version, or raise StaleError; NotFoundError if it has been deleted."""
         name, bot = values.get("name", row["name"]), row.get("bot_id")
         with space.database.writing() as connection:
             if name != row["name"] and definitions.named(connection, self.table, name, bot):

@@ -117,11 +117,7 @@ class Intake:
         return self._folder.journal, self._folder.answers
 
     def read(self) -> Block:
-        """Read the next lines of both journals. Scores are read first: an answer is written before its scores.
-
-        Raises:
-            UserError: A score belongs to a case that the data do not contain.
-        """
+        """Read the next lines of both journals. Scores are read first: an answer is written before its scores."""
         texts = [_lines(file, end) for file, end in zip(self._files, self._progress["read"], strict=True)]
         self.behind = max(map(len, texts)) >= _BLOCK
         ends = [end + len(text) for end, text in zip(self._progress["read"], texts, strict=True)]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -31,7 +31,7 @@ from evalflow.llm.panel import single
 from evalflow.metrics.kinds.g_eval import Steps
 from evalflow.metrics.steps import blocked_outcome, fields_of
 from evalflow.protocols import Judge
-from evalflow.records import Answer, Ask, Case, Reply, ScoreRecord, Usage
+from evalflow.records import Answer, Ask, Case, ScoreRecord, Usage
 from evalflow.run.manifest import Tally
 from evalflow.run.pipeline import Pipeline, RunPlan
 from evalflow.run.scoring import Pair
@@ -67,16 +67,22 @@ def _safe(composed: Composed) -> Settings:
     return settings_of(composed, programs=False)
 
 
-async def assemble_trial(settings: Settings) -> Parts:
-    """The parts of a run, with a judge that supports all requests of its metrics."""
-    parts = await to_thread.run_sync(lambda: assemble(settings, session=CallSession()))
-    for pair in parts.pairs:
-        refused = refusal_of(pair.metric, pair.judge)
-        if refused:
+@asynccontextmanager
+async def _trial(
+    space: Workspace, bot: str, draft: MetricDraft, row: Mapping[str, Any]
+) -> AsyncGenerator[tuple[Parts, Case]]:
+    """The parts of a run, with a judge that supports all requests of its metrics, and the case."""
+    with ExitStack() as stack:
+        settings, case = await to_thread.run_sync(stack.enter_context, trial_settings(space, bot, draft, row))
+        parts = await to_thread.run_sync(lambda: assemble(settings, session=CallSession()))
+        try:
+            for pair in parts.pairs:
+                if refused := refusal_of(pair.metric, pair.judge):
+                    what, hint = f"step {refused[0]}: {refused[1]}", "name a model that judges"
+                    raise UserError(Problem(what, "metric.judge", hint, key="judge.model"))
+            yield parts, case
+        finally:
             await parts.close()
-            hint = "name a model that judges"
-            raise UserError(Problem(f"step {refused[0]}: {refused[1]}", "metric.judge", hint, key="judge.model"))
-    return parts
 
 
 def keyless(settings: Settings) -> Settings:
@@ -154,9 +160,6 @@ def preview_metric(space: Workspace, bot: str, draft: MetricDraft, row: Mapping[
     """The prompts that a judge would be sent for a case. Nothing is sent, and no key is needed.
 
     `row`: the case by field names, with an answer; `question` becomes one user message.
-
-    Raises:
-        UserError: Lists everything wrong with the metric, the case or a prompt.
     """
     with trial_settings(space, bot, draft, row) as (settings, case):
         parts = assemble(keyless(settings), session=CallSession())
@@ -170,59 +173,39 @@ def preview_metric(space: Workspace, bot: str, draft: MetricDraft, row: Mapping[
 
 
 async def write_steps(space: Workspace, bot: str, draft: MetricDraft) -> WrittenSteps:
-    """Have the judge of a metric write its steps; nothing is saved. Steps that the metric already has are ignored.
-
-    Raises:
-        UserError: The metric is invalid or not a G-Eval by criteria, or the judge wrote no steps.
-        InfrastructureError: The judge cannot be reached.
-    """
+    """Have the judge of a G-Eval metric write its steps; nothing is saved, and existing steps are ignored."""
     if draft.definition.get("kind") != "g_eval" or not draft.definition.get("criteria"):
         what = "steps are written by criteria, for metrics of the kind g_eval"
         raise UserError(Problem(what, "metric.criteria", "say in words what a good answer is", key="criteria"))
     unwritten = {**draft.definition, "steps": None, "steps_from": None}
-    with ExitStack() as stack:
-        made = trial_settings(space, bot, replace(draft, definition=unwritten), {"question": "-"})
-        settings, _ = await to_thread.run_sync(stack.enter_context, made)
-        parts = await assemble_trial(settings)
+    async with _trial(space, bot, replace(draft, definition=unwritten), {"question": "-"}) as (parts, _):
+        pair = parts.pairs[0]
+        judge = cast("Judge", pair.judge)
         try:
-            pair = parts.pairs[0]
             async with asyncio.timeout(LONGEST_S):
-                reply = await _reply(cast("Judge", pair.judge), pair.metric.preparation()[0])
+                reply = await judge.ask(pair.metric.preparation()[0])
         except TimeoutError:
             what = f"the judge wrote no steps within {LONGEST_S:g} s"
             raise UserError(Problem(what, "metric.judge", "is it running? Or write the steps by hand")) from None
-        finally:
-            await parts.close()
+        except JudgeError as error:
+            what = f"the judge wrote no steps: {error}"
+            raise UserError(Problem(what, "metric.steps", "try again, or write them yourself", key="steps")) from None
     steps = cast("Steps", reply.parsed).steps
-    return WrittenSteps(steps, cast("Judge", pair.judge).info.name, reply.usage, reply.cost_usd, reply.latency_s)
+    return WrittenSteps(steps, judge.info.name, reply.usage, reply.cost_usd, reply.latency_s)
 
 
 async def try_metric(space: Workspace, bot: str, draft: MetricDraft, row: Mapping[str, Any]) -> TrialResult:
-    """Score one case with a draft of a metric, exactly as a run would; nothing is saved.
-
-    The bot is called if the case has no answer.
-
-    Raises:
-        UserError: The metric or the case is invalid, or a key is not set.
-        InfrastructureError: An endpoint cannot be reached, or a key is refused.
-    """
-    with ExitStack() as stack:
-        settings, case = await to_thread.run_sync(stack.enter_context, trial_settings(space, bot, draft, row))
-        parts = await assemble_trial(settings)
-        try:
-            for metric in parts.metrics.values():
-                if metric.parts:
-                    what = f"a composite is made of the scores of {', '.join(metric.parts)}, which a run makes"
-                    raise UserError(Problem(what, f"metric.{metric.name}.of", "start a run with all of them"))
-            await to_thread.run_sync(_expect_short, parts, case)
-            ready = [
-                replace(pair, metric=await pair.metric.prepare(pair.judge, _MemoryPrepared())) for pair in parts.pairs
-            ]
-            sink = _MemorySink()
-            plan = RunPlan(DATASET, parts.target, tuple(ready), width=1, case_timeout_s=LONGEST_S)
-            await Pipeline(plan, sink, Tally()).run([case])
-        finally:
-            await parts.close()
+    """Score one case exactly as a run would; nothing is saved. The bot is called if the case has no answer."""
+    async with _trial(space, bot, draft, row) as (parts, case):
+        for metric in parts.metrics.values():
+            if metric.parts:
+                what = f"a composite is made of the scores of {', '.join(metric.parts)}, which a run makes"
+                raise UserError(Problem(what, f"metric.{metric.name}.of", "start a run with all of them"))
+        await to_thread.run_sync(_expect_short, parts, case)
+        ready = [replace(pair, metric=await pair.metric.prepare(pair.judge, _MemoryPrepared())) for pair in parts.pairs]
+        sink = _MemorySink()
+        plan = RunPlan(DATASET, parts.target, tuple(ready), width=1, case_timeout_s=LONGEST_S)
+        await Pipeline(plan, sink, Tally()).run([case])
     return TrialResult(sink.answers[0], sink.scores)
 
 
@@ -284,11 +267,3 @@ def _why_nothing(pairs: Sequence[Pair], case: Case, answer: Answer) -> str:
     fields = fields_of(case, answer)
     blocked = (blocked_outcome(pair.metric.config.needs, fields, answer, blank_is_text=False) for pair in pairs)
     return next((found.reason or found.error or "" for found in blocked if found), "there is nothing to ask about")
-
-
-async def _reply(judge: Judge, ask: Ask) -> Reply:
-    try:
-        return await judge.ask(ask)
-    except JudgeError as error:
-        what = f"the judge wrote no steps: {error}"
-        raise UserError(Problem(what, "metric.steps", "try again, or write them yourself", key="steps")) from None

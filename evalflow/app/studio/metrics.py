@@ -108,10 +108,7 @@ def add_metric(connection: Connection, row: int, bot: str, checked: MetricDraft)
 
 
 def update_metric(space: Workspace, bot: str, draft: MetricDraft, expected: int) -> MetricDefinition:
-    """Replace a metric's definition and prompts.
-
-    Without `prompts` in the draft, the templates stay. `expected` is the version that the change is based on.
-    """
+    """Replace a metric's definition and prompts. Without `prompts` in the draft, the templates stay."""
     row = _row(space, bot, draft.name)
     texts = row["prompts"] if draft.prompts is None else draft.prompts
     definition, prompts = check_metric(draft.name, draft.definition, texts)
@@ -152,10 +149,7 @@ def replace_metrics(
 
 
 def copy_metric(space: Workspace, source: str, bot: str, name: str, *, of: str | None = None) -> MetricDefinition:
-    """Copy a metric. Its prompts are copied too, so that changes affect only the copy.
-
-    `of`: the bot that has the original; None for the library.
-    """
+    """Copy a metric of the bot `of`, or of the library, with its prompts, so that changes affect only the copy."""
     if of is None:
         definition, prompts = own_prompts(name, get_library(space, source).definition)
         return create_metric(space, bot, MetricDraft(name, definition, prompts))
@@ -236,14 +230,11 @@ def metric_yaml(definition: Mapping[str, Any]) -> str:
 
 
 def read_metric_yaml(text: str) -> dict[str, Any]:
-    """Parse a metric's YAML. The content is validated later, by `create_metric`.
-
-    Raises:
-        UserError: It is not YAML, not a map of keys, or recursive, which JSON cannot represent.
-    """
+    """Parse a metric's YAML, without aliases, which JSON cannot represent; `create_metric` validates the content."""
     if len(text) > LONGEST:
         raise _fault(f"the YAML has {len(text):,} characters, of at most {LONGEST:,}")
-    if _flow_depth(text) > DEEPEST:  # the parser's time grows with the square of the depth
+    depths = accumulate((mark in "[{") - (mark in "]}") for mark in text if mark in "[]{}")
+    if max(depths, default=0) > DEEPEST:  # the parser's time grows with the square of the depth
         raise _fault(f"this is no YAML: more than {DEEPEST} brackets stand within each other")
     try:
         events = cast("Iterable[object]", yaml.parse(text, yaml.SafeLoader))  # pyright: ignore - untyped
@@ -258,11 +249,6 @@ def read_metric_yaml(text: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise _fault("this is no map of keys", "such as kind: g_eval")
     return {str(key): value for key, value in cast("dict[Any, Any]", found).items()}
-
-
-def _flow_depth(text: str) -> int:
-    depths = accumulate((mark in "[{") - (mark in "]}") for mark in text if mark in "[]{}")
-    return max(depths, default=0)
 
 
 def _fault(what: str, hint: str = "") -> UserError:

@@ -92,23 +92,16 @@ def case_and_answer(saved: SavedRun, found: Mapping[str, Any]) -> tuple[Case, An
 
 @dataclass(frozen=True, slots=True)
 class JudgeCall:
-    """One request to a judge.
-
-    Attributes:
-        replies: The texts of the replies in the cache; empty if they are no longer cached.
-    """
+    """One request to a judge. `replies` are the texts in the cache; empty if they are no longer cached."""
 
     prompt: SentPrompt
     replies: Sequence[str]
 
 
 def score_prompts(space: Workspace, run_id: str, score_id: str) -> list[JudgeCall]:
-    """The prompts that led to a score, in order; empty without a judge.
+    """The prompts that led to a score, in order; empty without a judge. A UserError says why they cannot be rendered.
 
     Blocks: do not call it from a thread with an event loop.
-
-    Raises:
-        UserError: The prompts cannot be rendered as they were sent, with the reason.
     """
     score = get_score(space, run_id, score_id)
     if score.judge is None or not score.steps:
@@ -140,7 +133,7 @@ async def _calls(saved: SavedRun, case: Case, answer: Answer, score: Score) -> l
         _expect_the_same(saved, parts, pair, score)
         replayed = _ReplayJudge(pair.judge, score.steps or ())
         judge = cast("Judge", replayed)
-        ready = await pair.metric.prepare(judge, _ReadOnlyPrepared(PreparedFile(saved.folder)))
+        ready = await pair.metric.prepare(judge, _ReadOnlyPrepared(saved.folder))
         replayed.asks.clear()
         await ready.score(case, answer, judge, score.repeat)
         return [_call(pair, ask) for ask in replayed.asks]
@@ -178,14 +171,8 @@ def _call(pair: Pair, ask: Ask) -> JudgeCall:
     return JudgeCall(sent_prompt(pair, ask), replies)
 
 
-@dataclass(slots=True)
-class _ReadOnlyPrepared:
-    """Implements Prepared: reads the run's entries and writes nothing into its folder."""
-
-    file: PreparedFile
-
-    def get(self, key: str) -> Mapping[str, Any] | None:
-        return self.file.get(key)
+class _ReadOnlyPrepared(PreparedFile):
+    """Reads the run's entries and writes nothing into its folder."""
 
     def put(self, key: str, entry: Mapping[str, Any]) -> None:
         """Do nothing: entries reused from another run are read again each time."""

@@ -145,27 +145,18 @@ def keep_threshold(space: Workspace, run_id: str, metric: str, value: float, exp
 
     No calls are made. The run's tables, gates, exit code and reports change accordingly, and so does what certificates
     state about it.
-
-    Raises:
-        TakenError: The run has not ended, or a process is working on it.
-        UserError: The metric does not accept this threshold, or the run's files are gone.
     """
     _expect_finite(value)
     return _rewrite(space, run_id, metric, value, expected)
 
 
 def restore_threshold(space: Workspace, run_id: str, metric: str, expected: int | None = None) -> Run:
-    """Reset a run to the threshold that it was made with. Raises the same errors as `keep_threshold`."""
+    """Reset a run to the threshold that it was made with."""
     return _rewrite(space, run_id, metric, None, expected, is_back=True)
 
 
 def carry_threshold(space: Workspace, run_id: str, metric: str, value: float) -> MetricDefinition:
-    """Save a threshold in the metric of the run's bot, for future runs. The run does not change.
-
-    Raises:
-        TakenError: The metric cannot be changed here, or its own threshold would have no effect.
-        UserError: The metric does not accept this threshold.
-    """
+    """Save a threshold in the metric of the run's bot, for future runs. The run does not change."""
     _expect_finite(value)
     run = get_run(space, run_id)
     found = _own_metric(space, run, metric)

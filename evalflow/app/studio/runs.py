@@ -148,11 +148,7 @@ def estimate_run(space: Workspace, request: RunRequest) -> RunEstimate:
 def create_run(space: Workspace, request: RunRequest, creation_key: str | None = None) -> Run:
     """Freeze the run's configuration and data, check the run, and queue it for a worker.
 
-    Repeating a call with the same `creation_key` returns the existing run.
-
-    Raises:
-        TakenError: The key was used for another request.
-        UserError: Lists every problem found; no files remain.
+    Repeating a call with the same `creation_key` returns the existing run. After an error no files remain.
     """
     known = _created(space, request, creation_key)
     if known is not None:
@@ -320,26 +316,18 @@ def _created(space: Workspace, request: RunRequest, key: str | None) -> Run | No
 def _same(row: Mapping[str, Any], request: RunRequest) -> Run:
     """The run created with the same key. Raises if its request is a different one."""
     run = _as_run(row)
-    if run.request is None or asdict(run.request) != _plain(request):
+    if run.request is None or asdict(run.request) != json.loads(json.dumps(asdict(request))):
         raise TakenError(
             Problem("this idempotency key was used for another request", "Idempotency-Key", "draw a new one")
         )
     return run
 
 
-def _plain(request: RunRequest) -> dict[str, Any]:
-    return json.loads(json.dumps(asdict(request)))
-
-
 def open_run(space: Workspace, folder: Path, *, trust_program: bool = False) -> Run:
     """Add a run that was made on the command line. A worker then loads its scores.
 
-    With `trust_program`, resuming the run may start the program named in its run.json.
-
-    Raises:
-        TakenError: The run has been added already.
-        ProgramError: Resuming it would start a program, and `trust_program` is False.
-        UserError: The folder holds no run that has ended, is of another version, or is not below the working directory.
+    With `trust_program`, resuming the run may start the program named in its run.json; otherwise such a run raises
+    ProgramError.
     """
     found = find_run(within(space, folder))
     refuse_links(found)

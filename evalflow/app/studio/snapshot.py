@@ -123,10 +123,9 @@ def write_own(folder: Path, own: Own) -> None:
 
 
 def freeze(folder: Path, own: Own, request: RunRequest, values: Mapping[str, Any]) -> list[str]:
-    """Write a snapshot; if this fails, the caller removes the folder.
+    """Write a snapshot and return the command line that repeats the run; if this fails, the caller removes the folder.
 
-    `values` override those of the parts: root keys, and maps under judge, metric, ... Returns the command line that
-    repeats the run, without the program.
+    `values` override those of the parts: root keys, and maps under judge, metric, ...
     """
     private_folder(folder)
     write_own(folder, own)

@@ -65,12 +65,9 @@ def export_files(space: Workspace, folder: Path, bot: str | None, datasets: Sequ
 
 
 def import_files(space: Workspace, folder: Path, bot: str | None = None) -> ImportedNames:
-    """Import the bots, metrics and datasets that a folder declares.
+    """Import the bots, metrics and datasets that a folder's conf/ declares; all or nothing.
 
-    The folder has conf/. `bot` gets the metrics; None: the only bot of the folder.
-
-    Raises:
-        UserError: Lists everything wrong; nothing is imported then.
+    `bot` gets the metrics; None: the only bot of the folder.
     """
     conf = folder / "conf"
     if not conf.is_dir():
@@ -260,13 +257,10 @@ class Examined:
 def upload_cases(
     space: Workspace, dataset: str, path: Path, fields: Fields | None = None, *, skip_faulty: bool = False
 ) -> int:
-    """Add the cases of a file: .jsonl, .json, .csv or .parquet.
+    """Add the cases of a file (.jsonl, .json, .csv or .parquet); returns their number.
 
     `fields`: case field to column or JSONPath; a column named like a field needs no entry. Without `skip_faulty`, one
-    invalid row rejects the file. Returns their number.
-
-    Raises:
-        UserError: Lists the problems of each row, including ids that exist already; or no row is valid.
+    invalid row rejects the file.
     """
     own_row(space, dataset)
     if not skip_faulty:
@@ -281,13 +275,7 @@ def upload_cases(
 def examine_upload(
     space: Workspace, dataset: str, path: Path, fields: Fields | None = None, limit: int = 5
 ) -> Examined:
-    """Read a whole file and report what an import would give; nothing is saved.
-
-    `limit`: the number of first cases to return.
-
-    Raises:
-        UserError: The mapping is wrong, or the file cannot be read to its end.
-    """
+    """Read a whole file and report what an import would give, with the first `limit` cases; nothing is saved."""
     _expect_columns(path, fields or {})
     good, faulty, problems = 0, list[int](), list[Problem]()
     first: list[Mapping[str, Any]] = []
@@ -311,10 +299,9 @@ def columns_of(path: Path) -> list[Column]:
     """The columns of a file, each with the case field that it probably holds."""
     found = readers.examples(_file_config(path, None))
     proposed = {column: field for field, column in readers.propose_fields(list(found)).items()}
-    return [
-        Column(name, proposed.get(name, name if name in readers.FIELDS else None), _example_text(value))
-        for name, value in found.items()
-    ]
+    fields = {name: proposed.get(name, name if name in readers.FIELDS else None) for name in found}
+    texts = {name: one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for name, one in found.items()}
+    return [Column(name, fields[name], "" if one is None else texts[name]) for name, one in found.items()]
 
 
 def _checked_rows(space: Workspace, dataset: str, path: Path, fields: Fields | None) -> Iterator[readers.ReadRow]:
@@ -365,10 +352,6 @@ def at_place_in_file(problem: Problem) -> Problem:
     place = _PLACE.search(problem.where)
     where = "" if place is None else f"line {place['line']}" if place["line"] else f"record {place['record']}"
     return replace(problem, where=where)
-
-
-def _example_text(value: Any) -> str:
-    return value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def _file_config(path: Path, fields: Fields | None) -> DatasetConfig:

@@ -50,12 +50,6 @@ def rendering_problems(metric: Metric) -> list[Problem]:
     return problems
 
 
-def at_own_template(problem: Problem, own: Mapping[str, str]) -> Problem:
-    """The problem. If it is in one of the metric's own templates, the template's name becomes its key."""
-    file = next((file for file in own if file in problem.where), None)
-    return Problem(problem.what, problem.where, problem.hint, file) if file else problem
-
-
 def _case(unknown: Any) -> Case:
     return Case(
         dataset="made up",
@@ -97,16 +91,10 @@ class _Unknown(str):
             raise AttributeError(name)
         return self
 
-    def __getitem__(self, key: Any) -> _Unknown:
-        return self
-
     def __iter__(self) -> Iterator[str]:
         return iter((self, self))
 
-    def __call__(self, *_: Any, **__: Any) -> _Unknown:
-        return self
-
-    def _same(self, *_: Any) -> _Unknown:
+    def _same(self, *_: Any, **__: Any) -> _Unknown:
         return self
 
     def _yes(self, _: Any) -> bool:
@@ -122,6 +110,7 @@ class _Unknown(str):
         return 1
 
     __index__ = __int__
+    __getitem__ = __call__ = _same  # pyright: ignore
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __mod__ = __rmod__ = _same  # pyright: ignore
     __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __neg__ = __abs__ = _same
     __lt__ = __le__ = __gt__ = __ge__ = _yes  # pyright: ignore
@@ -148,10 +137,7 @@ def check_name(name: str, what: str) -> None:
 
 
 def check_bot(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Validate a bot's connection. API keys need not be set yet.
-
-    Returns the configuration after a round trip through JSON.
-    """
+    """Validate a bot's connection and return it as plain JSON values. API keys need not be set yet."""
     check_name(name, "bot")
     plain = _plain(config, "target")
     kind = plain.get("kind")
@@ -191,7 +177,8 @@ def check_metric(
         except UserError as error:
             problems += [replace(found, where=found.where.replace(f"{folder}/", "")) for found in error.problems]
     if problems:
-        raise UserError([at_own_template(problem, own) for problem in problems])
+        keys = (next((file for file in own if file in found.where), found.key) for found in problems)
+        raise UserError([replace(found, key=key) for found, key in zip(problems, keys, strict=True)])
     return plain, own
 
 

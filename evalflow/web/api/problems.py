@@ -61,7 +61,6 @@ def handle_faults(app: FastAPI) -> None:
 
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(UserError, _refused)
-    app.add_exception_handler(StaleError, _stale)
     app.add_exception_handler(InfrastructureError, _unavailable)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(Exception, _bug)
@@ -80,19 +79,12 @@ async def _invalid(_: Request, error: Any) -> Response:
 
 
 async def _refused(_: Request, error: Any) -> Response:
-    kinds = {NotFoundError: 404, ConflictError: 409}
-    return _user_error(error, next((status for kind, status in kinds.items() if isinstance(error, kind)), 422))
-
-
-async def _stale(_: Request, error: Any) -> Response:
-    return _user_error(error, 412, current=error.current)
-
-
-def _user_error(error: UserError, status: int, **more: Any) -> Response:
+    kinds = {StaleError: 412, NotFoundError: 404, ConflictError: 409}
+    status = next((status for kind, status in kinds.items() if isinstance(error, kind)), 422)
     faults = [fault_of(problem) for problem in error.problems]
-    return problem_response(
-        status, faults[0].detail if len(faults) == 1 else f"{len(faults)} things are wrong", faults, **more
-    )
+    detail = faults[0].detail if len(faults) == 1 else f"{len(faults)} things are wrong"
+    more: dict[str, Any] = {"current": error.current} if isinstance(error, StaleError) else {}
+    return problem_response(status, detail, faults, **more)
 
 
 async def _unavailable(_: Request, error: Any) -> Response:

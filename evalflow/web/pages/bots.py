@@ -187,10 +187,7 @@ def _connection(bot: Bot) -> None:
 
 
 class BotTrial:
-    """A card to ask the bot a question and see its answer.
-
-    `config` returns the current configuration and may raise UserError, which is shown at `fields`.
-    """
+    """A card to ask the bot a question. `config` returns its configuration or raises UserError, shown at `fields`."""
 
     def __init__(
         self,

@@ -25,11 +25,7 @@ Tags = Sequence[tuple[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class CaseSearch:
-    """The filter and position of a case list, as in the query of its URL.
-
-    Attributes:
-        row: Id of the stored case to scroll to, or None.
-    """
+    """The filter and position of a case list, as in the query of its URL. `row`: the stored case to scroll to."""
 
     tag: str = ""
     text: str = ""
@@ -216,10 +212,7 @@ class CaseList(CaseBrowser[StoredCase]):
 
 
 class BulkBar:
-    """A bar that appears while cases are selected.
-
-    `selected` has ids of stored cases; it is emptied when they are deleted.
-    """
+    """A bar that appears while stored cases are selected, whose ids are in `selected`."""
 
     def __init__(
         self, workspace: Workspace, dataset: str, selected: set[int], on_change: Callable[[], Awaitable[None]]

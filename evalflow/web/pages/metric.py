@@ -85,10 +85,7 @@ def _read_around(workspace: Workspace, bot: str) -> _Around:
 
 
 class _MetricEditor:
-    """The form or the YAML of a metric, with its trial and buttons.
-
-    `stored` is the metric to change, None for a new one; `source` the metric of the library that a new one copies.
-    """
+    """The form or the YAML of a metric, with its trial. `source`: the metric of the library that a new one copies."""
 
     def __init__(
         self,

@@ -113,10 +113,7 @@ LONGEST_SHOWN = 100_000
 
 
 class TrialCard:
-    """A card with a case, and below it the prompt or the score.
-
-    `draft` returns the metric and may raise UserError, which is shown at `fields`.
-    """
+    """A card with a case, and below it the prompt or the score. `draft` may raise UserError, shown at `fields`."""
 
     def __init__(
         self,

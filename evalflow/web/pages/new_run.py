@@ -136,14 +136,7 @@ def _between(low: str, high: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """The options of the form.
-
-    Attributes:
-        bots, datasets, judges: Labels by name.
-        kinds: The kind of each bot.
-        endpoints: Judges whose model and address can be changed.
-        library: Metrics that every bot can use.
-    """
+    """The options of the form, as labels by name; `kinds` of the bots; `endpoints`: judges with their own address."""
 
     bots: Mapping[str, str]
     kinds: Mapping[str, str]

@@ -108,10 +108,7 @@ def _bound(content: str) -> float | None:
 
 
 class ScoreList:
-    """A page of scores, with the fields that filter and order them.
-
-    `thresholds` returns those that replace the run's when deciding what passes.
-    """
+    """A page of scores, with the fields that filter and order them. `thresholds` gives those to use for passing."""
 
     def __init__(
         self,

@@ -115,10 +115,7 @@ def load_token(root: Path) -> str:
 
 
 def opening_page(root: Path, url: str) -> Path:
-    """Write a page that redirects to the server, to keep the token off the browser's command line.
-
-    Other accounts can read command lines.
-    """
+    """Write a page that redirects to the server: other accounts could read the token on a command line."""
     path = root / OPENING
     path.unlink(missing_ok=True)
     _write(path, f'<!doctype html><meta http-equiv="refresh" content="0; url={escape(url)}"><title>evalflow</title>\n')

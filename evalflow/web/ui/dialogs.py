@@ -153,11 +153,7 @@ class Saving(Generic[T]):
         by: ui.button,
         done: Callable[[T], object],
     ) -> None:
-        """Save the form.
-
-        `work` overwrites the given version and may block; `mine` is the content of the form, for comparison; `done`
-        gets the result of `work`.
-        """
+        """Overwrite the given version by `work`, which may block; `mine` is the form's content, for comparison."""
         self._place.clear()
         result = await attempt(lambda: _unless_stale(lambda: work(self._version)), fields, by)
         if not isinstance(result, StaleError):

@@ -183,10 +183,7 @@ async def fill(
 
 @contextmanager
 def lazy_fold(classes: str, open_fold: Callable[[ui.element], Awaitable[None]]) -> Generator[None]:
-    """A context manager for a fold: build its summary inside.
-
-    `open_fold` fills the given place when it is first opened.
-    """
+    """A context manager for a fold: build its summary inside. `open_fold` fills it when it is first opened."""
     is_filled = False
 
     async def opened() -> None:
