@@ -26,8 +26,6 @@ class _Ended(SystemExit):
 
 
 class _Worker(Generic[T]):
-    """Work under way."""
-
     def __init__(self, work: Callable[[], T], done: Callable[[], object]) -> None:
         self._work = work
         self._done = done
@@ -38,7 +36,6 @@ class _Worker(Generic[T]):
         self._thread.start()
 
     def result(self) -> T:
-        """The result of the work; raises its error."""
         if self._error is not None:
             raise self._error
         return self._value[0]

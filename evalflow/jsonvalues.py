@@ -162,7 +162,6 @@ def json_path(text: str) -> Path:
 
 @cache
 def _environment() -> JSONPathEnvironment:
-    """The JSONPath parser, with a time limit for regular expressions."""
     from jsonpath import JSONPathEnvironment
     from jsonpath.function_extensions import Match, Search
 

@@ -30,14 +30,12 @@ class Pattern:
     _compiled: regex.Pattern[str]
 
     def search(self, text: str) -> regex.Match[str] | None:
-        """The first match anywhere in a text; raises TooSlow."""
         try:
             return self._compiled.search(text, timeout=PATIENCE_S, concurrent=True)
         except TimeoutError:
             raise self._too_slow() from None
 
     def fullmatch(self, text: str) -> regex.Match[str] | None:
-        """The match of a whole text; raises TooSlow."""
         try:
             return self._compiled.fullmatch(text, timeout=PATIENCE_S, concurrent=True)
         except TimeoutError:

@@ -90,7 +90,6 @@ class Prompts:
             raise UserError(Problem(_too_deep(error), where)) from None
 
     def source(self, name: str) -> str:
-        """The text of a template as in its file."""
         self.get(name)
         assert self._environment.loader
         return self._environment.loader.get_source(self._environment, name)[0]
@@ -103,7 +102,6 @@ class Prompts:
         return found
 
     def inline_variables(self, source: str) -> set[str]:
-        """The variables that a template in YAML expects."""
         return meta.find_undeclared_variables(self._environment.parse(source))
 
     def unfenced(self, name: str) -> list[str]:
@@ -178,7 +176,6 @@ def render(template: Template, variables: Mapping[str, Any], where: str, shared:
 
 
 def _puts_out(node: nodes.Node, field: str) -> bool:
-    """Whether a template outputs a field, or the items of a loop over it, unchanged."""
     if isinstance(node, _ELSEWHERE):
         return False
     if isinstance(node, nodes.Output):

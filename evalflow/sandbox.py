@@ -127,7 +127,6 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self.begin()
 
     def add_filters(self, made: dict[str, Callable[..., Any]]) -> None:
-        """Filters that are metered."""
         filters = cast("dict[str, Any]", self.filters)  # pyright: ignore[reportUnknownMemberType]
         for name, filter in made.items():
             filters[name] = self._counted(filter, template_costs.of_filter(name))
@@ -155,7 +154,6 @@ class Sandbox(ImmutableSandboxedEnvironment):
             raise TooMuch(f"it makes more than {CHARACTERS:,} characters of text")
 
     def text_of(self, value: Any) -> str:
-        """The text of an output value."""
         if type(value) is not int:  # Python itself limits an int to a few thousand digits
             self.spend(weight(value))
         return str(value)
@@ -237,7 +235,6 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return super().call_binop(context, operator, left, right)
 
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:
-        """Call a function or method after counting its cost."""
         if type(__obj) is Macro:
             __self._steps -= __self._sizes.get(__obj.name, _CALL) + len(args)
             if __self._steps < 0:
@@ -265,7 +262,6 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self.spend(taken)
 
     def _counted(self, made: Callable[..., Any], cost: template_costs.Cost | None) -> Callable[..., Any]:
-        """A filter or test whose cost is counted."""
         if cost is None:
             return made
         skipped = 1 if hasattr(made, "jinja_pass_arg") else 0  # such as the environment
@@ -296,7 +292,6 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return iterable
 
     def _concatenated(self, *parts: Any) -> str:
-        """The result of `~`."""
         self.spend(sum(map(weight, parts)))
         return "".join(map(str, parts))
 
@@ -305,7 +300,6 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return value
 
     def _joined(self, pieces: Iterable[str]) -> str:
-        """The joined output of a template, macro or block."""
         remaining: Iterator[str] = iter(pieces)
         found: list[str] = []
         while part := tuple(islice(remaining, _AT_ONCE)):
@@ -326,15 +320,11 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
 
 class _Metered(NodeTransformer):
-    """Adds a filter of the sandbox to operations that Jinja hides from sandboxes."""
-
     def visit_For(self, node: nodes.For) -> nodes.Node:
-        """Count the iterations before the first one."""
         node.iter = _filter(" over", cast("nodes.Expr", node.iter), nodes.Const(_size(node)))
         return self.generic_visit(node)
 
     def visit_Concat(self, node: nodes.Concat) -> nodes.Node:
-        """Meter each `~`, and those nested in it."""
         self.generic_visit(node)
         first, *others = node.nodes
         return _filter(" joined", first, *others)
@@ -375,7 +365,6 @@ def _filter(name: str, value: nodes.Expr, *args: nodes.Expr) -> nodes.Filter:
 
 
 def _size(node: nodes.Node) -> int:
-    """The number of parts of a node."""
     return 1 + sum(map(_size, node.iter_child_nodes()))
 
 

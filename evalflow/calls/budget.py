@@ -65,7 +65,6 @@ class Budget:
         self._holders += 1
 
     def settle(self, reserved: Amount, spent: Amount) -> None:
-        """Release a reservation and count the actual cost instead."""
         self._reserved -= reserved
         self._holders -= 1
         if not self._holders:
@@ -85,7 +84,6 @@ class Budget:
         )
 
     def _refusal(self, amount: Amount) -> str:
-        """The message: what does not fit, and the key to raise."""
         rows: tuple[tuple[str, float | None, float, float], ...] = (
             ("usd", self.limits.usd, self.spent.usd, amount.usd),
             ("requests", self.limits.requests, self.spent.requests, amount.requests),
@@ -119,7 +117,6 @@ class Account:
         return amount
 
     def actual(self, usage: Usage) -> Amount:
-        """The actual cost of an answered request."""
         return self._amount(usage.input_tokens, usage.output_tokens)
 
     def _amount(self, input_tokens: int, output_tokens: int) -> Amount:

@@ -46,7 +46,6 @@ class Cache:
         self._seen = 0
 
     def get(self, key: bytes) -> Entry | None:
-        """The stored reply to a request, or None."""
         slot = (key, self._scope)
         committer = self._committer
         entry = committer.gathered.get(slot) or committer.under_way.get(slot) or self._look_up(slot)
@@ -112,7 +111,6 @@ class Cache:
             self._do_without(error)
 
     def _replace(self, error: Corrupt) -> None:
-        """Continue with a new file."""
         self._drop()
         try:
             replace_corrupt(self._path, error)

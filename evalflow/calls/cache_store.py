@@ -95,7 +95,6 @@ class Entry:
 
     @property
     def checksum(self) -> int:
-        """CRC-32 of the body and its metadata."""
         return zlib.crc32(_facts(self), zlib.crc32(self.body))
 
 
@@ -319,13 +318,11 @@ class Store:
             raise as_corrupt(error, self.inode) from None
 
     def stats(self) -> Stats:
-        """Statistics of the contents."""
         entries, body_bytes, runs, private, oldest, newest = self._db.execute(_STATS).fetchone()
         size = sum(file.stat().st_size for file in files_of(self.path)[:2] if file.exists())
         return Stats(entries, private, body_bytes, size, runs, oldest, newest)
 
     def close(self) -> None:
-        """Close the connection."""
         self._db.close()
 
     def _make_room(self, max_bytes: int, incoming: int, room: float = ROOM) -> None:
@@ -342,7 +339,6 @@ class Store:
             used = self._used()
 
     def _used(self) -> int:
-        """Bytes of the pages in use."""
         return (self._pragma("page_count") - self._pragma("freelist_count")) * self._pragma("page_size")
 
     def _pragma(self, name: str) -> int:

@@ -82,7 +82,6 @@ class Watchdog:
         return response
 
     def stop(self) -> None:
-        """Cancel a running probe."""
         if self._probing is not None:
             self._probing.cancel()
             self._probing = None
@@ -128,9 +127,7 @@ class Billed(Protocol):
     """A decoded response with its token usage."""
 
     @property
-    def usage(self) -> Usage | None:
-        """Tokens, or None if the endpoint does not report them."""
-        ...
+    def usage(self) -> Usage | None: ...
 
 
 T = TypeVar("T", bound=Billed)
@@ -215,7 +212,6 @@ class Gateway:
         raise AssertionError("unreachable")
 
     async def close(self) -> None:
-        """Release connections."""
         self._watchdog.stop()
         await self._transport.close()
 

@@ -135,7 +135,6 @@ class HttpTransport:
         self._timeouts: dict[float, ClientTimeout] = {}
 
     async def send(self, request: HttpRequest) -> Response:
-        """Send one request and read the whole response. See `Transport`."""
         import aiohttp
 
         session = self._session or self._connect()
@@ -164,7 +163,6 @@ class HttpTransport:
         return Response(response.status, response.headers, body, time.monotonic() - begun)
 
     async def close(self) -> None:
-        """Release connections; a later `send` opens new ones."""
         session, self._session = self._session, None
         if session is not None:
             await session.close()

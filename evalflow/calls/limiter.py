@@ -120,22 +120,18 @@ class Limiter:
 
     @property
     def limit(self) -> int:
-        """Calls that may be in flight now."""
         return int(self._limit)
 
     @property
     def in_flight(self) -> int:
-        """Calls that are in flight now."""
         return self._in_flight
 
     @property
     def requests_per_minute(self) -> float | None:
-        """The limit of requests per minute; None: no limit."""
         return self._requests.per_minute if self._requests else None
 
     @property
     def tokens_per_minute(self) -> float | None:
-        """The limit of tokens per minute; None: no limit."""
         return self._tokens.per_minute if self._tokens else None
 
     def cap(self, maximum: int) -> None:
@@ -190,7 +186,6 @@ class Limiter:
             self.pause(wait_s)
 
     def pause(self, seconds: float) -> None:
-        """Start no call for this long."""
         self._resume_at = max(self._resume_at, time.monotonic() + seconds)
 
     def _shrink(self, started: float, factor: float, least: float) -> None:
@@ -199,7 +194,6 @@ class Limiter:
             self._shrunk_at = time.monotonic()
 
     async def acquire(self, tokens: float) -> float:
-        """Wait for a slot; see `slot`."""
         if not self._waiting and self._in_flight < int(self._limit):
             now = time.monotonic()
             if self._take(tokens, now) <= 0:
@@ -216,7 +210,6 @@ class Limiter:
             raise
 
     def release(self) -> None:
-        """Give a slot back."""
         self._in_flight -= 1
         if self._waiting:
             self._wake()
@@ -236,7 +229,6 @@ class Limiter:
         return wait
 
     def _wake(self) -> None:
-        """Give free slots to waiting calls, and schedule the next wake-up."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -24,7 +24,6 @@ class WriteAheadLogs:
         self._turn = 0
 
     def append(self, record: bytes) -> None:
-        """Add a record."""
         written = os.write(self._files[self._turn], record)
         if written < len(record):
             raise OSError(f"only {written} of {len(record)} bytes were written")
@@ -61,17 +60,14 @@ class AbandonedLogs:
                 self._held.append((path, file))
 
     def contents(self) -> list[bytes]:
-        """The content of each file."""
         return [path.read_bytes() for path, _ in self._held]
 
     def remove(self) -> None:
-        """Delete the files, whose entries are committed."""
         for path, _ in self._held:
             path.unlink(missing_ok=True)
         self.release()
 
     def release(self) -> None:
-        """Close the files."""
         for _, file in self._held:
             os.close(file)
         self._held.clear()
@@ -160,7 +156,6 @@ class Committer:
             self._awaken()
 
     def touch(self, slot: Slot) -> None:
-        """Note that an entry was used."""
         if not self._stopped:
             with self._lock:
                 self._touched.add(slot)

@@ -138,6 +138,5 @@ def _models(annotation: Any) -> list[type[BaseModel]]:
 
 
 def _tags(model: type[BaseModel]) -> set[Any]:
-    """The literal values that select this member of a union."""
     literals = (field.annotation for field in model.model_fields.values() if field.is_required())
     return {word for one in literals if typing.get_origin(one) is Literal for word in typing.get_args(one)}

@@ -62,7 +62,6 @@ def _yaml_problem(error: yaml.YAMLError) -> Problem:
 
 
 def _broken_reference(error: InterpolationKeyError) -> Problem:
-    """The problem of an interpolation that refers to a missing key."""
     named = re.search(r"Interpolation key '([^']+)'", str(error))
     key = named[1] if named else "a key"
     where = str(error.full_key or "")
@@ -97,7 +96,6 @@ def _user_error(error: Exception, overrides: Sequence[str]) -> UserError:
 
 
 def _quoting(override: str) -> str:
-    """The hint for an override that Hydra cannot parse."""
     if key := re.search(r"[{,]\s*(['\"])([^'\"]+)\1\s*:", override):
         escaped = re.sub(r"([:=,(){}\[\] ])", r"\\\1", key[2])
         return f"a key in a map takes no quotes; what is special in it takes a backslash: {escaped}"
@@ -186,7 +184,6 @@ def _without_absent(
 
 
 def _misnamed_part(key: str, values: Mapping[str, Any]) -> Problem | None:
-    """Check the first parts of a key, which no model covers."""
     root, *below = key.split(".")
     if root == "hydra":
         return Problem(unknown_key(key), COMMAND_LINE, "`--cfg hydra` shows Hydra's own keys")

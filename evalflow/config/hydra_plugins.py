@@ -38,7 +38,6 @@ class UserConfigSource(FileConfigSource):
 
     @staticmethod
     def scheme() -> str:
-        """The scheme of search paths that this source serves."""
         return "user"
 
     def load_config(self, config_path: str) -> ConfigResult:
@@ -58,7 +57,6 @@ class UserConfigSource(FileConfigSource):
         return found
 
     def is_config(self, config_path: str) -> bool:
-        """Whether the folder has that config file."""
         return config_path.removesuffix(".yaml") != PRIMARY and super().is_config(config_path)
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
@@ -92,7 +90,6 @@ def _problems(config_path: str, found: ConfigResult) -> Iterator[tuple[str, str,
 
 
 def _only_sweeps(own: Any) -> bool:
-    """Whether the keys below `hydra` are only sweep values."""
     sweeper = cast("dict[Any, Any]", own).get("sweeper") if isinstance(own, dict) else None
     params = cast("dict[Any, Any]", sweeper).get("params") if isinstance(sweeper, dict) else None
     if own != {"sweeper": {"params": params}} or not isinstance(params, dict):

@@ -121,7 +121,6 @@ class OpenAIJudgeConfig(EndpointConfig, JudgeConfig):
 
     @property
     def gives_logprobs(self) -> bool:
-        """Whether replies have token probabilities; tool calls have none."""
         return self.logprobs and self.mode != "tools"
 
 
@@ -182,7 +181,6 @@ class MembersConfig(JudgeConfig):
 
     @property
     def asked(self) -> Mapping[str, JudgeConfig]:
-        """The members in the order in which they are asked."""
         return self.members
 
 

@@ -346,14 +346,12 @@ def _job_overrides() -> tuple[str, ...]:
 
 
 def _swept_keys(overrides: Sequence[str]) -> set[str]:
-    """The keys with several values on the command line; UserError if an override does not parse."""
     with as_user_errors(overrides):
         parsed = OverridesParser.create().parse_overrides(list(overrides))
         return {override.key_or_group for override in parsed if override.is_sweep_override()}
 
 
 def _name_folders(run_id: str, overrides: Sequence[str]) -> None:
-    """Register the resolvers that conf/hydra/default.yaml uses in folder names."""
     swept = _swept_keys(overrides)
     OmegaConf.register_new_resolver("run_id", lambda: run_id, replace=True)
     OmegaConf.register_new_resolver("swept", lambda: sweep_slug(_job_overrides(), swept), replace=True)

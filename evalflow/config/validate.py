@@ -104,8 +104,6 @@ def validate(composed: Composed, models: Mapping[str, ModelOf]) -> Settings:
 
 
 class _Checker:
-    """Validates parts and collects all problems."""
-
     def __init__(self, composed: Composed, models: Mapping[str, ModelOf]) -> None:
         self._composed = composed
         self._models = models
@@ -166,7 +164,6 @@ class _Checker:
         return keys
 
     def unused(self, metrics: Mapping[str, Any], datasets: Set[str]) -> None:
-        """Report metrics that score none of the run's datasets."""
         for key, metric in metrics.items():
             names = metric.datasets if isinstance(metric, MetricConfig) else None
             if names is not None and datasets.isdisjoint(names):

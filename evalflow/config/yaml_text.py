@@ -97,7 +97,6 @@ def unescaped_but_environment(value: Any) -> Any:
 
 
 def _between(text: str, change: Callable[[str], str]) -> str:
-    """Apply a change to the text between environment references."""
     parts: list[str] = []
     end = 0
     for found in _ENVIRONMENT.finditer(text):

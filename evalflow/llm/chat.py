@@ -217,7 +217,6 @@ class ChatClient:
             raise Unreadable(str(error)) from None
 
     async def close(self) -> None:
-        """Release connections."""
         await self._gateway.close()
 
     def cost(self, entry: Entry) -> float | None:
@@ -307,7 +306,6 @@ def _transport(config: Connection, base_url: str, key: str | None) -> Transport:
 
 
 def _account(config: Connection, role: str, session: CallSession, reply_tokens: int | None) -> Account | None:
-    """The account that pays for calls; None without a budget."""
     budget = session.budget
     if budget is None:
         return None

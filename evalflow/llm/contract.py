@@ -155,7 +155,6 @@ def _told(error: ValidationError) -> str:
 
 
 def _as_sdk(completion: Completion) -> Any:
-    """The completion in the form that Instructor expects."""
     from openai.types.chat import ChatCompletion
 
     calls = [
@@ -189,13 +188,11 @@ def prepared(
 
 
 def _key(reply_model: type[BaseModel], mode: ReplyMode, strict: bool) -> str:
-    """A digest of everything that affects a prepared contract."""
     decisive = [FORMAT, version("instructor"), mode, strict, reply_model.__name__, reply_model.model_json_schema()]
     return hashlib.sha256(json.dumps(decisive).encode()).hexdigest()[:32]
 
 
 def _read(path: Path) -> PreparedContract | None:
-    """The contract in a file; None if the file is missing or damaged."""
     try:
         kept: dict[str, Any] = TypeAdapter(dict[str, Any]).validate_json(path.read_bytes())
         if kept["sha256"] != _digest(kept["contract"]):

@@ -166,7 +166,6 @@ class EmbeddedJudge:
         return await asyncio.get_running_loop().run_in_executor(self._workers, self._reply, ask)
 
     async def close(self) -> None:
-        """Stop its threads."""
         self._workers.shutdown(wait=False, cancel_futures=True)
 
     def _reply(self, ask: Ask) -> Reply:
@@ -239,7 +238,6 @@ def _texts(value: Any) -> list[str]:
 
 
 def _variable(ask: Ask, *names: str) -> Any:
-    """The first of these variables that the step has."""
     for name in names:
         if ask.variables.get(name) is not None:
             return ask.variables[name]

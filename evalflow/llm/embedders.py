@@ -56,7 +56,6 @@ class Batcher(Generic[T]):
         return await future
 
     async def close(self) -> None:
-        """Cancel what has not been answered."""
         if self._timer is not None:
             self._timer.cancel()
         for task in self._under_way:
@@ -201,7 +200,6 @@ class OpenAIEmbedder:
         self._batcher = Batcher(self._send, config.batch)
 
     async def embed(self, texts: Sequence[str]) -> Embedded:
-        """One vector per text. See `Embedder`."""
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._attempt(text)) for text in texts]
@@ -228,7 +226,6 @@ class OpenAIEmbedder:
         )
 
     async def close(self) -> None:
-        """Release connections."""
         await self._batcher.close()
         await self._gateway.close()
 
@@ -263,7 +260,6 @@ class OpenAIEmbedder:
 
 
 def _remembered(entry: Entry, free: bool) -> _Had:
-    """The vector in a cached entry."""
     vector: Vector = array("f")
     try:
         vector.frombytes(entry.body)
@@ -293,11 +289,9 @@ class EmbeddedEmbedder:
         self._workers = ThreadPoolExecutor(min(MAX_WORKERS, os.cpu_count() or 1), thread_name_prefix="embedder")
 
     async def embed(self, texts: Sequence[str]) -> Embedded:
-        """One unit vector of 384 numbers per text."""
         began = time.perf_counter()
         found = await asyncio.get_running_loop().run_in_executor(self._workers, self._minilm.embed, texts)
         return Embedded(vectors=found.tolist(), latency_s=time.perf_counter() - began)
 
     async def close(self) -> None:
-        """Stop its threads."""
         self._workers.shutdown(wait=False, cancel_futures=True)

@@ -130,7 +130,6 @@ class Overlap(NamedTuple):
 
     @property
     def mean(self) -> float:
-        """The lexical support."""
         return sum(self) / len(self)
 
 

@@ -91,7 +91,6 @@ class OpenAIJudge:
         return found
 
     def ask(self, ask: Ask) -> CoroutineType[Any, Any, Reply]:
-        """Answer one question. See `Judge`."""
         return self._ask_once(ask) if ask.samples == 1 else self._ask_often(ask)
 
     async def _ask_often(self, ask: Ask) -> Reply:
@@ -108,7 +107,6 @@ class OpenAIJudge:
             raise _charged([error], [first], str(error)) from None
 
     async def close(self) -> None:
-        """Release connections."""
         await self._client.close()
 
     async def _drawn(self, ask: Ask) -> Reply:
@@ -136,7 +134,6 @@ class OpenAIJudge:
         return self._client.single_flight(key, ask_model, recall, self._client.cost)
 
     async def _ask_until_valid(self, ask: Ask, request: HttpRequest, key: bytes) -> tuple[Reply, Entry]:
-        """The reply, and the entry to cache."""
         spent = NOTHING
         body: dict[str, Any] | None = None
         while True:
@@ -239,13 +236,11 @@ async def _draw(count: int, once: Callable[[int], Awaitable[Reply]], listed: boo
 
 
 def _charged(failures: Sequence[CallError], replies: Sequence[Reply], what: str) -> CallError:
-    """The first failure with a new message, and with the cost of all failures and replies."""
     first = failures[0]
     return type(first)(first.error_type, what, first.raw, _together(replies, failures))
 
 
 def _combine(replies: Sequence[Reply], failures: Sequence[CallError], listed: bool) -> Reply:
-    """Several replies as one, with the cost of the failed ones. See `_draw`."""
     parts = [_parts(reply.parsed, listed) for reply in replies]
     votes = [_vote(part) for part in parts]
     winner = Counter(votes).most_common(1)[0][0]
@@ -277,12 +272,10 @@ def _parts(parsed: BaseModel, listed: bool) -> Sequence[BaseModel]:
 
 
 def _vote(parts: Sequence[BaseModel]) -> str:
-    """The values of all choices, in a form that can be counted."""
     return json.dumps([[getattr(part, name) for name in choices(type(part))] for part in parts])
 
 
 def _together(replies: Sequence[Reply], failures: Sequence[CallError]) -> Spend:
-    """The cost of concurrent calls."""
     spends = [one.spend for one in (*replies, *failures) if one.spend]
     return replace(sum(spends, NOTHING), latency_s=max([one.latency_s or 0.0 for one in spends], default=0.0))
 

@@ -61,8 +61,6 @@ BARE_ENDS = ",}] \n\r\t"
 
 @dataclass(frozen=True, slots=True)
 class _Token:
-    """A token of the reply: its text, its start, and the probabilities of its alternatives."""
-
     text: str
     start: int
     alternatives: Mapping[str, float]
@@ -78,12 +76,10 @@ class _Value:
 
     @property
     def text(self) -> str:
-        """The value as written."""
         return self.raw[self.start : self.end]
 
     @property
     def quoted(self) -> bool:
-        """Whether it is text."""
         return self.raw[self.start - 1] == '"'
 
     def written(self, at: int, token: str) -> str | None:
@@ -98,7 +94,6 @@ class _Value:
         return token if self.quoted else token.lstrip()
 
     def is_ended(self, written: str, text: str) -> bool:
-        """Whether `written` is `text` followed by the end of a value."""
         ends = '"' if self.quoted else BARE_ENDS
         return written.startswith(text) and written[len(text) : len(text) + 1] in tuple(ends)
 
@@ -136,7 +131,6 @@ def weigh(parsed: BaseModel, raw: str, tokens: Sequence[Mapping[str, Any]]) -> W
 
 
 def _written(value: Any) -> str:
-    """A value as JSON, without quotes."""
     return json.dumps(value, ensure_ascii=False)[1:-1] if isinstance(value, str) else json.dumps(value)
 
 

@@ -40,7 +40,6 @@ class MiniLM:
 
     @property
     def identity(self) -> str:
-        """The model's name, and the version of each package that affects its vectors."""
         packages = (MODEL[0], TOKENIZER[0], "onnxruntime", "tokenizers")
         return ", ".join(f"{package} {metadata.version(package)}" for package in packages)
 

@@ -23,7 +23,6 @@ class EmbeddingJudge:
         self.info = replace(embedder.info, tasks=frozenset({EMBED}), limits="an embedder makes vectors")
 
     async def ask(self, ask: Ask) -> Reply:
-        """The vectors of the ask's items."""
         refusal = self.info.explain_refusal(ask.task)
         if refusal:
             raise JudgeError("unsupported", f"{ask.metric}, step {ask.step}: {refusal}")
@@ -46,7 +45,6 @@ class EmbeddingJudge:
         )
 
     async def close(self) -> None:
-        """Release the embedder's connections."""
         await self._embedder.close()
 
 
@@ -72,7 +70,6 @@ class JudgeWithEmbedder:
         )
 
     async def ask(self, ask: Ask) -> Reply:
-        """Pass the ask to the judge or the embedder."""
         makes_vectors = ask.task in (self._embedder.info.tasks or ())
         return await (self._embedder if makes_vectors else self._judge).ask(ask)
 
@@ -104,11 +101,9 @@ class Panel:
         self.info = _together(config, name, [member.info for member in members])
 
     async def ask(self, ask: Ask) -> Reply:
-        """Ask the first member."""
         return await self.members[0].ask(ask)
 
     async def close(self) -> None:
-        """Release all members' connections."""
         for member in self.members:
             await member.close()
 
@@ -132,7 +127,6 @@ def with_probabilities(ask: Ask, config: CascadeConfig) -> Ask:
 
 
 def _together(config: MembersConfig, name: str, members: Sequence[JudgeInfo]) -> JudgeInfo:
-    """The info of several judges as one: what holds for all of them."""
     natures = [member.nature for member in members]
     if isinstance(config, CascadeConfig):
         nature = f"cascade below {config.escalate_below:g}: {', then '.join(natures)}"

@@ -41,7 +41,6 @@ class SdkTransport:
         self._client: AsyncOpenAI | None = None
 
     async def send(self, request: HttpRequest) -> Response:
-        """Send one request and read the whole response. See `Transport`."""
         import httpx2
         from openai import APIConnectionError, APIStatusError
 
@@ -66,7 +65,6 @@ class SdkTransport:
         return Response(response.status_code, headers, response.content, time.monotonic() - begun)
 
     async def close(self) -> None:
-        """Release connections; a later `send` opens new ones."""
         client, self._client = self._client, None
         if client is not None:
             await client.close()
@@ -189,14 +187,12 @@ class AzureTransport(SdkTransport):
             raise UserError(Problem("signing in by Entra ID needs the package azure-identity", "azure.sign_in", hint))
 
     async def close(self) -> None:
-        """Release connections; a later `send` opens new ones."""
         await super().close()
         credential, self._credential, self._token = self._credential, None, None
         if credential is not None:
             await credential.close()
 
     async def _headers(self) -> dict[str, str | Omit]:
-        """The key or the token; never the SDK's own environment variables."""
         from openai import Omit
 
         headers = await super()._headers()
@@ -205,7 +201,6 @@ class AzureTransport(SdkTransport):
         return {**headers, "api-key": Omit(), "Authorization": f"Bearer {await self._signed_in()}"}
 
     async def _signed_in(self) -> str:
-        """A token, renewed when it expires."""
         from azure.core.exceptions import AzureError
         from azure.identity.aio import DefaultAzureCredential, get_bearer_token_provider
 

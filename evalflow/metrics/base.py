@@ -64,7 +64,6 @@ class BaseMetric(Generic[C]):
         return ()
 
     async def prepare(self, judge: Judge | None, prepared: Prepared) -> Self:
-        """Do the work needed once per run; see `Metric`."""
         return self
 
     def bind(self, case: Case) -> Sequence[Self]:

@@ -70,7 +70,6 @@ class JsonPathRule(Strict):
 
     @property
     def kind(self) -> str:
-        """The declared type, else the value's type."""
         value = self.expected_value
         own = "boolean" if isinstance(value, bool) else "number" if isinstance(value, int | float) else "string"
         return self.expected_value_type or own
@@ -156,14 +155,12 @@ class JudgedCheck(ChainMetric[ChainConfig]):
 
     @classmethod
     def of(cls, kind: str, config: ChainConfig, prompts: Prompts) -> Self:
-        """The unbound check of a kind."""
         returns: dict[str, FieldType] = {"reason": StrType(type="str"), FIELD: BoolType(type="bool")}
         step = StepConfig(id=VERDICT_STEP, prompt=f"checks/{kind}.jinja", returns=returns)
         rule = ValueRule(op="value", of=VERDICT_STEP, field=FIELD)
         return cls(kind, config, build_steps(kind, [step], rule, config.needs, prompts, extras=EXTRAS), rule)
 
     def bound(self, name: str, config: ChainConfig, params: Mapping[str, Any]) -> Self:
-        """The check bound to a case's parameters."""
         return type(self)(name, config, self._steps, self._rule, params)
 
     def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:

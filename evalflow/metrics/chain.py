@@ -56,7 +56,6 @@ class Scope:
     samples: int = 1
 
     def items(self, step: StepConfig) -> tuple[Any, ...] | None:
-        """The items that a one_per step asks about; None for other steps."""
         ref = step.one_per
         if ref is None:
             return None

@@ -137,7 +137,6 @@ def _with_members(outcome: Outcome, parts: Mapping[str, Outcome], *, concurrent:
 
 
 def _path(parts: Iterable[Outcome]) -> Any:
-    """The members' scoring path if they share one, else None."""
     paths = {part.path for part in parts if part.score is not None}
     return paths.pop() if len(paths) == 1 else None
 

@@ -32,7 +32,6 @@ class CosineMetric(BaseMetric[C]):
     tasks = MappingProxyType({STEP: EMBED})
 
     def texts(self, fields: Mapping[str, Any]) -> tuple[str, str]:
-        """The two texts to compare."""
         raise NotImplementedError
 
     def outcome(self, cosine: float) -> Outcome:

@@ -59,7 +59,6 @@ class BaseOperation(Strict):
         return False
 
     def others(self) -> Sequence[str]:
-        """The further fields that it reads."""
         return ()
 
     def apply(self, field: str, fields: Mapping[str, Any]) -> RuleFinding:
@@ -116,11 +115,9 @@ class TextOperation(AgainstOperation):
 
     @cached_property
     def _value(self) -> tuple[str, str]:
-        """The other text, normalised for comparison and as shown."""
         return self._form(self.value or ""), quoted(self.value or "")
 
     def _compare(self, text: str, other: str) -> tuple[bool, str]:
-        """Whether the operation holds, and the phrase for the result."""
         compare, yes, no = _TEXTS[self.op.removeprefix("not_")]
         holds = compare(text, other)
         return holds != self.op.startswith("not_"), yes if holds else no
@@ -384,7 +381,6 @@ class Rulebook:
 
     @cached_property
     def _about(self) -> Sequence[Mapping[str, Any]]:
-        """The step entries that do not depend on the answer."""
         return [
             {"id": one.op, "check": one.model_dump(mode="json", by_alias=True, exclude_defaults=True)}
             for one in self.operations
@@ -392,5 +388,4 @@ class Rulebook:
 
 
 def _reason(findings: Sequence[RuleFinding], passed: bool) -> str:
-    """The reasons of the operations that decided the result."""
     return "; ".join([finding.reason for finding in findings if finding.passed == passed])

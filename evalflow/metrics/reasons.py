@@ -57,7 +57,6 @@ def remark(row: Any, observed: Observed) -> str | None:
 
 
 def _text(about: Any) -> str:
-    """An item as text: itself, or the first text among its fields."""
     if isinstance(about, Mapping):
         values = list(cast("Mapping[str, Any]", about).values())
         return next((value for value in values if isinstance(value, str)), str(values))

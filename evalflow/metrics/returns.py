@@ -270,12 +270,10 @@ class StepConfig(Strict):
 
     @property
     def source_field(self) -> str | None:
-        """The case field for the variable `source`."""
         return self.source or ("answer" if self.task == "extract_claims" else None)
 
     @property
     def against_field(self) -> str | None:
-        """The case field for the variable `against`."""
         return self.against or ("contexts" if self.task == "verify_claims" else None)
 
 

@@ -152,7 +152,6 @@ class HitRule(ListRule):
 
     @property
     def _condition(self) -> str:
-        """What makes an item a hit, as shown in a sentence."""
         return " or ".join(word(self.field, value) for value in self.hits)
 
 
@@ -209,7 +208,6 @@ class AveragePrecisionRule(HitRule):
         return Result(score, score)
 
     def reason(self, replies: Replies, direction: Direction, weighted: bool) -> str:
-        """The ranks of the hits, then why the other items are none."""
         cells = self._cells(rows_at(self.of, replies))
         ranks = [str(rank) for rank, cell in enumerate(cells, 1) if cell in self.hits]
         where = f"rank{'s' if len(ranks) > 1 else ''} {', '.join(ranks)}" if ranks else "no rank"
@@ -268,7 +266,6 @@ class FieldRule(Strict):
         return one_line(remark(reply.reply, reply) or f"{self.field}: {reply.reply[self.field]}", 4 * REMARK)
 
     def _distribution(self, reply: Observed, weighted: bool) -> tuple[Mapping[Any, float], bool]:
-        """The field's distribution, and whether it is the judge's own."""
         (row,), used = _distributions(Rows([reply.reply], reply.probabilities, (), ""), self.field, weighted)
         return row, used
 
@@ -326,7 +323,6 @@ class PartsRule(Strict):
         raise NotImplementedError
 
     def _combined(self, scores: Mapping[str, float]) -> tuple[float, Any]:
-        """Score and value, computed from the scores by name."""
         raise NotImplementedError
 
     def problems(self, steps: Steps, where: str) -> Iterator[Problem]:
@@ -439,5 +435,4 @@ def _expected(chances: Mapping[Any, float], number: Callable[[Any], float]) -> f
 
 
 def _clamped(score: float) -> float:
-    """Clamp floating-point error to 0..1."""
     return min(1.0, max(0.0, score))

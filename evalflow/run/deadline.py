@@ -39,7 +39,6 @@ class Owner:
         self._before = task.cancelling()
 
     def is_cancelled(self) -> bool:
-        """Whether the task was cancelled since this was made."""
         return self._task.cancelling() > self._before
 
 
@@ -106,17 +105,14 @@ class Deadlines:
         return Failed("exception", what)
 
     def missed(self) -> str:
-        """The error message of work that timed out."""
         return f"not done within {self.seconds:g} s (case_timeout_s), all tries and waits included"
 
     def close(self) -> None:
-        """Stop the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _give_up(self) -> None:
-        """Cancel overdue work and schedule the next check."""
         self._timer = None
         loop = asyncio.get_running_loop()
         for task, at in list(self._due.items()):

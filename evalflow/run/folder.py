@@ -34,8 +34,6 @@ _NO_ROOM = 64 * 1024
 
 
 class _File:
-    """An attribute of a run's folder: the path of one of its files."""
-
     def __init__(self, name: str) -> None:
         self._name = name
 

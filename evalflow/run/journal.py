@@ -61,7 +61,6 @@ def read_answers(journal: Path) -> Iterator[Answer | None]:
 
 
 def _lines(journal: Path) -> Iterator[tuple[int, bytes]]:
-    """The finished lines with their offsets."""
     if not journal.exists():
         return
     offset = 0
@@ -104,7 +103,6 @@ class AnswerBook:
             log.warning("%s: %d of its lines are damaged and do not count", journal, damaged)
 
     def get(self, dataset: str, case_id: str, target: str, repeat: int) -> Answer | None:
-        """The answer for that case, or None."""
         place = self._places.get(_digest(dataset, case_id, target, repeat))
         if place is None:
             return None
@@ -112,7 +110,6 @@ class AnswerBook:
         return parse_answer(os.pread(file, length, offset))
 
     def close(self) -> None:
-        """Close the journals."""
         while self._files:
             os.close(self._files.pop())
 
@@ -140,16 +137,13 @@ class RememberingTarget:
 
     @property
     def name(self) -> str:
-        """The target's column value."""
         return self._target.name
 
     @property
     def identity(self) -> str:
-        """The target's identity."""
         return self._target.identity
 
     async def answer(self, case: Case, repeat: int) -> Answer:
-        """The answer in the book, else the target's."""
         known = self._book.get(case.dataset, case.id, self.name, repeat)
         if known is None or known.status == "error":
             return await self._target.answer(case, repeat)
@@ -157,7 +151,6 @@ class RememberingTarget:
         return replace(known, index=case.index, requests=0, cost_usd=0.0, saved_usd=saved_usd, paid=(), cached=True)
 
     async def close(self) -> None:
-        """Release the target's connections."""
         await self._target.close()
 
 
@@ -243,7 +236,6 @@ class JournalSink:
                 raise InfrastructureError(what, hint)
 
     def close(self) -> None:
-        """Sync both files to disk and close them."""
         self._closed.set()
         self._dirty.set()
         self._syncing.join()
@@ -266,7 +258,6 @@ def _open(path: Path) -> int:
 
 
 def _identity(file: int) -> tuple[int, int]:
-    """The device and inode of an open file."""
     known = os.fstat(file)
     return known.st_dev, known.st_ino
 
@@ -385,7 +376,6 @@ class WatchedSink:
         self._show = show
 
     def write(self, record: Answer | ScoreRecord) -> None:
-        """Write, then show."""
         self._sink.write(record)
         if isinstance(record, ScoreRecord) and record.metric in self._metrics:
             self._show(record)

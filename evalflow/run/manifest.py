@@ -44,12 +44,10 @@ class Tally:
 
     @property
     def done(self) -> int:
-        """Finished scores, in any state."""
         return sum(self.scores.values())
 
     @property
     def errors(self) -> int:
-        """Scores in state error."""
         return self.scores["error"]
 
     @property

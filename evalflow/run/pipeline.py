@@ -60,7 +60,6 @@ class RunPlan:
         return strands
 
     def digest(self, case: Case, target_repeat: int, pair: Pair, repeat: int) -> int:
-        """The digest of a cell."""
         target = self.target.name
         return cell_digest(case.dataset, case.id, target, target_repeat, pair.metric.name, _name(pair.judge), repeat)
 

@@ -23,7 +23,6 @@ class PreparedFile:
         self._entries = self._read()
 
     def get(self, key: str) -> Mapping[str, Any] | None:
-        """The entry under that key, or None."""
         return self._entries.get(key)
 
     def put(self, key: str, entry: Mapping[str, Any]) -> None:
@@ -32,7 +31,6 @@ class PreparedFile:
         write_atomically(self._path, json.dumps(self._entries, indent=2, ensure_ascii=False) + "\n")
 
     def entries(self) -> Iterator[Mapping[str, Any]]:
-        """The content of each entry."""
         yield from self._entries.values()
 
     def bills(self) -> Iterator[tuple[float | None, Mapping[str, Any]]]:
@@ -79,7 +77,6 @@ class Draw:
         self._drawn: defaultdict[str, list[int]] = defaultdict(list)
 
     def offer(self, case: Case) -> None:
-        """Consider a case for the sample."""
         if self._size is None:
             return
         ticket = -case_digest(case, self._seed)
@@ -90,7 +87,6 @@ class Draw:
             heapq.heappushpop(drawn, ticket)
 
     def pick(self, cases: Iterable[Case]) -> Iterator[Case]:
-        """The sampled cases among these, in input order."""
         if self._size is None:
             yield from cases
             return

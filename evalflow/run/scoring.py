@@ -36,7 +36,6 @@ class MeteredJudge:
         self._all_cached = True
 
     async def ask(self, ask: Ask) -> Reply:
-        """Ask the judge and count the call; a failed call is counted too."""
         try:
             reply = await self._judge.ask(ask)
         except CallError as error:
@@ -129,11 +128,9 @@ class ConfidenceMeter(MeteredJudge):
 
     @property
     def confidence(self) -> float | None:
-        """The probability of the least certain verdict."""
         return None if self._silent else self._lowest
 
     async def ask(self, ask: Ask) -> Reply:
-        """Ask, and note the judge's confidence."""
         reply = await super().ask(with_probabilities(ask, self._config))
         if not ask.embeds:
             self._note(reply, listed=ask.items is not None)
@@ -191,7 +188,6 @@ class Scorer:
         return await self._panel(cell, panel, panel.config)
 
     async def _panel(self, cell: Cell, panel: Panel, config: PanelConfig) -> list[Judgement]:
-        """Ask all members concurrently."""
         name = panel.info.name
         async with asyncio.TaskGroup() as group:
             tasks = [

@@ -44,7 +44,6 @@ class CommandConnector(Connector):
         self.identity = digest(["command", self._argv, list(_contents(self._argv))])
 
     async def ask(self, data: bytes) -> RawReply:
-        """Start the command and wait for its output. See `Connector`."""
         errors = bytearray()
         try:
             raw = await self._calls.run(data, partial(self._run, errors))
@@ -123,7 +122,6 @@ def _ended(code: int, errors: bytearray) -> str:
 
 
 def _stderr_in_words(errors: bytearray) -> str:
-    """The end of stderr for an error message: the last line first, then those before it."""
     lines = [line.rstrip() for line in errors.decode("utf-8", "replace").strip().splitlines()]
     if not lines:
         return ""

@@ -59,7 +59,6 @@ class ConversationTarget:
         return _totalled(answers)
 
     async def close(self) -> None:
-        """Release the target's connections."""
         await self._target.close()
 
 

@@ -68,7 +68,6 @@ class OpenAITarget:
         return tuple(messages)
 
     async def answer(self, case: Case, repeat: int) -> Answer:
-        """Ask the model; a failure gives an answer in state `error`. See `Target`."""
         begun = blank(case, self.name, repeat)
         try:
             sent = [{"role": message.role, "content": message.content} for message in self.render(case)]
@@ -100,7 +99,6 @@ class OpenAITarget:
         )
 
     async def close(self) -> None:
-        """Release connections."""
         await self._client.close()
 
     async def _paid(self, request: HttpRequest, form: Form) -> tuple[tuple[Completion, bool], Entry]:
@@ -123,7 +121,6 @@ def answer_text(completion: Completion) -> str:
 
 
 def _fault(completion: Completion, form: Form) -> tuple[str, str] | None:
-    """The error_type and message if there is no answer, else None."""
     if completion.finish_reason == "content_filter":
         return "refused", "the content filter withheld the answer"
     if not answer_text(completion):
@@ -166,14 +163,11 @@ def scalar(text: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Template:
-    """A compiled template and a digest of its text."""
-
     render: Callable[[Mapping[str, Any]], str]
     digest: str
 
 
 def _template(source: str | None, where: str, prompts: Prompts) -> _Template | None:
-    """The template in a .jinja file, or in text from YAML."""
     if source is None:
         return None
     if source.endswith(".jinja") and not any(char.isspace() or char == "{" for char in source):

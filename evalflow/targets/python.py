@@ -90,7 +90,6 @@ class PythonConnector(Connector):
         self.identity = digest(["python", config.call, list(_sources(module))])
 
     async def ask(self, data: bytes) -> RawReply:
-        """Call it. See `Connector`."""
         threaded = not inspect.iscoroutinefunction(self._callable)
         return await self._calls.run(data, self._call, self._threads.room if threaded else None)
 

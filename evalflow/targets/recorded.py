@@ -23,7 +23,6 @@ class RecordedTarget:
         self._demo = demo
 
     async def answer(self, case: Case, repeat: int) -> Answer:
-        """The case's recorded answer."""
         return recorded_answer(case, self.name, repeat, demo=self._demo)
 
     async def close(self) -> None:
@@ -87,11 +86,9 @@ class MissingTarget:
         self._forms = forms
 
     async def answer(self, case: Case, repeat: int) -> Answer:
-        """The recorded answer, or else a generated one."""
         if getattr(case, self._forms[case.dataset].generates) is not None:
             return recorded_answer(case, self.name, repeat)
         return replace(await self._live.answer(case, repeat), target=self.name)
 
     async def close(self) -> None:
-        """Release the live target's connections."""
         await self._live.close()

@@ -32,7 +32,6 @@ class Form:
 
     @classmethod
     def of(cls, config: DatasetConfig) -> Self:
-        """The form declared by a dataset."""
         return cls(config.generates, config.fields or {})
 
     @property

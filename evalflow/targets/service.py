@@ -77,7 +77,6 @@ class ServiceTarget:
         self._single_flight = session.single_flight
 
     async def answer(self, case: Case, repeat: int) -> Answer:
-        """Call the program; a failure gives an answer in state `error`. See `Target`."""
         begun = blank(case, self.name, repeat)
         form = self._forms[case.dataset]
         try:
@@ -104,7 +103,6 @@ class ServiceTarget:
         )
 
     async def close(self) -> None:
-        """Release connections."""
         await self._connector.close()
 
     async def _paid(self, data: bytes, form: Form) -> tuple[tuple[ParsedReply, Entry, bool], Entry]:
@@ -319,17 +317,14 @@ class HttpConnector(Connector):
         )
 
     def render(self, case: Case) -> bytes:
-        """The request body. See `Connector`."""
         return canonical(self._body.value(case))
 
     async def ask(self, data: bytes) -> RawReply:
-        """Send the request. See `Connector`."""
         request = HttpRequest(self._config.method, "", data, self._config.timeout_s)
         received = await self._gateway.send(request, _received)
         return RawReply(received.body, received.latency_s)
 
     async def close(self) -> None:
-        """Release connections."""
         await self._gateway.close()
 
 

@@ -41,7 +41,6 @@ class CompositeMetricConfig(UnitMetricConfig):
 
     @property
     def weights(self) -> Mapping[str, float]:
-        """The parts with their weights, 1 by default."""
         return self.of if isinstance(self.of, dict) else dict.fromkeys(self.of, 1.0)
 
     @field_validator("of")
@@ -157,7 +156,6 @@ def _score(op: str, entries: Mapping[str, float], weights: Mapping[str, float]) 
 
 
 def _reasons(config: CompositeMetricConfig, parts: Mapping[str, Part]) -> Iterator[str]:
-    """Describe the parts used, the parts left out, and the reason of the lowest."""
     scored = {name: part for name, part in parts.items() if part.status == "scored"}
     weights = [f"{config.weights[name]:g}" for name in scored]
     described = ", ".join(_described(name, part, config) for name, part in scored.items())

@@ -310,7 +310,6 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
         return {**self._fixed_variables(), "given": present, "steps": self._plan.steps or UNWRITTEN}
 
     def _fixed_variables(self) -> dict[str, Any]:
-        """The variables of both prompts that do not depend on the case."""
         config = self.config
         bands = [band.model_dump() for band in config.rubric or ()]
         return {
@@ -329,7 +328,6 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
 
 
 def _method(step: Mapping[str, Any]) -> str:
-    """How the score was computed (probabilities or samples), for the end of the reason."""
     if step["probabilities"] is None:
         return "[one grade: the judge gives no probabilities]"
     if "mass" in step:

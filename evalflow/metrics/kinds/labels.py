@@ -88,7 +88,6 @@ class ClassificationMetric(FieldMetric[ClassificationMetricConfig]):
 
 
 def _confidence(field: str, fields: Mapping[str, Any]) -> float | None:
-    """The stated confidence, or None if the case has none."""
     value = look_up(field, fields)
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if value is None or (number and 0 <= value <= 1):
@@ -158,7 +157,6 @@ class SetMatchMetric(FieldMetric[SetMatchMetricConfig]):
 
     @classmethod
     def build(cls, name: str, config: SetMatchMetricConfig, prompts: Prompts) -> Self:
-        """See `BaseMetric`; `needs` must declare the fields, or the first part of their dotted paths."""
         paths = {"truth": config.truth, "prediction": config.prediction}
         fields = {f"{key}[{at}]": path for key, listed in paths.items() for at, path in enumerate(listed)}
         declared = {key: path if path in config.needs else root(path) for key, path in fields.items()}

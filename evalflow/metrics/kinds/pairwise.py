@@ -109,7 +109,6 @@ class PairwiseMetric(ChainMetric[PairwiseMetricConfig]):
         return () if first == second else super().preview(case, answer)
 
     async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
-        """Ask in both orders; there is a score only if both give a verdict."""
         fields = fields_of(case, answer)
         first, second = self._texts(fields)
         if first == second and not blocked_outcome(self.config.needs, fields, answer, blank_is_text=False):

@@ -87,7 +87,6 @@ class RetrievalMetric(FieldMetric[RetrievalMetricConfig]):
 
 
 def _reason(ranking: Ranking, found: Mapping[str, float | None]) -> str:
-    """Describe hits, misses and other retrieved ids, and which measures are undefined."""
     retrieved = set(ranking.retrieved)
     missed = [one for one in ranking.relevant if one not in retrieved]
     others = [one for one, gain in zip(ranking.retrieved, ranking.gains, strict=True) if not gain]
@@ -176,6 +175,5 @@ def _ratio(above: int, below: int) -> float | None:
 
 
 def _ndcg(gains: Sequence[bool], relevant: int) -> float | None:
-    """Compute nDCG of gains in rank order, with `relevant` relevant items in all."""
     ideal = sum(1 / math.log2(rank + 1) for rank in range(1, relevant + 1))
     return sum(1 / math.log2(rank + 1) for rank, gain in enumerate(gains, start=1) if gain) / ideal if ideal else None

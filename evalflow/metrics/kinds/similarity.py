@@ -50,7 +50,6 @@ class SimilarityMetric(CosineMetric[SimilarityMetricConfig]):
     names_fields = ("field", "against")
 
     def texts(self, fields: Mapping[str, Any]) -> tuple[str, str]:
-        """Both fields; values other than text as JSON."""
         return written(look_up(self.config.field, fields)), written(look_up(self.config.against, fields))
 
     def outcome(self, cosine: float) -> Outcome:
