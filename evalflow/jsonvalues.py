@@ -43,12 +43,7 @@ class Unusable(ValueError):
 
 
 def parsed(text: bytes) -> Any:
-    """Parse a JSON reply whose value every file of a run can hold.
-
-    Raises:
-        Unusable: A number in it is not finite, or it is nested too deeply.
-        ValueError: It is no JSON.
-    """
+    """Parse a JSON reply, or raise ValueError; Unusable if a number is not finite, or it is nested too deeply."""
     from pydantic_core import from_json
 
     value = from_json(mended(text), allow_inf_nan=False)
@@ -62,8 +57,7 @@ def parsed(text: bytes) -> Any:
 def mended(text: bytes) -> bytes:
     """JSON in which each half of a surrogate pair has become the replacement character.
 
-    A model that is cut off in the middle of an emoji leaves such a half. No file can hold it, and most parsers refuse
-    it.
+    A model that is cut off in the middle of an emoji leaves such a half, which no file can hold.
     """
     if b"\\ud" not in text and b"\\uD" not in text:
         return text
@@ -106,12 +100,7 @@ def kind(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """A compiled JSONPath.
-
-    Attributes:
-        single: Whether it can match once at most.
-        plain: Whether it visits nothing twice, so that it takes next to no time.
-    """
+    """A compiled JSONPath: `single` if it can match once at most, `plain` if it visits nothing twice."""
 
     text: str
     single: bool
@@ -136,11 +125,7 @@ class Path:
 
 
 def json_path(text: str) -> Path:
-    """Compile a path such as `$.user.name`.
-
-    Raises:
-        ValueError: It is not a path; the message says why.
-    """
+    """Compile a path such as `$.user.name`; ValueError says why it is none."""
     import jsonpath
     from jsonpath import segments, selectors
 

@@ -105,10 +105,7 @@ class Prompts:
         return meta.find_undeclared_variables(self._environment.parse(source))
 
     def unfenced(self, name: str) -> list[str]:
-        """Judged variables that a template, or one of its includes, outputs without `fenced`.
-
-        The check is limited: values that go through a macro or a variable of the template are not followed.
-        """
+        """Judged variables that are output without `fenced`. Values that go through a macro are not followed."""
         trees = [self._tree(part) for part in self.parts(name)]
         return [field for field in JUDGED if any(_puts_out(tree, field) for tree in trees)]
 
@@ -144,15 +141,9 @@ class Prompts:
 
 
 def render(template: Template, variables: Mapping[str, Any], where: str, shared: Shared | None = None) -> str:
-    """Render a template.
+    """Render a template; UserError if it cannot be rendered, or produces more than any prompt can need.
 
-    Args:
-        shared: Those of the variables that are the same in every rendering of a run. An included template that uses no
-            others is rendered once.
-
-    Raises:
-        UserError: The template uses an undefined variable or something the sandbox refuses, includes itself without
-            end, or produces more than any prompt can need.
+    `shared` are variables that are the same in every rendering of a run; an include without others is rendered once.
     """
     if isinstance(template.environment, Sandbox):
         for name in shared or ():

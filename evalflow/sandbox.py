@@ -132,11 +132,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
             filters[name] = self._counted(filter, template_costs.of_filter(name))
 
     def begin(self, shared: Shared | None = None) -> None:
-        """Start a rendering.
-
-        Args:
-            shared: The variables that are the same in other renderings too.
-        """
+        """Start a rendering. `shared` are the variables that are the same in other renderings too."""
         self._shared = shared
         self._steps = STEPS
         self._characters = CHARACTERS
@@ -159,10 +155,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return str(value)
 
     def make_globals(self, d: MutableMapping[str, Any] | None) -> MutableMapping[str, Any]:
-        """The globals of a template, in a plain dictionary.
-
-        Jinja chains two dictionaries, and copies the chain for every template that is rendered or included.
-        """
+        """The globals in a plain dictionary; Jinja's chain of two would be copied for every rendering and include."""
         return {**self.globals, **(d or {})}  # pyright: ignore[reportUnknownMemberType]
 
     def get_template(

@@ -36,11 +36,7 @@ class Amount:
 
 
 class Budget:
-    """Spending limits of a run, over all its judges and targets. Calls known to be free use up no dollars.
-
-    Args:
-        spent: What earlier parts of the same run have spent.
-    """
+    """Spending limits of a run, over all its judges and targets. Calls known to be free use up no dollars."""
 
     def __init__(self, limits: BudgetConfig, spent: Amount | None = None) -> None:
         self.limits = limits
@@ -50,11 +46,7 @@ class Budget:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def reserve(self, amount: Amount) -> None:
-        """Reserve an amount. If it does not fit, wait until calls in flight have cost less than reserved.
-
-        Raises:
-            BudgetError: It does not fit, and nothing is in flight any more.
-        """
+        """Reserve an amount, waiting for calls in flight that cost less than reserved; BudgetError if it cannot fit."""
         while not self._fits(amount):
             if not self._holders:
                 raise BudgetError(self._refusal(amount))
@@ -99,11 +91,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Charges calls to one model to the budget.
-
-    Attributes:
-        price: The model's price; None counts as 0 dollars.
-    """
+    """Charges calls to one model to the budget; without a price they count as 0 dollars."""
 
     budget: Budget
     price: Price | None

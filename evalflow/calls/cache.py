@@ -159,8 +159,7 @@ class SingleFlight:
 
     Attributes:
         settled: The calls whose cost is in the journals of a resumed run; None for a new run. A reply that was cached
-            but not yet journaled when the run died is billed on first reuse.
-        claimed: Called with such a reply and its price (None if unknown).
+            but not yet journaled when the run died is billed on first reuse, and given to `claimed` with its price.
     """
 
     def __init__(self, cache: Cache | None = None) -> None:
@@ -176,16 +175,11 @@ class SingleFlight:
         read: Callable[[Entry, bool], T],
         price: Callable[[Entry], float | None] = lambda _: None,
     ) -> T:
-        """The value of a call.
+        """The value of a call. Callers that only waited get its error without its cost, which would count twice.
 
         Args:
             ask: Makes the call; returns its value and the entry to cache. Raises for what must not be cached.
-            read: The value of a cached entry; its flag says whether the entry was free. Raises Unreadable for an
-                unusable entry.
-
-        Raises:
-            Exception: Errors of `ask`. Callers that only waited get the error without its cost, which would count
-                twice.
+            read: The value of a cached entry, which may be free; raises Unreadable for an unusable one.
         """
         entry = self._cache.get(key) if self._cache else None
         while True:

@@ -20,11 +20,7 @@ from evalflow.records import Usage
 
 
 class Corrupt(Exception):
-    """The file is not a database, or it is damaged.
-
-    Attributes:
-        inode: The damaged file's inode; another process may have replaced the file.
-    """
+    """The file is not a database, or it is damaged. Its inode tells whether another process has replaced it since."""
 
     def __init__(self, message: str, inode: int) -> None:
         self.inode = inode
@@ -47,11 +43,7 @@ def is_busy(error: Exception) -> bool:
 
 
 def set_aside(path: Path, inode: int) -> Path | None:
-    """Move a damaged file, and its log files, out of the way.
-
-    Returns:
-        Its new path, or None if another process has moved it already.
-    """
+    """Move a damaged file, and its log files, out of the way; None if another process has moved it already."""
     if not path.exists() or path.stat().st_ino != inode:
         return None
     moment = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
@@ -78,13 +70,7 @@ _FACTS = struct.Struct("<Iqqd")  # requests, input and output tokens or -1, late
 
 @record(kw_only=True)
 class Entry:
-    """A stored reply.
-
-    Attributes:
-        body: The response's body, unchanged; after re-asks, the last, valid one.
-        requests: Number of calls, re-asks included.
-        usage: Tokens of all calls; None if one did not report them.
-    """
+    """A stored reply: the last response's unchanged body, with the requests and tokens of all, re-asks included."""
 
     body: bytes
     requests: int = 1
@@ -99,11 +85,7 @@ class Entry:
 
 
 def key_of(base_url: str, path: str, body: bytes, *repeats: int) -> bytes:
-    """The cache key of a call: SHA-256 over everything that reaches the model, and nothing else.
-
-    Args:
-        repeats: Numbers that distinguish several wanted answers to the same request, such as the judge's repeat.
-    """
+    """The cache key of a call: SHA-256 over everything that reaches the model, and what tells repeats of it apart."""
     return hashlib.sha256(_place(base_url, path, *repeats) + body).digest()
 
 
@@ -188,13 +170,7 @@ Slot = tuple[bytes, str]
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Statistics of a cache.
-
-    Attributes:
-        body_bytes, file_bytes: Size of the replies alone, and of the file with its log.
-        runs: Runs that paid for them.
-        oldest, newest: Seconds since the epoch; None if the cache is empty.
-    """
+    """Statistics of a cache: bytes of the replies and of the file, runs that paid, and seconds since the epoch."""
 
     entries: int
     private: int
@@ -206,16 +182,9 @@ class Stats:
 
 
 class Store:
-    """One connection. Used by one thread at a time.
+    """One connection, created or only read. Used by one thread at a time.
 
-    Args:
-        path: The file; created if missing.
-        reading: Open it read-only and create nothing.
-
-    Raises:
-        Corrupt: It is not a database.
-        Foreign: It belongs to another program.
-        OSError, sqlite3.OperationalError: It cannot be opened or created.
+    Raises Corrupt, Foreign, OSError or sqlite3.OperationalError if it cannot be opened or created.
     """
 
     def __init__(self, path: Path, *, reading: bool = False) -> None:

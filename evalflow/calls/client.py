@@ -29,8 +29,7 @@ class RetryPolicy:
     Attributes:
         base_s, cap_s: The first wait and the longest, in seconds; each wait is drawn from its upper half.
         retry_after_cap_s: The longest wait in seconds that an endpoint may ask for.
-        connect_attempts, connect_patience_s: Tries, and seconds, to connect to an endpoint that has never answered.
-        silence_s: Seconds without any answer before such an endpoint is probed.
+        silence_s: Seconds without any answer before an endpoint that has never answered is probed.
     """
 
     attempts: int = 6
@@ -57,8 +56,7 @@ class Watchdog:
     """Sends requests, and finds out in bounded time that an endpoint never answers.
 
     Attributes:
-        answered: Whether anything was ever answered, the probe included.
-        heard: Whether any request other than the probe was ever answered.
+        answered: Whether anything was ever answered; `heard` leaves out the probe.
     """
 
     def __init__(self, transport: Transport, where: str, silence_s: float, probe_s: float, address: str) -> None:
@@ -72,11 +70,7 @@ class Watchdog:
         self.heard = False
 
     async def send(self, request: HttpRequest) -> Response:
-        """Send one request; once anything was heard, the transport itself can be used instead.
-
-        Raises:
-            InfrastructureError: The endpoint accepts connections but never answers.
-        """
+        """Send one request, or raise InfrastructureError. Once anything was heard, the transport itself serves too."""
         response = await self._transport.send(request) if self.answered else await self._watched(request)
         self.answered = self.heard = True
         return response
@@ -146,9 +140,7 @@ class MalformedReply(ValueError):
 class Gateway:
     """Sends calls to one endpoint, with retries, until they succeed or fail for good.
 
-    Args:
-        secrets: The key and other secrets. They are removed from messages, and from replies that repeat them.
-        account: Charged for every try; None: there is no budget.
+    `secrets` are removed from messages, and from replies that repeat them; `account` is charged for every try.
     """
 
     def __init__(
@@ -175,15 +167,11 @@ class Gateway:
         self._succeeded = False
 
     async def send(self, request: HttpRequest, decode: Callable[[Response], T]) -> T:
-        """Send one call; returns the decoded response.
-
-        Args:
-            decode: Reads a 2xx response; raises `MalformedReply` for an invalid one, which is retried.
+        """Send one call; returns the decoded response. If `decode` raises MalformedReply, the call is retried.
 
         Raises:
             CallError: This call failed for good.
-            InfrastructureError: Every further call would fail too.
-            BudgetError: The budget does not cover it.
+            InfrastructureError, BudgetError: Every further call would fail too, or the budget does not cover it.
         """
         account, limiter = self._account, self._limiter
         begun: float | None = None
@@ -331,11 +319,7 @@ SERVICE = Dialect(of_status, "target.url", "check target.url, and that the servi
 
 @dataclass(frozen=True, slots=True)
 class CallSession:
-    """Shared by all judges and targets of a run, so that limits apply across them.
-
-    Attributes:
-        single_flight: Sends equal requests once, and cached ones not at all.
-    """
+    """Shared by all judges and targets of a run, so that limits apply across them."""
 
     limiters: Limiters = field(default_factory=Limiters)
     single_flight: SingleFlight = field(default_factory=SingleFlight)

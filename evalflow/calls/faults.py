@@ -32,10 +32,8 @@ class CallFault:
 
     Attributes:
         decision: retry (the fault may pass), give_up (this call is lost), stop (every call would fail like it).
-        error_type: The short cause code of `errors.CallError`.
         raw: What the endpoint sent, shortened; None if it sent nothing.
         retry_after_s: Seconds that the endpoint asked to wait; None if it did not.
-        unreachable: No connection could be made.
     """
 
     decision: Decision

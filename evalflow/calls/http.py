@@ -10,19 +10,17 @@ import os
 import socket
 import ssl
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterable, Mapping
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from evalflow import __version__
+from evalflow.frozen import record
+from evalflow.records import Usage
 
 if TYPE_CHECKING:
     from aiohttp import ClientConnectorError, ClientSession, ClientTimeout
     from multidict import CIMultiDict
     from yarl import URL
-from collections.abc import AsyncIterable
-from typing import Literal, Protocol
-
-from evalflow.frozen import record
 
 CONNECT_S = 5.0
 """Seconds to open one connection, including DNS and TLS."""
@@ -39,7 +37,6 @@ class HttpRequest:
 
     Attributes:
         path: Below the endpoint's base URL, with a leading slash.
-        body: The exact bytes to send; None sends no body.
         timeout_s: Seconds for the whole exchange, connecting included.
         kind: Calls of one kind should take about the same time; the limiter compares their latencies.
         tokens: Estimated tokens of the call, for a limit of tokens per minute.
@@ -60,12 +57,14 @@ class Response:
     Attributes:
         body: The whole body, decompressed. Of a body above MAX_REPLY only the beginning, which is above MAX_REPLY too.
         elapsed_s: Seconds from sending to the last byte.
+        usage: Its tokens, which only a decoder can know.
     """
 
     status: int
     headers: Mapping[str, str]
     body: bytes
     elapsed_s: float = 0.0
+    usage: Usage | None = None
 
 
 class TransportError(Exception):

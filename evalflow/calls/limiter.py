@@ -62,11 +62,7 @@ class Pressure:
         self._least = float("inf")
 
     def add(self, latency_s: float) -> float:
-        """Add the latency of an answered call.
-
-        Returns:
-            The smoothed latency divided by its minimum, at least 1; 1 while there is too little data.
-        """
+        """Add a latency; returns the smoothed one divided by its minimum, or 1 while there is too little data."""
         self._count += 1
         if self._count <= SETTLED:
             self._smoothed += (latency_s - self._smoothed) / self._count
@@ -108,31 +104,19 @@ class Limiter:
         self._limit = float(min(start, maximum))
         self._start = self._limit
         self._maximum = maximum
-        self._in_flight = 0
+        self.in_flight = 0
         self._waiting: deque[tuple[asyncio.Future[float], float]] = deque()
         self._resume_at = 0.0
         self._shrunk_at: float | None = None
         self._refused = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._pressures: dict[str, Pressure] = {}
-        self._requests: Pace | None = None
-        self._tokens: Pace | None = None
+        self.requests: Pace | None = None
+        self.tokens: Pace | None = None
 
     @property
     def limit(self) -> int:
         return int(self._limit)
-
-    @property
-    def in_flight(self) -> int:
-        return self._in_flight
-
-    @property
-    def requests_per_minute(self) -> float | None:
-        return self._requests.per_minute if self._requests else None
-
-    @property
-    def tokens_per_minute(self) -> float | None:
-        return self._tokens.per_minute if self._tokens else None
 
     def cap(self, maximum: int) -> None:
         """Lower the maximum, for two configurations that share one endpoint, model and key."""
@@ -142,16 +126,12 @@ class Limiter:
 
     def keep_to(self, requests_per_minute: float | None, tokens_per_minute: float | None) -> None:
         """Limit requests and tokens per minute. The lowest limit ever set applies."""
-        self._requests = _slower(self._requests, requests_per_minute)
-        self._tokens = _slower(self._tokens, tokens_per_minute)
+        self.requests = _slower(self.requests, requests_per_minute)
+        self.tokens = _slower(self.tokens, tokens_per_minute)
 
     @asynccontextmanager
     async def slot(self, tokens: float = 0.0) -> AsyncGenerator[float]:
-        """Wait for a slot and hold it; gives the monotonic time at which the slot was given.
-
-        Args:
-            tokens: Estimated tokens of the call; `succeeded` corrects the estimate.
-        """
+        """Wait for a slot and hold it; gives the monotonic time at which it was given. `tokens` are an estimate."""
         started = await self.acquire(tokens)
         try:
             yield started
@@ -160,8 +140,8 @@ class Limiter:
 
     def succeeded(self, started: float, latency_s: float, kind: str = "", excess_tokens: float = 0.0) -> None:
         """A call was answered: allow more if the present limit was in use, less if the endpoint has become slow."""
-        if self._tokens is not None:
-            self._tokens.take(excess_tokens, time.monotonic())
+        if self.tokens is not None:
+            self.tokens.take(excess_tokens, time.monotonic())
         self._refused -= GAIN * self._refused
         pressure = self._pressures.get(kind) or self._pressures.setdefault(kind, Pressure())
         times = pressure.add(latency_s)
@@ -170,16 +150,12 @@ class Limiter:
                 pressure.accept()
             else:
                 self._shrink(started, EASE, self._start)
-        elif times < HOLDS and self._in_flight >= int(self._limit):
+        elif times < HOLDS and self.in_flight >= int(self._limit):
             growth = 1.0 if self._shrunk_at is None else 1.0 / self._limit
             self._limit = min(self._limit + growth, float(self._maximum))
 
     def refused(self, started: float, wait_s: float) -> None:
-        """Record a refused call. If many are refused, halve the limit, once for all calls in flight together.
-
-        Args:
-            wait_s: Seconds that the endpoint asked to wait; if it refuses many calls, none is started until then.
-        """
+        """Record a refused call. If many are refused, wait, and halve the limit once for all calls in flight."""
         self._refused += GAIN * (1.0 - self._refused)
         if self._refused > TOLERATED:
             self._shrink(started, SHRINK, 1.0)
@@ -194,7 +170,7 @@ class Limiter:
             self._shrunk_at = time.monotonic()
 
     async def acquire(self, tokens: float) -> float:
-        if not self._waiting and self._in_flight < int(self._limit):
+        if not self._waiting and self.in_flight < int(self._limit):
             now = time.monotonic()
             if self._take(tokens, now) <= 0:
                 return now
@@ -205,27 +181,27 @@ class Limiter:
             return await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():  # the slot was given just as the task was cancelled
-                self._in_flight -= 1
+                self.in_flight -= 1
             self._wake()
             raise
 
     def release(self) -> None:
-        self._in_flight -= 1
+        self.in_flight -= 1
         if self._waiting:
             self._wake()
 
     def _take(self, tokens: float, now: float) -> float:
         """Take a free slot if one may be given now. Returns the seconds until then; 0 or less: it was taken."""
         wait = self._resume_at - now
-        for pace in (self._requests, self._tokens):
+        for pace in (self.requests, self.tokens):
             if pace is not None:
                 wait = max(wait, pace.wait_s(now))
         if wait <= 0:
-            self._in_flight += 1
-            if self._requests is not None:
-                self._requests.take(1.0, now)
-            if self._tokens is not None:
-                self._tokens.take(tokens, now)
+            self.in_flight += 1
+            if self.requests is not None:
+                self.requests.take(1.0, now)
+            if self.tokens is not None:
+                self.tokens.take(tokens, now)
         return wait
 
     def _wake(self) -> None:
@@ -233,7 +209,7 @@ class Limiter:
             self._timer.cancel()
             self._timer = None
         now = time.monotonic()
-        while self._waiting and self._in_flight < int(self._limit):
+        while self._waiting and self.in_flight < int(self._limit):
             turn, tokens = self._waiting[0]
             if not turn.done():
                 wait = self._take(tokens, now)

@@ -29,11 +29,7 @@ class WriteAheadLogs:
             raise OSError(f"only {written} of {len(record)} bytes were written")
 
     def turn(self) -> int:
-        """Append to the other file from now on.
-
-        Returns:
-            The turn whose records are to be committed now; for `clear`.
-        """
+        """Append to the other file from now on; returns the turn whose records are to be committed, then cleared."""
         before, self._turn = self._turn, 1 - self._turn
         return before
 
@@ -162,10 +158,7 @@ class Committer:
             self._awaken()
 
     def close(self) -> None:
-        """Commit what is left and end the thread.
-
-        Entries that cannot be committed stay in the log files for a later run. Not to be used again.
-        """
+        """End the thread for good. Entries that cannot be committed stay in the log files for a later run."""
         self._closing.set()
         self._wake.set()
         if self._thread is not None:

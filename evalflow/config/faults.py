@@ -21,11 +21,7 @@ if TYPE_CHECKING:
 
 
 class AbsentKeyError(UserError):
-    """The command line changes a key that is in no file.
-
-    Attributes:
-        key: The key path.
-    """
+    """The command line changes a key that is in no file."""
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -114,13 +110,8 @@ def problems_of_absent(
 ) -> Sequence[Problem]:
     """Find the problems of overrides whose keys are in no file, and all other validation problems.
 
-    The keys are added anyway, since only the typed models know which keys are valid.
-
-    Args:
-        error: The first such key, as reported by Hydra.
-        overrides: The command line's overrides.
-        compose: Composes other overrides; may raise AbsentKeyError, and allows missing mandatory values.
-        check: Validates; raises UserError.
+    The keys are added anyway, since only the typed models know which keys are valid. `error` is about the first one;
+    `compose` composes other overrides, with missing mandatory values; `check` validates.
     """
     keys: dict[str, str] = {}
     for override in OverridesParser.create().parse_overrides(list(overrides)):

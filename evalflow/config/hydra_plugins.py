@@ -41,12 +41,7 @@ class UserConfigSource(FileConfigSource):
         return "user"
 
     def load_config(self, config_path: str) -> ConfigResult:
-        """Read a file.
-
-        Raises:
-            UserError: The file could make Hydra run code.
-            yaml.YAMLError: It is not YAML, or too large.
-        """
+        """Read a file; UserError if it could make Hydra run code, yaml.YAMLError if it is not YAML, or too large."""
         file = Path(self.path, config_path.removesuffix(".yaml") + ".yaml")
         if file.is_file():
             expect_bounded(file.read_text(encoding="utf-8"))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
-from typing import Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from pydantic import BaseModel
 
@@ -34,13 +34,15 @@ class Kind(Generic[C, T]):
     build: Callable[..., T]
 
 
-class Kinds(Generic[C, T]):
-    """The kinds of one configuration group.
+def lazily(place: str, **options: Any) -> Callable[..., Any]:
+    """What builds a kind, as `module:name`; imported when the first one is built."""
+    return lambda *args: EntryPoint("", place, "").load()(*args, **options)
 
-    Args:
-        role: The configuration group: judge, embedder, target or metric. Packages add kinds as entry points of the
-            group `evalflow.judges`, `evalflow.embedders` and so on.
-        builtin: evalflow's own, by name; a text `module:name` is imported on first use.
+
+class Kinds(Generic[C, T]):
+    """The kinds of one configuration group: evalflow's own, by name or as a text `module:name`, and those of packages.
+
+    Packages add kinds as entry points of the group `evalflow.judges`, `evalflow.embedders` and so on.
     """
 
     def __init__(self, role: str, builtin: Mapping[str, Kind[C, T] | str]) -> None:

@@ -65,22 +65,13 @@ class Composed:
 
     @property
     def storable(self) -> dict[str, Any]:
-        """The configuration to store, from which `resolved` restores `values`.
-
-        Environment variables are kept as references, since their values may be secret.
-        """
+        """The configuration to store, for `resolved`: environment variables stay references, as they may be secret."""
         return self.values if self.unresolved is None else self.unresolved
 
 
 @dataclass(frozen=True, slots=True)
 class HydraJob:
-    """One job that Hydra starts.
-
-    Attributes:
-        folder: Its output folder; `.hydra/` is already in it.
-        number: Its place in the sweep, or None outside a sweep.
-        read: Returns its configuration, or raises UserError.
-    """
+    """One job that Hydra starts; `.hydra/` is already in its folder. It has a number only in a sweep."""
 
     folder: Path
     number: int | None
@@ -101,15 +92,7 @@ def compose(
 ) -> Composed:
     """Compose without running; writes nothing. Safe in any thread, also while jobs of `launch` run.
 
-    Args:
-        overrides: Hydra overrides, as on the command line.
-        config_dir: A folder to search first.
-        run_id: The value of `${run_id:}`.
-        check: Validates; used to suggest the right name of a missing key.
-        complete: Whether a missing mandatory value is an error; else it is "???".
-
-    Raises:
-        UserError: The overrides or the files are wrong.
+    `check` validates, to suggest the right name of a missing key. Unless `complete`, a missing value is "???".
     """
     try:
         return _compose(overrides, config_dir, run_id, complete=complete)
@@ -122,17 +105,8 @@ def launch(
 ) -> None:
     """Let Hydra start jobs: one, or one per combination with -m. Its other flags (--cfg, --info) work too.
 
-    A second launch in another thread waits until the first has ended.
-
-    Args:
-        arguments: Overrides and Hydra's own flags.
-        run: Runs one job. Its exceptions are raised again after all jobs are done.
-        config_dir: A folder to search first.
-        run_id: The id of this run or sweep.
-        check: Validates; used to suggest the right name of a missing key.
-
-    Raises:
-        UserError: The overrides or the files are wrong; jobs composed earlier have already run.
+    A second launch in another thread waits until the first has ended. Exceptions of `run` are raised after all jobs are
+    done; UserError if the overrides or the files are wrong, when jobs composed earlier have already run.
     """
     overrides = [word for word in arguments if not word.startswith("-") and ("=" in word or word.startswith("~"))]
     flags = [word for word in arguments if word not in overrides]
@@ -303,9 +277,6 @@ def _composing(config_dir: Path | None, run_id: str, overrides: Sequence[str]) -
     """Set up Hydra for one composition: search order, resolvers, and errors raised instead of printed.
 
     Other threads wait until the block has ended or calls `_others_may_compose`.
-
-    Raises:
-        UserError: The folder does not exist, or an error was raised in the block.
     """
     if config_dir and not config_dir.is_dir():
         raise UserError(Problem(f"--config-dir {config_dir} is no folder", "command line"))

@@ -50,7 +50,7 @@ class Settings:
     def scorer(self, metric: str, *, asks: bool, embeds: bool) -> ScorerConfig:
         """The configuration with the thresholds for a metric: its judge's, or the embedder's if it uses no judge.
 
-        For a metric that uses both it is the judge's, which is calibrated only if both are.
+        If it uses both, its scores are calibrated only if both are.
         """
         judge, embedder = self.judges[metric], self.run.embedder
         if not embeds:
@@ -59,14 +59,9 @@ class Settings:
 
 
 def validate(composed: Composed, models: Mapping[str, ModelOf]) -> Settings:
-    """Validate a composed configuration.
+    """Validate a composed configuration; UserError lists every problem.
 
-    Args:
-        composed: As composed by Hydra.
-        models: Looks up the model of a kind, for the groups metric, judge, target and embedder.
-
-    Raises:
-        UserError: Lists every problem.
+    `models` looks up the model of a kind, for the groups metric, judge, target and embedder.
     """
     values = composed.values
     if not values.get("dataset") and not values.get("metric"):

@@ -21,10 +21,7 @@ def safe_yaml(text: str) -> Any:
 
 
 def expect_bounded(text: str) -> None:
-    """Refuse YAML whose aliases would expand beyond the limit, as ten nested levels of ten do ("billion laughs").
-
-    yaml.YAMLError also if an alias contains itself, or the text is not YAML.
-    """
+    """Refuse YAML whose aliases would expand beyond the limit ("billion laughs"), or contain themselves."""
     if "*" not in text:
         return
     top = cast("yaml.Node | None", yaml.compose(text, _LOADER))  # pyright: ignore - untyped

@@ -39,12 +39,7 @@ class ChatToolCall:
 
 @record(kw_only=True)
 class Completion(CallCosts):
-    """One reply of a model.
-
-    Attributes:
-        finish_reason: stop, length (cut off), content_filter, tool_calls, or another value of the endpoint.
-        tokens: The content's tokens with their log probabilities, as the API gives them, or None.
-    """
+    """One reply of a model. `tokens` are the content's, with their log probabilities as the API gives them."""
 
     text: str | None
     tool_calls: tuple[ChatToolCall, ...] = ()
@@ -176,21 +171,17 @@ class ChatClient:
         policy: RetryPolicy | None = None,
     ) -> None:
         session = session or CallSession()
-        link = connect(config, role, session, reply_tokens=config.max_tokens, transport=transport, policy=policy)
-        self._gateway = link.gateway
+        self._gateway, self._place = connect(
+            config, role, session, reply_tokens=config.max_tokens, transport=transport, policy=policy
+        )
         self.single_flight = session.single_flight
-        self._place = link.place
         self._price = config.price
         self._timeout_s = config.timeout_s
         self._reply_tokens = float(min(REPLY_TOKENS, config.max_tokens or REPLY_TOKENS))
-        self._fixed = _fixed(config, link.base_url)
+        self._fixed = _fixed(config)
 
     def request(self, body: Mapping[str, Any], kind: str = "") -> HttpRequest:
-        """Build a request.
-
-        Args:
-            kind: Calls of one kind should take about the same time, such as those of one step of a metric.
-        """
+        """Build a request. Calls of one kind, such as a metric's step, should take about the same time."""
         data = canonical({**self._fixed, **body})
         tokens = len(data) / BYTES_A_TOKEN + self._reply_tokens
         return HttpRequest("POST", PATH, data, self._timeout_s, kind, tokens)
@@ -246,26 +237,13 @@ def identity(kind: str, config: BaseModel, fields: tuple[str, ...], extra: objec
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _fixed(config: EndpointConfig, base_url: str) -> dict[str, Any]:
+def _fixed(config: EndpointConfig) -> dict[str, Any]:
     """The parameters of every request. OpenAI and Azure have renamed max_tokens; others know only the old name."""
-    host = urlsplit(base_url).hostname or ""
+    host = urlsplit(config.base_url or OPENAI_URL).hostname or ""
     renamed = host == "api.openai.com" or host.endswith(".azure.com")
     limit = "max_completion_tokens" if renamed else "max_tokens"
     values = {"model": config.model, "temperature": config.temperature, limit: config.max_tokens}
     return {name: value for name, value in values.items() if value is not None}
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """Access to an endpoint.
-
-    Attributes:
-        place: Distinguishes its replies from those of other endpoints.
-    """
-
-    base_url: str
-    gateway: Gateway
-    place: str
 
 
 def connect(
@@ -276,8 +254,8 @@ def connect(
     reply_tokens: int | None,
     transport: Transport | None = None,
     policy: RetryPolicy | None = None,
-) -> Link:
-    """Set up access to an endpoint. Nothing is sent."""
+) -> tuple[Gateway, str]:
+    """Set up access to an endpoint; also returns what distinguishes its replies from others. Nothing is sent."""
     base_url = config.base_url or OPENAI_URL
     account = _account(config, role, session, reply_tokens)
     key = _api_key(config, role)
@@ -294,7 +272,7 @@ def connect(
         account=account,
     )
     version = config.azure and config.azure.api_version
-    return Link(base_url, gateway, f"{base_url}?api-version={version}" if version else base_url)
+    return gateway, f"{base_url}?api-version={version}" if version else base_url
 
 
 def _transport(config: Connection, base_url: str, key: str | None) -> Transport:

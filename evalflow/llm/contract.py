@@ -37,11 +37,7 @@ class InvalidReply(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PreparedContract:
-    """Instructor's output for a reply model, made once for all calls.
-
-    Attributes:
-        before, after: Text around the prompt in the user's message.
-    """
+    """Instructor's output for a reply model, made once for all calls: the text around the prompt, and the schema."""
 
     before: str
     after: str
@@ -68,11 +64,8 @@ def prepare(reply_model: type[BaseModel], mode: ReplyMode, strict: bool) -> Prep
 class Contract:
     """Requests, parses and re-asks one reply model.
 
-    Args:
-        reply_model: The pydantic model of a reply. Its name is the schema's, so it must match `[a-zA-Z0-9_-]{1,64}`.
-        mode: json_schema (response format), tools (a forced tool call), json (JSON mode, the schema in the system
-            message), md_json (the schema in the system message, the reply in a fenced block).
-        strict: Ask the endpoint to enforce the schema strictly; for json_schema and tools.
+    Its name is the schema's, so it must match `[a-zA-Z0-9_-]{1,64}`. Modes: json_schema (response format), tools (a
+    forced tool call), json (JSON mode), md_json (a fenced block); the last two put the schema in the system message.
     """
 
     def __init__(
@@ -98,11 +91,7 @@ class Contract:
         return {"messages": [*before, last], **made.schema}
 
     def parse(self, completion: Completion, items: Sequence[Any] | None = None) -> tuple[BaseModel, str]:
-        """The validated reply, and the text it was parsed from.
-
-        Raises:
-            InvalidReply: It does not validate, or has the wrong number of results.
-        """
+        """The validated reply, and the text it was parsed from; InvalidReply also for the wrong number of results."""
         raw = _tool_arguments(completion) if self._mode == "tools" else completion.text or ""
         text = _json_in_block(raw) if self._mode == "md_json" else raw
         try:

@@ -133,11 +133,11 @@ class EmbeddedJudge:
 
     tasks = EVIDENCE_TASKS
 
-    def __init__(self, config: EmbeddedJudgeConfig) -> None:
+    def __init__(self, config: EmbeddedJudgeConfig, name: str = "", *_: object) -> None:
         self._minilm = MiniLM()
         decisive = f"embedded {VERSION}; {self._minilm.identity}"
         self.info = JudgeInfo(
-            name=config.name or "embedded",
+            name=name or config.name or "embedded",
             nature="text overlap and sentence similarity, not an LLM",
             identity=hashlib.sha256(decisive.encode()).hexdigest()[:16],
             calibrated=config.calibrated,
@@ -155,11 +155,7 @@ class EmbeddedJudge:
         }
 
     async def ask(self, ask: Ask) -> Reply:
-        """Answer one of its tasks; the same question always gets the same reply.
-
-        Raises:
-            JudgeError: `unsupported`: the step has none of its tasks, or its variables or reply have another shape.
-        """
+        """Answer one of its tasks, or raise JudgeError; the same question always gets the same reply."""
         refusal = self.info.explain_refusal(ask.task)
         if refusal:
             raise JudgeError("unsupported", f"{ask.metric}, step {ask.step}: {refusal}")

@@ -185,7 +185,9 @@ class OpenAIEmbedder:
         policy: RetryPolicy | None = None,
     ) -> None:
         session = session or CallSession()
-        link = connect(config, "embedder", session, reply_tokens=0, transport=transport, policy=policy)
+        self._gateway, self._place = connect(
+            config, "embedder", session, reply_tokens=0, transport=transport, policy=policy
+        )
         self._config = config
         self.info = JudgeInfo(
             name=name,
@@ -193,7 +195,6 @@ class OpenAIEmbedder:
             identity=identity("openai-embeddings", config, DECISIVE),
             calibrated=config.calibrated,
         )
-        self._gateway, self._place = link.gateway, link.place
         self._single_flight = session.single_flight
         fixed = {"model": config.model, "dimensions": config.dimensions}
         self._fixed = {key: value for key, value in fixed.items() if value is not None}
@@ -276,7 +277,7 @@ MAX_WORKERS = 4
 class EmbeddedEmbedder:
     """Sentence embeddings in this process. English only; only the first 256 tokens of a text are read."""
 
-    def __init__(self, config: EmbeddedEmbedderConfig) -> None:
+    def __init__(self, config: EmbeddedEmbedderConfig, *_: object) -> None:
         self._minilm = MiniLM()
         self.info = JudgeInfo(
             name=config.name or "minilm",

@@ -86,10 +86,7 @@ def words(text: str) -> tuple[Word, ...]:
 
 
 def sentences(text: str) -> tuple[str, ...]:
-    """The sentences of a text, in order; line ends always end one, list markers are dropped.
-
-    A part without letters and digits is not a sentence.
-    """
+    """The sentences of a text, in order; line ends always end one. Parts without letters and digits are left out."""
     found: list[str] = []
     for line in text.splitlines():
         body = _LIST_MARKER.sub("", line)
@@ -139,7 +136,6 @@ class Evidence:
 
     Attributes:
         unseen: The claim's content words and numbers that are not in the passage, as written.
-        overlap: The lexical parts of the support.
         similarity: The largest cosine to a sentence of the passage; None if not measured.
     """
 

@@ -39,11 +39,7 @@ log = logging.getLogger("evalflow")
 class OpenAIJudge:
     """Asks a model for typed replies, with a limited number of re-asks for invalid ones.
 
-    Args:
-        contracts: Folder of prepared contracts, kept between runs; None: they are not kept.
-
-    Raises:
-        UserError: The API key's variable is not set, or `strict` is set for a mode that does not support it.
+    Prepared contracts are kept between runs in the folder `contracts`, if there is one.
     """
 
     def __init__(
@@ -213,13 +209,10 @@ def _invalid(error: InvalidReply, completion: Completion, spent: Spend) -> Judge
 
 
 async def _draw(count: int, once: Callable[[int], Awaitable[Reply]], listed: bool) -> Reply:
-    """Ask `count` times concurrently and combine the replies.
+    """Ask `count` times concurrently and combine the replies. CallError if half of the samples or more failed.
 
     The result is the first reply with the most frequent combination of values; the probabilities are frequencies among
-    the valid replies. If some samples fail, the others count, if they are more than half of all.
-
-    Raises:
-        CallError: Half of the samples or more failed: the first failure, with the cost of all samples.
+    the valid replies.
     """
     try:
         async with asyncio.TaskGroup() as group:

@@ -100,11 +100,7 @@ class _Value:
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """Probabilities that were read from a reply's tokens.
-
-    Attributes:
-        mass: By field, the total probability of the valid values before normalisation, 0..1.
-    """
+    """Probabilities read from a reply's tokens, and the total of each field's valid values before normalisation."""
 
     chances: Distribution
     mass: Mapping[str, float]

@@ -49,10 +49,7 @@ class EmbeddingJudge:
 
 
 class JudgeWithEmbedder:
-    """Implements Judge: the embedder makes vectors, and the judge answers everything else.
-
-    Scores depend on both, and so do the name, the identity and whether thresholds apply.
-    """
+    """Implements Judge: the embedder makes vectors, and the judge answers everything else. Scores depend on both."""
 
     def __init__(self, judge: Judge, embedder: Judge) -> None:
         self._judge = judge
@@ -81,10 +78,7 @@ class Panel:
     """Implements Judge for several judges. Each scores a cell separately, and their scores are combined.
 
     So scoring a cell asks the members. The panel itself is asked only for what is made once per run, such as the steps
-    of G-Eval: its first member makes that, and all members score with it.
-
-    Raises:
-        UserError: Two of them are the same judge, or have the same name.
+    of G-Eval: its first member makes that, and all members score with it. UserError if two of them are alike.
     """
 
     def __init__(self, config: MembersConfig, name: str, members: Sequence[Judge]) -> None:

@@ -35,10 +35,9 @@ def priced(config: T) -> T:
 
 
 def list_price(model: str, base_url: str) -> ListPrice | None:
-    """The price of a model at an address, today and for prompts of usual length; None if unknown.
+    """The price of a model at an address today; None if unknown, or if the model charges per request.
 
-    Discounts for prompts that the provider has cached are left out. A model that charges per request has no price per
-    token.
+    Discounts for prompts that the provider has cached, and prices of very long prompts, are left out.
     """
     if _is_local(base_url):
         return None

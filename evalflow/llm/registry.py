@@ -16,7 +16,7 @@ from evalflow.config.judges import (
     OpenAIJudgeConfig,
     PanelConfig,
 )
-from evalflow.config.kinds import Kind, Kinds
+from evalflow.config.kinds import Kind, Kinds, lazily
 from evalflow.config.schema import EmbedderConfig, JudgeConfig
 from evalflow.errors import Problem, UserError
 from evalflow.protocols import Embedder, Judge
@@ -26,11 +26,7 @@ CONTRACTS = Path(".evalflow/contracts")
 
 
 def build_judge(config: JudgeConfig, choice: str, session: CallSession | None = None) -> Judge:
-    """The judge that a configuration describes.
-
-    Args:
-        choice: The chosen file of conf/judge; the name defaults to `<choice>:<model>`, or to the choice.
-    """
+    """The judge that a configuration describes. Its name defaults to `<choice>:<model>`, or to the choice."""
     return JUDGE_KINDS.get(config.kind).build(config, default_name(config, choice), session or CallSession())
 
 
@@ -48,18 +44,6 @@ def default_name(config: Any, choice: str) -> str:
     return config.name or (f"{choice}:{model}" if model else choice)
 
 
-def _embedded(config: EmbeddedJudgeConfig, name: str, _: CallSession) -> Judge:
-    from evalflow.llm.embedded import EmbeddedJudge
-
-    return EmbeddedJudge(config.model_copy(update={"name": name}))
-
-
-def _openai(config: OpenAIJudgeConfig, name: str, session: CallSession) -> Judge:
-    from evalflow.llm.judge import OpenAIJudge
-
-    return OpenAIJudge(config, name, session, contracts=CONTRACTS)
-
-
 def _panel(config: MembersConfig, name: str, session: CallSession) -> Judge:
     from evalflow.llm.panel import Panel
 
@@ -69,34 +53,21 @@ def _panel(config: MembersConfig, name: str, session: CallSession) -> Judge:
         try:
             members.append(build_judge(member, key, session))
         except UserError as error:
-            problems += [_of_member(key, problem) for problem in error.problems]
+            own = f"judge.members.{key}."
+            problems += [
+                replace(fault, where=fault.where.replace("judge.", own, 1), hint=fault.hint.replace("judge.", own))
+                for fault in error.problems
+            ]
     if problems:
         raise UserError(problems)
     return Panel(config, name, members)
 
 
-def _of_member(key: str, problem: Problem) -> Problem:
-    where = problem.where.replace("judge.", f"judge.members.{key}.", 1)
-    return replace(problem, where=where, hint=problem.hint.replace("judge.", f"judge.members.{key}."))
-
-
-def _embedded_embedder(config: EmbeddedEmbedderConfig, _: str, __: CallSession) -> Embedder:
-    from evalflow.llm.embedders import EmbeddedEmbedder
-
-    return EmbeddedEmbedder(config)
-
-
-def _openai_embedder(config: OpenAIEmbedderConfig, name: str, session: CallSession) -> Embedder:
-    from evalflow.llm.embedders import OpenAIEmbedder
-
-    return OpenAIEmbedder(config, name, session)
-
-
 JUDGE_KINDS: Kinds[JudgeConfig, Judge] = Kinds(
     "judge",
     {
-        "embedded": Kind(EmbeddedJudgeConfig, _embedded),
-        "openai": Kind(OpenAIJudgeConfig, _openai),
+        "embedded": Kind(EmbeddedJudgeConfig, lazily("evalflow.llm.embedded:EmbeddedJudge")),
+        "openai": Kind(OpenAIJudgeConfig, lazily("evalflow.llm.judge:OpenAIJudge", contracts=CONTRACTS)),
         "panel": Kind(PanelConfig, _panel),
         "cascade": Kind(CascadeConfig, _panel),
     },
@@ -104,7 +75,7 @@ JUDGE_KINDS: Kinds[JudgeConfig, Judge] = Kinds(
 EMBEDDER_KINDS: Kinds[EmbedderConfig, Embedder] = Kinds(
     "embedder",
     {
-        "embedded": Kind(EmbeddedEmbedderConfig, _embedded_embedder),
-        "openai": Kind(OpenAIEmbedderConfig, _openai_embedder),
+        "embedded": Kind(EmbeddedEmbedderConfig, lazily("evalflow.llm.embedders:EmbeddedEmbedder")),
+        "openai": Kind(OpenAIEmbedderConfig, lazily("evalflow.llm.embedders:OpenAIEmbedder")),
     },
 )

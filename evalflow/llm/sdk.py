@@ -26,9 +26,6 @@ class SdkTransport:
 
     The first request creates the client, in the event loop that sends it. So openai is imported only when something is
     sent, and a closed transport can be used again.
-
-    Args:
-        first_byte_s: Seconds without any byte before a try is given up; None: only its timeout applies.
     """
 
     def __init__(
@@ -70,10 +67,7 @@ class SdkTransport:
             await client.close()
 
     async def _headers(self) -> dict[str, str | Omit]:
-        """Headers that the SDK would otherwise fill from its own environment variables.
-
-        OpenAI's key, organisation or project must not reach another server.
-        """
+        """Headers that the SDK would take from its own variables: OpenAI's key must not reach another server."""
         from openai import Omit
 
         headers: dict[str, str | Omit] = {"Content-Type": "application/json"}
@@ -157,15 +151,9 @@ SCOPE = "https://cognitiveservices.azure.com/.default"
 
 
 class AzureTransport(SdkTransport):
-    """Connections to one Azure OpenAI resource.
+    """Connections to one Azure OpenAI resource, with a key or an Entra ID token.
 
-    Args:
-        deployment: The model's deployment; part of the address if there is an API version.
-        base_url: https://RESOURCE.openai.azure.com, with /openai/v1 if there is no API version.
-        api_key: None to use an Entra ID token.
-
-    Raises:
-        UserError: Entra ID is needed, and its package is not installed.
+    The deployment is part of the address if there is an API version; else the address ends in /openai/v1.
     """
 
     def __init__(

@@ -27,12 +27,7 @@ class UnitMetricConfig(MetricConfig):
 
 
 class BaseMetric(Generic[C]):
-    """A metric without a judge; a kind adds `Config` and `score`. For the attributes see `Metric`.
-
-    Args:
-        name: The metric's name.
-        config: The validated configuration.
-    """
+    """A metric without a judge; a kind adds `Config` and `score`. For the attributes see `Metric`."""
 
     Config: ClassVar[type[MetricConfig]]
     names_fields: ClassVar[tuple[str, ...]] = ()
@@ -68,7 +63,8 @@ class BaseMetric(Generic[C]):
 
     def bind(self, case: Case) -> Sequence[Self]:
         """The metric itself if it scores the case's dataset, else nothing."""
-        return (self,) if self.config.covers(case.dataset) else ()
+        datasets = self.config.datasets
+        return (self,) if datasets is None or case.dataset in datasets else ()
 
 
 class FieldMetric(BaseMetric[C]):
@@ -86,10 +82,7 @@ class FieldMetric(BaseMetric[C]):
             return Outcome(status="error", error_type="data", error=str(error))
 
     async def compare(self, fields: dict[str, Any]) -> Outcome:
-        """The outcome for one answer; a ValueError becomes a score in state error.
-
-        `fields` are all fields of case and answer; those in `needs` are present.
-        """
+        """The outcome for all fields; those in `needs` are present. A ValueError becomes a score in state error."""
         raise NotImplementedError
 
 

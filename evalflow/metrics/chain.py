@@ -35,13 +35,9 @@ class Scope:
     """The steps of one score: the variables of its prompts, and the replies so far.
 
     Attributes:
-        metric: Its name.
-        repeat: The judge's repeat.
         fields: All fields of case and answer.
         variables: The fields in `needs`, and what the kind adds.
         logprobs, samples: How the judge is asked for probabilities.
-        shared: The variables that all cases share.
-        replies: By step.
         trail: The steps as the score's record shows them.
     """
 
@@ -122,10 +118,7 @@ class ChainMetric(BaseMetric[C], Generic[C]):
         return asks
 
     async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
-        """Ask every step in turn, then apply the score rule.
-
-        A call that fails for good gives a score in state error, with the steps so far and the raw reply.
-        """
+        """Ask every step in turn, then apply the score rule. If a call fails for good, the score is in state error."""
         if judge is None:
             raise ValueError(f"metric {self.name} needs a judge")
         fields = fields_of(case, answer)

@@ -42,10 +42,7 @@ def vote(parts: Mapping[str, Outcome], weights: Sequence[float], config: PanelCo
 
 
 def settle(parts: Mapping[str, Outcome], confidences: Mapping[str, float | None]) -> Outcome:
-    """A cascade's outcome: that of the last member asked.
-
-    `confidences` are those of the members asked, except the cascade's last; None if unknown.
-    """
+    """A cascade's outcome: that of the last member asked. `confidences` lack the cascade's last member."""
     *unsure, decided = parts
     last = parts[decided]
     doubts = [f"{name} was not sure enough ({_confidence(confidences[name])})" for name in unsure]

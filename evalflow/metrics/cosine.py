@@ -63,12 +63,7 @@ def embedding_ask(metric: str, *texts: str) -> Ask:
 
 
 async def cosines(judge: Judge, metric: str, text: str, others: Sequence[str]) -> list[float]:
-    """The cosines, -1 to 1, of a text's embedding with those of several others; no text is blank.
-
-    Raises:
-        JudgeError: The texts could not be embedded.
-        InfrastructureError, BudgetError: No further call can be made.
-    """
+    """The cosines, -1 to 1, of a text's embedding with those of several others; errors as in `Judge.ask`."""
     reply = await judge.ask(embedding_ask(metric, text, *others))
     assert isinstance(reply.parsed, Vectors)
     one, *rest = reply.parsed.results

@@ -21,11 +21,8 @@ PATIENCE_S = 2.0
 def json_schema(schema: Mapping[str, Any]) -> Fault:
     """Build a function that returns the first error of a document by a JSON Schema, or None if it is valid.
 
-    Draft 2020-12, unless `$schema` names another; `format` is not checked, and nothing is fetched.
-
-    Raises:
-        ValueError: The schema is invalid, or refers to something outside of it.
-        TooSlow: It takes too long; the returned function raises it too.
+    Draft 2020-12, unless `$schema` names another; `format` is not checked, and nothing is fetched. ValueError for an
+    invalid schema, or one that refers to something outside of it; TooSlow, also when called.
     """
     return within(PATIENCE_S, "the JSON Schema", partial(_checked, schema))
 
@@ -59,8 +56,7 @@ def _checked(schema: Mapping[str, Any]) -> Fault:
 def _bounded(model: Any) -> Any:
     """A jsonschema validator that runs patterns with `patterns` and gives short messages.
 
-    Its keywords use the global name `re`, even deep inside `unevaluatedProperties`. So the keyword functions are copied
-    with another `re` in their globals.
+    Its keywords use the global name `re`, so the keyword functions are copied with another `re` in their globals.
     """
     jsonschema: Any = import_module("jsonschema")
     names: dict[int, dict[str, Any]] = {}
@@ -145,11 +141,9 @@ class NoJson(ValueError):
 
 
 def json_of(value: Any) -> Any:
-    """Parse a text as JSON; other values are returned unchanged.
+    """Parse a text as JSON, or raise NoJson; other values are returned unchanged.
 
-    Raises:
-        NoJson: The text is not JSON.
-        ValueError, RecursionError: It is JSON that Python cannot hold, such as a number of thousands of digits.
+    ValueError or RecursionError for JSON that Python cannot hold, such as a number of thousands of digits.
     """
     if not isinstance(value, str):
         return value

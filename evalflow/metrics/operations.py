@@ -340,13 +340,7 @@ Combine = Literal["all", "any", "mean"]
 
 @dataclass(frozen=True)
 class Rulebook:
-    """Operations over a case field.
-
-    Attributes:
-        field: The case field, or a dotted path into one.
-        operations: At least one.
-        combine: `all` and `any` give 1 or 0; `mean` gives the share of the operations that hold.
-    """
+    """Operations over a case field. `all` and `any` give 1 or 0; `mean` gives the share of those that hold."""
 
     field: str
     operations: Sequence[Operation]

@@ -17,13 +17,7 @@ if TYPE_CHECKING:
 
 @record()
 class Calls:
-    """How often a metric calls a judge or an embedder, if every step has something to ask.
-
-    Attributes:
-        low: Minimum calls per score.
-        high: Maximum calls per score; None if it depends on the case.
-        once: Calls once per run, for preparation.
-    """
+    """Calls of a judge or an embedder: least and most per score (None: it depends on the case), and once per run."""
 
     low: int = 0
     high: int | None = 0

@@ -282,7 +282,6 @@ class Observed:
     """A step's reply.
 
     Attributes:
-        step: The step's declaration.
         reply: The reply's fields; for a one_per step a list of them, one per item.
         probabilities: One distribution per item (one in all for a single reply), or None.
         items: The list that a one_per step iterated over.
@@ -296,11 +295,9 @@ class Observed:
 
 @record()
 class Rows:
-    """The items of a list in a reply.
+    """The items of a list in a reply, with a distribution for each, if there are any.
 
     Attributes:
-        rows: The items: maps of fields, or plain values.
-        probabilities: One distribution per item, or None.
         about: The subject of each row: the item asked about in a one_per step, else the row itself.
         noun: The word for them in reasons.
     """
@@ -312,11 +309,7 @@ class Rows:
 
 
 def item_type(ref: str, steps: Mapping[str, StepConfig]) -> Any:
-    """The declared type of the items of the list that `ref` names: a one_per step, or `step.field` in a reply.
-
-    Raises:
-        ValueError: There is no such list; the message lists the available ones.
-    """
+    """The declared type of the items of the list that `ref` names: a one_per step, or `step.field` in a reply."""
     name, _, field = ref.partition(".")
     step = steps.get(name)
     if step is None:

@@ -36,14 +36,7 @@ Replies = Mapping[str, Observed]
 
 @record()
 class Result:
-    """The result of a score rule.
-
-    Attributes:
-        score: In 0..1, or None if undefined.
-        value: The score on the judge's scale.
-        undefined: Why there is no score.
-        weighted: Whether the judge's probabilities were used.
-    """
+    """The result of a score rule: no score has a reason, `undefined`; `weighted` by the judge's probabilities."""
 
     score: float | None
     value: Any = None
@@ -128,10 +121,7 @@ class HitRule(ListRule):
             yield Problem("what counts is not in `among`, so the share would always be 0", f"{where}.among")
 
     def reason(self, replies: Replies, direction: Direction, weighted: bool) -> str:
-        """Quote the items that speak against the answer.
-
-        If higher is better, these are the misses (e.g. unsupported claims for faithfulness), else the hits.
-        """
+        """Quote the items that speak against the answer: the misses, or the hits if lower is better."""
         listed = rows_at(self.of, replies)
         cells = self._cells(listed)
         counted = [i for i, cell in enumerate(cells) if self.denominator is None or cell in self.denominator]
@@ -265,9 +255,10 @@ class FieldRule(Strict):
         reply = replies[self.of]
         return one_line(remark(reply.reply, reply) or f"{self.field}: {reply.reply[self.field]}", 4 * REMARK)
 
-    def _distribution(self, reply: Observed, weighted: bool) -> tuple[Mapping[Any, float], bool]:
-        (row,), used = _distributions(Rows([reply.reply], reply.probabilities, (), ""), self.field, weighted)
-        return row, used
+    def _chances(self, reply: Observed) -> Mapping[Any, float] | None:
+        """The judge's own distribution of the field, if it gave one."""
+        (row,), used = _distributions(Rows([reply.reply], reply.probabilities, (), ""), self.field, weighted=True)
+        return row if used else None
 
 
 class ValueRule(FieldRule):
@@ -281,9 +272,11 @@ class ValueRule(FieldRule):
     def evaluate(self, replies: Replies, weighted: bool) -> Result:
         reply = replies[self.of]
         declared = reply.step.returns[self.field]
-        row, used = self._distribution(reply, weighted)
-        score = _clamped(_expected(row, lambda value: normalised(declared, value)))
-        return Result(score, _expected(row, float) if used else reply.reply[self.field], weighted=used)
+        chances = self._chances(reply) if weighted and reply.probabilities else None
+        if chances is None:
+            return Result(normalised(declared, reply.reply[self.field]), reply.reply[self.field])
+        score = _clamped(_expected(chances, lambda value: normalised(declared, value)))
+        return Result(score, _expected(chances, float), weighted=True)
 
 
 class MapRule(FieldRule):
@@ -309,10 +302,12 @@ class MapRule(FieldRule):
             yield Problem(f"no number for {', '.join(missing)}", f"{where}.values", "every label needs its number")
 
     def evaluate(self, replies: Replies, weighted: bool) -> Result:
-        row, used = self._distribution(replies[self.of], weighted)
-        return Result(
-            _clamped(_expected(row, self.values.__getitem__)), replies[self.of].reply[self.field], weighted=used
-        )
+        reply = replies[self.of]
+        value = reply.reply[self.field]
+        chances = self._chances(reply) if weighted and reply.probabilities else None
+        if chances is None:
+            return Result(self.values[value], value)
+        return Result(_clamped(_expected(chances, self.values.__getitem__)), value, weighted=True)
 
 
 class PartsRule(Strict):
@@ -409,10 +404,7 @@ def f_beta(precision: float, recall: float, beta: float = 1.0) -> float:
 
 
 def _distributions(listed: Rows, field: str | None, weighted: bool) -> tuple[list[Mapping[Any, float]], bool]:
-    """Each row's distribution, and whether they are the judge's own.
-
-    The judge's are used only if all rows have one: a mixture with plain replies would be neither.
-    """
+    """Each row's distribution, and whether they are the judge's own: only if all rows have one."""
     if weighted and listed.probabilities is not None and field is not None:
         own = [distribution.get(field) or {} for distribution in listed.probabilities]
         totals = [sum(chances.values()) for chances in own]

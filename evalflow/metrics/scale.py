@@ -104,13 +104,9 @@ def grade_rule(scale: Scale, step: str, field: str) -> ValueRule | MapRule:
 
 
 def read(scale: RecordedScale, recorded: Any) -> tuple[float, Any]:
-    """Read a score from the data, as (score, value on its own scale).
+    """Read a score from the data, as (score, value on its own scale); ValueError if it is not on the scale.
 
-    Text is parsed, since CSV columns have no types. A likert grade may have a fraction: it may be the mean of several
-    people's grades.
-
-    Raises:
-        ValueError: The value is not on the scale.
+    Text is parsed, since CSV columns have no types. A likert grade may be a fraction, the mean of several people's.
     """
     match scale:
         case BooleanScale():
@@ -189,10 +185,7 @@ class Band(Strict):
 
 
 def band_fault(bands: Sequence[Band], low: int, high: int) -> str | None:
-    """The first problem of ranges on a scale: one is outside of it, or two overlap; None if valid.
-
-    Gaps are allowed: grades in between are interpolated.
-    """
+    """Why ranges of grades do not fit the scale, if so. Gaps are allowed: grades in between are interpolated."""
     ordered = sorted(bands, key=lambda band: band.score_range)
     for band in ordered:
         if band.score_range[0] < low or band.score_range[1] > high:

@@ -84,7 +84,7 @@ def blocked_outcome(
 ) -> Outcome | None:
     """The outcome if no score is possible, else None: a failed answer is an error, a missing field is skipped.
 
-    With `blank_is_text` an empty text can be scored, as in a string comparison; a judge is not asked about one.
+    With `blank_is_text` an empty text can be scored, as in a string comparison.
     """
     failed = answer.status == "error"
     values = {need: fields[need] if need in fields else look_up(need, fields) for need in needs}

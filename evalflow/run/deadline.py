@@ -45,9 +45,7 @@ class Owner:
 class Deadlines:
     """Cancels work that exceeds its time limit. One timer serves all work, so that the overhead is small.
 
-    Args:
-        seconds: Time limit for each piece of work, by the clock of the event loop; None: no limit.
-        owner: The task whose cancellation ends all work; None: each task is its own owner.
+    The work ends when `owner` is cancelled; without one, when its own task is.
     """
 
     def __init__(self, seconds: float | None, owner: Owner | None = None) -> None:
@@ -60,11 +58,7 @@ class Deadlines:
         self._ended = False
 
     async def attempt(self, work: Coroutine[Any, Any, T], *ending: type[EvalflowError]) -> T | Failed:
-        """Do the work in the current task. An error in it becomes a `Failed` and affects nothing else.
-
-        Raises:
-            InfrastructureError, BudgetError: No further call can be made; likewise the errors in `ending`.
-        """
+        """Do the work in the current task. An error in it becomes a `Failed`, unless no further call can be made."""
         owner = self._owner or Owner()
         task = asyncio.current_task()
         assert task is not None
@@ -137,10 +131,9 @@ DRAIN_S = 10.0
 
 
 async def interruptible(work: Coroutine[object, object, None], stop: Callable[[], None]) -> bool:
-    """Do the work. On SIGINT or SIGTERM call `stop` and wait; on a second one, or after `DRAIN_S`, cancel it.
+    """Do the work, and return whether it was interrupted.
 
-    Returns:
-        Whether it was interrupted. Errors of the work are raised.
+    On SIGINT or SIGTERM call `stop` and wait; on a second one, or after `DRAIN_S`, cancel it.
     """
     loop = asyncio.get_running_loop()
     task = asyncio.ensure_future(work)

@@ -112,10 +112,7 @@ def telling_full_disks(folder: RunFolder) -> Generator[None]:
 
 
 def point_latest(folder: Path) -> None:
-    """Make `outputs/latest` in the working directory a link to the folder.
-
-    If links are not possible, or something else has that name, this is logged.
-    """
+    """Make `outputs/latest` in the working directory a link to the folder. A failure is only logged."""
     outputs = Path("outputs").absolute()
     link = outputs / "latest"
     draft = outputs / f".latest.{os.getpid()}"

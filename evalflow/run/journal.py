@@ -52,10 +52,7 @@ def parse_answer(line: bytes) -> Answer | None:
 
 
 def read_answers(journal: Path) -> Iterator[Answer | None]:
-    """The answers of a journal in the order written; none if the file is missing.
-
-    An unfinished line is skipped; a damaged line gives None.
-    """
+    """The answers of a journal in the order written; None for a damaged line. An unfinished line is skipped."""
     for _, line in _lines(journal):
         yield parse_answer(line)
 
@@ -97,13 +94,13 @@ class AnswerBook:
             if answer is None:
                 damaged += 1
             elif answer.dataset in wanted:
-                key = _digest(answer.dataset, answer.case_id, answer.target, answer.target_repeat)
+                key = cell_digest(answer.dataset, answer.case_id, answer.target, answer.target_repeat)
                 self._places[key] = (file, offset, len(line))
         if damaged:
             log.warning("%s: %d of its lines are damaged and do not count", journal, damaged)
 
     def get(self, dataset: str, case_id: str, target: str, repeat: int) -> Answer | None:
-        place = self._places.get(_digest(dataset, case_id, target, repeat))
+        place = self._places.get(cell_digest(dataset, case_id, target, repeat))
         if place is None:
             return None
         file, offset, length = place
@@ -123,25 +120,14 @@ class AnswerBook:
         return len(self._places)
 
 
-def _digest(dataset: str, case_id: str, target: str, repeat: int) -> int:
-    text = "\0".join((dataset, case_id, target, str(repeat)))
-    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
-
-
 class RememberingTarget:
     """A target that takes answers from a book where possible. Failed answers are generated again."""
 
     def __init__(self, target: Target, book: AnswerBook) -> None:
+        self.name = target.name
+        self.identity = target.identity
         self._target = target
         self._book = book
-
-    @property
-    def name(self) -> str:
-        return self._target.name
-
-    @property
-    def identity(self) -> str:
-        return self._target.identity
 
     async def answer(self, case: Case, repeat: int) -> Answer:
         known = self._book.get(case.dataset, case.id, self.name, repeat)
@@ -162,16 +148,10 @@ class JournalSink:
     """A sink that appends to a run's answers.jsonl and scores.jsonl, with one write call per record.
 
     A record survives the end of the process at once, and a crash of the machine after `SYNC_EVERY_S` at most: a thread
-    syncs both files to disk. Only one process can hold a run's journals.
-
-    Args:
-        folder: The run's folder. Both files are created, even if nothing is written.
+    syncs both files to disk. Only one process can hold a run's journals; UserError for another.
 
     Attributes:
         torn: Bytes of unfinished last lines that were cut off; a killed process leaves such lines.
-
-    Raises:
-        UserError: Another process holds the journals, or they cannot be written.
     """
 
     def __init__(self, folder: RunFolder, tally: Tally, redactor: Redactor = _NOTHING) -> None:
@@ -194,9 +174,7 @@ class JournalSink:
     def write(self, record: Answer | ScoreRecord) -> None:
         """Append one record. Recorded answers are in the data already and are skipped.
 
-        Raises:
-            InfrastructureError: The disk is full, or the files are gone. After a full disk, earlier records are intact
-                and `resume` continues the run.
+        InfrastructureError if the disk is full or the files are gone; earlier records are intact, so `resume` goes on.
         """
         if isinstance(record, ScoreRecord):
             file, row = self._scores, journal_row(record)
@@ -288,21 +266,15 @@ def _mend(path: Path, file: int) -> int:
 _CELL = ("dataset", "case_id", "target", "target_repeat", "metric", "judge", "repeat")
 
 
-def cell_digest(
-    dataset: str, case_id: str, target: str, target_repeat: int, metric: str, judge: str | None, repeat: int
-) -> int:
-    """A 64-bit digest of a cell, the same in every process."""
-    text = "\0".join((dataset, case_id, target, str(target_repeat), metric, judge or "", str(repeat)))
+def cell_digest(*key: str | int | None) -> int:
+    """A 64-bit digest of a cell, by the columns in `_CELL`, or of an answer, by the first four of them."""
+    text = "\0".join(["" if part is None else str(part) for part in key])
     return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What the earlier parts of a run have finished.
-
-    Attributes:
-        paid: Digests of the calls whose cost is in the journals; see `Spend`.
-    """
+    """Digests of the cells that earlier parts of a run have finished, and of the calls that its journals have."""
 
     cells: Set[int] = frozenset()
     failed: Set[int] = frozenset()
@@ -312,11 +284,7 @@ class Finished:
 def read_finished(
     folder: RunFolder, tally: Tally, bounded: Collection[str], *, errors_too: bool, failed_too: bool = False
 ) -> Finished:
-    """Read what a run has finished.
-
-    Args:
-        tally: Everything done and paid is added to it, also for lines that were replaced by later ones.
-    """
+    """Read what a run has finished, and add it to the tally, with lines that were replaced by later ones."""
     import polars as pl
 
     columns = (*_CELL, "member_of", "status", "score", "cost_usd", "bill")
@@ -332,8 +300,7 @@ def read_finished(
         cells = cells.filter(pl.col("status") != "error")
     known, lost = _count_answers(tally, folder.answers, paid)
     if lost:  # damaged lines do not say whose: cells without an answer are redone
-        answer = ("dataset", "case_id", "target", "target_repeat")
-        kept = [_answer_digest(*row) in known for row in cells.select(answer).iter_rows()]
+        kept = [cell_digest(*row) in known for row in cells.select(_CELL[:4]).iter_rows()]
         cells = cells.filter(pl.Series(kept, dtype=pl.Boolean))
     tally.scores.update(dict(cells["status"].value_counts().iter_rows()))
     failed = cells.filter(pl.col("score") == 0) if failed_too else cells.clear()
@@ -345,10 +312,9 @@ def _digests(cells: pl.DataFrame) -> set[int]:
 
 
 def _count_answers(tally: Tally, journal: Path, paid: set[int]) -> tuple[Set[int], bool]:
-    """Count the answers. If an answer has several lines, all were paid for and the last one counts.
+    """Count the answers, and return their digests, and whether damaged lines have lost some.
 
-    Returns:
-        Digests of the answers, and whether some answers are lost because their lines are damaged.
+    If an answer has several lines, all were paid for and the last one counts.
     """
     lost = False
     states: dict[int, AnswerStatus] = {}
@@ -358,13 +324,9 @@ def _count_answers(tally: Tally, journal: Path, paid: set[int]) -> tuple[Set[int
             continue
         tally.count_answer(answer)
         paid.update(answer.paid)
-        states[_answer_digest(answer.dataset, answer.case_id, answer.target, answer.target_repeat)] = answer.status
+        states[cell_digest(answer.dataset, answer.case_id, answer.target, answer.target_repeat)] = answer.status
     tally.answers = Counter[str](states.values())
     return states.keys(), lost
-
-
-def _answer_digest(dataset: str, case_id: str, target: str, target_repeat: int) -> int:
-    return cell_digest(dataset, case_id, target, target_repeat, "", None, 0)
 
 
 class WatchedSink:

@@ -151,11 +151,7 @@ def changes(manifest: Mapping[str, Any], facts: Mapping[str, Any]) -> list[str]:
 
 
 def take_up(tally: Tally, manifest: Mapping[str, Any]) -> bool:
-    """Set the tally to the totals in a manifest, which include scores that were not finished.
-
-    Returns:
-        Whether the manifest has totals; that of a killed run has none.
-    """
+    """Set the tally to the totals in a manifest. False if it has none, as that of a killed run."""
     if "requests" not in manifest:
         return False
     for name in _COUNTS:

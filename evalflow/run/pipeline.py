@@ -24,13 +24,11 @@ class RunPlan:
     """What a run does with every case.
 
     Attributes:
-        judge_repeats: Scores per answer and metric. Metrics without a judge, or with only the embedder, score once.
         width: Cases under way at once. The limiters bound the calls in flight.
         finished: Digests of the cells that have a score already and are skipped.
         failed: Of these, the ones with the score 0; needed for metrics that stop at a failed check.
         case_timeout_s: Time limit in seconds for one answer, and for one score; None: no limit.
-        answered: Answers that this run has already. They are not generated, counted or written again, unless they
-            failed.
+        answered: Answers that this run has already. They are not generated again, unless they failed.
     """
 
     run_id: str

@@ -61,14 +61,10 @@ def case_digest(case: Case, seed: int = 0) -> int:
 
 
 class Draw:
-    """A random sample of cases that needs one pass and stores only the sampled cases.
+    """A random sample of cases per dataset that needs one pass and stores only the sampled cases.
 
-    Every case gets a pseudo-random number from the seed and its id; the cases with the smallest numbers are sampled. So
-    the sample does not depend on the order of the data, and a larger sample with the same seed contains the smaller
-    one. Each dataset is sampled separately, so that none is left out.
-
-    Args:
-        size: Cases per dataset; None takes all.
+    Every case gets a pseudo-random number from the seed and its id; those with the smallest numbers are sampled. So the
+    sample does not depend on the order of the data, and a larger sample with the same seed contains the smaller one.
     """
 
     def __init__(self, size: int | None, seed: int) -> None:

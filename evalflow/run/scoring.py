@@ -98,12 +98,7 @@ class Pair:
 
 @record()
 class Cell:
-    """What one score is of.
-
-    Attributes:
-        pair: The metric, and the judge that it really uses.
-        repeat: The judge's repeat, from 0.
-    """
+    """What one score is of: a metric with the judge that it really uses, an answer, and the judge's repeat."""
 
     pair: Pair
     case: Case
@@ -115,9 +110,6 @@ class ConfidenceMeter(MeteredJudge):
     """Requests probabilities with every verdict, and keeps the lowest one of a chosen verdict.
 
     A verdict is a choice among few values: a label, yes or no, a grade. Free text has no probability here.
-
-    Attributes:
-        confidence: The lowest probability, 0..1; None if no verdict was requested, or one has no probability.
     """
 
     def __init__(self, judge: Judge, tally: Tally, config: CascadeConfig) -> None:
@@ -150,10 +142,9 @@ class ConfidenceMeter(MeteredJudge):
 
 @record()
 class Judgement:
-    """The judgement of a cell by one judge, or by several together.
+    """The judgement of a cell by one judge, or by several, whose own bills have the cost.
 
     Attributes:
-        bill: The cost of its calls; nothing for several together, since the members' own bills have it.
         member_of: The panel that the judge is a member of; the panel's judgement counts.
     """
 

@@ -29,11 +29,7 @@ _CHUNK = 2**16
 
 
 class CommandConnector(Connector):
-    """Starts the command in its own process group, which is killed at the time limit or when the run is stopped.
-
-    Raises:
-        UserError: There is no such program, or a budget in dollars is set.
-    """
+    """Starts the command in its own process group, which is killed at the time limit or when the run is stopped."""
 
     def __init__(self, config: CommandTargetConfig, session: CallSession) -> None:
         self._argv = config.argv

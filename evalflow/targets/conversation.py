@@ -69,10 +69,7 @@ def _as_text(answer: Answer) -> str:
 
 
 def _totalled(answers: Sequence[Answer]) -> Answer:
-    """The last answer, with the totals of all turns; None if a turn does not know its own.
-
-    A turn that failed before any reply counts as 0.
-    """
+    """The last answer, with the totals of all turns. A turn that failed before any reply counts as 0."""
     taken = [answer for answer in answers if answer.requests or answer.cached]
     if not taken:
         return answers[-1]

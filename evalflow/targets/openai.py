@@ -32,9 +32,6 @@ class OpenAITarget:
     """Asks a model. The reply's text is the answer, or the prediction if the dataset generates `actual`.
 
     If the dataset composes predictions of parts, the text is a JSON object with these parts or with its columns.
-
-    Raises:
-        UserError: The API key's variable is not set, or a prompt is missing, broken, or uses a forbidden field.
     """
 
     def __init__(

@@ -77,11 +77,7 @@ class Threads:
 
 
 class PythonConnector(Connector):
-    """Calls a coroutine function in the event loop, and any other callable in its own thread.
-
-    Raises:
-        UserError: It cannot be imported or called, or a budget in dollars is set.
-    """
+    """Calls a coroutine function in the event loop, and any other callable in its own thread."""
 
     def __init__(self, config: PythonTargetConfig, session: CallSession) -> None:
         module, self._callable = _imported(config.call)

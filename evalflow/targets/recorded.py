@@ -12,10 +12,7 @@ from evalflow.targets.reply import Form
 
 
 class RecordedTarget:
-    """Returns the recorded answers; a case without one is `absent`.
-
-    With `demo` it returns the example answers, to try metrics before there is a target.
-    """
+    """Returns the recorded answers; with `demo` the example answers, to try metrics before there is a target."""
 
     def __init__(self, name: str, *, demo: bool = False) -> None:
         self.name = name
@@ -32,8 +29,7 @@ class RecordedTarget:
 def recorded_answer(case: Case, target: str, repeat: int, *, demo: bool = False) -> Answer:
     """The recorded answer of a case; in state `error` if the data says that recording failed.
 
-    With `demo` it is the example answer with its own metadata ({} if none), since metadata recorded with another answer
-    does not apply.
+    With `demo` it is the example answer with its own metadata: what was recorded with another answer does not apply.
     """
     example = case.demo_answer
     answer = (example.content if example else None) if demo else case.answer

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from evalflow.calls.client import CallSession
-from evalflow.config.kinds import Kind, Kinds
+from evalflow.config.kinds import Kind, Kinds, lazily
 from evalflow.config.schema import TargetConfig
 from evalflow.config.targets import (
     CommandTargetConfig,
@@ -37,13 +37,7 @@ def build_target(
     generate: Generate,
     session: CallSession | None = None,
 ) -> Target:
-    """Build the target that a configuration describes.
-
-    Args:
-        choice: The chosen file of conf/target; the name defaults to `<choice>:<model>`, or to the choice.
-        forms: Each dataset's form, with the case field that a live target fills.
-        generate: The run's `generate`: demo uses the example answers instead; missing asks only for absent answers.
-    """
+    """Build the target that a configuration describes. Its name defaults to `<choice>:<model>`, or to the choice."""
     if generate == "demo":
         return RecordedTarget("demo", demo=True)
     name = default_name(config, choice)
@@ -54,14 +48,8 @@ def build_target(
     return MissingTarget(playing, forms) if generate == "missing" else playing
 
 
-def _recorded(_: RecordedTargetConfig, name: str, *_shared: object) -> Target:
+def _recorded(_: RecordedTargetConfig, name: str, *__: object) -> Target:
     return RecordedTarget(name)
-
-
-def _openai(config: OpenAITargetConfig, name: str, prompts: Prompts, forms: Forms, session: CallSession) -> Target:
-    from evalflow.targets.openai import OpenAITarget
-
-    return OpenAITarget(config, name, prompts, forms, session)
 
 
 def _service(config: Any, name: str, prompts: Prompts, forms: Forms, session: CallSession) -> Target:
@@ -86,7 +74,7 @@ TARGET_KINDS: Kinds[TargetConfig, Target] = Kinds(
     "target",
     {
         "recorded": Kind(RecordedTargetConfig, _recorded),
-        "openai": Kind(OpenAITargetConfig, _openai),
+        "openai": Kind(OpenAITargetConfig, lazily("evalflow.targets.openai:OpenAITarget")),
         "http": Kind(HttpTargetConfig, _service),
         "command": Kind(CommandTargetConfig, _service),
         "python": Kind(PythonTargetConfig, _service),

@@ -21,11 +21,7 @@ Generated = Literal["answer", "actual"]
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The names that a dataset's rows, and so a reply in the same form, use for an answer.
-
-    Attributes:
-        sources: Case field to column or JSONPath, or to several of them by part name.
-    """
+    """The columns or JSONPaths that a dataset's rows, and so a reply in the same form, use for each case field."""
 
     generates: Generated = "answer"
     sources: Mapping[str, str | Mapping[str, str]] = field(default_factory=dict[str, "str | Mapping[str, str]"])
@@ -110,11 +106,7 @@ class ReplyReader:
         self.quick = all(path.plain for path in (*self._paths.values(), *inner))
 
     def read(self, body: bytes, form: Form) -> ParsedReply:
-        """Parse a reply, which must have the field that the form generates.
-
-        Raises:
-            TargetError: It is no JSON, reports a failure, lacks a mapped path, or has an unusable value.
-        """
+        """Parse a reply, which must have the field that the form generates; TargetError if it cannot be used."""
         reply = _parsed(body)
         fields = cast("dict[str, Any]", reply) if isinstance(reply, dict) else {}
         try:

@@ -9,7 +9,7 @@ import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, cast
 
@@ -18,12 +18,12 @@ from evalflow.calls.budget import Account
 from evalflow.calls.cache import Unreadable, short
 from evalflow.calls.cache_store import Entry, key_of
 from evalflow.calls.client import SERVICE, CallSession, Gateway, RetryPolicy
-from evalflow.calls.http import HttpRequest, HttpTransport, Response
+from evalflow.calls.http import HttpRequest, HttpTransport
 from evalflow.config.targets import HttpTargetConfig, ReplyConfig
 from evalflow.errors import CallError, Problem, TargetError, UserError, did_you_mean
 from evalflow.llm.chat import canonical
 from evalflow.prompts import Prompts, render
-from evalflow.records import Answer, Case, Context, Message, Spend, Usage
+from evalflow.records import Answer, Case, Message, Spend
 from evalflow.redaction import SECRET_NAME, public_address, without_user
 from evalflow.targets.recorded import blank, failed
 from evalflow.targets.reply import Form, ParsedReply, ReplyReader
@@ -42,11 +42,7 @@ class RawReply:
 
 
 class Connector(ABC):
-    """Connects to a program.
-
-    Attributes:
-        identity: Everything besides the request that determines the replies, for the cache key.
-    """
+    """Connects to a program. `identity` is what determines the replies besides the request, for the cache key."""
 
     identity: str
 
@@ -130,11 +126,7 @@ def digest(content: Any) -> str:
 
 
 def account(session: CallSession) -> Account | None:
-    """The budget account of calls; None without a budget.
-
-    Raises:
-        UserError: There is a budget in dollars, and the target has no known price.
-    """
+    """The budget account of calls; None without a budget. UserError for a budget in dollars without a known price."""
     budget = session.budget
     if budget is None:
         return None
@@ -150,19 +142,11 @@ def payload(case: Case) -> dict[str, Any]:
     return {
         "id": case.id,
         "question": case.question,
-        "messages": [_message(message) for message in case.messages],
-        "contexts": None if case.contexts is None else [_context(context) for context in case.contexts],
+        "messages": [{"role": message.role, "content": message.content} for message in case.messages],
+        "contexts": None if case.contexts is None else [asdict(context) for context in case.contexts],
         "metadata": case.metadata,
         "vars": case.vars,
     }
-
-
-def _message(message: Message) -> dict[str, Any]:
-    return {"role": message.role, "content": message.content}
-
-
-def _context(context: Context) -> dict[str, Any]:
-    return {"text": context.text, "title": context.title, "path": context.path}
 
 
 VARIABLES = ("id", "question", "history", "messages", "contexts", "metadata", "vars")
@@ -174,17 +158,11 @@ Make = Callable[[Mapping[str, Any]], Any]
 
 
 class Body:
-    """Builds the JSON request body for a case.
+    """Builds the JSON request body for a case: the payload, or what YAML declares.
 
     Values are encoded, so none can break the JSON. In a map or list, each text is a template. A template that is a
     single expression gives its value with its type, such as a list; any other gives text. A body that is text is one
     template of a whole JSON document, in which every expression is encoded as JSON.
-
-    Args:
-        source: The body in YAML; None: the payload.
-
-    Raises:
-        UserError: A template is broken, uses a forbidden field, or does not produce JSON.
     """
 
     def __init__(self, source: Any, where: str, prompts: Prompts) -> None:
@@ -281,21 +259,8 @@ def _parsed(text: str, where: str) -> Any:
         raise _NoJsonError(Problem(f"the template makes no JSON: {error}", where, hint)) from None
 
 
-@dataclass(frozen=True, slots=True)
-class _Received:
-    """A 2xx response. Its token usage is unknown."""
-
-    body: bytes
-    latency_s: float
-    usage: Usage | None = None
-
-
 class HttpConnector(Connector):
-    """Sends the case to a service, within the rate limit and the budget, and retries transient faults.
-
-    Raises:
-        UserError: The body's template is wrong, or a budget in dollars is set.
-    """
+    """Sends the case to a service, within the rate limit and the budget, and retries transient faults."""
 
     def __init__(
         self, config: HttpTargetConfig, prompts: Prompts, session: CallSession, *, policy: RetryPolicy | None = None
@@ -321,15 +286,11 @@ class HttpConnector(Connector):
 
     async def ask(self, data: bytes) -> RawReply:
         request = HttpRequest(self._config.method, "", data, self._config.timeout_s)
-        received = await self._gateway.send(request, _received)
-        return RawReply(received.body, received.latency_s)
+        response = await self._gateway.send(request, lambda response: response)
+        return RawReply(response.body, response.elapsed_s)
 
     async def close(self) -> None:
         await self._gateway.close()
-
-
-def _received(response: Response) -> _Received:
-    return _Received(response.body, response.elapsed_s)
 
 
 class LimitedCalls:
@@ -343,11 +304,7 @@ class LimitedCalls:
     async def run(
         self, data: bytes, call: Callable[[bytes], Awaitable[bytes]], ready: Callable[[], Awaitable[None]] | None = None
     ) -> RawReply:
-        """Make a call, and cancel it at the time limit.
-
-        Args:
-            ready: Waits for a free slot; this time does not count.
-        """
+        """Make a call, and cancel it at the time limit, which leaves out the wait for `ready`."""
         reserved = (
             await self._account.reserve(HttpRequest("POST", "", data, self._timeout_s)) if self._account else None
         )

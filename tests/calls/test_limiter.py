@@ -162,7 +162,9 @@ def test_the_stricter_pace_holds_for_those_who_share_a_limiter() -> None:
     limiter.keep_to(60, 600)
     limiter.keep_to(6, None)
     limiter.keep_to(600, 6000)
-    assert (limiter.requests_per_minute, limiter.tokens_per_minute) == (6, 600)
+    assert limiter.requests
+    assert limiter.tokens
+    assert (limiter.requests.per_minute, limiter.tokens.per_minute) == (6, 600)
 
 
 async def test_slots_are_given_in_the_order_of_asking() -> None:

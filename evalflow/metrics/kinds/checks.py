@@ -114,13 +114,7 @@ class ChecksMetricConfig(UnitMetricConfig):
 
 
 class ChecksMetric(BaseMetric[ChecksMetricConfig]):
-    """Binds to the checks that a case lists; the scores carry their identifiers.
-
-    Args:
-        name: The metric's name.
-        config: What its YAML declares.
-        judged: The checks that need a judge, by type.
-    """
+    """Binds to the checks that a case lists; the scores carry their identifiers."""
 
     Config = ChecksMetricConfig
     asks = True

@@ -65,10 +65,7 @@ class CompositeMetricConfig(UnitMetricConfig):
 
 
 class CompositeMetric(BaseMetric[CompositeMetricConfig]):
-    """Computed from other scores when results are derived, so that new weights need no new calls; see `combine`.
-
-    It does nothing during the run.
-    """
+    """Computed from other scores when results are derived, so that new weights need no new calls; see `combine`."""
 
     Config = CompositeMetricConfig
 

@@ -69,12 +69,9 @@ def steps_in(entry: Mapping[str, Any], where: str) -> tuple[str, ...]:
 
 
 def find_entry(path: Path, criteria: str, key: str) -> Mapping[str, Any]:
-    """Find the entry in a run's prepared.json whose criteria are exactly the same.
+    """Find the entry with exactly these criteria in a prepared.json, or in that of a run's folder.
 
-    `path` is that file or the folder of a run; `key` is the key path of the setting, for messages.
-
-    Raises:
-        UserError: There is no such file or entry, or several entries have different steps.
+    UserError if there is no such file or entry, or if entries differ in their steps; `key` is the setting's key path.
     """
     file = path / FILE if path.is_dir() else path
     entries = [entry for entry in _entries(file, key) if entry.get("kind") == "g_eval"]
@@ -242,10 +239,7 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
         return () if written else (self._writing_ask(),)
 
     async def prepare(self, judge: Judge | None, prepared: Prepared) -> Self:
-        """Have the judge write the steps, unless the run, the configuration or another run has them.
-
-        If the judge cannot write them, every score becomes an error with that reason.
-        """
+        """Have the judge write the steps, unless the run, the configuration or another run has them."""
         criteria = self.config.criteria
         if self._plan.steps is not None or judge is None or criteria is None:
             return self

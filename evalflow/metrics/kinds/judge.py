@@ -78,4 +78,5 @@ class RubricMetric(ChainMetric[RubricMetricConfig]):
         return {"description": self.config.description, "scale": self.config.scale.model_dump()}
 
     def _extras(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-        return {"given": {need: look_up(need, fields) for need in self.config.needs}}
+        needs = self.config.needs
+        return {"given": {need: fields[need] if need in fields else look_up(need, fields) for need in needs}}

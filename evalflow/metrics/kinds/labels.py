@@ -105,11 +105,7 @@ def _is_endless(label: Any) -> bool:
 
 
 def _compare_labels(*sides: tuple[str, Any]) -> Outcome:
-    """Score 1 if truth and prediction agree on every label. A label missing on one side is false there.
-
-    Args:
-        sides: The truth, then the prediction, each with its field name.
-    """
+    """Score 1 if truth and prediction, in this order, agree on every label. A label missing on one side is false."""
     for field, marks in sides:
         _expect_label_map(field, marks)
     (_, truth), (_, prediction) = sides

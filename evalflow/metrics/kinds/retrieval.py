@@ -152,10 +152,7 @@ def measures(ranking: Ranking, at: Sequence[int]) -> dict[str, float | None]:
 
 
 def ids_of(value: Any, key: str | None) -> tuple[str, ...]:
-    """The ids in a list without duplicates, in order; a single item counts as a list of one.
-
-    `key` is the key of the id in an object; None if the items are ids. ValueError for an item without an id.
-    """
+    """The distinct ids in a list, or in a single item, in order. `key` is the key of the id, if items are objects."""
     items = cast("list[Any]", value) if isinstance(value, list) else [value]
     return tuple(dict.fromkeys(_id(item, key, place) for place, item in enumerate(items)))
 

@@ -57,12 +57,7 @@ class ToolCallsMetric(FieldMetric[ToolCallsMetricConfig]):
 
 @record()
 class ToolCall:
-    """A call of a tool.
-
-    Attributes:
-        name: The tool's name.
-        arguments: By name; None if the data has none, which matches any arguments.
-    """
+    """A call of a tool. Without arguments (None) it matches any."""
 
     name: str
     arguments: Mapping[str, Any] | None = None
@@ -72,11 +67,7 @@ class ToolCall:
 
 
 def calls_in(value: Any) -> tuple[ToolCall, ...]:
-    """Parse a list of calls, or a JSON text with one; ValueError for anything else.
-
-    A call is a tool's name, or {name, arguments}. The chat completions format is read too: the call is under
-    `function`, and its arguments are a JSON text.
-    """
+    """Parse a list of calls, or a JSON text with one: names, {name, arguments}, or the form of chat completions."""
     listed = json_of(value)
     if not isinstance(listed, Sequence) or isinstance(listed, str):
         raise ValueError(f"{value!r} is no list of tool calls")
@@ -84,10 +75,7 @@ def calls_in(value: Any) -> tuple[ToolCall, ...]:
 
 
 def made(expected: Sequence[ToolCall], called: Sequence[ToolCall], *, order: bool, arguments: bool) -> list[bool]:
-    """Tell which expected calls were made, each matched to a different call.
-
-    With `order` a longest common subsequence is matched; with `arguments` they must be equal too.
-    """
+    """Tell which expected calls were made, each matched to another call; with `order` in the order of the calls."""
     fits = [[_fits(wanted, call, arguments=arguments) for call in called] for wanted in expected]
     return _in_order(fits) if order else _in_any_order(expected, fits)
 
