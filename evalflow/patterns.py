@@ -55,7 +55,9 @@ def compiled(pattern: str, flags: int = 0) -> Pattern:
         re.compile(pattern, flags)
         expect_small(pattern)
         meant = sum(int(own) for flag, own in known.items() if flags & flag)
-        return Pattern(pattern, regex.compile(_in_regex(pattern), int(regex.VERSION0) | meant))
+        # `regex` treats `[:alpha:]` in a set and `{e}` specially.
+        written = _READ_OTHERWISE.sub(_escaped, pattern)
+        return Pattern(pattern, regex.compile(written, int(regex.VERSION0) | meant))
     except (re.error, regex.error, RecursionError, OverflowError) as error:
         raise ValueError(f"{pattern!r} is no regular expression: {error}") from None
 
@@ -73,11 +75,6 @@ def expect_small(pattern: str) -> None:
             groups[-1] += last
     if sum(groups) > LARGEST:
         raise TooSlow(f"the pattern is too large with its repetitions written out: {pattern[:80]}")
-
-
-def _in_regex(pattern: str) -> str:
-    """A pattern in the syntax of the package `regex`, which treats `[:alpha:]` in a set and `{e}` specially."""
-    return _READ_OTHERWISE.sub(_escaped, pattern)
 
 
 def _escaped(found: re.Match[str]) -> str:

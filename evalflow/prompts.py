@@ -153,17 +153,14 @@ def render(template: Template, variables: Mapping[str, Any], where: str, shared:
     try:
         return template.render(variables).strip()
     except TemplateError as error:
-        raise UserError(
-            Problem(f"the prompt cannot be rendered: {error.message}", where or str(template.name))
-        ) from None
+        what = str(error.message)
     except MemoryError:
-        what = "the prompt cannot be rendered: it takes more memory than there is"
-        raise UserError(Problem(what, where or str(template.name))) from None
+        what = "it takes more memory than there is"
     except RecursionError:
-        what = "the prompt cannot be rendered: it includes or calls itself without end"
-        raise UserError(Problem(what, where or str(template.name))) from None
+        what = "it includes or calls itself without end"
     except Exception as error:  # filters and methods may raise anything
-        raise UserError(Problem(f"the prompt cannot be rendered: {error}", where or str(template.name))) from None
+        what = str(error)
+    raise UserError(Problem(f"the prompt cannot be rendered: {what}", where or str(template.name)))
 
 
 def _puts_out(node: nodes.Node, field: str) -> bool:

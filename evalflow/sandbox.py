@@ -177,12 +177,11 @@ class Sandbox(ImmutableSandboxedEnvironment):
         if shared is None or not (shared.keys().isdisjoint(local) and shared.keys().isdisjoint(context.vars)):
             return None
         if name not in shared.texts:
-            shared.texts[name] = self._rendered(name, shared) if self._uses_only(name, shared) else None
+            shared.texts[name] = None
+            if self._uses_only(name, shared):
+                template = self.get_template(name)
+                shared.texts[name] = self._joined(template.root_render_func(template.new_context(dict(shared))))
         return shared.texts[name]
-
-    def _rendered(self, name: str, shared: Shared) -> str:
-        template = self.get_template(name)
-        return self._joined(template.root_render_func(template.new_context(dict(shared))))
 
     def _uses_only(self, name: str, shared: Shared) -> bool:
         """Whether a template and its includes depend on these variables only."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import fields, is_dataclass
-from types import MappingProxyType
 from typing import Any, cast
 
 ITEM = 16
@@ -219,49 +218,45 @@ def _without_tags(value: Any) -> int:
 
 
 _FREE = frozenset(("attr", "count", "d", "default", "filesizeformat", "first", "items", "last", "length", "random"))
-_FILTERS: Mapping[str, Cost] = MappingProxyType[str, Cost](
-    {
-        "batch": _grouped,
-        "center": _widened,
-        "dictsort": _times(ITEM),
-        "format": _formatted,
-        "groupby": _times(ITEM),
-        "indent": _indented,
-        "join": _joined,
-        "list": _listed,
-        "pprint": _pretty,
-        "replace": _replaced,
-        "round": _widened,
-        "slice": _grouped,
-        "sort": _times(ITEM),
-        "striptags": _without_tags,
-        "sum": _summed,
-        "title": _pieces,
-        "tojson": _as_json,
-        "unique": _times(ITEM),
-        "urlencode": _times(3),
-        "urlize": _times(5),
-        "wordcount": _pieces,
-        "wordwrap": _wrapped,
-        **dict.fromkeys(("e", "escape", "forceescape", "xmlattr", "json"), _times(3)),
-        **dict.fromkeys(("map", "reject", "rejectattr", "select", "selectattr"), _each),
-    }
-)
-_METHODS: Mapping[str, Cost] = MappingProxyType[str, Cost](
-    {
-        "expandtabs": _tabs_expanded,
-        "format": _formatted,
-        "format_map": _formatted,
-        "hex": _times(3),
-        "join": _joined_by,
-        "replace": _replaced,
-        "split": _pieces,
-        "rsplit": _pieces,
-        "splitlines": _lines,
-        "translate": _translated,
-        **dict.fromkeys(("center", "ljust", "rjust", "zfill"), _widened),
-    }
-)
+_FILTERS: Mapping[str, Cost] = {
+    "batch": _grouped,
+    "center": _widened,
+    "dictsort": _times(ITEM),
+    "format": _formatted,
+    "groupby": _times(ITEM),
+    "indent": _indented,
+    "join": _joined,
+    "list": _listed,
+    "pprint": _pretty,
+    "replace": _replaced,
+    "round": _widened,
+    "slice": _grouped,
+    "sort": _times(ITEM),
+    "striptags": _without_tags,
+    "sum": _summed,
+    "title": _pieces,
+    "tojson": _as_json,
+    "unique": _times(ITEM),
+    "urlencode": _times(3),
+    "urlize": _times(5),
+    "wordcount": _pieces,
+    "wordwrap": _wrapped,
+    **dict.fromkeys(("e", "escape", "forceescape", "xmlattr", "json"), _times(3)),
+    **dict.fromkeys(("map", "reject", "rejectattr", "select", "selectattr"), _each),
+}
+_METHODS: Mapping[str, Cost] = {
+    "expandtabs": _tabs_expanded,
+    "format": _formatted,
+    "format_map": _formatted,
+    "hex": _times(3),
+    "join": _joined_by,
+    "replace": _replaced,
+    "split": _pieces,
+    "rsplit": _pieces,
+    "splitlines": _lines,
+    "translate": _translated,
+    **dict.fromkeys(("center", "ljust", "rjust", "zfill"), _widened),
+}
 _TESTS = frozenset(
     "in == eq equalto != ne > gt greaterthan >= ge < lt lessthan <= le lower upper".split()  # noqa: SIM905 - a line
 )

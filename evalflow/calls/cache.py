@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from evalflow.calls.cache_store import Corrupt, Entry, Foreign, Slot, Store, is_busy, unpack
-from evalflow.calls.write_buffer import AbandonedLogs, Committer, replace_corrupt
+from evalflow.calls.write_buffer import Committer, abandoned_logs, replace_corrupt
 from evalflow.errors import CallError
 
 log = logging.getLogger("evalflow")
@@ -130,16 +130,13 @@ class Cache:
 
 def _adopt(path: Path, store: Store) -> None:
     """Store what killed processes had not committed; if that is impossible now, leave it for later."""
-    abandoned = AbandonedLogs(path)
     try:
-        entries = {(key, scope): entry for data in abandoned.contents() for key, scope, entry in unpack(data)}
-        if entries:
-            store.write(entries, ())
-        abandoned.remove()
+        with abandoned_logs(path) as logs:
+            entries = {(key, scope): entry for data in logs for key, scope, entry in unpack(data)}
+            if entries:
+                store.write(entries, ())
     except sqlite3.OperationalError as error:
         log.warning("the cache %s cannot take over what a killed process left (%s)", path, error)
-    finally:
-        abandoned.release()
 
 
 T = TypeVar("T")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import sqlite3
@@ -245,9 +246,10 @@ class Store:
             run_id=run_id,
             made_at=made_at,
         )
-        if not _sound(entry, checksum):
-            raise Corrupt("an entry is not what was stored", self.inode)
-        return entry, time.time() - used_at > TOUCH_S
+        with contextlib.suppress(TypeError, struct.error):  # damage may have changed the type of a column
+            if entry.checksum == checksum:
+                return entry, time.time() - used_at > TOUCH_S
+        raise Corrupt("an entry is not what was stored", self.inode)
 
     def write(self, entries: Mapping[Slot, Entry], touched: Iterable[Slot], max_bytes: int | None = None) -> None:
         """Store entries, note uses, and evict the least recently used entries, in one transaction."""
@@ -312,13 +314,6 @@ class Store:
 
     def _pragma(self, name: str) -> int:
         return self._db.execute(f"PRAGMA {name}").fetchone()[0]
-
-
-def _sound(entry: Entry, checksum: int) -> bool:
-    try:
-        return entry.checksum == checksum
-    except (TypeError, struct.error):  # damage may have changed the type of a column
-        return False
 
 
 def _row(slot: Slot, entry: Entry, now: float) -> tuple[object, ...]:

@@ -171,10 +171,13 @@ class HttpTransport:
 
         # One more connection than the limiter lets calls through, for the watchdog's probe. So nothing ever waits for
         # the pool, and the connect timeout covers connecting alone.
-        secure = self._base_url.lower().startswith("https:")
-        connector = aiohttp.TCPConnector(
-            limit=self._max_connections + 1, keepalive_timeout=KEEP_ALIVE_S, ssl=_trust() if secure else True
-        )
+        trust: ssl.SSLContext | bool = True
+        if self._base_url.lower().startswith("https:"):
+            import httpx2  # the same certificates as in the openai SDK: SSL_CERT_FILE, SSL_CERT_DIR, or the system's
+
+            trust = httpx2.create_ssl_context()
+        limit = self._max_connections + 1
+        connector = aiohttp.TCPConnector(limit=limit, keepalive_timeout=KEEP_ALIVE_S, ssl=trust)
         self._session = aiohttp.ClientSession(
             connector=connector,
             headers=self._headers(),
@@ -219,13 +222,6 @@ class HttpTransport:
 
         timeout = aiohttp.ClientTimeout(total=seconds, connect=CONNECT_S, sock_read=self._first_byte_s)
         return self._timeouts.setdefault(seconds, timeout)
-
-
-def _trust() -> ssl.SSLContext:
-    """The same certificates as in the openai SDK: SSL_CERT_FILE, SSL_CERT_DIR, or the operating system's."""
-    import httpx2
-
-    return httpx2.create_ssl_context()
 
 
 def _proxy(base_url: str) -> str | None:

@@ -7,7 +7,8 @@ import os
 import sqlite3
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
@@ -45,28 +46,18 @@ class WriteAheadLogs:
             os.close(file)
 
 
-class AbandonedLogs:
-    """Log files of dead processes, locked so that no other process adopts them too."""
-
-    def __init__(self, database: Path) -> None:
-        self._held: list[tuple[Path, int]] = []
-        for path in sorted(database.parent.glob(f"{database.name}.*.tail")):
-            file = _taken(path)
-            if file is not None:
-                self._held.append((path, file))
-
-    def contents(self) -> list[bytes]:
-        return [path.read_bytes() for path, _ in self._held]
-
-    def remove(self) -> None:
-        for path, _ in self._held:
+@contextmanager
+def abandoned_logs(database: Path) -> Generator[list[bytes]]:
+    """The log files of dead processes, locked so that no other process adopts them too; removed after the block."""
+    found = sorted(database.parent.glob(f"{database.name}.*.tail"))
+    held = [(path, file) for path in found if (file := _taken(path)) is not None]
+    try:
+        yield [path.read_bytes() for path, _ in held]
+        for path, _ in held:
             path.unlink(missing_ok=True)
-        self.release()
-
-    def release(self) -> None:
-        for _, file in self._held:
+    finally:
+        for _, file in held:
             os.close(file)
-        self._held.clear()
 
 
 def _claimed(path: Path) -> int:

@@ -38,7 +38,10 @@ def as_user_errors(overrides: Sequence[str]) -> Generator[None]:
         key = str(error.full_key or "")
         raise UserError(Problem(f"{key} has no value", hint=f"add {key}=...")) from None
     except yaml.YAMLError as error:
-        raise UserError(_yaml_problem(error)) from None
+        mark = getattr(error, "problem_mark", None)
+        what = f"this is not valid YAML: {getattr(error, 'problem', None) or error}"
+        hint = "quote values that hold any of : { } [ ] # & * ! | > % @"
+        raise UserError(Problem(what, f"{mark.name}:{mark.line + 1}" if mark else "", hint)) from None
     except (HydraException, OmegaConfBaseException, ValueError) as error:  # metric=null is a ValueError
         raise _user_error(error, overrides) from None
     except BrokenPipeError:
@@ -48,13 +51,6 @@ def as_user_errors(overrides: Sequence[str]) -> Generator[None]:
         raise UserError(
             Problem(what, str(error.filename or ""), "run in another folder, or set hydra.run.dir")
         ) from None
-
-
-def _yaml_problem(error: yaml.YAMLError) -> Problem:
-    mark = getattr(error, "problem_mark", None)
-    where = f"{mark.name}:{mark.line + 1}" if mark else ""
-    what = getattr(error, "problem", None) or str(error)
-    return Problem(f"this is not valid YAML: {what}", where, "quote values that hold any of : { } [ ] # & * ! | > % @")
 
 
 def _broken_reference(error: InterpolationKeyError) -> Problem:

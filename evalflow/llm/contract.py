@@ -97,7 +97,10 @@ class Contract:
         try:
             parsed = self._reply_model.model_validate_json(mended(text.encode("utf-8", "replace")))
         except ValidationError as error:
-            raise InvalidReply(_told(error), raw) from None
+            # Each error with its location; without pydantic's links and the input, which only cost tokens.
+            faults = error.errors(include_url=False, include_input=False, include_context=False)
+            told = [f"{'.'.join(map(str, fault['loc'])) or 'reply'}: {fault['msg']}" for fault in faults]
+            raise InvalidReply("\n".join(told), raw) from None
         if items is not None:
             given, wanted = len(getattr(parsed, "results", ())), len(items)
             if given != wanted:
@@ -135,12 +138,6 @@ def _instructor_mode(mode: ReplyMode) -> Mode:
     from instructor import Mode
 
     return Mode[mode.upper()]
-
-
-def _told(error: ValidationError) -> str:
-    """Each error with its location; without pydantic's links and the input, which only cost tokens."""
-    faults = error.errors(include_url=False, include_input=False, include_context=False)
-    return "\n".join(f"{'.'.join(str(part) for part in fault['loc']) or 'reply'}: {fault['msg']}" for fault in faults)
 
 
 def _as_sdk(completion: Completion) -> Any:

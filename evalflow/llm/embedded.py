@@ -194,15 +194,12 @@ class EmbeddedJudge:
     def _rate(self, ask: Ask) -> Filled:
         subject = "\n".join(_texts(_variable(ask, "against", "question")))
         rated = ask.items if ask.items is not None else (_variable(ask, "source", "answer"),)
-        findings = [self._relevance("\n".join(_texts(item)), subject) for item in rated]
+        cosines = [self._similarity("\n".join(_texts(item)), [subject]) for item in rated]
+        findings = [Support(one, f"similarity of meaning {one:.2f} (cosine of sentence embeddings)") for one in cosines]
         if ask.items is not None:
             return _fill_items(ask, findings)
         content, chances = fill(ask.reply_model, findings[0])
         return content, [chances]
-
-    def _relevance(self, text: str, subject: str) -> Support:
-        cosine = self._similarity(text, [subject])
-        return Support(cosine, f"similarity of meaning {cosine:.2f} (cosine of sentence embeddings)")
 
     def _similarity(self, text: str, others: Sequence[str]) -> float:
         vectors = self._minilm.embed([text, *others])

@@ -158,7 +158,13 @@ class Window:
 
 def windows(texts: Iterable[str]) -> tuple[Window, ...]:
     """Every run of three sentences of every text; a shorter text is one window."""
-    return tuple(window for text in texts for window in _windows_of(sentences(text)))
+    found: list[Window] = []
+    for lines in map(sentences, texts):
+        stems = [tuple(word.stem for word in words(line)) for line in lines]
+        for start in range(max(1, len(lines) - WINDOW + 1) if lines else 0):
+            flat = tuple(stem for line in stems[start : start + WINDOW] for stem in line)
+            found.append(Window(lines[start : start + WINDOW], flat, frozenset(flat), frozenset(pairwise(flat))))
+    return tuple(found)
 
 
 def weigh(claim: str, context: Sequence[Window], similarity: Similarity | None = None) -> Evidence:
@@ -199,13 +205,6 @@ def longest_common_subsequence(first: Sequence[str], second: Sequence[str]) -> i
         matches = row & positions.get(word, 0)
         row = ((row + matches) | (row - matches)) & full
     return len(first) - row.bit_count()
-
-
-def _windows_of(lines: Sequence[str]) -> Iterable[Window]:
-    stems = [tuple(word.stem for word in words(line)) for line in lines]
-    for start in range(max(1, len(lines) - WINDOW + 1) if lines else 0):
-        flat = tuple(stem for line in stems[start : start + WINDOW] for stem in line)
-        yield Window(tuple(lines[start : start + WINDOW]), flat, frozenset(flat), frozenset(pairwise(flat)))
 
 
 def _overlap(stems: Sequence[str], content: Sequence[Word], window: Window) -> Overlap:

@@ -96,9 +96,13 @@ class OpenAIJudge:
         read: Distribution = first.probabilities[0] if first.probabilities else {}
         if read.keys() >= choices(ask.reply_model).keys():
             return first
-        self._warn_of_samples(ask.samples)
+        if not self._warned:
+            what = "%s: judge.logprobs is true, and no token probabilities could be read; drawing %d samples instead"
+            log.warning(what, self.info.name, ask.samples)
+        self._warned = True
         try:
-            return _after(first, await self._drawn(ask))
+            drawn = await self._drawn(ask)
+            return (first.spend + drawn.spend).fill(drawn, reasks=first.reasks + drawn.reasks)
         except CallError as error:
             raise _charged([error], [first], str(error)) from None
 
@@ -191,13 +195,6 @@ class OpenAIJudge:
             self._contracts[reply_model] = Contract(reply_model, mode, strict, kept)
         return self._contracts[reply_model]
 
-    def _warn_of_samples(self, count: int) -> None:
-        """Warn once that token probabilities were configured but did not come."""
-        if not self._warned:
-            what = "%s: judge.logprobs is true, and no token probabilities could be read; drawing %d samples instead"
-            log.warning(what, self.info.name, count)
-        self._warned = True
-
 
 def _invalid(error: InvalidReply, completion: Completion, spent: Spend) -> JudgeError:
     # A reply that was cut off once will be cut off again: a re-ask would only cost more.
@@ -245,11 +242,6 @@ def _combine(replies: Sequence[Reply], failures: Sequence[CallError], listed: bo
         failed=len(failures),
         mass=None,
     )
-
-
-def _after(first: Reply, drawn: Reply) -> Reply:
-    """The sampled reply, plus the cost of a first reply that could not be used."""
-    return (first.spend + drawn.spend).fill(drawn, reasks=first.reasks + drawn.reasks)
 
 
 def _frequencies(replies: Sequence[Sequence[BaseModel]]) -> tuple[Distribution, ...] | None:

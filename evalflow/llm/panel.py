@@ -32,17 +32,7 @@ class EmbeddingJudge:
             raise JudgeError(error.error_type, str(error), error.raw, error.spend) from None
         # Not validated: a vector has hundreds of numbers, and the embedder has checked every one.
         parsed: BaseModel = ask.reply_model.model_construct(results=made.vectors)
-        return Reply(
-            parsed=parsed,
-            raw="",
-            requests=made.requests,
-            usage=made.usage,
-            cost_usd=made.cost_usd,
-            saved_usd=made.saved_usd,
-            latency_s=made.latency_s,
-            cached=made.cached,
-            identity=self.info.identity,
-        )
+        return made.spend.fill(Reply(parsed=parsed, raw="", identity=self.info.identity))
 
     async def close(self) -> None:
         await self._embedder.close()

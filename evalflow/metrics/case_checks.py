@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any, Literal, Self
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, TypeAdapter, model_validator
@@ -119,19 +118,17 @@ class JsonSchemaValidity(Strict):
 
 
 COMPARISONS = ("equals", "not_equals", "less_than", "less_than_equals", "greater_than", "greater_than_equals")
-PARAMS: MappingProxyType[str, type[BaseModel]] = MappingProxyType(
-    {
-        "correctness": Correctness,
-        "conformity": Conformity,
-        "groundedness": Groundedness,
-        "string_matching": StringMatching,
-        "metadata": Metadata,
-        "semantic_similarity": SemanticSimilarity,
-        "regex_matching": RegexMatching,
-        "json_schema": JsonSchemaValidity,
-        **dict.fromkeys(COMPARISONS, FieldComparison),
-    }
-)
+PARAMS: Mapping[str, type[BaseModel]] = {
+    "correctness": Correctness,
+    "conformity": Conformity,
+    "groundedness": Groundedness,
+    "string_matching": StringMatching,
+    "metadata": Metadata,
+    "semantic_similarity": SemanticSimilarity,
+    "regex_matching": RegexMatching,
+    "json_schema": JsonSchemaValidity,
+    **dict.fromkeys(COMPARISONS, FieldComparison),
+}
 JUDGED = ("correctness", "conformity", "groundedness")
 
 

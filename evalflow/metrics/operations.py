@@ -9,8 +9,7 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -23,23 +22,19 @@ from evalflow.records import Outcome
 
 NormalForm = Literal["NFC", "NFKC", "NFD", "NFKD"]
 _QUOTE = 80
-_TEXTS: Mapping[str, tuple[Callable[[str, str], bool], str, str]] = MappingProxyType(
-    {
-        "equals": (operator.eq, "equals", "does not equal"),
-        "contains": (operator.contains, "contains", "does not contain"),
-        "starts_with": (str.startswith, "starts with", "does not start with"),
-        "ends_with": (str.endswith, "ends with", "does not end with"),
-    }
-)
+_TEXTS: Mapping[str, tuple[Callable[[str, str], bool], str, str]] = {
+    "equals": (operator.eq, "equals", "does not equal"),
+    "contains": (operator.contains, "contains", "does not contain"),
+    "starts_with": (str.startswith, "starts with", "does not start with"),
+    "ends_with": (str.endswith, "ends with", "does not end with"),
+}
 """Text comparisons, with the phrases for yes and no; each but the last two also as `not_`."""
-_NUMBERS: Mapping[str, tuple[Callable[[float, float], bool], str]] = MappingProxyType(
-    {
-        "less_than": (operator.lt, "less than"),
-        "less_than_equals": (operator.le, "at most"),
-        "greater_than": (operator.gt, "greater than"),
-        "greater_than_equals": (operator.ge, "at least"),
-    }
-)
+_NUMBERS: Mapping[str, tuple[Callable[[float, float], bool], str]] = {
+    "less_than": (operator.lt, "less than"),
+    "less_than_equals": (operator.le, "at most"),
+    "greater_than": (operator.gt, "greater than"),
+    "greater_than_equals": (operator.ge, "at least"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +48,8 @@ class RuleFinding:
 class BaseOperation(Strict):
     """A rule over a case field; `op` selects it."""
 
-    @property
-    def quick(self) -> bool:
-        """Whether it is fast for any text, and may run in the event loop."""
-        return False
+    quick: ClassVar[bool] = False
+    """Whether it is fast for any text, and may run in the event loop."""
 
     def others(self) -> Sequence[str]:
         return ()
@@ -69,11 +62,8 @@ class BaseOperation(Strict):
 class AgainstOperation(BaseOperation):
     """Compares a field with either `value` or another field, `against`."""
 
+    quick = True
     against: Word | None = None
-
-    @property
-    def quick(self) -> bool:
-        return True
 
     @model_validator(mode="after")
     def _one_other(self) -> AgainstOperation:

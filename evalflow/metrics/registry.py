@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from evalflow.config.kinds import Kinds
@@ -41,24 +40,22 @@ def _for_each_sample(declared: Declared) -> Calls:
 
 G_EVAL_SAMPLES = 10
 _NONE = Calls()
-_BUILT_IN: Mapping[str, tuple[str, Calls | Callable[[Declared], Calls]]] = MappingProxyType(
-    {
-        "judge": ("judge:JudgeMetric", _for_each_step),
-        "rubric": ("judge:RubricMetric", Calls(1, 1)),
-        "g_eval": ("g_eval:GEvalMetric", _for_each_sample),
-        "check": ("checks:CheckMetric", _NONE),
-        "checks": ("checks:ChecksMetric", Calls(0, None)),
-        "generated_questions": ("similarity:GeneratedQuestionsMetric", Calls(1, 2)),
-        "pairwise": ("pairwise:PairwiseMetric", Calls(2, 2)),
-        "composite": ("composite:CompositeMetric", _NONE),
-        "similarity": ("similarity:SimilarityMetric", Calls(1, 1)),
-        "classification": ("labels:ClassificationMetric", _NONE),
-        "tool_calls": ("tool_calls:ToolCallsMetric", _NONE),
-        "retrieval": ("retrieval:RetrievalMetric", _NONE),
-        "set_match": ("labels:SetMatchMetric", _NONE),
-        "recorded": ("recorded:RecordedMetric", _NONE),
-    }
-)
+_BUILT_IN: Mapping[str, tuple[str, Calls | Callable[[Declared], Calls]]] = {
+    "judge": ("judge:JudgeMetric", _for_each_step),
+    "rubric": ("judge:RubricMetric", Calls(1, 1)),
+    "g_eval": ("g_eval:GEvalMetric", _for_each_sample),
+    "check": ("checks:CheckMetric", _NONE),
+    "checks": ("checks:ChecksMetric", Calls(0, None)),
+    "generated_questions": ("similarity:GeneratedQuestionsMetric", Calls(1, 2)),
+    "pairwise": ("pairwise:PairwiseMetric", Calls(2, 2)),
+    "composite": ("composite:CompositeMetric", _NONE),
+    "similarity": ("similarity:SimilarityMetric", Calls(1, 1)),
+    "classification": ("labels:ClassificationMetric", _NONE),
+    "tool_calls": ("tool_calls:ToolCallsMetric", _NONE),
+    "retrieval": ("retrieval:RetrievalMetric", _NONE),
+    "set_match": ("labels:SetMatchMetric", _NONE),
+    "recorded": ("recorded:RecordedMetric", _NONE),
+}
 """The class of each kind, below `evalflow.metrics.kinds`, and its calls. `list` reads it without loading classes."""
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
 
 FROM_ANSWER = ("answer", "actual", "contexts", "metadata")
-LISTS: Mapping[str, Sequence[str]] = MappingProxyType({"turns": ("messages", "answer"), "contexts": ("contexts",)})
+LISTS: Mapping[str, Sequence[str]] = {"turns": ("messages", "answer"), "contexts": ("contexts",)}
 """Lists in a case that a judge can be asked about item by item, with the fields they come from."""
 
 

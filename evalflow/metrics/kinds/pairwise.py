@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any, Literal, Self
 
 from pydantic import field_validator
@@ -29,12 +28,12 @@ ANSWER_FIRST, ANSWER_SECOND = "answer_first", "answer_second"
 FIELD = "better"
 EXTRAS = ("criteria", "given")
 _VERDICTS: Sequence[Mapping[str, str]] = (
-    MappingProxyType({"first": "win", "second": "loss", "tie": "tie"}),
-    MappingProxyType({"first": "loss", "second": "win", "tie": "tie"}),
+    {"first": "win", "second": "loss", "tie": "tie"},
+    {"first": "loss", "second": "win", "tie": "tie"},
 )
 """The verdict on the answer that each place word means, for each of the two orders."""
-_SCORES: Mapping[str, float] = MappingProxyType({"win": 1.0, "tie": 0.5, "loss": 0.0})
-_LEAN: Mapping[str, int] = MappingProxyType({"first": 1, "tie": 0, "second": -1})
+_SCORES: Mapping[str, float] = {"win": 1.0, "tie": 0.5, "loss": 0.0}
+_LEAN: Mapping[str, int] = {"first": 1, "tie": 0, "second": -1}
 
 
 class PairwiseMetricConfig(ChainConfig):
