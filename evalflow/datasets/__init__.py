@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import lru_cache, partial
+from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
 from itertools import dropwhile, islice
 from pathlib import Path
 from typing import Any, cast
@@ -71,51 +71,40 @@ class ReadRow:
     problems: Sequence[Problem] = ()
 
 
+@dataclass(frozen=True, slots=True)
 class Builder:
-    """Builds the cases of one file.
+    """Builds the cases of one file; `cells` says whether the rows' values are untyped text."""
 
-    Args:
-        dataset: The dataset's name.
-        fields: The sources of the case fields.
-        cells: Whether the rows' values are untyped text.
-        allow_irregular: Whether conversations may have turns in any order.
-    """
-
-    def __init__(self, dataset: str, fields: FieldMap, cells: bool, allow_irregular: bool) -> None:
-        self._dataset = dataset
-        self._fields = fields
-        self._cells = cells
-        self._allow_irregular = allow_irregular
-        # Cases of one corpus share passages, and HTML is by far the slowest value to convert: cache it.
-        to_text = lru_cache(maxsize=256)(html_text)
-        self._converters: Mapping[str, Callable[[Any], Any]] = {
-            **CONVERTERS,
-            "contexts": partial(contexts, to_text=to_text),
-        }
+    dataset: str
+    fields: FieldMap
+    cells: bool
+    allow_irregular: bool
+    # Cases of one corpus share passages, and HTML is by far the slowest value to convert: cache it.
+    to_text: Callable[[str], str] = field(default_factory=lambda: lru_cache(maxsize=256)(html_text))
 
     def case(self, index: int, row: SourceRow) -> Case | Sequence[Problem]:
         """The row's case, or all problems of the row."""
         try:
-            data = self._fields.typed(row.data) if self._cells else row.data
-            raw, others = self._fields.values(data)
+            data = self.fields.typed(row.data) if self.cells else row.data
+            raw, others = self.fields.values(data)
         except ValueError as error:
             return [Problem(str(error), row.where)]
         values: dict[str, Any] = {}
         problems: list[Problem] = []
         for name, value in raw.items():
             try:
-                values[name] = self._converters[name](value)
+                values[name] = contexts(value, self.to_text) if name == "contexts" else CONVERTERS[name](value)
             except ValueError as error:
-                problems.append(Problem(f"{self._fields.place(name)}: {error}", row.where))
+                problems.append(Problem(f"{self.fields.place(name)}: {error}", row.where))
         problems = problems or self._add_question(values, row.where)
-        if not problems and not self._allow_irregular:
+        if not problems and not self.allow_irregular:
             problems = self._order_problems(values, row.where)
         if problems:
             return problems
         values["vars"] = {**values.get("vars", {}), **others}
         if "id" not in values:
             values["id"] = content_id({column: value for column, value in data.items() if value is not None})
-        return Case(dataset=self._dataset, index=index, **values)
+        return Case(dataset=self.dataset, index=index, **values)
 
     def _add_question(self, values: dict[str, Any], where: str) -> list[Problem]:
         """Append the question as a user message, unless the messages already end with it."""
@@ -126,17 +115,17 @@ class Builder:
         if not messages:
             values["messages"] = (Message("user", question),)
         elif question != next((message.content for message in reversed(messages) if message.role == "user"), None):
-            hint = f"say which counts: dataset.{self._dataset}.fields={{messages: messages}}, or {{question: question}}"
+            hint = f"say which counts: dataset.{self.dataset}.fields={{messages: messages}}, or {{question: question}}"
             return [Problem("question is not the last user message of messages", where, hint)]
         return []
 
     def _order_problems(self, values: Mapping[str, Any], where: str) -> list[Problem]:
         name = f"case {values['id']!r}" if "id" in values else "the case"
-        hint = f"repair the conversation, or let it pass: dataset.{self._dataset}.allow_irregular=true"
+        hint = f"repair the conversation, or let it pass: dataset.{self.dataset}.allow_irregular=true"
         messages = values.get("messages")
         empty = ["there is no message in it"] if messages == () else []
         return [
-            Problem(f"{name}: {self._fields.place('messages')}: {what}", where, hint)
+            Problem(f"{name}: {self.fields.place('messages')}: {what}", where, hint)
             for what in (*empty, *(f"message {number} {what}" for number, what in irregular(messages or ())))
         ]
 

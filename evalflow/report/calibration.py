@@ -169,7 +169,13 @@ def print_calibration(console: Console, found: Calibration) -> None:
         console.print()
         console.print(literal(plain_line(name), style="bold"))
         _print_row(console, row)
-    _print_worst(console, found)
+    worst, who = found.disagreements[:_WORST], found.who
+    console.print()
+    head = f"largest differences ({who}, people)" if worst else f"{who} and people agree on every answer"
+    console.print(literal(head, style="bold"))
+    for one in worst:
+        head = f"  {number(one['score'], 2)}  {number(one['human'], 2)}  {plain_line(one['case_id'])}  {one['metric']}"
+        print_cut(console, head, one["comment"] or one["reason"] or "no reason given")
 
 
 def _print_row(console: Console, row: CalibrationRow) -> None:
@@ -219,17 +225,6 @@ def _tags(tags: list[CalibrationRow]) -> Table:
         for c in (row.corrected,)
     ]  # fmt: skip
     return table_of({"tag": "word", **dict.fromkeys(heads, "number")}, rows, gap=2)
-
-
-def _print_worst(console: Console, found: Calibration) -> None:
-    worst = found.disagreements[:_WORST]
-    console.print()
-    who = found.who
-    head = f"largest differences ({who}, people)" if worst else f"{who} and people agree on every answer"
-    console.print(literal(head, style="bold"))
-    for one in worst:
-        head = f"  {number(one['score'], 2)}  {number(one['human'], 2)}  {plain_line(one['case_id'])}  {one['metric']}"
-        print_cut(console, head, one["comment"] or one["reason"] or "no reason given")
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,13 +76,12 @@ def write_junit(
     too_many = errors is not None and not passes(errors, max_error_rate, higher_is_better=False)
     decides = _Decides(failed, errors=too_many)
     kinds = [verdict.kind for _, verdict in judged]
-    of_gates = _totals(len(kinds), kinds.count("failure"), kinds.count("error"), kinds.count("skipped"), 0.0)
-    totals = [of_gates, _cell_totals(cells, decides)]
+    counts = {"tests": len(kinds), "failures": kinds.count("failure"), "errors": kinds.count("error")}
+    totals = [{**counts, "skipped": kinds.count("skipped"), "time": 0.0}, _cell_totals(cells, decides)]
     judges = _judges(manifest)
     with replacing(path) as file:
         file.write('<?xml version="1.0" encoding="utf-8"?>\n')
-        whole = {name: str(sum(int(total[name]) for total in totals)) for name in ("tests", "failures", "errors")}
-        whole["time"] = f"{sum(float(total['time']) for total in totals):.3f}"
+        whole = {name: sum(total[name] for total in totals) for name in (*counts, "time")}
         file.write(f"<testsuites{_attributes({'name': str(manifest['run_id']), **whole})}>\n")
         file.write(f"<testsuite{_attributes({'name': 'gates', **totals[0]})}>\n{judges}")
         file.writelines(_case("gates", name, None, verdict) for name, verdict in judged)
@@ -103,7 +102,7 @@ def _judges(manifest: Mapping[str, Any]) -> str:
 
 
 def _case(classname: str, name: str, seconds: float | None, verdict: _Verdict) -> str:
-    attributes = _attributes({"classname": classname, "name": name, "time": f"{seconds or 0:.3f}"})
+    attributes = _attributes({"classname": classname, "name": name, "time": seconds or 0.0})
     kind, message = verdict.kind, {"message": verdict.message.strip().split("\n", 1)[0]}
     if not kind:
         return f"<testcase{attributes}/>\n"
@@ -113,9 +112,10 @@ def _case(classname: str, name: str, seconds: float | None, verdict: _Verdict) -
     return f"<testcase{attributes}>{child}</testcase>\n"
 
 
-def _attributes(values: Mapping[str, str]) -> str:
+def _attributes(values: Mapping[str, str | float]) -> str:
     text = ""
-    for name, value in values.items():
+    for name, given in values.items():
+        value = f"{given:.3f}" if isinstance(given, float) else str(given)
         text += f' {name}="{value}"' if _PLAIN.fullmatch(value) else f" {name}={quoteattr(_clean(value))}"
     return text
 
@@ -153,7 +153,7 @@ def _name(cell: Mapping[str, Any]) -> str:
     return " | ".join(parts)
 
 
-def _cell_totals(cells: pl.LazyFrame, decides: _Decides) -> dict[str, str]:
+def _cell_totals(cells: pl.LazyFrame, decides: _Decides) -> dict[str, float]:
     scored = pl.col("status") == "scored"
     failed = scored & pl.col("passed").not_() & pl.col("metric").is_in(list(decides.failed))
     error = (pl.col("status") == "error") & decides.errors
@@ -165,12 +165,7 @@ def _cell_totals(cells: pl.LazyFrame, decides: _Decides) -> dict[str, str]:
         skipped=pl.len() - failed.sum() - error.sum() - passed.sum(),
         time=pl.col("latency_s").sum(),
     ).collect(engine="streaming")
-    return _totals(*row.row(0))
-
-
-def _totals(tests: int, failures: int, errors: int, skipped: int, seconds: float) -> dict[str, str]:
-    counts = {"tests": tests, "failures": failures, "errors": errors, "skipped": skipped}
-    return {name: str(count) for name, count in counts.items()} | {"time": f"{seconds:.3f}"}
+    return row.row(0, named=True)
 
 
 def _clean(text: str) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from evalflow.report.wording import (
     PARTS,
-    Findings,
     bracketed,
     cost,
     counted,
@@ -18,7 +18,7 @@ from evalflow.report.wording import (
     number,
     p_value,
     percent,
-    print_findings,
+    print_indented,
     series_name,
     varying,
 )
@@ -31,6 +31,33 @@ Details = Sequence[Mapping[str, Any]]
 _SLICE = ("metric", *PARTS)
 _FLAKY_SHOWN = 3
 _TAGS_SHOWN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """Findings on one subject, one per line."""
+
+    title: str
+    lines: Sequence[str]
+
+
+def print_details(console: Console, details: Details, manifest: Mapping[str, Any]) -> None:
+    """Print all findings of a run: of pairs, of repeats, and of panels."""
+    for text in preference_findings(details):
+        console.print(literal(text, style="dim"), soft_wrap=True)
+    sections = {
+        "repeats (noise as standard deviations)": noise_findings(details),
+        "panels and cascades (each member alone)": panel_findings(details, manifest),
+    }
+    for heading, findings in sections.items():
+        if not findings:
+            continue
+        console.print(literal(heading, style="bold"))
+        for one in findings:
+            console.print(literal(f"  {one.title}"))
+            for line in one.lines:
+                print_indented(console, line, by=4)
+        console.print()
 
 
 def noise_findings(details: Details) -> list[Findings]:
@@ -52,11 +79,6 @@ def noise_findings(details: Details) -> list[Findings]:
 def _mean_count(mean: float, noun: str) -> str:
     text = f"{mean:.3g}"
     return f"{text} {noun}{'' if text == '1' else 's'}"
-
-
-def print_noise(console: Console, details: Details) -> None:
-    """Print `noise_findings`."""
-    print_findings(console, "repeats (noise as standard deviations)", noise_findings(details))
 
 
 def _noise(noise: Mapping[str, Any]) -> Iterator[str]:
@@ -139,11 +161,6 @@ def panel_findings(details: Details, manifest: Mapping[str, Any]) -> list[Findin
     return findings
 
 
-def print_panels(console: Console, details: Details, manifest: Mapping[str, Any]) -> None:
-    """Print `panel_findings`."""
-    print_findings(console, "panels and cascades (each member alone)", panel_findings(details, manifest))
-
-
 def _member(one: Mapping[str, Any]) -> str:
     others = [f"{one[f'n_{state}']} {state}" for state in ("undefined", "error", "skipped") if one[f"n_{state}"]]
     states = ", ".join([f"{one['n_scored']:,} of {one['n']:,} scored", *others])
@@ -205,12 +222,6 @@ def preference_findings(details: Details) -> list[str]:
         f"{joined(one['metric'], series_name(one, parts))}: {_pairs(one)}{_position_bias(tests[_key(one)])}"
         for one in counts
     ]
-
-
-def print_preferences(console: Console, details: Details) -> None:
-    """Print `preference_findings`."""
-    for text in preference_findings(details):
-        console.print(literal(text, style="dim"), soft_wrap=True)
 
 
 def _key(detail: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from rich.text import Text
@@ -214,26 +213,6 @@ def table_of(columns: Mapping[str, ColumnKind], rows: Iterable[Sequence[str | Te
     for row in rows:
         table.add_row(*(literal(cell) if isinstance(cell, str) else cell for cell in row))
     return table
-
-
-@dataclass(frozen=True, slots=True)
-class Findings:
-    """Findings on one subject, one per line."""
-
-    title: str
-    lines: Sequence[str]
-
-
-def print_findings(console: Console, heading: str, findings: Sequence[Findings]) -> None:
-    """Print all findings under one heading; nothing if there are none."""
-    if not findings:
-        return
-    console.print(literal(heading, style="bold"))
-    for one in findings:
-        console.print(literal(f"  {one.title}"))
-        for line in one.lines:
-            print_indented(console, line, by=4)
-    console.print()
 
 
 def print_indented(console: Console, line: str, style: str = "dim", by: int = 2) -> None:

@@ -14,7 +14,7 @@ from evalflow.paths import write_atomically
 from evalflow.records import ScoreRecord
 from evalflow.report.cases import print_eval_steps, print_score
 from evalflow.report.console import follow, print_gates, print_summary, print_totals, print_worst, worst_rows
-from evalflow.report.findings import print_noise, print_panels, print_preferences
+from evalflow.report.findings import print_details
 from evalflow.report.wording import literal, plain
 from evalflow.run.folder import RunFolder
 from evalflow.run.manifest import Tally
@@ -83,9 +83,7 @@ class TerminalScreen:
             from evalflow.report.calibration import print_corrected
 
             print_corrected(self._out, derived.calibration)
-        print_preferences(self._out, derived.summary.details)
-        print_noise(self._out, derived.summary.details)
-        print_panels(self._out, derived.summary.details, manifest)
+        print_details(self._out, derived.summary.details, manifest)
         worst = worst_rows(derived.scores, directions)
         print_worst(self._out, worst)
         print_gates(self._out, derived.gates)
