@@ -25,8 +25,7 @@ def check(overrides: Sequence[str], config_dir: Path | None, console: Console, *
     Raises:
         UserError: Lists every problem found.
     """
-    flags = [word for word in overrides if word.startswith("-")]
-    if flags:
+    if flags := [word for word in overrides if word.startswith("-")]:
         raise UserError(Problem(f"check does not take {flags[0]}", "command line", "check one composition at a time"))
     found = inspect(assemble(composed_settings(with_default_judge(overrides, config_dir), config_dir)))
     facts_of(found)

@@ -77,8 +77,7 @@ def new_metric(name: str, source: str | None, console: Console) -> int:
     """
     files: dict[Path, str] = {}
     conf = Path("conf") / "metric" / f"{name}.yaml"
-    _check_name(name)
-    _check_free("metric", name)
+    _check_name("metric", name)
     if source is None:
         files[conf] = METRIC.format(name=name)
         files[Path("prompts") / name / "grade.jinja"] = PROMPT
@@ -95,18 +94,12 @@ def new_dataset(name: str, path: str, console: Console) -> int:
     Raises:
         UserError: The name is invalid, the file cannot be read, or the YAML exists already.
     """
-    _check_name(name)
-    _check_free("dataset", name)
+    _check_name("dataset", name)
     columns = datasets.columns(DatasetConfig(path=path))
     proposed = datasets.propose_fields(columns)
     lines = "".join(f"\n  {field}: {column}" for field, column in proposed.items()) or " null"
-    text = DATASET.format(
-        name=name,
-        description=f"Cases of {Path(path).name}.",
-        path=path,
-        fields=lines,
-        group="group" if "group" in columns else "null",
-    )
+    group, description = "group" if "group" in columns else "null", f"Cases of {Path(path).name}."
+    text = DATASET.format(name=name, description=description, path=path, fields=lines, group=group)
     write_new({Path("conf") / "dataset" / f"{name}.yaml": text}, console)
     console.print(literal(f"columns: {', '.join(columns)}"), soft_wrap=True)
     propose_option(console, f"dataset/{name}", "after a look at the mapping")
@@ -126,15 +119,11 @@ def _copied(name: str, source: str, conf: Path) -> dict[Path, str]:
     return {conf: text, **files}
 
 
-def _check_name(name: str) -> None:
+def _check_name(group: str, name: str) -> None:
+    """Refuse the name of a shipped option too: the new file would replace it."""
     if not IDENTIFIER.match(name):
-        raise UserError(
-            Problem(f"{name!r} cannot be a name", "command line", "lower-case letters, digits and _, a letter first")
-        )
-
-
-def _check_free(group: str, name: str) -> None:
-    """Refuse the name of a shipped option: the new file would replace it."""
+        hint = "lower-case letters, digits and _, a letter first"
+        raise UserError(Problem(f"{name!r} cannot be a name", "command line", hint))
     if any(option.name == name for option in options(None, group)):
         raise UserError(Problem(f"there already is a {group} {name!r}", "command line", "choose another name"))
 

@@ -156,11 +156,14 @@ def _stated(options: argparse.Namespace) -> Basis:
         spread = options.sd**2
         noise = None if options.noise is None else options.noise**2
         assumptions.append(f"stated: cases' scores have a standard deviation of {options.sd:g}")
-        assumptions.append(
-            "not stated: how much one case's answers differ; so no number of repeats helps (--noise)"
-            if noise is None
-            else f"stated: answers to one case have a standard deviation of {options.noise:g}, in both runs"
-        )
+        if options.noise is None:
+            assumptions.append(
+                "not stated: how much one case's answers differ; so no number of repeats helps (--noise)"
+            )
+        else:
+            assumptions.append(
+                f"stated: answers to one case have a standard deviation of {options.noise:g}, in both runs"
+            )
     elif options.rate is not None:
         spread = options.rate * (1 - options.rate)
         assumptions.append(f"stated: {options.rate:.1%} of the cases pass")
@@ -175,10 +178,8 @@ def _stated(options: argparse.Namespace) -> Basis:
     effect = 1.0
     if options.icc is not None:
         effect = max(1.0, 1 + (options.cluster_size - 1) * options.icc)
-        assumptions.append(
-            f"stated: groups of {options.cluster_size:g} cases that correlate by {options.icc:g}: "
-            f"{effect:.3g} times the cases"
-        )
+        groups = f"stated: groups of {options.cluster_size:g} cases that correlate by {options.icc:g}"
+        assumptions.append(f"{groups}: {effect:.3g} times the cases")
     scores = Components(0, spread, noise, None)
     return Basis(
         "stated guesses", assumptions, scores, scores, difference_variance(spread, correlation), options.rate,
@@ -317,10 +318,9 @@ def _unknown(one: _Slice) -> Iterator[str]:
 
 def _cost(run: SavedRun) -> tuple[float, float] | None:
     """Dollars, without the cache, of an answer, and of judging it with all metrics; None if a price is unknown."""
-    manifest = run.manifest
-    total = _sum(manifest.get("cost_usd"), manifest.get("saved_usd"))
-    cases = sum(facts["cases"] for facts in manifest["datasets"].values())
-    repeats = manifest["config"]["repeats"]
+    total = _sum(run.manifest.get("cost_usd"), run.manifest.get("saved_usd"))
+    cases = sum(facts["cases"] for facts in run.manifest["datasets"].values())
+    repeats = run.manifest["config"]["repeats"]
     target: float | None = 0.0
     for answer in read_answers(run.folder.answers):
         target = _sum(target, answer and answer.cost_usd, answer and answer.saved_usd)

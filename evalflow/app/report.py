@@ -66,11 +66,8 @@ def _numbers(run: Path) -> dict[str, str]:
 
 def _changes(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
     names = dict.fromkeys([*before, *after]) if before else {}
-    return [
-        f"{name}: {before.get(name, '–')} → {after.get(name, '–')}"
-        for name in names
-        if before.get(name) != after.get(name)
-    ]
+    changed = [name for name in names if before.get(name) != after.get(name)]
+    return [f"{name}: {before.get(name, '–')} → {after.get(name, '–')}" for name in changed]
 
 
 def open_report(folder: str | None, console: Console) -> int:
@@ -172,11 +169,8 @@ def _described(row: AnsweredCase) -> dict[str, Any]:
         "expected": case.expected,
         "contexts": [{"title": c.title, "text": c.text} for c in case.contexts or ()],
         "scores": [
-            {
-                **{key: score[key] for key in _SCORE_KEYS},
-                "value": json.loads(score["value"]) if score["value"] else None,
-                "steps": json.loads(score["steps"] or "[]"),
-            }
+            {key: score[key] for key in _SCORE_KEYS}
+            | {"value": json.loads(score["value"] or "null"), "steps": json.loads(score["steps"] or "[]")}
             for score in row.scores
         ],
     }

@@ -180,11 +180,10 @@ def _incomplete(order: RunOrder, found: Inspection) -> IncompleteError:
     parts, repeats = found.parts, found.parts.settings.run.repeats
     plan = RunPlan(order.run_id, parts.target, tuple(parts.pairs), repeats.target, repeats.judge)
     finished = read_finished(RunFolder(order.folder), Tally(), found.rules().bounded, errors_too=True).cells
-    names = [
-        f"{case.dataset}/{case.id} {pair.metric.name}"
-        + (f" (answer {answer}, repeat {repeat})" if answer or repeat else "")
-        for case, answer, pair, repeat in plan.missing(found.selected(), finished)
-    ]
+    names: list[str] = []
+    for case, answer, pair, repeat in plan.missing(found.selected(), finished):
+        which = f" (answer {answer}, repeat {repeat})" if answer or repeat else ""
+        names.append(f"{case.dataset}/{case.id} {pair.metric.name}{which}")
     log.error("missing scores: %s", "; ".join(names))
     more = f" and {len(names) - _NAMED} more, which evalflow.log names" if len(names) > _NAMED else ""
     what = f"{len(names)} of {found.cells} scores are missing at the end: {'; '.join(names[:_NAMED])}{more}"

@@ -76,7 +76,6 @@ class Worker:
                 stop.wait(TICK_S)
 
     def leave(self) -> None:
-        """Stop active runs and put them back into the queue for the next worker."""
         for job in self._jobs:
             try:
                 job.leave()
@@ -223,7 +222,6 @@ class WorkerJob:
 
     @property
     def run_id(self) -> str:
-        """The id of the run."""
         return self._row["run_id"]
 
     @property
@@ -283,11 +281,9 @@ class WorkerJob:
         return self._end(self._ending) if is_ours is None else is_ours
 
     def give_up(self, why: str) -> None:
-        """End the run with an error of the worker; finished scores are kept."""
         self._end({"state": "failed", "message": why})
 
     def leave(self) -> None:
-        """Stop the run, and put it back into the queue for the next worker."""
         process.interrupt(self._path, self._known_pid())
         if self._child is not None:
             self._child.wait()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,15 +42,13 @@ def calibration_of(run: SavedRun, labels: RunLabels) -> Calibration | None:
     rows = calibrate_scores(scores, labels.frame, run.traits, seed=run.manifest["config"]["seed"])
     if not rows:
         return None
-    return Calibration(
-        manifest=run.manifest,
-        rows=rows,
-        source=labels.source,
-        left_out=labels.left_out,
-        notes=[*labels.notes, *_notes(rows)],
-        rests_on=labels.rests_on,
-        disagreements=_with_texts(run, rows),
-    )
+    notes = [*labels.notes]
+    if any(row.people[1] > row.corrected.n for row in rows):
+        notes.append("several people labelled some answers: the mean of their labels counts")
+    if any(row.weighted for row in rows):
+        notes.append("labels carry weights, so each stands for as many answers as it was drawn for")
+    texts = _with_texts(run, rows)
+    return Calibration(run.manifest, rows, labels.source, labels.left_out, notes, labels.rests_on, texts)
 
 
 def save_calibration(folder: RunFolder, found: Calibration, labels: RunLabels) -> None:
@@ -96,13 +94,6 @@ def _saved_labels(folder: RunFolder) -> RunLabels:
     except (ValueError, KeyError, TypeError):
         hint = "remove it, and calibrate again"
         raise UserError(Problem("this is no calibration", str(folder.calibration), hint)) from None
-
-
-def _notes(rows: Sequence[CalibrationRow]) -> Iterator[str]:
-    if any(row.people[1] > row.corrected.n for row in rows):
-        yield "several people labelled some answers: the mean of their labels counts"
-    if any(row.weighted for row in rows):
-        yield "labels carry weights, so each stands for as many answers as it was drawn for"
 
 
 def _with_texts(run: SavedRun, rows: Sequence[CalibrationRow]) -> list[dict[str, Any]]:
@@ -276,27 +267,19 @@ def save_ranking(
     Returns:
         The boards, with `cost_usd` and `corrected` (estimate, ci_low, ci_high, n_labels, method) of each judge.
     """
-    boards = [
-        {**board, "ranking": [_with_mean(place, board, runs, rows) for place in board["ranking"]]}
-        for board in ranking.boards
-    ]
+
+    def with_mean(place: Mapping[str, Any], board: Mapping[str, Any]) -> dict[str, Any]:
+        about = {"judge": place["judge"], **{key: board[key] for key in ("dataset", "metric", "target")}}
+        own = (row for row in rows.get(place["run"], ()) if all(row[key] == value for key, value in about.items()))
+        corrected = None
+        if row := next(own, None):
+            means = {name: row["corrected"][name] for name in ("estimate", "ci_low", "ci_high", "method")}
+            corrected = {**means, "n_labels": row["n_labels"]}
+        return {**place, "cost_usd": full_cost(runs[place["run"]].manifest), "corrected": corrected}
+
+    boards = [{**board, "ranking": [with_mean(place, board) for place in board["ranking"]]} for board in ranking.boards]
     _write(folder / "calibration.json", {"choice": boards, **document})
     return boards
-
-
-def _with_mean(
-    place: Mapping[str, Any],
-    board: Mapping[str, Any],
-    runs: Mapping[str, SavedRun],
-    rows: Mapping[str, Sequence[Mapping[str, Any]]],
-) -> dict[str, Any]:
-    about = {"judge": place["judge"], **{key: board[key] for key in ("dataset", "metric", "target")}}
-    own = (row for row in rows.get(place["run"], ()) if all(row[key] == value for key, value in about.items()))
-    corrected = None
-    if row := next(own, None):
-        means = {name: row["corrected"][name] for name in ("estimate", "ci_low", "ci_high", "method")}
-        corrected = {**means, "n_labels": row["n_labels"]}
-    return {**place, "cost_usd": full_cost(runs[place["run"]].manifest), "corrected": corrected}
 
 
 def rank_again(folder: Path, jobs: Sequence[Path]) -> None:

@@ -123,9 +123,8 @@ def print_certificates(console: Console, *, as_json: bool) -> int:
 
         console.print(certificate_table([asdict(one) for one in found]))
     else:
-        console.print(
-            "no judge has been compared with people here; to begin: python -m evalflow calibrate", soft_wrap=True
-        )
+        text = "no judge has been compared with people here; to begin: python -m evalflow calibrate"
+        console.print(text, soft_wrap=True)
     return 0
 
 

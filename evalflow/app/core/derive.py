@@ -53,10 +53,8 @@ def derive(folder: RunFolder, rules: ResultRules) -> Derived:
     """Write scores.parquet and the summaries from the run's journals, and evaluate its gates."""
     run = rules.settings.run
     order = InputOrder(datasets=list(run.dataset), metrics=list(rules.metrics))
-    composites = rules.composites()
-    write_scores(
-        score_table(scan_journal(folder.journal, rules.bounded), rules.thresholds(), order, composites), folder.scores
-    )
+    composites, journal = rules.composites(), scan_journal(folder.journal, rules.bounded)
+    write_scores(score_table(journal, rules.thresholds(), order, composites), folder.scores)
     scores = pl.scan_parquet(folder.scores)
     summary = summarise(scores, rules.metrics, run.seed)
     write_summary(summary, folder.path)
@@ -66,17 +64,8 @@ def derive(folder: RunFolder, rules: ResultRules) -> Derived:
     states = {state: counted.get(state, 0) for state in ("scored", "undefined", "error", "skipped")}
     of_composites = scores.filter(pl.col("metric").is_in([composite.name for composite in composites]))
     computed = of_composites.select(pl.len()).collect(engine="streaming").item() if composites else 0
-    error_types, error_example = _errors(scores)
-    return Derived(
-        scores=scores,
-        summary=summary,
-        states=states,
-        cells=sum(states.values()) - computed,
-        gates=tuple(rows),
-        error_types=error_types,
-        error_example=error_example,
-        exit_code=_exit_code(results, states, run.max_error_rate),
-    )
+    code, cells = _exit_code(results, states, run.max_error_rate), sum(states.values()) - computed
+    return Derived(scores, summary, states, cells, tuple(rows), *_errors(scores), code)
 
 
 def report(
@@ -115,7 +104,6 @@ def _exit_code(results: Iterable[GateResult], scores: Mapping[str, int], max_err
 
 
 def _errors(scores: pl.LazyFrame) -> tuple[tuple[str, ...], str | None]:
-    """The causes of errors, the most frequent first, and an example message of the first."""
     causes = (
         scores.filter((pl.col("status") == "error") & pl.col("member_of").is_null())
         .group_by("error_type")

@@ -86,16 +86,12 @@ class ResultRules:
     def composites(self) -> list[Composite]:
         """The composites that are computed from the scores; their parts must be usable (see `unusable_parts`)."""
         limits = {limit.metric: limit.value for limit in self.thresholds()}
+
+        def source(part: str) -> Source:
+            return Source(self.metrics[part].asks, self.metrics[part].config.direction, limits.get(part))
+
         return [
-            Composite(
-                name,
-                metric.judge,
-                metric.config,
-                {
-                    part: Source(self.metrics[part].asks, self.metrics[part].config.direction, limits.get(part))
-                    for part in metric.config.weights
-                },
-            )
+            Composite(name, metric.judge, metric.config, {part: source(part) for part in metric.config.weights})
             for name, metric in self.metrics.items()
             if isinstance(metric.config, CompositeMetricConfig)
         ]

@@ -163,10 +163,8 @@ def _standings(rows: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
     figures = rows.filter(~pl.col("statistic").str.contains("[", literal=True) & (pl.col("statistic") != "mean"))
     means = rows.filter(pl.col("statistic") == "mean")
     yield "mean", means.drop_nulls("value").select(_SHOWN)
-    yield (
-        "pass_rate",
-        means.drop_nulls("pass_rate").with_columns(**{k: pl.col(v) for k, v in _RATE.items()}).select(_SHOWN),
-    )
+    rates = means.drop_nulls("pass_rate").with_columns(**{name: pl.col(rate) for name, rate in _RATE.items()})
+    yield "pass_rate", rates.select(_SHOWN)
     for (statistic,), own in figures.drop_nulls("value").group_by("statistic", maintain_order=True):
         yield str(statistic), own.select(_SHOWN)
 
