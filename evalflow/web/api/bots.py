@@ -8,17 +8,7 @@ from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
-from evalflow.app.studio.bots import (
-    LONGEST_QUESTION,
-    Bot,
-    copy_bot,
-    create_bot,
-    delete_bot,
-    get_bot,
-    list_bots,
-    try_bot,
-    update_bot,
-)
+from evalflow.app.studio import bots
 from evalflow.app.studio.space import Page
 from evalflow.web.api.deps import Cursor, Expected, Limit, Name, RequestBody, Space, created, page_of, tagged
 
@@ -51,7 +41,7 @@ class BotChange(RequestBody):
 class Question(RequestBody):
     """A question to a bot."""
 
-    question: str = Field(min_length=1, max_length=LONGEST_QUESTION)
+    question: str = Field(min_length=1, max_length=bots.LONGEST_QUESTION)
 
 
 class Tried(BaseModel):
@@ -67,35 +57,35 @@ class Tried(BaseModel):
 
 
 @router.get("")
-def read_bots(space: Space, cursor: Cursor = None, limit: Limit = 50) -> Page[Bot]:
+def read_bots(space: Space, cursor: Cursor = None, limit: Limit = 50) -> Page[bots.Bot]:
     """All bots: those defined here by name, then those that conf/ declares."""
-    return page_of(list_bots(space), lambda bot: (bot.origin == "conf", bot.name), cursor, limit)
+    return page_of(bots.list_bots(space), lambda bot: (bot.origin == "conf", bot.name), cursor, limit)
 
 
 @router.post("", status_code=201)
-def post_bot(space: Space, new: NewBot, request: Request, response: Response) -> Bot:
+def post_bot(space: Space, new: NewBot, request: Request, response: Response) -> bots.Bot:
     """Define a bot."""
-    bot = create_bot(space, new.name, new.config, new.description)
+    bot = bots.create_bot(space, new.name, new.config, new.description)
     created(request, response, bot.name)
     return tagged(response, bot)
 
 
 @router.get("/{bot}")
-def read_bot(space: Space, bot: Name, response: Response) -> Bot:
+def read_bot(space: Space, bot: Name, response: Response) -> bots.Bot:
     """One bot."""
-    return tagged(response, get_bot(space, bot))
+    return tagged(response, bots.get_bot(space, bot))
 
 
 @router.post("/{bot}/copies", status_code=201)
-def post_copy(space: Space, bot: Name, copy: BotCopy, response: Response) -> Bot:
+def post_copy(space: Space, bot: Name, copy: BotCopy, response: Response) -> bots.Bot:
     """Copy a bot, which may be declared in conf/."""
-    return tagged(response, copy_bot(space, bot, copy.name, copy.changes))
+    return tagged(response, bots.copy_bot(space, bot, copy.name, copy.changes))
 
 
 @router.patch("/{bot}")
-def patch_bot(space: Space, bot: Name, change: BotChange, expected: Expected, response: Response) -> Bot:
+def patch_bot(space: Space, bot: Name, change: BotChange, expected: Expected, response: Response) -> bots.Bot:
     """Change a bot."""
-    changed = update_bot(
+    changed = bots.update_bot(
         space, bot, expected, config=change.config, description=change.description, new_name=change.name
     )
     return tagged(response, changed)
@@ -104,14 +94,14 @@ def patch_bot(space: Space, bot: Name, change: BotChange, expected: Expected, re
 @router.delete("/{bot}", status_code=204)
 def remove_bot(space: Space, bot: Name, expected: Expected) -> None:
     """Delete a bot and its metrics; its runs stay."""
-    delete_bot(space, bot, expected)
+    bots.delete_bot(space, bot, expected)
 
 
 @router.post("/{bot}/try")
 async def post_question(space: Space, bot: Name, asked: Question) -> Tried:
     """Ask a bot; nothing is cached or saved."""
-    found = await to_thread.run_sync(get_bot, space, bot)
-    answer = await space.ask(lambda: try_bot(bot, found.config, asked.question))
+    found = await to_thread.run_sync(bots.get_bot, space, bot)
+    answer = await space.ask(lambda: bots.try_bot(bot, found.config, asked.question))
     return Tried(
         status=answer.status,
         answer=answer.answer,

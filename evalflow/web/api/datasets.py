@@ -9,6 +9,7 @@ from fastapi import APIRouter, HTTPException, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
+from evalflow.app.studio import datasets
 from evalflow.app.studio.cases import (
     StoredCase,
     add_cases,
@@ -20,16 +21,6 @@ from evalflow.app.studio.cases import (
     list_cases,
     tag_cases,
     update_case,
-)
-from evalflow.app.studio.datasets import (
-    Dataset,
-    Generates,
-    create_dataset,
-    declared_rows,
-    delete_dataset,
-    get_dataset,
-    list_datasets,
-    update_dataset,
 )
 from evalflow.app.studio.scores import run_tags
 from evalflow.app.studio.space import Page
@@ -45,7 +36,7 @@ class NewDataset(RequestBody):
 
     name: str = Field(max_length=200, description="Lower-case letters, digits and _.")
     description: str = Field(default="", max_length=10_000)
-    generates: Generates = Field(default="answer", description="The case field that a live bot's reply fills.")
+    generates: datasets.Generates = Field(default="answer", description="The case field that a live bot's reply fills.")
 
 
 class DatasetCopy(RequestBody):
@@ -58,19 +49,19 @@ class DatasetChange(RequestBody):
     """Changes to a dataset; fields that are left out are unchanged."""
 
     description: str | None = Field(default=None, max_length=10_000)
-    generates: Generates | None = None
+    generates: datasets.Generates | None = None
 
 
 @router.get("")
-def read_datasets(space: Space, cursor: Cursor = None, limit: Limit = 50) -> Page[Dataset]:
+def read_datasets(space: Space, cursor: Cursor = None, limit: Limit = 50) -> Page[datasets.Dataset]:
     """All datasets: those defined here by name, then those that conf/ declares."""
-    return page_of(list_datasets(space), lambda one: (one.origin == "conf", one.name), cursor, limit)
+    return page_of(datasets.list_datasets(space), lambda one: (one.origin == "conf", one.name), cursor, limit)
 
 
 @router.post("", status_code=201)
-def post_dataset(space: Space, new: NewDataset, request: Request, response: Response) -> Dataset:
+def post_dataset(space: Space, new: NewDataset, request: Request, response: Response) -> datasets.Dataset:
     """Define a dataset, without cases."""
-    made = create_dataset(space, new.name, new.description, new.generates)
+    made = datasets.create_dataset(space, new.name, new.description, new.generates)
     created(request, response, made.name)
     return tagged(response, made)
 
@@ -78,21 +69,21 @@ def post_dataset(space: Space, new: NewDataset, request: Request, response: Resp
 @router.get("/{dataset}/export", response_class=StreamingResponse, responses=_EXPORT)
 def export_dataset(space: Space, dataset: Name) -> StreamingResponse:
     """All cases as JSON lines, which load again as a dataset."""
-    own = get_dataset(space, dataset).origin == "workspace"
-    rows = case_rows(space, dataset) if own else declared_rows(space, dataset)
+    own = datasets.get_dataset(space, dataset).origin == "workspace"
+    rows = case_rows(space, dataset) if own else datasets.declared_rows(space, dataset)
     lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     headers = {"Content-Disposition": f'attachment; filename="{dataset}.jsonl"'}
     return StreamingResponse(lines, media_type=_JSONL, headers=headers)
 
 
 @router.get("/{dataset}")
-def read_dataset(space: Space, dataset: Name, response: Response) -> Dataset:
+def read_dataset(space: Space, dataset: Name, response: Response) -> datasets.Dataset:
     """One dataset."""
-    return tagged(response, get_dataset(space, dataset))
+    return tagged(response, datasets.get_dataset(space, dataset))
 
 
 @router.post("/{dataset}/copies", status_code=201)
-def post_copy(space: Space, dataset: Name, copy: DatasetCopy, response: Response) -> Dataset:
+def post_copy(space: Space, dataset: Name, copy: DatasetCopy, response: Response) -> datasets.Dataset:
     """Copy a dataset, which may be declared in conf/, with all its cases."""
     return tagged(response, copy_dataset(space, dataset, copy.name))
 
@@ -100,16 +91,18 @@ def post_copy(space: Space, dataset: Name, copy: DatasetCopy, response: Response
 @router.patch("/{dataset}")
 def patch_dataset(
     space: Space, dataset: Name, change: DatasetChange, expected: Expected, response: Response
-) -> Dataset:
+) -> datasets.Dataset:
     """Change the description of a dataset, or the kind of its replies."""
-    changed = update_dataset(space, dataset, expected, description=change.description, generates=change.generates)
+    changed = datasets.update_dataset(
+        space, dataset, expected, description=change.description, generates=change.generates
+    )
     return tagged(response, changed)
 
 
 @router.delete("/{dataset}", status_code=204)
 def remove_dataset(space: Space, dataset: Name, expected: Expected) -> None:
     """Delete a dataset and its cases; runs keep their own copies."""
-    delete_dataset(space, dataset, expected)
+    datasets.delete_dataset(space, dataset, expected)
 
 
 cases_router = APIRouter(prefix="/datasets/{dataset}", tags=["cases"])

@@ -14,31 +14,8 @@ from fastapi.responses import StreamingResponse
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import Field
 
+from evalflow.app.studio import run_files, runs
 from evalflow.app.studio.metrics import MetricDefinition
-from evalflow.app.studio.run_files import (
-    FileName,
-    RunFile,
-    carry_threshold,
-    keep_threshold,
-    list_files,
-    open_file,
-    restore_threshold,
-)
-from evalflow.app.studio.runs import (
-    ENDED,
-    Run,
-    RunEstimate,
-    State,
-    cancel_run,
-    create_run,
-    delete_run,
-    estimate_run,
-    get_run,
-    list_runs,
-    open_run,
-    resume_run,
-    retry_errors,
-)
 from evalflow.app.studio.scores import PassRate, Score, ScoreFilter, get_score, list_scores, pass_rates
 from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import Page
@@ -63,10 +40,10 @@ def read_runs(
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
     bot: Annotated[str | None, Query(max_length=200)] = None,
-    state: State | None = None,
-) -> Page[Run]:
+    state: runs.State | None = None,
+) -> Page[runs.Run]:
     """Runs, the newest first."""
-    return list_runs(space, cursor, limit, bot=bot, state=state)
+    return runs.list_runs(space, cursor, limit, bot=bot, state=state)
 
 
 @router.post("", status_code=201)
@@ -76,55 +53,55 @@ def post_run(
     request: Request,
     response: Response,
     idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
-) -> Run:
+) -> runs.Run:
     """Start a run: its bot, cases and metrics are checked and frozen, and the worker picks it up."""
-    run = create_run(space, new, idempotency_key)
+    run = runs.create_run(space, new, idempotency_key)
     created(request, response, run.run_id)
     return tagged(response, run)
 
 
 @router.post("/estimate")
-def post_estimate(space: Space, new: RunRequest) -> RunEstimate:
+def post_estimate(space: Space, new: RunRequest) -> runs.RunEstimate:
     """Check a run and estimate its calls and cost; nothing is sent or saved."""
-    return estimate_run(space, new)
+    return runs.estimate_run(space, new)
 
 
 @router.post("/open", status_code=201)
-def post_folder(space: Space, made: RunFolderIn, request: Request, response: Response) -> Run:
+def post_folder(space: Space, made: RunFolderIn, request: Request, response: Response) -> runs.Run:
     """Open a run made on the command line; its scores appear once the worker has read them."""
-    run = open_run(space, Path(made.folder), trust_program=made.trust_program)
+    run = runs.open_run(space, Path(made.folder), trust_program=made.trust_program)
     response.headers["Location"] = f"{request.url.path.removesuffix('open')}{run.run_id}"
     return tagged(response, run)
 
 
 @router.get("/{run}")
-def read_run(space: Space, run: Name, response: Response) -> Run:
+def read_run(space: Space, run: Name, response: Response) -> runs.Run:
     """One run with its progress; the ETag changes with the progress."""
-    return tagged(response, get_run(space, run))
+    return tagged(response, runs.get_run(space, run))
 
 
 @router.post("/{run}/cancel")
-def post_cancel(space: Space, run: Name, seen: Seen, response: Response) -> Run:
+def post_cancel(space: Space, run: Name, seen: Seen, response: Response) -> runs.Run:
     """Stop a run; finished work is kept. If-Match is optional, because progress changes the version."""
-    return tagged(response, cancel_run(space, run, seen))
+    return tagged(response, runs.cancel_run(space, run, seen))
 
 
 @router.post("/{run}/resume")
-def post_resume(space: Space, run: Name, expected: Expected, response: Response) -> Run:
+def post_resume(space: Space, run: Name, expected: Expected, response: Response) -> runs.Run:
     """Finish a run that has stopped; finished work is not repeated."""
-    return tagged(response, resume_run(space, run, expected))
+    return tagged(response, runs.resume_run(space, run, expected))
 
 
 @router.post("/{run}/retry")
-def post_retry(space: Space, run: Name, expected: Expected, response: Response) -> Run:
+def post_retry(space: Space, run: Name, expected: Expected, response: Response) -> runs.Run:
     """Retry only what ended in an error."""
-    return tagged(response, retry_errors(space, run, expected))
+    return tagged(response, runs.retry_errors(space, run, expected))
 
 
 @router.delete("/{run}", status_code=204)
 def remove_run(space: Space, run: Name, expected: Expected) -> None:
     """Forget a run that has ended; its folder stays."""
-    delete_run(space, run, expected)
+    runs.delete_run(space, run, expected)
 
 
 events_router = APIRouter(prefix="/runs/{run}", tags=["runs"])
@@ -134,12 +111,12 @@ KEEP_ALIVE_S = 15.0
 """Seconds without an event after which a comment is sent, to keep the connection open."""
 
 
-def _found(space: Space, run: Name) -> Run:
-    return get_run(space, run)
+def _found(space: Space, run: Name) -> runs.Run:
+    return runs.get_run(space, run)
 
 
 @events_router.get("/events", response_class=EventSourceResponse)
-async def read_events(space: Space, found: Annotated[Run, Depends(_found)]) -> AsyncIterator[ServerSentEvent]:
+async def read_events(space: Space, found: Annotated[runs.Run, Depends(_found)]) -> AsyncIterator[ServerSentEvent]:
     """The progress of a run: an event `progress` at each change, and one `end` with the last state."""
     sent: Any = None
     quiet = 0.0
@@ -148,7 +125,7 @@ async def read_events(space: Space, found: Annotated[Run, Depends(_found)]) -> A
         if now != sent:
             yield ServerSentEvent(event="progress", data=now)
             sent, quiet = now, 0.0
-        if found.state in ENDED:
+        if found.state in runs.ENDED:
             yield ServerSentEvent(event="end", data={"state": found.state, "exit_code": found.exit_code})
             return
         if quiet >= KEEP_ALIVE_S:
@@ -156,7 +133,7 @@ async def read_events(space: Space, found: Annotated[Run, Depends(_found)]) -> A
             quiet = 0.0
         await asyncio.sleep(POLL_S)
         quiet += POLL_S
-        found = await to_thread.run_sync(get_run, space, found.run_id)
+        found = await to_thread.run_sync(runs.get_run, space, found.run_id)
 
 
 files_router = APIRouter(prefix="/runs/{run}/files", tags=["runs"])
@@ -175,9 +152,9 @@ _REPORT_POLICY = "sandbox allow-scripts; frame-ancestors 'none'"
 
 
 @files_router.get("")
-def read_files(space: Space, run: Name) -> Page[RunFile]:
+def read_files(space: Space, run: Name) -> Page[run_files.RunFile]:
     """The files of a run that still exist."""
-    return Page(list_files(space, run))
+    return Page(run_files.list_files(space, run))
 
 
 @files_router.get(
@@ -185,9 +162,9 @@ def read_files(space: Space, run: Name) -> Page[RunFile]:
     response_class=StreamingResponse,
     responses={200: {"content": {kind.partition(";")[0]: {} for kind in _TYPES.values()}}},
 )
-def read_file(space: Space, run: Name, file: FileName) -> StreamingResponse:
+def read_file(space: Space, run: Name, file: run_files.FileName) -> StreamingResponse:
     """One file; the report is shown, the others are downloaded."""
-    opened, size = open_file(space, run, file)
+    opened, size = run_files.open_file(space, run, file)
     suffix = file.rpartition(".")[2]
     headers = {"Content-Length": str(size), "Cache-Control": "no-cache"}
     if suffix == "html":
@@ -218,21 +195,21 @@ class ThresholdOut(RequestBody):
 @thresholds_router.put("")
 def put_threshold(
     space: Space, run: Name, metric: Name, other: ThresholdOut, expected: Expected, response: Response
-) -> Run:
+) -> runs.Run:
     """Change a run's threshold; gates, exit code and reports are updated, and nothing is re-run."""
-    return tagged(response, keep_threshold(space, run, metric, other.threshold, expected))
+    return tagged(response, run_files.keep_threshold(space, run, metric, other.threshold, expected))
 
 
 @thresholds_router.delete("")
-def remove_threshold(space: Space, run: Name, metric: Name, expected: Expected, response: Response) -> Run:
+def remove_threshold(space: Space, run: Name, metric: Name, expected: Expected, response: Response) -> runs.Run:
     """Reset a run's threshold to the declared one."""
-    return tagged(response, restore_threshold(space, run, metric, expected))
+    return tagged(response, run_files.restore_threshold(space, run, metric, expected))
 
 
 @thresholds_router.post("/carry")
 def post_carried(space: Space, run: Name, metric: Name, other: ThresholdOut) -> MetricDefinition:
     """Save a threshold in the bot's metric for its next runs; this run does not change."""
-    return carry_threshold(space, run, metric, other.threshold)
+    return run_files.carry_threshold(space, run, metric, other.threshold)
 
 
 scores_router = APIRouter(prefix="/runs/{run}", tags=["scores"])

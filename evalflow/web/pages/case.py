@@ -10,16 +10,7 @@ from typing import Any
 from anyio import to_thread
 from nicegui import ui
 
-from evalflow.app.studio.cases import (
-    CasePlace,
-    StoredCase,
-    add_case,
-    case_place,
-    delete_cases,
-    get_case,
-    irregular_turns,
-    update_case,
-)
+from evalflow.app.studio import cases
 from evalflow.app.studio.datasets import own_row
 from evalflow.app.studio.space import NotFoundError, Workspace
 from evalflow.errors import Problem
@@ -44,13 +35,13 @@ def add(workspace: Workspace) -> None:
         if not case.isdecimal() or len(case) > 18:
             raise NotFoundError(Problem(f"there is no case {case!r}", "case"))
         search, number = CaseSearch(tag, text), int(case)
-        found = await to_thread.run_sync(get_case, workspace, dataset, number)
-        place = await to_thread.run_sync(lambda: case_place(workspace, dataset, number, **search.filter))
+        found = await to_thread.run_sync(cases.get_case, workspace, dataset, number)
+        place = await to_thread.run_sync(lambda: cases.case_place(workspace, dataset, number, **search.filter))
         back = search.around(place.before, number).path(dataset)
         after = search.around(place.before, place.next or place.previous).path(dataset)
 
         async def delete() -> None:
-            if await forms.attempt(lambda: delete_cases(workspace, dataset, [number]) or True):
+            if await forms.attempt(lambda: cases.delete_cases(workspace, dataset, [number]) or True):
                 forms.leave(after)
 
         with frame(f"Case {found.body['id']}", place="Test cases", trail=[(dataset, back)]) as actions:
@@ -61,7 +52,7 @@ def add(workspace: Workspace) -> None:
             _CaseEditor(workspace, dataset, found, search, place, back)
 
 
-def _neighbours(dataset: str, search: CaseSearch, place: CasePlace) -> None:
+def _neighbours(dataset: str, search: CaseSearch, place: cases.CasePlace) -> None:
     text(f"{min(place.before + 1, place.total):,} of {place.total:,}", "span", "muted small")
     for name, case in (("Previous case", place.previous), ("Next case", place.next)):
         if case is not None:
@@ -70,7 +61,13 @@ def _neighbours(dataset: str, search: CaseSearch, place: CasePlace) -> None:
 
 class _CaseEditor:
     def __init__(
-        self, workspace: Workspace, dataset: str, case: StoredCase, search: CaseSearch, place: CasePlace, back: str
+        self,
+        workspace: Workspace,
+        dataset: str,
+        case: cases.StoredCase,
+        search: CaseSearch,
+        place: cases.CasePlace,
+        back: str,
     ) -> None:
         self._workspace, self._dataset, self._case = workspace, dataset, case
         with forms.form():
@@ -81,17 +78,17 @@ class _CaseEditor:
                 after = search.case(dataset, place.next)
                 going_on = button("Save and go to the next", lambda: self._save(going_on, after))
             link_button("Cancel", back)
-        self._saving = Saving[StoredCase](self._stored, case.version, search.case(dataset, case.id))
+        self._saving = Saving[cases.StoredCase](self._stored, case.version, search.case(dataset, case.id))
 
     def _stored(self) -> State:
-        found = get_case(self._workspace, self._dataset, self._case.id)
+        found = cases.get_case(self._workspace, self._dataset, self._case.id)
         return found.body, found.version
 
     async def _save(self, by: ui.button, after: str) -> None:
         row = self._form.read()
         if row is not None:
             await self._saving.save(
-                lambda version: update_case(self._workspace, self._dataset, self._case.id, version, row),
+                lambda version: cases.update_case(self._workspace, self._dataset, self._case.id, version, row),
                 row,
                 self._form.fields,
                 by,
@@ -111,7 +108,7 @@ class _CaseWriter:
 
     async def _save(self) -> None:
         if added := await self._add(self._saving):
-            place = await to_thread.run_sync(case_place, self._workspace, self._dataset, added.id)
+            place = await to_thread.run_sync(cases.case_place, self._workspace, self._dataset, added.id)
             forms.leave(CaseSearch().around(place.before, added.id).path(self._dataset))
 
     async def _save_on(self) -> None:
@@ -123,11 +120,11 @@ class _CaseWriter:
             forms.saved()
             self._form.fields["question"].run_method("focus")
 
-    async def _add(self, by: ui.button) -> StoredCase | None:
+    async def _add(self, by: ui.button) -> cases.StoredCase | None:
         row = self._form.read()
         if row is None:
             return None
-        return await forms.attempt(lambda: add_case(self._workspace, self._dataset, row), self._form.fields, by)
+        return await forms.attempt(lambda: cases.add_case(self._workspace, self._dataset, row), self._form.fields, by)
 
 
 _TEXTS = {
@@ -260,7 +257,7 @@ class MessageFields:
         if messages == self._before:  # a file may have them in an unusual order
             return messages
         empty = [(i, "is required") for i, message in enumerate(messages) if not message["content"].strip()]
-        faults = empty or irregular_turns(messages)
+        faults = empty or cases.irregular_turns(messages)
         for number, what in faults:
             self._turns[number].content.error = what
         if faults:

@@ -15,14 +15,7 @@ from nicegui import ui
 
 from evalflow.app.compare import SORTS, Change, Changes, Sort
 from evalflow.app.core.comparison import KINDS, ComparisonOptions, Obstacle
-from evalflow.app.studio.comparing import (
-    ComparableRun,
-    candidates,
-    changed_cases,
-    compare_runs,
-    obstacles_between,
-    scored_runs,
-)
+from evalflow.app.studio import comparing
 from evalflow.app.studio.runs import Run, get_run
 from evalflow.app.studio.scores import Score, case_scores
 from evalflow.app.studio.space import Workspace
@@ -83,7 +76,7 @@ def add(workspace: Workspace) -> None:
 
     @guarded_page("/compare")
     async def compare(a: str = "", b: str = "", allow: str = "", margin: str = "") -> None:
-        runs = await to_thread.run_sync(scored_runs, workspace)
+        runs = await to_thread.run_sync(comparing.scored_runs, workspace)
         if len(runs) < 2 and not (a and b):
             title = "One run so far" if runs else "No run has ended yet"
             about = "Run the same test cases and metrics twice with a change in between; then compare here."
@@ -91,7 +84,7 @@ def add(workspace: Workspace) -> None:
                 link_button("To the runs", "/runs", primary=True)
             return
         after = await to_thread.run_sync(get_run, workspace, b) if b else runs[0]
-        others = await to_thread.run_sync(candidates, workspace, after.run_id)
+        others = await to_thread.run_sync(comparing.candidates, workspace, after.run_id)
         before = await to_thread.run_sync(get_run, workspace, a) if a else None
         with frame("Compare", place="Compare", about=_ABOUT):
             accepted = _margin(margin)
@@ -111,7 +104,11 @@ def _margin(content: str) -> float | None:
 
 
 def _picks(
-    runs: Sequence[Run], after: Run, before: Run | None, others: Sequence[ComparableRun], accepted: float | None
+    runs: Sequence[Run],
+    after: Run,
+    before: Run | None,
+    others: Sequence[comparing.ComparableRun],
+    accepted: float | None,
 ) -> None:
     """The fields for the two runs; choosing another run B reloads the page with the runs comparable to it."""
     newer = {run.run_id: _option(run) for run in (*runs, after)}
@@ -147,10 +144,10 @@ def _option(run: Run) -> str:
 
 def _result(workspace: Workspace, runs: tuple[Run, Run], pair: _Pair) -> None:
     def compare() -> Comparison | list[Obstacle]:
-        obstacles = obstacles_between(workspace, pair.a, pair.b)
+        obstacles = comparing.obstacles_between(workspace, pair.a, pair.b)
         if any(obstacle.kind not in pair.allow for obstacle in obstacles):
             return obstacles
-        return compare_runs(workspace, pair.a, pair.b, ComparisonOptions(pair.allow, margin=pair.margin))
+        return comparing.compare_runs(workspace, pair.a, pair.b, ComparisonOptions(pair.allow, margin=pair.margin))
 
     def show(found: Comparison | list[Obstacle]) -> None:
         if isinstance(found, list):
@@ -322,7 +319,7 @@ def changed(workspace: Workspace, found: Comparison, runs: tuple[Run, Run]) -> N
         place = ui.element("div")
 
     def read_first() -> tuple[Changes, Sequence[Change]]:
-        changes = changed_cases(workspace, runs[0].run_id, runs[1].run_id)
+        changes = comparing.changed_cases(workspace, runs[0].run_id, runs[1].run_id)
         return changes, changes.page("all", 0, PAGE_SIZE)
 
     async def read() -> tuple[Changes, Sequence[Change]]:

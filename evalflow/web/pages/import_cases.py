@@ -12,18 +12,9 @@ from anyio import to_thread
 from nicegui import ui
 from nicegui.events import UploadEventArguments
 
+from evalflow.app.studio import transfer
 from evalflow.app.studio.datasets import own_row
 from evalflow.app.studio.space import Workspace
-from evalflow.app.studio.transfer import (
-    SHOWN,
-    Column,
-    Examined,
-    at_place_in_file,
-    columns_of,
-    examine_upload,
-    faulty_rows,
-    upload_cases,
-)
 from evalflow.errors import Problem, UserError
 from evalflow.web.pages.cases import case_table, clipped, declared_row
 from evalflow.web.security.guards import LARGEST_UPLOAD
@@ -136,7 +127,7 @@ class Review:
         with self._columns:  # the pressed button, and with it the focus, is gone
             ui.run_javascript(focus)
         try:
-            columns = await to_thread.run_sync(columns_of, self._path)
+            columns = await to_thread.run_sync(transfer.columns_of, self._path)
             if not columns:
                 raise UserError(Problem("the file has no rows"))
         except UserError as error:
@@ -158,7 +149,9 @@ class Review:
         with self._result:
             text("Reading…", "p", "muted section")
         try:
-            examined = await to_thread.run_sync(examine_upload, self._workspace, self._dataset, self._path, fields)
+            examined = await to_thread.run_sync(
+                transfer.examine_upload, self._workspace, self._dataset, self._path, fields
+            )
         except UserError as error:
             if is_latest():
                 self._show_refusal(error)
@@ -169,13 +162,13 @@ class Review:
     def _show_refusal(self, error: UserError) -> None:
         self._result.clear()
         with self._result, ui.element("div").classes("section stack"):
-            for problem in map(at_place_in_file, error.problems):
+            for problem in map(transfer.at_place_in_file, error.problems):
                 where = f"{problem.where}: " if problem.where else ""
                 message(f"{self._name}: {where}{problem.what}", problem.hint, "fail")
             with ui.element("div").classes("actions"):
                 button("Start over", self._start_over)
 
-    def _show(self, examined: Examined, fields: dict[str, str]) -> None:
+    def _show(self, examined: transfer.Examined, fields: dict[str, str]) -> None:
         self._result.clear()
         with self._result, ui.element("div").classes("section stack"):
             errors = f", {counted(len(examined.faulty), 'row')} with errors" if examined.faulty else ""
@@ -195,10 +188,10 @@ class Review:
                     self._download_button(examined)
                 button("Start over", self._start_over)
 
-    async def _import(self, examined: Examined, fields: dict[str, str], by: ui.button) -> None:
+    async def _import(self, examined: transfer.Examined, fields: dict[str, str], by: ui.button) -> None:
         skip = bool(examined.faulty)
         added = await forms.attempt(
-            lambda: upload_cases(self._workspace, self._dataset, self._path, fields, skip_faulty=skip), by=by
+            lambda: transfer.upload_cases(self._workspace, self._dataset, self._path, fields, skip_faulty=skip), by=by
         )
         if added is None:
             return
@@ -216,14 +209,14 @@ class Review:
                 self._download_button(examined)
                 button("Add more", self._start_over)
 
-    def _download_button(self, examined: Examined) -> None:
+    def _download_button(self, examined: transfer.Examined) -> None:
         async def download() -> None:
             ending = ".csv" if self._path.suffix == ".csv" else ".jsonl"
             file = self._path.with_name(f"to_mend{ending}")
 
             def write() -> None:
                 with file.open("w", encoding="utf-8", newline="") as opened:
-                    opened.writelines(faulty_rows(self._path, examined.faulty))
+                    opened.writelines(transfer.faulty_rows(self._path, examined.faulty))
 
             await to_thread.run_sync(write)
             ui.download.file(file, f"{self._dataset}_to_mend{ending}")
@@ -242,8 +235,8 @@ def _row_errors(problems: Sequence[Problem]) -> None:
                     text(problem.what)
                     if problem.hint:
                         text(problem.hint, classes="small muted")
-    if len(problems) >= SHOWN:
-        text(f"The first {SHOWN} are shown.", classes="small muted")
+    if len(problems) >= transfer.SHOWN:
+        text(f"The first {transfer.SHOWN} are shown.", classes="small muted")
 
 
 _FIELDS = {
@@ -271,7 +264,7 @@ _RIVALS = {"question": "messages", "messages": "question"}
 class ColumnMapping:
     """A row for each column: its name, an example, and the case field that it fills."""
 
-    def __init__(self, columns: Sequence[Column], on_change: Callable[[], Any]) -> None:
+    def __init__(self, columns: Sequence[transfer.Column], on_change: Callable[[], Any]) -> None:
         self._picks: dict[str, ui.select] = {}
         with ui.element("div").classes("mapping"):
             for column in columns:
@@ -293,7 +286,7 @@ class ColumnMapping:
             picked.error = faults.get(column)
         return None if faults else fields
 
-    def _row(self, column: Column, on_change: Callable[[], Any]) -> None:
+    def _row(self, column: transfer.Column, on_change: Callable[[], Any]) -> None:
         with ui.element("div").classes("mapped"):
             with ui.element("div"):
                 text(column.name or "(no name)", classes="mono")

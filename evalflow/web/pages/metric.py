@@ -12,24 +12,11 @@ from typing import Any
 from anyio import to_thread
 from nicegui import ui
 
+from evalflow.app.studio import metrics
 from evalflow.app.studio.bots import Bot, get_bot
 from evalflow.app.studio.datasets import list_datasets
 from evalflow.app.studio.definitions import endpoint_judges
 from evalflow.app.studio.metric_trial import WrittenSteps, write_steps
-from evalflow.app.studio.metrics import (
-    KEY,
-    MetricDefinition,
-    MetricDraft,
-    create_metric,
-    delete_metric,
-    get_library,
-    get_metric,
-    metric_yaml,
-    own_prompts,
-    read_metric_yaml,
-    update_metric,
-    with_prompts_of,
-)
 from evalflow.app.studio.space import Workspace
 from evalflow.errors import Problem, UserError
 from evalflow.web.pages.metric_fields import JudgeFields, ScaleFields, StepsFields, WriteSteps
@@ -49,8 +36,8 @@ def add(workspace: Workspace) -> None:
         definition: Mapping[str, Any] = {"kind": "g_eval"} if view != "yaml" else {}
         prompts: Mapping[str, str] = {}
         if source:
-            copied = await to_thread.run_sync(get_library, workspace, source)
-            definition, prompts = await to_thread.run_sync(own_prompts, copied.name, copied.definition)
+            copied = await to_thread.run_sync(metrics.get_library, workspace, source)
+            definition, prompts = await to_thread.run_sync(metrics.own_prompts, copied.name, copied.definition)
         title = f"Copy of {source}" if source else "New metric"
         with frame(title, place="Bots", trail=[(f"Metrics of {bot}", f"/bots/{bot}/metrics")]) as actions:
             editor = _MetricEditor(workspace, around, definition, prompts, view, source=source)
@@ -62,7 +49,7 @@ def add(workspace: Workspace) -> None:
     @guarded_page("/bots/{bot}/metrics/{metric}")
     async def edit(bot: str, metric: str, view: str = "") -> None:
         around = await to_thread.run_sync(_read_around, workspace, bot)
-        stored = await to_thread.run_sync(get_metric, workspace, bot, metric)
+        stored = await to_thread.run_sync(metrics.get_metric, workspace, bot, metric)
         with frame(stored.name, place="Bots", trail=[(f"Metrics of {bot}", f"/bots/{bot}/metrics")]) as actions:
             editor = _MetricEditor(workspace, around, stored.definition, stored.prompts, view, stored=stored)
             with actions:
@@ -95,7 +82,7 @@ class _MetricEditor:
         prompts: Mapping[str, str],
         view: str,
         *,
-        stored: MetricDefinition | None = None,
+        stored: metrics.MetricDefinition | None = None,
         source: str = "",
     ) -> None:
         self._workspace, self._bot, self._prompts = workspace, around.bot.name, prompts
@@ -122,7 +109,9 @@ class _MetricEditor:
             link_button("Cancel", self._path)
         name, version = (stored.name, stored.version) if stored else ("", 0)
         query = "?view=yaml" if view == "yaml" else ""
-        self._saving = Saving[MetricDefinition](lambda: self._read_stored(name), version, f"{self._path}/{name}{query}")
+        self._saving = Saving[metrics.MetricDefinition](
+            lambda: self._read_stored(name), version, f"{self._path}/{name}{query}"
+        )
 
     def other_view(self, path: str) -> None:
         """A link to the same metric in the other view, if there is one."""
@@ -131,35 +120,35 @@ class _MetricEditor:
         elif self._has_form:
             link_button("As a form", path.rstrip("?&"))
 
-    def deletion(self, metric: MetricDefinition) -> Deleting:
+    def deletion(self, metric: metrics.MetricDefinition) -> Deleting:
         """A dialog that asks before the metric is deleted."""
         return Deleting(
             f"Delete {metric.name}?",
             "Runs that used it stay, with their scores.",
-            lambda version: delete_metric(self._workspace, self._bot, metric.name, version),
+            lambda version: metrics.delete_metric(self._workspace, self._bot, metric.name, version),
             lambda: self._read_stored(metric.name),
             ({**metric.definition, **metric.prompts}, metric.version),
             self._path,
         )
 
     def _read_stored(self, name: str) -> State:
-        found = get_metric(self._workspace, self._bot, name)
+        found = metrics.get_metric(self._workspace, self._bot, name)
         return {**found.definition, **found.prompts}, found.version
 
-    def _draft(self, unnamed: str = "") -> MetricDraft:
+    def _draft(self, unnamed: str = "") -> metrics.MetricDraft:
         prompts = self._form.prompts() if isinstance(self._form, YamlForm) else self._prompts
         name = self._stored.name if self._stored else self._name.read() if self._name else ""
-        draft = MetricDraft(name or unnamed, self._form.read(), prompts)
-        return with_prompts_of(draft, self._source) if self._source else draft
+        draft = metrics.MetricDraft(name or unnamed, self._form.read(), prompts)
+        return metrics.with_prompts_of(draft, self._source) if self._source else draft
 
     async def _save(self) -> None:
         with forms.faults_shown(self._form.fields):
             draft = self._draft()
 
-            def work(version: int) -> MetricDefinition:
+            def work(version: int) -> metrics.MetricDefinition:
                 if self._stored is None:
-                    return create_metric(self._workspace, self._bot, draft)
-                return update_metric(self._workspace, self._bot, draft, version)
+                    return metrics.create_metric(self._workspace, self._bot, draft)
+                return metrics.update_metric(self._workspace, self._bot, draft, version)
 
             mine = {**draft.definition, **(self._prompts if draft.prompts is None else draft.prompts)}
             await self._saving.save(work, mine, self._form.fields, self._button, lambda _: forms.leave(self._path))
@@ -180,7 +169,7 @@ class YamlForm:
         self.fields = fields
         help = "The content of the metric's file, below its package line. Checked as on the command line."
         about = forms.About("YAML", help, "kind: check", required=True, code=True)
-        fields[KEY] = forms.area(about, metric_yaml(definition) if definition else "")
+        fields[metrics.KEY] = forms.area(about, metrics.metric_yaml(definition) if definition else "")
         help = "The prompt for the judge, with fields of the case in braces, e.g. {{ question }}."
         self._prompts = {
             file: forms.area(forms.About(file, help, required=True, code=True), source)
@@ -193,7 +182,7 @@ class YamlForm:
 
     def read(self) -> dict[str, Any]:
         """The definition."""
-        return read_metric_yaml(str(self.fields[KEY].value or ""))
+        return metrics.read_metric_yaml(str(self.fields[metrics.KEY].value or ""))
 
     def prompts(self) -> dict[str, str]:
         """The templates by name."""

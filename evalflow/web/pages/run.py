@@ -11,18 +11,9 @@ from anyio import to_thread
 from nicegui import ui
 from nicegui.elements.mixins.text_element import TextElement
 
+from evalflow.app.studio import runs
 from evalflow.app.studio.comparing import related
 from evalflow.app.studio.run_files import RunFile, list_files
-from evalflow.app.studio.runs import (
-    Run,
-    cancel_run,
-    changed_request,
-    create_run,
-    delete_run,
-    get_run,
-    resume_run,
-    retry_errors,
-)
 from evalflow.app.studio.scores import run_tags
 from evalflow.app.studio.space import Workspace
 from evalflow.errors import UserError
@@ -62,13 +53,13 @@ def add(workspace: Workspace) -> None:
     @guarded_page("/runs/{run}")
     async def one(run: str) -> None:
         query = ScoreQuery.of_address()
-        found = await to_thread.run_sync(get_run, workspace, run)
+        found = await to_thread.run_sync(runs.get_run, workspace, run)
         tags, files = await to_thread.run_sync(_tags_and_files, workspace, found)
         with frame(name_of(found), place="Runs", trail=[("Runs", "/runs")]) as actions:
             RunView(workspace, found, tags, files, query, actions)
 
 
-def _tags_and_files(workspace: Workspace, run: Run) -> tuple[Tags, Sequence[RunFile]]:
+def _tags_and_files(workspace: Workspace, run: runs.Run) -> tuple[Tags, Sequence[RunFile]]:
     try:
         files = list_files(workspace, run.run_id) if run.facts else []
     except UserError:  # its folder was moved
@@ -82,7 +73,7 @@ class RunView:
     def __init__(
         self,
         workspace: Workspace,
-        run: Run,
+        run: runs.Run,
         tags: Tags,
         files: Sequence[RunFile],
         query: ScoreQuery,
@@ -122,7 +113,7 @@ class RunView:
                 facts([("Run", run.run_id), ("Folder", str(run.folder))])
 
     async def _poll(self) -> None:
-        before, self._run = self._run, await to_thread.run_sync(get_run, self._workspace, self._run.run_id)
+        before, self._run = self._run, await to_thread.run_sync(runs.get_run, self._workspace, self._run.run_id)
         if self._run.state not in ACTIVE:
             self._timer.deactivate()
             tags, files = await to_thread.run_sync(_tags_and_files, self._workspace, self._run)
@@ -135,8 +126,8 @@ class RunView:
                 await self._results.scores.load()
 
 
-def _actions(workspace: Workspace, run: Run) -> None:
-    def act(work: Callable[[Workspace, str], Run], done: str) -> Callable[[], object]:
+def _actions(workspace: Workspace, run: runs.Run) -> None:
+    def act(work: Callable[[Workspace, str], runs.Run], done: str) -> Callable[[], object]:
         async def acted() -> None:
             if await forms.attempt(lambda: work(workspace, run.run_id)):
                 tell(done)
@@ -146,7 +137,7 @@ def _actions(workspace: Workspace, run: Run) -> None:
 
     if run.state in ACTIVE:
         if not run.cancelling:
-            button("Cancel the run", act(cancel_run, "Stopping."), kind="danger")
+            button("Cancel the run", act(runs.cancel_run, "Stopping."), kind="danger")
         return
     starts_again = run.state == "failed" and run.request is not None
     if starts_again:
@@ -155,30 +146,30 @@ def _actions(workspace: Workspace, run: Run) -> None:
         link_button("Run again with changes", f"/runs/new?source={run.run_id}", primary=run.state == "done")
     if run.state == "done" and run.progress.errors and run.origin == "workspace":
         errors = "error" if run.progress.errors == 1 else f"{run.progress.errors:,} errors"
-        button(f"Retry the {errors}", act(retry_errors, "Retrying what failed."))
+        button(f"Retry the {errors}", act(runs.retry_errors, "Retrying what failed."))
     if run.state != "done":
-        button("Resume", act(resume_run, "Resumed."), kind="" if starts_again else "primary")
+        button("Resume", act(runs.resume_run, "Resumed."), kind="" if starts_again else "primary")
 
     async def delete() -> None:
-        if await forms.attempt(lambda: delete_run(workspace, run.run_id) or True):
+        if await forms.attempt(lambda: runs.delete_run(workspace, run.run_id) or True):
             ui.navigate.to("/runs")
 
     about = "It disappears from these pages. Its folder with all files stays, and can be opened again."
     button("Delete", confirmation("Delete this run?", about, "Delete", delete).open, kind="danger")
 
 
-def _start_again_button(workspace: Workspace, run: Run) -> None:
+def _start_again_button(workspace: Workspace, run: runs.Run) -> None:
     key = f"again-{uuid.uuid4().hex}"
 
     async def start() -> None:
-        started = await forms.attempt(lambda: create_run(workspace, changed_request(run), key), by=starting)
+        started = await forms.attempt(lambda: runs.create_run(workspace, runs.changed_request(run), key), by=starting)
         if started is not None:
             ui.navigate.to(f"/runs/{started.run_id}")
 
     starting = button("Start again", start, kind="primary")
 
 
-def _about(run: Run) -> TextElement:
+def _about(run: runs.Run) -> TextElement:
     with ui.element("div").classes("actions said-of-run"):
         state = badge(*state_of(run))
         if run.origin != "workspace":
@@ -188,7 +179,7 @@ def _about(run: Run) -> TextElement:
     return state
 
 
-def _ending(run: Run) -> None:
+def _ending(run: runs.Run) -> None:
     errors, done = run.progress.errors, run.progress.done
     if run.state == "failed":
         hint = "Resume continues with the settings of this run; finished work is not repeated."
@@ -207,7 +198,7 @@ def _ending(run: Run) -> None:
         message("A gate failed.", "See the gates below.", "fail")
 
 
-def _onward(workspace: Workspace, run: Run) -> None:
+def _onward(workspace: Workspace, run: runs.Run) -> None:
     """Next steps for a run with results; links that require reading other runs are loaded after the first paint."""
     with ui.element("nav").classes("onward").props('aria-label="From here"') as place:
         if (run.folder / _REPORT).is_file():
@@ -242,7 +233,7 @@ def _link(icon: str, label: str, path: str, about: str = "", *, new_tab: bool = 
 class ProgressCard:
     """A card with the progress of a run; it also keeps the badge of the run's state up to date."""
 
-    def __init__(self, run: Run, state: TextElement) -> None:
+    def __init__(self, run: runs.Run, state: TextElement) -> None:
         self._state = state
         with ui.element("div").classes("card stack watch"):
             self._what = text("", "h2").props("aria-live=polite")
@@ -260,7 +251,7 @@ class ProgressCard:
             self._latest = ui.element("ul").classes("latest")
         self.show(run)
 
-    def show(self, run: Run) -> None:
+    def show(self, run: runs.Run) -> None:
         """Show the progress."""
         progress = run.progress
         label, tone = state_of(run)
@@ -280,7 +271,7 @@ class ProgressCard:
                 _latest_score(run.run_id, score)
 
 
-def _activity(run: Run) -> str:
+def _activity(run: runs.Run) -> str:
     progress = run.progress
     if run.cancelling:
         return "Stopping: finishing the requests in progress"
@@ -293,7 +284,7 @@ def _activity(run: Run) -> str:
     return "Asking the bot" if progress.answers else "Starting"
 
 
-def _progress_facts(run: Run) -> dict[str, str]:
+def _progress_facts(run: runs.Run) -> dict[str, str]:
     progress = run.progress
     expected = f" of {progress.expected:,}" if progress.expected else ""
     left = progress.seconds_left
@@ -326,7 +317,7 @@ class Results:
     The list appears with the first score. It is not rebuilt when the run ends, because the user may be reading it.
     """
 
-    def __init__(self, workspace: Workspace, run: Run, query: ScoreQuery, tags: Tags) -> None:
+    def __init__(self, workspace: Workspace, run: runs.Run, query: ScoreQuery, tags: Tags) -> None:
         self._workspace = workspace
         self._thresholds: dict[str, float] = {}
         self._cards: list[MetricCard] = []
@@ -338,7 +329,7 @@ class Results:
             self.scores = ScoreList(workspace, run, query, tags, lambda: self._thresholds)
         self.show(run, tags)
 
-    def show(self, run: Run, tags: Tags) -> None:
+    def show(self, run: runs.Run, tags: Tags) -> None:
         """Show the run's new state; `fill` reads the scores."""
         is_active = run.state in ACTIVE
         self._heading.set_text("Scored so far" if is_active else "Each case")
@@ -350,7 +341,7 @@ class Results:
             with self._overall:
                 self._build(run, tags)
 
-    def _build(self, run: Run, tags: Tags) -> None:
+    def _build(self, run: runs.Run, tags: Tags) -> None:
         overview(run)
         about = "Each metric over all cases, with its 95 % interval. Trying a threshold is free; nothing is re-run."
         with section("Overall", about), ui.element("div").classes("metrics"):
