@@ -198,10 +198,10 @@ class RunScores:
 
     def passing(self, limit: Limit) -> tuple[int, int]:
         """The number of scores of a metric and judge that pass a threshold, and the number of all."""
-        of_metric = select(func.count()).where(scores.c.run == self.run, limit.is_for())
-        counted = (of_metric.where(condition) for condition in (limit.is_met(), scores.c.score.is_not(None)))
-        passed, total = (self.connection.scalar(query) or 0 for query in counted)
-        return passed, total
+        count = select(func.count()).where(scores.c.run == self.run)
+        sides = (count.where(limit.holds(passed=side)) for side in (True, False))  # each reads its range of the index
+        passed, failed = (self.connection.scalar(query) or 0 for query in sides)
+        return passed, passed + failed
 
     def span(self, metric: str) -> tuple[float, float] | None:
         """The lowest and the highest score of a metric."""
