@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import dropwhile, islice
 from pathlib import Path
@@ -347,9 +347,12 @@ def case_to_row(case: Case) -> dict[str, Any]:
     }
 
 
+_PARTS = {Message: ("role", "content", "metadata"), Context: ("text", "title", "path")}
+
+
 def _json_value(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_json_value(item) for item in cast("tuple[Any, ...]", value)]
     if isinstance(value, Message | Context):
-        return {name: part for name, part in asdict(value).items() if part is not None}
+        return {name: part for name in _PARTS[type(value)] if (part := getattr(value, name)) is not None}
     return value

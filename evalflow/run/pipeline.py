@@ -122,7 +122,9 @@ class Pipeline:
         if answer is None:
             answer = await self._deadlines.attempt(plan.target.answer(case, target_repeat))
             if isinstance(answer, Failed):
-                answer = self._failed_answer(case, target_repeat, answer)
+                self._tally.unpriced = True  # calls before the failure have been paid for
+                begun = blank(case, plan.target.name, target_repeat)
+                answer = replace(begun, status="error", error_type=answer.error_type, error=answer.error)
             self._sink.write(answer)
         if len(strands) == len(strands[0]) == 1:  # the common case; saves a task
             await self._score(Cell(strands[0][0][0], case, answer, strands[0][0][1]))
@@ -130,11 +132,6 @@ class Pipeline:
         async with asyncio.TaskGroup() as scoring:
             for strand in strands:
                 scoring.create_task(self._strand([Cell(pair, case, answer, repeat) for pair, repeat in strand]))
-
-    def _failed_answer(self, case: Case, target_repeat: int, failed: Failed) -> Answer:
-        self._tally.unpriced = True  # calls before the failure have been paid for
-        answer = blank(case, self._plan.target.name, target_repeat)
-        return replace(answer, status="error", error_type=failed.error_type, error=failed.error)
 
     def _known_answer(self, case: Case, target_repeat: int) -> Answer | None:
         assert self._plan.answered is not None

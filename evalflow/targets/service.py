@@ -171,12 +171,21 @@ class Body:
         self._make: Make | None = None
         if source is None:
             return
-        make = self._document(source, where, problems) if isinstance(source, str) else None
-        self._make = make or self._part(source, where, problems)
+        document = isinstance(source, str)
+        self._make = (
+            self._template(_EXPRESSION.sub(_as_json, source), where, problems, _parsed)
+            if document
+            else self._part(source, where, problems)
+        )
         if problems:
             raise UserError(problems)
-        if isinstance(source, str):
-            self._refuse_no_json()
+        if document:
+            try:
+                self.value(_EXAMPLE)
+            except _NoJsonError:
+                raise
+            except UserError:
+                pass  # a real case may have what the example lacks
 
     def value(self, case: Case) -> Any:
         """The JSON body for a case; UserError if a template cannot be rendered for it, or does not give JSON."""
@@ -185,15 +194,6 @@ class Body:
             return plain
         history = plain["messages"][: len(case.history)]
         return self._make({**plain, "history": history})
-
-    def _refuse_no_json(self) -> None:
-        """Try the document on an example. Rendering errors are ignored: a real case may have what the example lacks."""
-        try:
-            self.value(_EXAMPLE)
-        except _NoJsonError:
-            raise
-        except UserError:
-            pass
 
     def _part(self, source: Any, where: str, problems: list[Problem]) -> Make:
         if isinstance(source, dict):
@@ -214,9 +214,6 @@ class Body:
         if single:
             return self._template(f"{{{{ ({single['inner']}) | json }}}}", where, problems, _parsed)
         return self._template(source, where, problems, lambda text, _: text)
-
-    def _document(self, source: str, where: str, problems: list[Problem]) -> Make:
-        return self._template(_EXPRESSION.sub(_as_json, source), where, problems, _parsed)
 
     def _template(self, source: str, where: str, problems: list[Problem], finish: Callable[[str, str], Any]) -> Make:
         try:
