@@ -107,6 +107,11 @@ class Path:
     plain: bool
     _query: JSONPath | CompoundJSONPath
 
+    def value(self, value: Any) -> Any:
+        """The match if there can be one at most, else the list of all; None without a match."""
+        found = self.matches(value)
+        return (found[0] if self.single else found) if found else None
+
     def matches(self, value: Any) -> list[Any]:
         """All matches; ValueError if it cannot be applied to this value, TooSlow if that takes too long."""
         # A text in place of an object would be parsed, so a path such as $.a would match in a value that is no object.

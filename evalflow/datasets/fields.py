@@ -12,7 +12,7 @@ from evalflow.config.schema import DatasetConfig
 from evalflow.contexts import contexts
 from evalflow.datasets.csv_file import cell_value
 from evalflow.errors import Problem, UserError, did_you_mean
-from evalflow.jsonvalues import json_path, kind
+from evalflow.jsonvalues import Path, json_path, kind
 from evalflow.records import Message
 
 _BETWEEN = " > "
@@ -139,7 +139,6 @@ FIELDS = tuple(CONVERTERS)
 
 
 Row = Mapping[str, Any]
-Getter = Callable[[Row], Any]
 
 # Common other names of columns.
 ALIASES = {"demo_answer": "demo_output"}
@@ -160,16 +159,14 @@ class FieldMap:
     Attributes:
         columns: Case field to column.
         aliases: Case field to the column used if a row lacks the field's own.
-        paths: Case field to its JSONPath.
-        getters: Case field to the compiled path: returns the value in a row, or None.
+        paths: Case field to its compiled JSONPath.
         parts: Composed case field to its parts: a column or a compiled path by name.
     """
 
     columns: Mapping[str, str]
     aliases: Mapping[str, str]
-    paths: Mapping[str, str]
-    getters: Mapping[str, Getter]
-    parts: Mapping[str, Mapping[str, str | Getter]]
+    paths: Mapping[str, Path]
+    parts: Mapping[str, Mapping[str, str | Path]]
 
     def values(self, row: Row) -> tuple[dict[str, Any], dict[str, Any]]:
         """The raw values by case field, and the unmapped columns; both without nulls."""
@@ -179,12 +176,12 @@ class FieldMap:
             if name not in found and row.get(column) is not None:
                 found[name] = row[column]
                 used.add(column)
-        for name, getter in self.getters.items():
-            if (value := getter(row)) is not None:
+        for name, path in self.paths.items():
+            if (value := path.value(row)) is not None:
                 found[name] = value
         for name, sources in self.parts.items():
             used |= {source for source in sources.values() if isinstance(source, str)}
-            parts = {key: row.get(one) if isinstance(one, str) else one(row) for key, one in sources.items()}
+            parts = {key: row.get(one) if isinstance(one, str) else one.value(row) for key, one in sources.items()}
             if whole := {key: value for key, value in parts.items() if value is not None}:
                 found[name] = whole
         return found, {column: value for column, value in row.items() if column not in used and value is not None}
@@ -194,7 +191,7 @@ class FieldMap:
         if name in self.parts:
             return name
         if name in self.paths:
-            return f"{name} (at {self.paths[name]})"
+            return f"{name} (at {self.paths[name].text})"
         column = self.columns.get(name, name)
         return name if column == name else f"{name} (column {column!r})"
 
@@ -229,17 +226,16 @@ def field_map(dataset: str, config: DatasetConfig, aliases: Mapping[str, str] | 
     declared, problems = _declared(dataset, config)
     where = f"dataset.{dataset}"
 
-    def compiled(path: str, key: str) -> Getter:
+    def compiled(path: str, key: str) -> Path:
         try:
-            return _getter(path)
+            return json_path(path)
         except ValueError as error:
             problems.append(Problem(f"{path!r} is no JSONPath: {error}", f"{where}.{key}"))
-            return lambda _: None
+            return json_path("$")  # never used: the problems are raised
 
     columns: dict[str, str] = {}
-    paths: dict[str, str] = {}
-    getters: dict[str, Getter] = {}
-    parts: dict[str, dict[str, str | Getter]] = {}
+    paths: dict[str, Path] = {}
+    parts: dict[str, dict[str, str | Path]] = {}
     for name, source in declared.items():
         key = "group" if name == "group" and config.group else f"fields.{name}"
         if not isinstance(source, str):
@@ -247,7 +243,7 @@ def field_map(dataset: str, config: DatasetConfig, aliases: Mapping[str, str] | 
                 part: compiled(one, f"{key}.{part}") if one.startswith("$") else one for part, one in source.items()
             }
         elif source.startswith("$"):
-            paths[name], getters[name] = source, compiled(source, key)
+            paths[name] = compiled(source, key)
         else:
             columns[name] = source
     if problems:
@@ -259,10 +255,11 @@ def field_map(dataset: str, config: DatasetConfig, aliases: Mapping[str, str] | 
     others = {**ALIASES, **(aliases or {})}
     fallbacks = {name: column for name, column in others.items() if name in own and column not in taken}
     columns |= own
-    if config.labels_of and {**columns, **paths}.get(config.generates) != _plain(config.labels_of):
-        for labels in (columns, getters, parts):
+    sources = {**columns, **{name: path.text for name, path in paths.items()}}
+    if config.labels_of and sources.get(config.generates) != _plain(config.labels_of):
+        for labels in (columns, paths, parts):
             labels.pop("labels", None)
-    return FieldMap(columns, fallbacks, paths, getters, parts)
+    return FieldMap(columns, fallbacks, paths, parts)
 
 
 def _declared(dataset: str, config: DatasetConfig) -> tuple[dict[str, str | dict[str, str]], list[Problem]]:
@@ -294,20 +291,6 @@ def _declared(dataset: str, config: DatasetConfig) -> tuple[dict[str, str | dict
 def _plain(source: str) -> str:
     """Replace a path to a single column by the column, which is faster to read."""
     return _PLAIN_PATH.sub(r"\1", source)
-
-
-def _getter(path: str) -> Getter:
-    """Compile a path; ValueError if its syntax is wrong.
-
-    A path that can match only once returns the value, any other the list of all matches; None without a match.
-    """
-    compiled = json_path(path)
-
-    def get(row: Row) -> Any:
-        matches = compiled.matches(row)
-        return (matches[0] if compiled.single else matches) if matches else None
-
-    return get
 
 
 USUAL: dict[str, tuple[str, ...]] = {

@@ -66,9 +66,7 @@ class Form:
 def _column_at(source: str | None, row: Mapping[str, Any]) -> Any:
     if source is None or not source.startswith("$"):
         return None if source is None else row.get(source)
-    path = json_path(source)
-    found = path.matches(row)
-    return (found[0] if path.single else found) if found else None
+    return json_path(source).value(row)
 
 
 _FORMS = {"answer": ("answer",), "actual": ("actual",), "metadata": ("metadata",)}

@@ -189,7 +189,10 @@ class Endpoint:
         if request.body.get("stream"):
             return status(HTTPStatus.BAD_REQUEST, message="this endpoint does not stream")
         try:
-            return await perform(script, request)
+            value: Any = script(request)
+            while callable(value) or inspect.isawaitable(value):
+                value = await value if inspect.isawaitable(value) else value(request)
+            return as_step(value)
         except Exception as error:
             self._errors.append(error)
             return status(HTTPStatus.BAD_REQUEST, message=f"the script failed: {error}")
@@ -211,17 +214,14 @@ def by_schema(scripts: Mapping[str, Any], otherwise: Script | None = None) -> Sc
 
     Each is a callable, a list that is used up in order, or one reply for all requests; `otherwise` is for other names.
     """
-    known = {name: _always_or_script(value) for name, value in scripts.items()}
+    known: dict[str, Script] = {
+        name: as_script(cast("Any", value))
+        if callable(value) or isinstance(value, list)
+        else lambda _, value=value: value
+        for name, value in scripts.items()
+    }
     rest = as_script(otherwise)
     return lambda request: known.get(request.schema_name or "", rest)(request)
-
-
-async def perform(script: Script, request: Request) -> Step:
-    """Run a script on a request; returns the step."""
-    value: Any = script(request)
-    while callable(value) or inspect.isawaitable(value):
-        value = await value if inspect.isawaitable(value) else value(request)
-    return as_step(value)
 
 
 class _Queue:
@@ -240,7 +240,3 @@ class _Queue:
                 raise ScriptError(f"no reply left for request {request.number}, after {self._given}") from None
             self._given += 1
             return value
-
-
-def _always_or_script(value: Any) -> Script:
-    return as_script(cast("Any", value)) if callable(value) or isinstance(value, list) else lambda _: value
