@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Literal, get_args
@@ -13,6 +13,7 @@ from typing import Literal, get_args
 from rich.console import Console
 
 from evalflow.app.core.comparison import ComparisonOptions, compare_pairs
+from evalflow.app.core.labels import labels_to_compare
 from evalflow.app.core.saved import SavedRun, find_folder, find_run, jobs_of, open_scored
 from evalflow.app.core.screen import shown
 from evalflow.errors import Problem, UserError
@@ -35,7 +36,13 @@ def compare(options: argparse.Namespace, console: Console) -> int:
     by = {"by_tag": options.tags, "by_class": options.classes, "unpaired": options.unpaired}
     how = ComparisonOptions(options.allow, options.adjust, options.margin, **by)
     folder, pairs = _pairs(options.runs)
-    found = compare_pairs(pairs, how)
+    labels: dict[str, pl.DataFrame] = {}
+    notes: list[str] = []
+    # A leaderboard has the judge's verdicts, which the comparison of a sweep repeats unless labels are named.
+    if not (options.judge_alone or options.unpaired) and (options.labels or len(pairs) == 1):
+        labels, notes = labels_to_compare([run for pair in pairs for run in pair], options.labels)
+    found = compare_pairs(pairs, how, labels)
+    found = replace(found, notes=[*found.notes, *notes])
     write_comparison(folder / "compare.html", found)
     if options.json:
         document = found.document() | {"page": str(folder / "compare.html")}

@@ -106,6 +106,10 @@ def _compare(words: list[str]) -> int:
     parser.add_argument("--margin", type=float, help="also say whether B is not worse by more than this")
     unpaired = "the runs are samples of different cases, not to be compared case by case"
     parser.add_argument("--unpaired", action="store_true", help=unpaired)
+    parser.add_argument(
+        "--labels", metavar="FILE", help="people's labels of both runs' answers; else those of the data"
+    )
+    parser.add_argument("--judge-alone", action="store_true", help="do not correct differences of means by labels")
     parser.add_argument("--tags", action="store_true", help="also a row for each tag")
     parser.add_argument("--classes", action="store_true", help="also the figures of each class or label")
     parser.add_argument("--adjust", choices=("holm", "bh", "by"), default="holm", help="for many comparisons (holm)")

@@ -70,7 +70,7 @@ def flips(
     flipped = pl.col("passed_a") != pl.col("passed_b")
     unjudged = pl.col("passed_a").is_null() | pl.col("passed_b").is_null()
     changed = rows.filter(flipped | (unjudged & (pl.col("change") != 0))).sort("change", maintain_order=True)
-    shown = changed.head(most).drop("cluster", "tags", "judge_a", "judge_b")
+    shown = changed.head(most).drop("cluster", "tags", "judge_a", "judge_b", "human_a", "human_b")
     key = ["dataset", "metric", "case_id"]
     own = scores.filter(pl.col("member_of").is_null()).join(shown.lazy().select(key), on=key, how="semi")
     reasons = own.sort("score").group_by(key, maintain_order=True).agg(pl.col("reason").first()).collect()

@@ -15,10 +15,11 @@ method is the first that applies (`corrected_mean`):
     no or one unlabelled answer                        the labels alone
     the judge never varies, or lambda is 0             the labels alone
     the judge makes no mistake on the labels           the labels alone: it may still make mistakes elsewhere
-    fewer than CROSSFIT_LABELS labels (or clusters)    lambda 1, t with n - 1 degrees of freedom
+    fewer than CROSSFIT_LABELS labels (or clusters)    lambda N / (N + n), t with n - 1 degrees of freedom
     otherwise                                          lambda cross-fitted over FOLDS folds, t with n - 1
 
-A lambda estimated from the same labels makes intervals too narrow in small samples; hence 1, or that of other folds.
+A lambda estimated from the same labels makes intervals too narrow in small samples; hence that of other folds, or the
+best one for a judge who agrees with people.
 For clustered cases, variances are those of cluster sums (CR1) with the covariance of labelled and unlabelled cases of a
 cluster, folds consist of clusters, and t has G - 1 degrees of freedom. Intervals are not clipped to the scale.
 `bench/calibration.py` measures the coverage.
@@ -31,9 +32,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from evalflow.lazy import np
-from evalflow.stats.arrays import UPPER, Interval, constant, no_interval
+from evalflow.stats.arrays import UPPER, Interval, cluster_codes, constant, no_interval
 from evalflow.stats.intervals import FEW_CLUSTERS, t_interval
 from evalflow.stats.labelled import Sample, bias_interval, cluster_variance, human_interval, sample, unseen_variance
+from evalflow.stats.paired import Difference, paired_difference, t_test
 from evalflow.stats.power import cases_for_rate_width, cases_for_width
 from evalflow.stats.quantiles import quantile
 
@@ -106,6 +108,47 @@ def corrected_mean(
     )  # fmt: skip
 
 
+def corrected_difference(
+    judged: tuple[ArrayLike, ArrayLike],
+    people: tuple[ArrayLike, ArrayLike],
+    clusters: ArrayLike | None = None,
+    seed: int = 0,
+) -> Difference | None:
+    """People's difference of two runs on the same cases: the judge's, corrected by the cases labelled in both.
+
+    Args:
+        judged: The judge's scores of A and of B, one per case.
+        people: People's, NaN without a label.
+        clusters: The cluster of each case; None if each stands alone.
+        seed: Of the folds.
+
+    Returns:
+        Both means are corrected with the same lambdas, so that they differ by the difference. None for labels of fewer
+        than MIN_LABELS cases, or of one cluster.
+    """
+    scores = [np.asarray(x, dtype=np.float64) for x in (*judged, *people)]
+    known = ~np.isnan(scores[2] + scores[3])
+    codes = np.arange(known.size) if clusters is None else cluster_codes(clusters)
+
+    def side(labels: Floats, of_judge: Floats) -> Sample:
+        units = {"clusters": codes[known], "unlabelled_clusters": codes[~known]}
+        return sample(labels[known], of_judge[known], of_judge[~known], **units)
+
+    s = side(scores[3] - scores[2], scores[1] - scores[0])
+    if s.labels.size < MIN_LABELS or s.labelled_units < 2:
+        return None
+    lambdas, why = _lambdas(s, seed)
+    if why:
+        found = paired_difference(scores[2][known], scores[3][known], s.units if s.clustered else None, seed)
+        return replace(found, method=f"{found.method.split(':')[0]}: labels alone, {why}")
+    value_a, value_b = (_centred(side(scores[2 + i], scores[i]), lambdas)[0] for i in (0, 1))
+    value, error = _centred(s, lambdas)
+    df = s.labelled_units - 1
+    low, high = (float(end) for end in t_interval(value, error, df))
+    p, groups = t_test(value, error, df), int(np.unique(codes).size)
+    return Difference(known.size, groups, value_a, value_b, value, error, df, low, high, p, _method(s))
+
+
 def rectified(s: Sample, lambdas: ArrayLike) -> tuple[float, float]:
     """The estimate and its standard error, for given lambdas; NaN if there is only one cluster.
 
@@ -154,21 +197,28 @@ def _estimate(s: Sample, mean: float | None, human: Interval, seed: int) -> tupl
         return None, no_interval(f"fewer than {MIN_LABELS} labels"), None
     if groups < 2:
         return None, no_interval("labels in one cluster only"), None
-    why = _labels_suffice(s)
-    cross = groups >= CROSSFIT_LABELS
-    lambdas = np.ones(n)
-    if not why and cross:
-        lambdas = crossfitted(s, _folds(s, seed))
-        why = "" if lambdas.any() else "the judge tells nothing of them"
+    lambdas, why = _lambdas(s, seed)
     if why:
         method = human.method if human.low is None else f"{human.method.split(':')[0]}: labels alone, {why}"
         return mean, replace(human, method=method), 0.0
-    # Centred, because otherwise differences of lambda between folds would count as variation.
-    origin = float(s.unlabelled.mean())
-    centred = replace(s, judged=s.judged - origin, unlabelled=s.unlabelled - origin)
-    value, error = rectified(centred, lambdas)
+    value, error = _centred(s, lambdas)
     low, high = (float(end) for end in t_interval(value, error, groups - 1))
-    return value, Interval(low, high, error, _method(s, groups, cross)), s.mean(lambdas)
+    return value, Interval(low, high, error, _method(s)), s.mean(lambdas)
+
+
+def _lambdas(s: Sample, seed: int) -> tuple[Floats, str]:
+    """The weight of the judge at each labelled answer, and why the labels alone are used; empty if the judge helps."""
+    why, n = _labels_suffice(s), s.labels.size
+    if why or s.labelled_units < CROSSFIT_LABELS:
+        return np.full(n, s.unlabelled.size / (s.unlabelled.size + n)), why
+    lambdas = crossfitted(s, _folds(s, seed))
+    return lambdas, "" if lambdas.any() else "the judge tells nothing of them"
+
+
+def _centred(s: Sample, lambdas: Floats) -> tuple[float, float]:
+    """`rectified` with scores about their mean: else differences of lambda between folds would count as variation."""
+    origin = float(s.unlabelled.mean())
+    return rectified(replace(s, judged=s.judged - origin, unlabelled=s.unlabelled - origin), lambdas)
 
 
 def _labels_suffice(s: Sample) -> str:
@@ -182,7 +232,9 @@ def _labels_suffice(s: Sample) -> str:
     return ""
 
 
-def _method(s: Sample, groups: int, cross: bool) -> str:
+def _method(s: Sample) -> str:
+    groups = s.labelled_units
+    cross = groups >= CROSSFIT_LABELS
     name = f"ppi{'_crossfit' if cross else ''}{'_cr1' if s.clustered else ''}_t"
     what = "clusters" if s.clustered else "labels"
     if s.clustered and groups < FEW_CLUSTERS:
@@ -273,7 +325,8 @@ class Spread:
         lambda_ = np.ones(labels.shape)
         if self.judged > 0:
             tuned = np.clip(self.shared / ((1 + labels / rest) * self.judged), 0, 1)
-            lambda_ = np.where(labels < CROSSFIT_LABELS, 1.0, tuned)
+            share = 1.0 if math.isinf(answers) else rest / answers
+            lambda_ = np.where(labels < CROSSFIT_LABELS, share, tuned)
         residual = self.labels - 2 * lambda_ * self.shared + lambda_**2 * self.judged
         variance = (lambda_**2 * self.judged / rest + residual / labels) * self.design_effect
         quantile = stdtrit(labels - 1, UPPER)

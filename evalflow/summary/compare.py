@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from evalflow.datasets import tag_levels
-from evalflow.lazy import pl
+from evalflow.lazy import np, pl
 from evalflow.records import passes
 from evalflow.stats.paired import (
     RULE_OF_THREE,
@@ -22,6 +22,7 @@ from evalflow.stats.paired import (
 )
 from evalflow.stats.power import detectable_difference
 from evalflow.stats.unpaired import unpaired_difference
+from evalflow.summary.agreement import labelled_scores
 from evalflow.summary.figure_differences import (
     LOWER_IS_BETTER,
     ClassifiedCases,
@@ -36,8 +37,9 @@ if TYPE_CHECKING:
 
 
 _KEY = ("dataset", "metric", "case_id")
+_SIDE = ("judge", "score", "passed", "human")
 Sides = tuple["pl.DataFrame", "pl.DataFrame"]
-"""The cases of each run: dataset, metric, case_id, cluster, tags, judge, score, passed."""
+"""The cases of each run: dataset, metric, case_id, cluster, tags, judge, score, passed; human if paired."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,8 @@ class Pairing:
 
     Attributes:
         cases: One row per dataset, metric and case that both have scored: cluster, tags, judge_a, judge_b, score_a,
-            score_b, passed_a, passed_b (means over the repeats; passed null if a run has no pass or fail).
+            score_b, passed_a, passed_b (means over the repeats; passed null if a run has no pass or fail), human_a,
+            human_b (people's mean, null without a label).
         counts: Per dataset and metric: common, only_a, only_b, unscored (cases of both that one did not score).
         sides: The two runs' scores, as given.
     """
@@ -56,8 +59,13 @@ class Pairing:
     sides: tuple[pl.LazyFrame, pl.LazyFrame]
 
 
-def pair_scores(a: pl.LazyFrame, b: pl.LazyFrame) -> Pairing:
-    """Join two runs case by case, repeats averaged; a case without a score in one run is left out, and counted."""
+def pair_scores(
+    a: pl.LazyFrame, b: pl.LazyFrame, labels: tuple[pl.DataFrame | None, pl.DataFrame | None] = (None, None)
+) -> Pairing:
+    """Join two runs case by case, repeats averaged; a case without a score in one run is left out, and counted.
+
+    `labels` are people's of each run's answers, as of `label_frame`.
+    """
     joined = by_case(a).join(by_case(b), on=_KEY, how="full", coalesce=True, suffix="_b")
     sides = joined.rename({name: f"{name}_a" for name in ("judge", "score", "passed", "place", "seen")})
     table = sides.sort("dataset", "place_a", "place_b", "metric", nulls_last=True).collect(engine="streaming")
@@ -74,6 +82,13 @@ def pair_scores(a: pl.LazyFrame, b: pl.LazyFrame) -> Pairing:
         *_KEY, cluster.alias("cluster"), pl.coalesce("tags", "tags_b").alias("tags"), "judge_a", "judge_b",
         "score_a", "score_b", "passed_a", "passed_b",
     )  # fmt: skip
+    for side, scores, given in zip("ab", (a, b), labels, strict=True):
+        own = pl.lit(None, pl.Float64).alias(f"human_{side}")
+        if given is None:
+            cases = cases.with_columns(own)
+        else:
+            people = labelled_scores(scores, given).group_by(_KEY).agg(pl.col("human").mean().alias(f"human_{side}"))
+            cases = cases.join(people, on=_KEY, how="left", maintain_order="left")
     return Pairing(cases, counts, (a, b))
 
 
@@ -152,6 +167,8 @@ class ComparisonRow:
         tag, also_tags: None for all cases; other tags of exactly these cases, which are no part of the family.
         statistic, also: mean, pass_rate, or the name of a figure; other statistics with the same value.
         bounded: Whether no difference can exceed 1.
+        judged: The judge's own difference, if `found` is corrected by people's labels; else None.
+        labelled: Number of cases that people labelled in both runs.
         detectable: The smallest true difference detectable with power 0.8 at the Bonferroni level of the family; None
             if its variance is unknown, or no difference can be so large.
     """
@@ -166,6 +183,8 @@ class ComparisonRow:
     found: Difference
     also: Sequence[str] = ()
     bounded: bool = True
+    judged: Difference | None = None
+    labelled: int = 0
     also_tags: Sequence[str] = ()
     p_adjusted: float | None = None
     detectable: float | None = None
@@ -195,6 +214,10 @@ class ComparisonRow:
             "value_b": found.value_b, "difference": found.difference, "std_error": found.std_error,
             "ci_low": found.low, "ci_high": found.high, "p_value": found.p_value, "p_adjusted": self.p_adjusted,
             "method": found.method, "detectable_difference": self.detectable, "verdict": self.verdict,
+            "n_labels": self.labelled, "judged": None if self.judged is None else {
+                "value_a": self.judged.value_a, "value_b": self.judged.value_b, "difference": self.judged.difference,
+                "ci_low": self.judged.low, "ci_high": self.judged.high, "p_value": self.judged.p_value,
+            },
         }  # fmt: skip
         return row if margin is None else row | self._against(margin)
 
@@ -250,9 +273,7 @@ def compare_cases(
     shared = [*_KEY, "cluster", "tags"]
     rows: list[ComparisonRow] = []
     for (dataset, metric), part in pairing.cases.group_by("dataset", "metric", maintain_order=True):
-        a, b = (
-            part.select(*shared, judge=f"judge_{side}", score=f"score_{side}", passed=f"passed_{side}") for side in "ab"
-        )
+        a, b = (part.select(*shared, *(pl.col(f"{name}_{side}").alias(name) for name in _SIDE)) for side in "ab")
         rows += design.rows(str(dataset), str(metric), (a, b))
     return rows
 
@@ -325,8 +346,11 @@ class _Comparing:
 
     def _differences(
         self, sides: Sides, traits: Traits, values: ClassifiedCases | None
-    ) -> Iterator[tuple[str, bool, Difference, Sequence[str], bool]]:
-        """The mean, the pass rate if both runs have one, and the figures; those equal to the mean share its row."""
+    ) -> Iterator[tuple[str, bool, Difference, Sequence[str], bool, Difference | None, int]]:
+        """The mean, the pass rate if both runs have one, and the figures; those equal to the mean share its row.
+
+        Only the mean is corrected by labels.
+        """
         mean = self._difference(sides, "score", bounded=traits.bounded)
         judged = self._judged(sides)
         same = [
@@ -338,12 +362,26 @@ class _Comparing:
         also += same_as_mean(traits.figures) if traits.figures else ()
         if self.paired and values and values.spec.kind == "retrieval":
             also += [name for name, found in figures if _same(found, mean)]
-        yield "mean", traits.higher_is_better, mean, also, traits.bounded
+        corrected, labelled = self._corrected(sides) if self.paired else (None, 0)
+        judged_alone = mean if corrected else None
+        yield "mean", traits.higher_is_better, corrected or mean, also, traits.bounded, judged_alone, labelled
         if "pass_rate" not in also and all(own.height for own in judged):
-            yield "pass_rate", True, self._difference(judged, "passed", bounded=True), (), True
+            yield "pass_rate", True, self._difference(judged, "passed", bounded=True), (), True, None, 0
         for name, found in figures:
             if name not in also:
-                yield name, name not in LOWER_IS_BETTER, found, (), True
+                yield name, name not in LOWER_IS_BETTER, found, (), True, None, 0
+
+    def _corrected(self, sides: Sides) -> tuple[Difference | None, int]:
+        """The difference of the means corrected by labels, or None; and the number of cases labelled in both runs."""
+        people = [side["human"].cast(pl.Float64).fill_null(math.nan).to_numpy() for side in sides]
+        labelled = int(np.count_nonzero(~np.isnan(people[0] + people[1])))
+        if not labelled:
+            return None, 0
+        from evalflow.stats.prediction import corrected_difference
+
+        judged = [side["score"].to_numpy() for side in sides]
+        clusters = sides[0]["cluster"].to_numpy()
+        return corrected_difference((judged[0], judged[1]), (people[0], people[1]), clusters, self.seed), labelled
 
     def _judged(self, sides: Sides) -> Sides:
         """The cases with pass or fail; if paired, in both runs."""

@@ -60,6 +60,26 @@ def test_two_runs(program: Program, two: tuple[str, str]) -> None:
     assert backwards["flips"][0]["cases"][0]["change"] == -1
 
 
+def test_labels_in_both_runs_correct_the_difference(program: Program, two: tuple[str, str]) -> None:
+    """The metric finds B better in 30 of 40 cases; people found all but the first of each run's answers right."""
+    runs = [evaluate(program, name, cases(right, 40)) for name, right in (("a", 5), ("b", 35))]
+    people = [{"case_id": f"c{i}", "metric": "exact_match", "value": i > 0, "by": "ann"} for i in range(30)]
+    program.write("labels.jsonl", *people)
+    done = program("compare", *runs, "--labels", "labels.jsonl", "--json")
+    assert done.returncode == 0, done.stderr
+    [row] = json.loads(done.stdout)["rows"]
+    assert (row["n"], row["n_labels"], row["verdict"]) == (40, 30, "cannot_tell")
+    assert row["judged"]["difference"] == pytest.approx(0.75)
+    text = program("compare", *runs, "--labels", "labels.jsonl").stdout
+    assert "corrected by the labels of 30 cases in both runs; the judge alone says +0.750" in " ".join(text.split())
+    [alone] = json.loads(program("compare", *runs, "--judge-alone", "--json").stdout)["rows"]
+    assert (alone["verdict"], alone["judged"], alone["n_labels"]) == ("better", None, 0)
+    program.write("few.jsonl", *people[:5])
+    assert (
+        "people labelled 5 cases in both runs; 15 would do" in program("compare", *runs, "--labels", "few.jsonl").stdout
+    )
+
+
 def test_one_run_is_held_against_the_latest(program: Program, two: tuple[str, str]) -> None:
     document = json.loads(program("compare", two[0], "--json").stdout)
     assert list(document["runs"]) == [Path(run).name for run in two]

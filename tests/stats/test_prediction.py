@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 
 from evalflow.labels.sheet import UnlabelledAnswer, draw, score_strata
 from evalflow.stats.labelled import sample
-from evalflow.stats.prediction import CorrectedMean, corrected_mean, crossfitted, power_tuned, rectified
+from evalflow.stats.prediction import (
+    CorrectedMean,
+    corrected_difference,
+    corrected_mean,
+    crossfitted,
+    power_tuned,
+    rectified,
+)
 
 Z = 1.959963985
 BINARY = sample([1, 0, 1, 1, 0, 1, 1, 0, 1, 1], [1, 0, 1, 1, 1, 1, 1, 0, 1, 1], [1] * 21 + [0] * 9)
@@ -111,8 +118,50 @@ def test_sixty_labels_are_cross_fitted_and_forty_nine_are_not():
     assert found.judge_mean == pytest.approx(0.6090565217, abs=1e-9)
     labels, judged, unlabelled = graded()
     few = corrected_mean(labels[:49], judged[:49], unlabelled)
-    assert (few.method, few.lambda_) == ("ppi_t: fewer than 50 labels", 1.0)
-    assert few.estimate == pytest.approx(unlabelled.mean() + (labels - judged)[:49].mean())
+    share = unlabelled.size / (unlabelled.size + 49)
+    assert (few.method, few.lambda_) == ("ppi_t: fewer than 50 labels", pytest.approx(share))
+    off = labels[:49] - share * judged[:49]
+    assert few.estimate == pytest.approx(share * unlabelled.mean() + off.mean())
+
+
+def test_a_difference_is_corrected_like_a_mean_and_both_sides_with_it():
+    labels, judged, unlabelled = graded()
+    every = np.concatenate([judged, unlabelled])
+    people = np.concatenate([labels, np.full(unlabelled.size, np.nan)])
+    found = corrected_difference((every * 0, every), (people * 0, people))
+    alone = corrected_mean(labels, judged, unlabelled)
+    assert found is not None
+    assert (found.difference, found.low, found.high) == pytest.approx((alone.estimate, alone.low, alone.high))
+    assert (found.value_a, found.value_b, found.n) == (0, pytest.approx(alone.estimate), every.size)
+    assert (found.p_value or 0) < 0.05
+    mirrored = corrected_difference((1 - every, every), (1 - people, people))
+    assert mirrored is not None
+    assert mirrored.difference == pytest.approx((mirrored.value_b or 0) - (mirrored.value_a or 0))
+
+
+def test_a_judge_that_favours_one_side_misleads_no_longer():
+    rng, wrong = np.random.default_rng(11), 0
+    for _ in range(200):
+        people_a, people_b = np.clip(rng.beta(4, 2, 300) + rng.normal(0, 0.15, (2, 300)), 0, 1)
+        judged_a, judged_b = (0.15 + 0.7 * side + rng.normal(0, 0.12, 300) for side in (people_a, people_b))
+        unseen = np.arange(300) >= 100
+        seen_a, seen_b = (np.where(unseen, np.nan, side) for side in (people_a, people_b))
+        found = corrected_difference((judged_a, judged_b + 0.06), (seen_a, seen_b))
+        assert found is not None
+        wrong += (found.p_value or 0) < 0.05
+    assert wrong <= 22  # 11 %: the level and four standard errors of the simulation
+
+
+def test_too_few_labelled_cases_correct_no_difference():
+    people = np.where(np.arange(40) < 14, 0.5, np.nan)
+    assert corrected_difference((np.zeros(40), np.ones(40)), (people, people)) is None
+
+
+def test_a_judge_that_sees_no_difference_leaves_it_to_the_labels():
+    people = np.where(np.arange(40) < 15, np.linspace(0, 1, 40), np.nan)
+    found = corrected_difference((np.ones(40), np.ones(40)), (people, people**2))
+    assert found is not None
+    assert (found.n, found.method.split(": ")[1]) == (15, "labels alone, the judge gives all answers one score")
 
 
 def test_fewer_than_fifteen_labels_give_no_estimate_but_their_own_mean():

@@ -18,6 +18,8 @@ from evalflow.lazy import pl
 from evalflow.protocols import Measured
 from evalflow.records import Case
 from evalflow.report.comparison import Comparison, FlippedCases, flips
+from evalflow.report.wording import bracketed, counted, signed
+from evalflow.stats.prediction import MIN_LABELS
 from evalflow.summary.compare import (
     ComparisonRow,
     Pairing,
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
     from evalflow.stats.paired import Adjustment
 
 
+Labels = Mapping[str, "pl.DataFrame"]
+"""People's labels of the answers of some runs, by the run's name."""
+NO_LABELS: Labels = {}
 Kind = Literal["metric", "prompt", "judge", "cases"]
 KINDS: tuple[Kind, ...] = ("metric", "prompt", "judge", "cases")
 _SHOWN = 3
@@ -166,8 +171,12 @@ class ComparisonOptions:
             raise UserError(Problem(what, "margin", "say how much worse is acceptable, such as 0.02"))
 
 
-def compare_pairs(pairs: Sequence[tuple[SavedRun, SavedRun]], how: ComparisonOptions) -> Comparison:
+def compare_pairs(
+    pairs: Sequence[tuple[SavedRun, SavedRun]], how: ComparisonOptions, labels: Labels = NO_LABELS
+) -> Comparison:
     """Compare run B with run A, for each pair (A, B). P-values are adjusted over all pairs together.
+
+    Labels correct the differences of runs that measure the same; not where another judge or metric is allowed.
 
     Raises:
         UserError: No pair can be compared; lists every obstacle.
@@ -194,25 +203,16 @@ def compare_pairs(pairs: Sequence[tuple[SavedRun, SavedRun]], how: ComparisonOpt
                 shows_more = "without --unpaired they are compared case by case, which shows more"
                 notes.append(f"{cases} in both runs; {shows_more}")
             continue
-        own, pairing = compare_two(a, b, how)
+        measured_alike = all(o.kind == "cases" for o in found)
+        own, pairing = compare_two(a, b, how, labels if measured_alike else NO_LABELS)
         apart |= bool(pairing.counts["only_a"].sum() and pairing.counts["only_b"].sum())
         notes += _notes(a, b, pairing, ("A", "B") if len(pairs) == 1 else (a.name, b.name))
         rows += own
         lower = [name for name, traits in (a.traits | b.traits).items() if not traits.higher_is_better]
         listed.append(flips((a.name, b.name), pairing.cases, b.scores(), lower, _FLIPS))
-    for row in rows:
-        if row.also_tags and row.statistic == "mean":
-            same = f"the cases of {', '.join(row.also_tags)} are those of {row.tag or 'all'}, and compared once"
-            notes.append(f"{row.dataset}, {row.metric}: {same}")
+    notes += _notes_of_rows(rows, several=len(pairs) > 1)
     if not rows:
-        what = "the runs have no scored case in common"
-        hint = f"why cases have no score: {command('cases', pairs[0][0].folder.path, '--failed')}"
-        if apart:
-            hint = "two samples of different cases: compare ... --unpaired"
-        if how.unpaired:
-            what, hint = "the runs have no metric in common that both have scored, on datasets of one name", ""
-        nothing = Problem(what, " and ".join(run.name for run in pairs[0]), hint)
-        raise UserError(refused or [nothing])
+        raise UserError(refused or [_nothing_in_common(pairs[0], how, apart=apart)])
     notes += [f"not compared: {problem.where}: {problem.what}" for problem in refused]
     runs = {run.name: run for pair in pairs for run in pair}
     return Comparison(
@@ -227,9 +227,39 @@ def compare_pairs(pairs: Sequence[tuple[SavedRun, SavedRun]], how: ComparisonOpt
     )
 
 
-def compare_two(a: SavedRun, b: SavedRun, how: ComparisonOptions) -> tuple[list[ComparisonRow], Pairing]:
+def _notes_of_rows(rows: Sequence[ComparisonRow], *, several: bool) -> Iterator[str]:
+    """Tags of the same cases; what people's labels correct, what the judge alone says, and where there are too few."""
+    for row in rows:
+        if row.also_tags and row.statistic == "mean":
+            same = f"the cases of {', '.join(row.also_tags)} are those of {row.tag or 'all'}, and compared once"
+            yield f"{row.dataset}, {row.metric}: {same}"
+        where = f"{row.dataset}, {row.metric}" + (f", {row.tag}" if row.tag else "")
+        where += f", {row.pair[1]} against {row.pair[0]}" if several else ""
+        cases = counted(row.labelled, "case")
+        if row.judged is not None and row.judged.difference is not None:
+            alone = bracketed(row.judged.low, row.judged.high, signed)
+            said = f"the judge alone says {signed(row.judged.difference)}{alone}"
+            yield f"{where}: corrected by the labels of {cases} in both runs; {said}"
+        elif 0 < row.labelled < MIN_LABELS and row.statistic == "mean" and not row.tag:
+            yield f"{where}: people labelled {cases} in both runs; {MIN_LABELS} would do to correct the difference"
+
+
+def _nothing_in_common(pair: tuple[SavedRun, SavedRun], how: ComparisonOptions, *, apart: bool) -> Problem:
+    """The problem of runs without a row; `apart` is whether each has cases that the other lacks."""
+    what = "the runs have no scored case in common"
+    hint = f"why cases have no score: {command('cases', pair[0].folder.path, '--failed')}"
+    if apart:
+        hint = "two samples of different cases: compare ... --unpaired"
+    if how.unpaired:
+        what, hint = "the runs have no metric in common that both have scored, on datasets of one name", ""
+    return Problem(what, " and ".join(run.name for run in pair), hint)
+
+
+def compare_two(
+    a: SavedRun, b: SavedRun, how: ComparisonOptions, labels: Labels = NO_LABELS
+) -> tuple[list[ComparisonRow], Pairing]:
     """The differences of two runs case by case, with unadjusted p-values, and the cases that they share."""
-    pairing = pair_scores(a.scores(), b.scores())
+    pairing = pair_scores(a.scores(), b.scores(), (labels.get(a.name), labels.get(b.name)))
     seed = b.manifest["config"]["seed"]
     return compare_cases(pairing, (a.name, b.name), a.traits | b.traits, **how.rows_by, seed=seed), pairing
 

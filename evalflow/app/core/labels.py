@@ -223,6 +223,29 @@ def labels_of_sweep(runs: Mapping[str, SavedRun], file: str | None) -> dict[str,
     return found
 
 
+def labels_to_compare(runs: Sequence[SavedRun], file: str | None) -> tuple[dict[str, pl.DataFrame], list[str]]:
+    """The labels of the runs that have some, by name, as of `label_frame`; and what is left out.
+
+    `file` as for `read_labels`. Labels drawn with unequal probabilities are left out: the chance that a case is
+    labelled in two runs is not known from them.
+
+    Raises:
+        UserError: Some are invalid, or none of the file's is of an answer of any run.
+    """
+    by_name = {run.name: run for run in runs}
+    if file:
+        found: dict[str, RunLabels | None] = dict(labels_of_sweep(by_name, file))
+    else:
+        has_labels = [
+            run for run in by_name.values() if any(one["labelled"] for one in run.manifest["datasets"].values())
+        ]
+        found = {run.name: labels_of_data(run) for run in has_labels}
+    frames = {name: one.frame for name, one in found.items() if one is not None and one.frame.height}
+    weighted = [name for name, frame in frames.items() if frame["weight"].n_unique() > 1]
+    notes = [f"{name}: its labels carry weights, and do not correct differences" for name in weighted]
+    return {name: frame for name, frame in frames.items() if name not in weighted}, notes
+
+
 def other_runs(folder: Path) -> Elsewhere:
     """The metrics and cases of the other runs in a run's sweep; empty if it is not part of a sweep."""
     sweep = RunFolder(folder.parent)

@@ -16,6 +16,7 @@ from evalflow.app.core.comparison import (
     other_versions,
     unlike_metrics,
 )
+from evalflow.app.core.labels import labels_to_compare
 from evalflow.app.core.saved import SavedRun, find_run, open_scored, read_manifest
 from evalflow.app.studio.bots import get_bot
 from evalflow.app.studio.datasets import list_datasets
@@ -68,7 +69,8 @@ def share_scores(one: Run, other: Run) -> bool:
 def compare_runs(space: Workspace, a: str, b: str, how: ComparisonOptions | None = None) -> Comparison:
     """Compare run B with run A as the command `compare` does, without writing files."""
     pair = _pair(space, a, b)
-    return compare_pairs([pair], replace(how or ComparisonOptions(), allow_option="allow="))
+    labels, _ = labels_to_compare(pair, None)
+    return compare_pairs([pair], replace(how or ComparisonOptions(), allow_option="allow="), labels)
 
 
 def changed_cases(space: Workspace, a: str, b: str) -> Changes:

@@ -42,6 +42,10 @@ class DifferenceOut(BaseModel):
         description="The true difference that this many cases find with a power of 80 %."
     )
     verdict: Literal["better", "worse", "cannot_tell"]
+    n_labels: int = Field(description="Cases that people labelled in both runs.")
+    judged: dict[str, float | None] | None = Field(
+        description="The judge's own difference, if people's labels corrected this one; else null."
+    )
     not_worse: bool | None = Field(default=None, description="Not worse by more than the margin; null if undecided.")
 
 
