@@ -241,7 +241,7 @@ class FieldRule(Strict):
             yield Problem(f"there is no step {self.of!r}", f"{where}.of", did_you_mean(self.of, steps))
         elif step.one_per is not None:
             what = f"the step {self.of!r} replies once per item, and `{self.op}` takes one reply"
-            yield Problem(what, f"{where}.op", "use share or mean")
+            yield Problem(what, f"{where}.op", "use a rule over a list, such as share or mean")
         elif self.field not in step.returns:
             known = did_you_mean(self.field, step.returns)
             yield Problem(f"the step {self.of!r} returns no field {self.field!r}", f"{where}.field", known)

@@ -91,7 +91,7 @@ def test_what_the_members_say_alone_stands_beside_it(program: Program) -> None:
     assert [one["case_id"] for one in detail["panel"]["widest"][:3]] == ["c03", "c07", "c11"]
     assert detail["panel"]["alpha"]["value"] < 0.1
     told = " ".join(done.stdout.split())
-    assert "first:one: mean 0.750, 12 of 12 scored" in told
+    assert "first:one: mean 0.750 (0.590 to 0.839), 12 of 12 scored" in told
     assert "they agree poorly (Krippendorff's alpha" in told
     assert "largest differences: c03 (first:one 0.750, second:two 0.250)" in told
     page = (program.latest / "report.html").read_text(encoding="utf-8")

@@ -208,7 +208,7 @@ def test_both_parts_of_an_f_score_are_looked_at():
         ({**SHARE, "in": ["good"]}, "exactly one of `equals` and `in`"),
         ({"op": "map", "of": "one", "field": "v", "values": {"good": 2}}, "must lie in 0..1, not good: 2"),
         ({"op": "map", "of": "one", "field": "v", "values": {True: 1}}, "put it in quotes"),
-        ({"op": "median", "of": "one"}, "median"),
+        ({"op": "middle", "of": "one"}, "middle"),
     ],
 )
 def test_what_is_no_rule(values, message):

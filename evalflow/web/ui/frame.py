@@ -7,7 +7,7 @@ import sys
 import traceback
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import ParamSpec
+from typing import Literal, ParamSpec
 
 from nicegui import Client, app, ui
 from nicegui.page import page
@@ -18,7 +18,8 @@ from evalflow.app.studio.space import NotFoundError, Workspace
 from evalflow.errors import EvalflowError, InfrastructureError
 from evalflow.web.ui.parts import empty, link_button, text
 
-_PLACES = (
+Place = Literal["", "Bots", "Metrics", "Test cases", "Runs", "Compare", "History"]
+_PLACES: tuple[tuple[Place, str, str], ...] = (
     ("Bots", "/", "smart_toy"),
     ("Metrics", "/library", "rule"),
     ("Test cases", "/datasets", "checklist"),
@@ -30,7 +31,7 @@ _COLOURS = (("system", "contrast"), ("light", "light_mode"), ("dark", "dark_mode
 
 
 @contextmanager
-def frame(title: str, *, place: str, about: str = "", trail: Sequence[tuple[str, str]] = ()) -> Generator[ui.element]:
+def frame(title: str, *, place: Place, about: str = "", trail: Sequence[tuple[str, str]] = ()) -> Generator[ui.element]:
     """A context manager for the frame: build the content below the heading inside.
 
     `place` is its navigation entry, `trail` the parent pages as (name, path). Yields the element next to the heading,
@@ -54,7 +55,7 @@ def frame(title: str, *, place: str, about: str = "", trail: Sequence[tuple[str,
         yield actions
 
 
-def _rail(place: str) -> None:
+def _rail(place: Place) -> None:
     with ui.context.client.layout, ui.element("header").classes("rail") as rail:
         ui.link("evalflow", "/").classes("brand")
         with ui.element("nav").classes("places").props('aria-label="Places"'):
