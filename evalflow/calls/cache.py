@@ -142,7 +142,7 @@ def _adopt(path: Path, store: Store) -> None:
 T = TypeVar("T")
 
 
-class Unreadable(ValueError):
+class UnreadableEntry(ValueError):
     """A cached reply cannot be read any more and is requested again; raised by readers."""
 
 
@@ -176,7 +176,7 @@ class SingleFlight:
 
         Args:
             ask: Makes the call; returns its value and the entry to cache. Raises for what must not be cached.
-            read: The value of a cached entry, which may be free; raises Unreadable for an unusable one.
+            read: The value of a cached entry, which may be free; raises UnreadableEntry for an unusable one.
         """
         entry = self._cache.get(key) if self._cache else None
         while True:
@@ -184,7 +184,7 @@ class SingleFlight:
                 owed = self._is_owed(key, entry)
                 try:
                     value = read(entry, not owed)
-                except Unreadable:
+                except UnreadableEntry:
                     pass
                 else:
                     if owed:

@@ -16,7 +16,7 @@ from pydantic_core import PydanticSerializationError, core_schema, to_json
 from typing_extensions import TypedDict
 
 from evalflow.calls.budget import Account
-from evalflow.calls.cache import Unreadable
+from evalflow.calls.cache import UnreadableEntry
 from evalflow.calls.cache_store import Entry, key_of
 from evalflow.calls.client import CallSession, Gateway, MalformedReply, RetryPolicy
 from evalflow.calls.http import HttpRequest, HttpTransport, Response, Transport
@@ -201,11 +201,11 @@ class ChatClient:
         return key_of(self._place, request.path, request.body or b"", *repeats)
 
     def recall(self, entry: Entry) -> Completion:
-        """The completion in a cached entry, or raise Unreadable. After re-asks, the entry knows the whole cost."""
+        """The completion in a cached entry, or raise UnreadableEntry. After re-asks, the entry knows the whole cost."""
         try:
             return read(Response(200, {}, entry.body, entry.latency_s), self._price)
         except MalformedReply as error:
-            raise Unreadable(str(error)) from None
+            raise UnreadableEntry(str(error)) from None
 
     async def close(self) -> None:
         await self._gateway.close()

@@ -16,7 +16,7 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
 from pydantic_core import from_json
 
-from evalflow.calls.cache import Unreadable
+from evalflow.calls.cache import UnreadableEntry
 from evalflow.calls.cache_store import Entry, key_of
 from evalflow.calls.client import CallSession, MalformedReply, RetryPolicy
 from evalflow.calls.http import HttpRequest, Response, Transport
@@ -265,9 +265,9 @@ def _remembered(entry: Entry, free: bool) -> _Had:
     try:
         vector.frombytes(entry.body)
     except ValueError as error:
-        raise Unreadable(str(error)) from None
+        raise UnreadableEntry(str(error)) from None
     if not vector:
-        raise Unreadable("an empty vector")
+        raise UnreadableEntry("an empty vector")
     return _Had(vector, known=free, entry=entry)
 
 

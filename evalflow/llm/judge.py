@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
-from evalflow.calls.cache import Unreadable, short
+from evalflow.calls.cache import UnreadableEntry, short
 from evalflow.calls.cache_store import Entry
 from evalflow.calls.client import CallSession
 from evalflow.calls.http import HttpRequest
@@ -82,7 +82,7 @@ class OpenAIJudge:
             key = self._client.key(request, ask.repeat, number)
             entry = self._client.single_flight.known(key)
             if entry is not None:
-                with contextlib.suppress(Unreadable):
+                with contextlib.suppress(UnreadableEntry):
                     found.append(self._remembered(ask, key, entry, free=True).raw)
         return found
 
@@ -162,7 +162,7 @@ class OpenAIJudge:
         try:
             return self._reply(ask, key, entry, self._client.recall(entry), free)
         except InvalidReply as error:
-            raise Unreadable(str(error)) from None
+            raise UnreadableEntry(str(error)) from None
 
     def _reply(self, ask: Ask, key: bytes, entry: Entry, completion: Completion, free: bool) -> Reply:
         parsed, raw = (self._contracts.get(ask.reply_model) or self._contract(ask.reply_model)).parse(

@@ -264,7 +264,7 @@ def interval_chart(
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class Tile:
     """A cell of a matrix: its text, its share (0..1, shown as shade), and a smaller note below the text."""
 
     text: str
@@ -278,7 +278,7 @@ _MATRIX_LABEL = 110
 
 def matrix_chart(
     labels: Sequence[str],
-    cells: Sequence[Sequence[Cell | None]],
+    cells: Sequence[Sequence[Tile | None]],
     width: float,
     height: float,
     *,
@@ -317,6 +317,6 @@ def matrix_chart(
 def confusion_chart(labels: Sequence[str], counts: Sequence[Sequence[int]], *, down: str, across: str) -> Drawing:
     """A square matrix of counts, row by row; `down` and `across` name rows and columns."""
     most = max((n for row in counts for n in row), default=0) or 1
-    cells = [[Cell(f"{n:,}", n / most) for n in row] for row in counts]
+    cells = [[Tile(f"{n:,}", n / most) for n in row] for row in counts]
     width, height = max(36, min(96, 300 // max(1, len(labels)))), 52 if len(labels) < 6 else 32
     return matrix_chart(labels, cells, width, height, down=down, across=across)

@@ -190,11 +190,11 @@ def _matrix_chart(metric: str, measure: str, pairs: Rows, rows: Rows) -> Picture
     judges = sorted({row[side] for row in pairs for side in ("judge_a", "judge_b")})
     by_pair = {(row["judge_a"], row["judge_b"]): row for row in pairs}
 
-    def cell(one: str, other: str) -> svg.Cell | None:
+    def cell(one: str, other: str) -> svg.Tile | None:
         """The agreement of two judges; not shaded below 0."""
         row = by_pair.get((min(one, other), max(one, other)), {measure: None, "n": 0})
         value = row[measure]
-        return None if one == other else svg.Cell(text(value), max(0.0, value or 0.0), f"n {row['n']:,}")
+        return None if one == other else svg.Tile(text(value), max(0.0, value or 0.0), f"n {row['n']:,}")
 
     cells = [[cell(one, other) for other in judges] for one in judges]
     drawing = svg.matrix_chart(judges, cells, max(56, min(120, 240 // len(judges))), 48, turn=False)

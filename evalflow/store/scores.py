@@ -79,7 +79,7 @@ class ScoreFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class AnsweredCase:
+class CaseAnswer:
     """A case of a run, as one answer of the target shows it.
 
     Attributes:
@@ -100,7 +100,7 @@ class AnsweredCase:
 
 
 @dataclass(frozen=True, slots=True)
-class Score(AnsweredCase):
+class Score(CaseAnswer):
     """One score with its question and answer.
 
     Attributes:

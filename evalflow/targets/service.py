@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from evalflow.apart import apart
 from evalflow.calls.budget import Account
-from evalflow.calls.cache import Unreadable, short
+from evalflow.calls.cache import UnreadableEntry, short
 from evalflow.calls.cache_store import Entry, key_of
 from evalflow.calls.client import SERVICE, CallSession, Gateway, RetryPolicy
 from evalflow.calls.http import HttpRequest, HttpTransport
@@ -117,7 +117,7 @@ class ServiceTarget:
         try:
             return self._reader.read(entry.body, form), entry, free
         except TargetError as error:
-            raise Unreadable(str(error)) from None
+            raise UnreadableEntry(str(error)) from None
 
 
 def digest(content: Any) -> str:

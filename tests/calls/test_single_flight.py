@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evalflow.calls.cache import Cache, SingleFlight, Unreadable
+from evalflow.calls.cache import Cache, SingleFlight, UnreadableEntry
 from evalflow.calls.cache_store import Entry
 from evalflow.errors import InfrastructureError, JudgeError
 from evalflow.records import Spend, Usage
@@ -116,7 +116,7 @@ async def test_when_the_one_that_asks_is_cancelled_another_takes_over() -> None:
 async def test_what_cannot_be_read_is_asked_again_and_replaced(tmp_path: Path) -> None:
     def strict(entry: Entry, free: bool) -> tuple[str, bool]:
         if entry.body == b"1":
-            raise Unreadable("an older one")
+            raise UnreadableEntry("an older one")
         return read(entry, free)
 
     once, model = SingleFlight(Cache(tmp_path / "c.db")), Model()

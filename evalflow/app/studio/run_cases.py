@@ -27,7 +27,7 @@ from evalflow.run.folder import RunFolder
 from evalflow.run.journal import AnswerBook
 from evalflow.run.plan import PreparedFile
 from evalflow.run.scoring import Pair
-from evalflow.store.scores import AnsweredCase, RunScores
+from evalflow.store.scores import CaseAnswer, RunScores
 from evalflow.store.tables import from_row
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class RunCase(AnsweredCase):
+class RunCase(CaseAnswer):
     """A case of a run in full.
 
     Attributes:
