@@ -147,6 +147,7 @@ def ends(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_template_that_explodes_ends_with_an_error(name: str, ends: Mapping[str, str]) -> None:
     ending = ends[name].removeprefix(f"{name}: the prompt cannot be rendered: ")

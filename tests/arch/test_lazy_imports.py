@@ -12,6 +12,8 @@ import pytest
 
 import evalflow
 
+pytestmark = pytest.mark.slow
+
 HEAVY = {
     "aiohttp",
     "alembic",

@@ -161,6 +161,7 @@ def test_a_killed_or_failed_run_of_it_can_be_resumed(program: Program, files: Fi
     assert pl.read_parquet(Path(program.latest) / "scores.parquet")["status"].to_list() == ["scored", "scored"]
 
 
+@pytest.mark.slow
 def test_two_runs_compare_and_gates_find_a_metric_by_name_and_by_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,6 +10,8 @@ from evalflow.app.core.assemble import composed_settings, settings_of
 from evalflow.config.load import HydraJob, compose, launch
 from evalflow.errors import Problem, UserError
 
+pytestmark = pytest.mark.slow
+
 CHOSEN = ("dataset=rag", "metric=faithfulness")
 KEY = "judge.thresholds.faithfulness"
 

@@ -15,6 +15,8 @@ from evalflow.llm.registry import JUDGE_KINDS
 from evalflow.paths import share_dir
 from evalflow.targets.registry import TARGET_KINDS
 
+pytestmark = pytest.mark.slow
+
 RUN = ["dataset=rag", "metric=faithfulness"]
 WANTED = {  # what a file leaves to the user, by group and name
     ("judge", "azure"): {"model", "base_url"},

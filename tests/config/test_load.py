@@ -15,6 +15,8 @@ from evalflow.config.load import compose
 from evalflow.errors import UserError
 from tests.cli.conftest import Program
 
+pytestmark = pytest.mark.slow
+
 Folder = Callable[[dict[str, str]], Path]
 
 METRIC = "kind: recorded\nfield: vars.mark\nscale: {type: boolean}\n"

@@ -16,6 +16,8 @@ from evalflow.config.schema import DatasetConfig, MetricConfig
 from evalflow.llm.registry import JUDGE_KINDS
 from evalflow.targets.registry import TARGET_KINDS
 
+pytestmark = pytest.mark.slow
+
 CONF = Path(__file__).parents[2] / "conf"
 
 LLM = ("judge=vllm", "judge.model=m", "judge.base_url=http://127.0.0.1:9/v1")

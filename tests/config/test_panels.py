@@ -12,6 +12,8 @@ from evalflow.config.judges import CascadeConfig, EmbeddedJudgeConfig, OpenAIJud
 from evalflow.errors import UserError
 from evalflow.llm.panel import Panel
 
+pytestmark = pytest.mark.slow
+
 RUN = ["dataset=rag", "metric=faithfulness"]
 PANEL = ["judge=panel", "judge.members.first.api_key_env=null", "judge.members.second.model=two"]
 CASCADE = ["judge=cascade", "judge.members.first.api_key_env=null", "judge.members.second.model=two"]

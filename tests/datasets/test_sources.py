@@ -174,6 +174,7 @@ def test_the_digest_is_the_files_own_and_changes_with_any_of_them() -> None:
     assert len({both, digest(DatasetConfig(path="a.jsonl")), digest(DatasetConfig(path="*.jsonl"))}) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mine.jsonl", "mine.json", "mine.csv", "mine.parquet"])
 @pytest.mark.parametrize("how_many", [3, 12_000])
 def test_a_file_is_never_wholly_in_memory(name: str, how_many: int) -> None:

@@ -19,7 +19,7 @@ import pytest
 from evalflow.calls.http import MAX_REPLY, HttpRequest, HttpTransport, Transport, TransportError
 from evalflow.llm.sdk import SdkTransport
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 GOOD = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 POST = HttpRequest("POST", "/chat/completions", b'{"a":1}', 5.0)
 Make = Callable[..., Transport]

@@ -22,6 +22,8 @@ from evalflow.prompts import fenced
 from evalflow.records import Answer, Case, Context, JudgeInfo, Message, Reply
 from tests.metrics.injections import MARK, TEXTS
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 OPENING = re.compile(r"<([\w.]+) id=([0-9a-f]{16})>\n")
 FILES = {file.stem: yaml.safe_load(file.read_text()) for file in sorted((ROOT / "conf" / "metric").glob("*.yaml"))}

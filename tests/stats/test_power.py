@@ -64,4 +64,5 @@ def test_the_fewest_labels_are_enough_and_one_less_is_not(variance: float, r: fl
         return
     assert float(spread.width(found, answers)) <= width
     assert found == 15 or float(spread.width(found - 1, answers)) > width
-    assert (spread.labels_for(width, math.inf) or 0) <= found
+    if r > 0.9:  # below, more answers weigh a judge more who adds noise
+        assert (spread.labels_for(width, math.inf) or 0) <= found

@@ -12,6 +12,8 @@ import pytest
 from evalflow.records import Direction, ScoreRecord
 from evalflow.summary.summarise import Threshold, passing_rates, summarise, with_passed
 
+pytestmark = pytest.mark.slow
+
 Make = Callable[..., ScoreRecord]
 Table = Callable[..., pl.LazyFrame]
 LIMITS = (0.0, 0.25, 0.5, 0.75, 1.0)
