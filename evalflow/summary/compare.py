@@ -60,7 +60,7 @@ class Pairing:
 
 
 def pair_scores(
-    a: pl.LazyFrame, b: pl.LazyFrame, labels: tuple[pl.DataFrame | None, pl.DataFrame | None] = (None, None)
+    a: pl.LazyFrame, b: pl.LazyFrame, *, labels: tuple[pl.DataFrame | None, pl.DataFrame | None] = (None, None)
 ) -> Pairing:
     """Join two runs case by case, repeats averaged; a case without a score in one run is left out, and counted.
 

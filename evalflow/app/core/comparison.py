@@ -259,7 +259,7 @@ def compare_two(
     a: SavedRun, b: SavedRun, how: ComparisonOptions, labels: Labels = NO_LABELS
 ) -> tuple[list[ComparisonRow], Pairing]:
     """The differences of two runs case by case, with unadjusted p-values, and the cases that they share."""
-    pairing = pair_scores(a.scores(), b.scores(), (labels.get(a.name), labels.get(b.name)))
+    pairing = pair_scores(a.scores(), b.scores(), labels=(labels.get(a.name), labels.get(b.name)))
     seed = b.manifest["config"]["seed"]
     return compare_cases(pairing, (a.name, b.name), a.traits | b.traits, **how.rows_by, seed=seed), pairing
 
