@@ -23,7 +23,7 @@ serve: $(VENV)/.ready-web ## The application on this machine; ARGS="--port 8001"
 	@$(BIN)/python -m evalflow serve $(ARGS)
 
 # By file, so that what a file shares is made once; tests/conftest.py begins with the long ones. 5: none was chosen.
-test: $(VENV)/.ready-dev ## All tests; ARGS="-k name" for some, ARGS="-m 'not slow'" for those that take no two minutes
+test: $(VENV)/.ready-dev ## All tests; ARGS="-k name" for some, ARGS="-m 'not slow'" for the quick ones
 	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS) || [ $$? = 5 ]
 
 test-live: $(VENV)/.ready-dev ## The tests that ask a real judge; needs its key, such as OPENAI_API_KEY
