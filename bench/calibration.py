@@ -1,11 +1,14 @@
 """How often the corrected interval of a biased judge holds what people would say, by simulation.
 
-    python -m bench calibration [--runs 2000] [--by-score]
+    python -m bench calibration [--runs 2000] [--by-score | --differences]
 
 Labels are drawn at random from answers that a judge has scored, 500 of which stay without one. Wanted are 90 % or more
 with 15 to 49 labels, and 93 to 97 % from 50 on; two standard errors of the simulation are no miss, and what is outside
 is bold. Behind each share is how wide the interval is, against that of the same labels without the judge. What does not
 hold is listed at the end.
+
+`--differences` compares two runs that are equal in truth, with a judge that favours one, and says how often the
+corrected difference, and that of the judge alone, is significant.
 
 `--by-score` draws labels as `calibrate --sample N --stratify score` does, out of 500 answers of which most pass, and
 says how often the interval holds the mean of these answers, and how often that of all answers like them.
@@ -20,7 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalflow.labels.sheet import UnlabelledAnswer, draw, score_strata
-from evalflow.stats.prediction import CorrectedMean, corrected_mean
+from evalflow.stats.paired import paired_difference
+from evalflow.stats.prediction import CorrectedMean, corrected_difference, corrected_mean
 
 Floats = NDArray[np.float64]
 Random = np.random.Generator
@@ -159,13 +163,39 @@ def by_score(rates: tuple[float, float, float], n: int, runs: int) -> str:
     return f"{own / len(widths):.1%}, {like / len(widths):.1%} × {np.median(widths):.2f}"
 
 
+FAVOURS = (0.0, 0.03, 0.06, 0.1)
+LEVEL = 0.05
+
+
+def differences(favour: float, n: int, runs: int) -> str:
+    """How often runs that are equal in truth differ significantly: corrected by n labels, and by the judge alone."""
+    rng, corrected, alone = np.random.default_rng([n, runs]), 0, 0
+    for _ in range(runs):
+        level = rng.beta(4, 2, UNLABELLED)
+        truth = np.clip(level + rng.normal(0, 0.15, (2, UNLABELLED)), 0, 1)
+        judged = np.clip(0.15 + 0.7 * truth + [[0.0], [favour]] + rng.normal(0, 0.12, truth.shape), 0, 1)
+        seen = np.where(np.arange(UNLABELLED) < n, truth, np.nan)
+        found = corrected_difference((judged[0], judged[1]), (seen[0], seen[1]))
+        assert found is not None
+        corrected += (found.p_value or 0.0) < LEVEL
+        alone += (paired_difference(judged[0], judged[1]).p_value or 0.0) < LEVEL
+    return f"{corrected / runs:.1%} ({alone / runs:.1%})"
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=2000, help="simulations of a cell")
     parser.add_argument("--by-score", action="store_true", help="labels drawn by strata of the judge's score")
+    parser.add_argument("--differences", action="store_true", help="two runs, and a judge that favours one")
     options = parser.parse_args()
     runs = options.runs
+    if options.differences:
+        sizes = (20, 40, 60, 100)
+        print(f"{runs} simulations a cell\n\n| favours B by | {' | '.join(map(str, sizes))} |\n|---|---|---|---|---|")
+        for favour in FAVOURS:
+            print(f"| {favour} | " + " | ".join(differences(favour, n, runs) for n in sizes) + " |", flush=True)
+        return
     if options.by_score:
         print(
             f"{runs} simulations a cell\n\n| people pass, sensitivity, specificity | 30 | 60 | 150 |\n|---|---|---|---|"

@@ -35,6 +35,10 @@ def compare(options: argparse.Namespace, console: Console) -> int:
     """
     by = {"by_tag": options.tags, "by_class": options.classes, "unpaired": options.unpaired}
     how = ComparisonOptions(options.allow, options.adjust, options.margin, **by)
+    if options.labels and (options.judge_alone or options.unpaired):
+        what = "labels correct the difference of runs that are compared case by case"
+        hint = "leave --labels out, or else --judge-alone and --unpaired"
+        raise UserError(Problem(what, "command line", hint))
     folder, pairs = _pairs(options.runs)
     labels: dict[str, pl.DataFrame] = {}
     notes: list[str] = []

@@ -157,7 +157,7 @@ def _pseudo_size(scores: Floats, error: float, size: float) -> float:
     Scores that only pass or fail tell less of it, since few clusters fail: theirs is halfway to `size`, on a log scale.
     """
     alone = float(scores.var(ddof=1)) / scores.size if scores.size > 1 else 0.0
-    effect = min(max(error**2 / alone, 1.0), size) if alone and error == error else size
+    effect = min(max(error**2 / alone, 1.0), size) if alone and not math.isnan(error) else size
     return math.sqrt(effect * size) if np.isin(scores, (0.0, 1.0)).all() else effect
 
 

@@ -113,6 +113,8 @@ def corrected_difference(
     people: tuple[ArrayLike, ArrayLike],
     clusters: ArrayLike | None = None,
     seed: int = 0,
+    *,
+    bounded: bool = False,
 ) -> Difference | None:
     """People's difference of two runs on the same cases: the judge's, corrected by the cases labelled in both.
 
@@ -121,10 +123,11 @@ def corrected_difference(
         people: People's, NaN without a label.
         clusters: The cluster of each case; None if each stands alone.
         seed: Of the folds.
+        bounded: Whether scores lie in 0..1.
 
     Returns:
         Both means are corrected with the same lambdas, so that they differ by the difference. None for labels of fewer
-        than MIN_LABELS cases, or of one cluster.
+        than MIN_LABELS cases, or of one cluster, and where neither judge nor people see any difference.
     """
     scores = [np.asarray(x, dtype=np.float64) for x in (*judged, *people)]
     known = ~np.isnan(scores[2] + scores[3])
@@ -135,12 +138,14 @@ def corrected_difference(
         return sample(labels[known], of_judge[known], of_judge[~known], **units)
 
     s = side(scores[3] - scores[2], scores[1] - scores[0])
-    if s.labels.size < MIN_LABELS or s.labelled_units < 2:
+    differs = s.labels.any() or s.judged.any() or s.unlabelled.any()
+    if s.labels.size < MIN_LABELS or s.labelled_units < 2 or not differs:
         return None
     lambdas, why = _lambdas(s, seed)
     if why:
-        found = paired_difference(scores[2][known], scores[3][known], s.units if s.clustered else None, seed)
-        return replace(found, method=f"{found.method.split(':')[0]}: labels alone, {why}")
+        sides = scores[2][known], scores[3][known]
+        found = paired_difference(*sides, s.units if s.clustered else None, seed, bounded=bounded)
+        return replace(found, method=f"{found.method}{', ' if ':' in found.method else ': '}labels alone, {why}")
     value_a, value_b = (_centred(side(scores[2 + i], scores[i]), lambdas)[0] for i in (0, 1))
     value, error = _centred(s, lambdas)
     df = s.labelled_units - 1

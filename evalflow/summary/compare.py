@@ -362,7 +362,7 @@ class _Comparing:
         also += same_as_mean(traits.figures) if traits.figures else ()
         if self.paired and values and values.spec.kind == "retrieval":
             also += [name for name, found in figures if _same(found, mean)]
-        corrected, labelled = self._corrected(sides) if self.paired else (None, 0)
+        corrected, labelled = self._corrected(sides, bounded=traits.bounded) if self.paired else (None, 0)
         judged_alone = mean if corrected else None
         yield "mean", traits.higher_is_better, corrected or mean, also, traits.bounded, judged_alone, labelled
         if "pass_rate" not in also and all(own.height for own in judged):
@@ -371,7 +371,7 @@ class _Comparing:
             if name not in also:
                 yield name, name not in LOWER_IS_BETTER, found, (), True, None, 0
 
-    def _corrected(self, sides: Sides) -> tuple[Difference | None, int]:
+    def _corrected(self, sides: Sides, *, bounded: bool) -> tuple[Difference | None, int]:
         """The difference of the means corrected by labels, or None; and the number of cases labelled in both runs."""
         people = [side["human"].cast(pl.Float64).fill_null(math.nan).to_numpy() for side in sides]
         labelled = int(np.count_nonzero(~np.isnan(people[0] + people[1])))
@@ -381,7 +381,8 @@ class _Comparing:
 
         judged = [side["score"].to_numpy() for side in sides]
         clusters = sides[0]["cluster"].to_numpy()
-        return corrected_difference((judged[0], judged[1]), (people[0], people[1]), clusters, self.seed), labelled
+        sides_of = (judged[0], judged[1]), (people[0], people[1])
+        return corrected_difference(*sides_of, clusters, self.seed, bounded=bounded), labelled
 
     def _judged(self, sides: Sides) -> Sides:
         """The cases with pass or fail; if paired, in both runs."""

@@ -74,6 +74,9 @@ def test_labels_in_both_runs_correct_the_difference(program: Program, two: tuple
     assert "corrected by the labels of 30 cases in both runs; the judge alone says +0.750" in " ".join(text.split())
     [alone] = json.loads(program("compare", *runs, "--judge-alone", "--json").stdout)["rows"]
     assert (alone["verdict"], alone["judged"], alone["n_labels"]) == ("better", None, 0)
+    refused = program("compare", *runs, "--labels", "labels.jsonl", "--unpaired")
+    assert refused.returncode == 2
+    assert "leave --labels out" in refused.stderr
     program.write("few.jsonl", *people[:5])
     assert (
         "people labelled 5 cases in both runs; 15 would do" in program("compare", *runs, "--labels", "few.jsonl").stdout

@@ -157,6 +157,16 @@ def test_too_few_labelled_cases_correct_no_difference():
     assert corrected_difference((np.zeros(40), np.ones(40)), (people, people)) is None
 
 
+def test_runs_that_nobody_tells_apart_keep_their_own_bound():
+    people = np.where(np.arange(40) < 20, 0.5, np.nan)
+    assert corrected_difference((np.ones(40), np.ones(40)), (people, people), bounded=True) is None
+    judged = np.linspace(0, 1, 20)
+    every = corrected_difference((judged, judged**2), (people[:20], people[:20]), bounded=True)
+    assert every is not None
+    assert (every.difference, every.low) == (0, -(every.high or 0))
+    assert every.method == "rule_of_three: 20 of 20 cases alike, labels alone, no answer is without one"
+
+
 def test_a_judge_that_sees_no_difference_leaves_it_to_the_labels():
     people = np.where(np.arange(40) < 15, np.linspace(0, 1, 40), np.nan)
     found = corrected_difference((np.ones(40), np.ones(40)), (people, people**2))

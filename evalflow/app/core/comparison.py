@@ -240,8 +240,10 @@ def _notes_of_rows(rows: Sequence[ComparisonRow], *, several: bool) -> Iterator[
             alone = bracketed(row.judged.low, row.judged.high, signed)
             said = f"the judge alone says {signed(row.judged.difference)}{alone}"
             yield f"{where}: corrected by the labels of {cases} in both runs; {said}"
-        elif 0 < row.labelled < MIN_LABELS and row.statistic == "mean" and not row.tag:
-            yield f"{where}: people labelled {cases} in both runs; {MIN_LABELS} would do to correct the difference"
+        elif row.labelled and row.found.difference and not row.tag:
+            few = f"{MIN_LABELS} would do to correct the difference"
+            why = few if row.labelled < MIN_LABELS else "all in one group, which correct no difference"
+            yield f"{where}: people labelled {cases} in both runs; {why}"
 
 
 def _nothing_in_common(pair: tuple[SavedRun, SavedRun], how: ComparisonOptions, *, apart: bool) -> Problem:

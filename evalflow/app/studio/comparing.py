@@ -69,8 +69,10 @@ def share_scores(one: Run, other: Run) -> bool:
 def compare_runs(space: Workspace, a: str, b: str, how: ComparisonOptions | None = None) -> Comparison:
     """Compare run B with run A as the command `compare` does, without writing files."""
     pair = _pair(space, a, b)
-    labels, _ = labels_to_compare(pair, None)
-    return compare_pairs([pair], replace(how or ComparisonOptions(), allow_option="allow="), labels)
+    how = replace(how or ComparisonOptions(), allow_option="allow=")
+    labels, notes = ({}, []) if how.unpaired else labels_to_compare(pair, None)
+    found = compare_pairs([pair], how, labels)
+    return replace(found, notes=[*found.notes, *notes])
 
 
 def changed_cases(space: Workspace, a: str, b: str) -> Changes:
