@@ -85,10 +85,10 @@ class Moments:
     df: Floats
 
 
-def wilson(k: ArrayLike, n: ArrayLike) -> tuple[Floats, Floats]:
+def wilson(k: ArrayLike, n: ArrayLike, upper: float = UPPER) -> tuple[Floats, Floats]:
     """Score interval of a proportion (Wilson 1927, JASA 22:209), wide even at 0 and n successes; NaN for no trials."""
     trials = np.asarray(n, dtype=np.float64)
-    z2 = normal_quantile(UPPER) ** 2
+    z2 = normal_quantile(upper) ** 2
     with np.errstate(divide="ignore", invalid="ignore"):
         p = np.asarray(k, dtype=np.float64) / trials
         centre = (p + z2 / (2 * trials)) / (1 + z2 / trials)
@@ -96,10 +96,10 @@ def wilson(k: ArrayLike, n: ArrayLike) -> tuple[Floats, Floats]:
     return np.clip(centre - half, 0, 1), np.clip(centre + half, 0, 1)
 
 
-def t_interval(mean: ArrayLike, std_error: ArrayLike, df: ArrayLike) -> tuple[Floats, Floats]:
+def t_interval(mean: ArrayLike, std_error: ArrayLike, df: ArrayLike, upper: float = UPPER) -> tuple[Floats, Floats]:
     """Mean +- t * std_error with Student's t at `df` degrees of freedom (Miller 2024, arXiv:2411.00640)."""
     centre = np.asarray(mean, dtype=np.float64)
-    half = student_quantile(df, UPPER) * np.asarray(std_error, dtype=np.float64)
+    half = student_quantile(df, upper) * np.asarray(std_error, dtype=np.float64)
     return centre - half, centre + half
 
 
@@ -173,26 +173,29 @@ def moments(scores: ArrayLike, clusters: ArrayLike | None = None, *, bounded: bo
     return Moments(n, mean, std, low, high, np.array([binary]), groups, error, centre, spread, df)
 
 
-def interval(scores: ArrayLike, clusters: ArrayLike | None = None, *, bounded: bool = False) -> Interval:
+def interval(
+    scores: ArrayLike, clusters: ArrayLike | None = None, *, bounded: bool = False, upper: float = UPPER
+) -> Interval:
     """The interval of the mean of these case scores, by this module's rules; `bounded`: 0 and 1 are their ends."""
-    return intervals(moments(scores, clusters, bounded=bounded), bounded=bounded)[0]
+    return intervals(moments(scores, clusters, bounded=bounded), bounded=bounded, upper=upper)[0]
 
 
-def intervals(m: Moments, *, bounded: ArrayLike = False) -> Intervals:
+def intervals(m: Moments, *, bounded: ArrayLike = False, upper: float = UPPER) -> Intervals:
     """The intervals of many means, by this module's rules.
 
     Args:
         m: Moments of the rows.
         bounded: Which rows hold scores whose fixed ends are 0 and 1; their bounds are clipped to these.
+        upper: The probability below the upper end; that of a single look at 95 % by default.
     """
     ends = np.broadcast_to(np.asarray(bounded, dtype=bool), m.n.shape)
     clustered = m.clusters < m.n
     method = _methods(m, clustered, ends)
     centre, spread, df = np.where(clustered, (m.centre, m.spread, m.df), _alone(m, ends))
-    low, high = t_interval(centre, spread, df)
+    low, high = t_interval(centre, spread, df, upper)
     low, high = np.where(ends, np.clip(low, 0, 1), low), np.where(ends, np.clip(high, 0, 1), high)
     by_wilson = method == "wilson"
-    w_low, w_high = wilson(m.mean * m.n, m.n)
+    w_low, w_high = wilson(m.mean * m.n, m.n, upper)
     low, high = np.where(by_wilson, w_low, low), np.where(by_wilson, w_high, high)
     none = np.char.startswith(method.astype(str), "none")
     with np.errstate(divide="ignore", invalid="ignore"):
