@@ -17,6 +17,19 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from _draws import (
+    CONCENTRATION,
+    CORRELATION,
+    GROUP,
+    binary,
+    binary_in_groups,
+    equal,
+    graded,
+    graded_in_groups,
+    piled,
+    ties,
+    unequal,
+)  # fmt: skip
 from numpy.typing import NDArray
 
 from evalflow.stats.classification import classification_figures
@@ -29,11 +42,7 @@ WANTED = (0.93, 0.97)
 # A side of the interval that errs more often than this is said: above the truth / below it.
 _SIDE = 0.035
 RUNS = 2_000
-_GROUP = 5
 _ANSWERS = 5
-_CORRELATION = 0.2
-# Of a graded score: Beta(4 p, 4 (1 - p)), as spread out as grades of answers are.
-_CONCENTRATION = 4.0
 # Figures are computed run by run, which takes longer.
 _FIGURE_RUNS = 200
 _FIGURE_TRUTHS = (0.5, 0.9)
@@ -41,55 +50,6 @@ _FIGURE_TRUTHS = (0.5, 0.9)
 Floats = Any
 Draw = Callable[[np.random.Generator, float, int, Any], Floats]
 Groups = Callable[[int], Any]
-
-
-def binary(rng: np.random.Generator, p: float, runs: int, n: int) -> Floats:
-    """Passes and failures; shape (runs, n)."""
-    return (rng.random((runs, n)) < p).astype(np.float64)
-
-
-def piled(rng: np.random.Generator, p: float, runs: int, n: int) -> Floats:
-    """Grades of which most are exactly 1, as of a good bot: a share of 3 (1 - p) is anything else, 2/3 on average."""
-    rest = min(1.0, 3 * (1 - p))
-    other = 1 - (1 - p) / rest
-    return np.where(rng.random((runs, n)) < rest, graded(rng, other, runs, n), 1.0)
-
-
-def ties(rng: np.random.Generator, p: float, runs: int, n: int) -> Floats:
-    """Wins, losses and ties of pairs; a third of what is not won is tied."""
-    drawn = rng.random((runs, n))
-    won = 1 - (1 - p) / (1 - 1 / 6)
-    return np.where(drawn < won, 1.0, np.where(drawn < won + (1 - won) / 3, 0.5, 0.0))
-
-
-def binary_in_groups(rng: np.random.Generator, p: float, runs: int, groups: Any) -> Floats:
-    """Passes and failures whose chance is that of their group."""
-    spread = (1 - _CORRELATION) / _CORRELATION
-    chance = rng.beta(p * spread, (1 - p) * spread, (runs, groups.max() + 1))
-    return (rng.random((runs, groups.size)) < chance[:, groups]).astype(np.float64)
-
-
-def graded(rng: np.random.Generator, p: float, runs: int, n: int) -> Floats:
-    """Scores in 0..1, the more skewed the nearer p is to 1."""
-    return rng.beta(p * _CONCENTRATION, (1 - p) * _CONCENTRATION, (runs, n))
-
-
-def graded_in_groups(rng: np.random.Generator, p: float, runs: int, groups: Any) -> Floats:
-    """Mixtures of a group's score and a case's own, so that they correlate; their mean stays p."""
-    own, shared = graded(rng, p, runs, groups.size), graded(rng, p, runs, groups.max() + 1)[:, groups]
-    return np.where(rng.random((runs, groups.size)) < _CORRELATION**0.5, shared, own)
-
-
-def equal(n: int) -> Any:
-    """The group of each case, in groups of five."""
-    return np.arange(n) // _GROUP
-
-
-def unequal(n: int) -> Any:
-    """The group of each case; the sizes of the groups are as 1, 1/2, 1/3 ..., at least one case."""
-    shares = 1 / np.arange(1, n // _GROUP + 1)
-    sizes = np.maximum(1, np.round(n * shares / shares.sum())).astype(int)
-    return np.repeat(np.arange(sizes.size), sizes)
 
 
 def repeated(rng: np.random.Generator, p: float, runs: int, n: int) -> Floats:
@@ -115,7 +75,7 @@ def passes_always(rng: np.random.Generator, p: float, runs: int, n: int) -> Floa
 
 def both_pass(p: float) -> float:
     """The chance that two answers to a case of `graded` chance both pass."""
-    return p * (p * _CONCENTRATION + 1) / (_CONCENTRATION + 1)
+    return p * (p * CONCENTRATION + 1) / (CONCENTRATION + 1)
 
 
 def of_means(
@@ -154,7 +114,7 @@ def _figure(rng: np.random.Generator, statistic: str, p: float, n: int, group: i
     cells = [p / 3, missed, missed, 1 - p / 3 - 2 * missed]  # hits, misses, false alarms, and the rest
     own = rng.choice(4, size=n, p=cells)
     shared = rng.choice(4, size=n // group, p=cells).repeat(group)
-    drawn = np.where(rng.random(n) < _CORRELATION**0.5, shared, own) if group > 1 else own
+    drawn = np.where(rng.random(n) < CORRELATION**0.5, shared, own) if group > 1 else own
     frame = pl.DataFrame(
         {
             "cluster": np.arange(n) // group,
@@ -205,7 +165,7 @@ def main() -> None:
         print(f"\n{title}, each with the chance\n\n{head}", *of_means(draw, None, runs, 7, truth), sep="\n", flush=True)
     head = "| n | " + " | ".join(f"{p:g}" for p in _FIGURE_TRUTHS) + " |\n|---|---|---|"
     for statistic in ("precision", "recall", "f1"):
-        for title, group in (("alone", 1), ("groups of five", _GROUP)):
+        for title, group in (("alone", 1), ("groups of five", GROUP)):
             print(f"\n{statistic}, cases {title}\n\n{head}", *of_figures(statistic, group, 9), sep="\n", flush=True)
 
 
