@@ -21,12 +21,12 @@ from evalflow.run.journal import read_answers
 from evalflow.stats.paired import standard_error
 from evalflow.stats.power import cases_for_rate_width, cases_for_width
 from evalflow.stats.prediction import Spread, assumed_spread, observed_spread
-from evalflow.stats.variance import Components
+from evalflow.stats.variance import Components, variance_limit
 from evalflow.summary.agreement import labelled_scores
 from evalflow.summary.compare import pair_scores
 from evalflow.summary.details import components_of
 from evalflow.summary.plan import Basis, Level, difference_variance
-from evalflow.summary.slices import own_cells, repeats_of
+from evalflow.summary.slices import case_clusters, own_cells, repeats_of
 
 _GOALS: Final = ("detect", "width", "cases")
 _ANSWERS = (500, 2_000, 10_000, None)
@@ -47,7 +47,7 @@ def plan(options: argparse.Namespace, console: Console) -> int:
         bases, cost = _pilot(options)
     level = Level(options.alpha, options.power)
     goals = [Goal(kind, value) for kind in _GOALS if (value := getattr(options, kind)) is not None]
-    rows = [row for basis in bases for goal in goals for row in _rows(basis, goal, level, cost)]
+    rows = [row for basis in bases for goal in goals for row in _rows(basis, goal, level, cost, options.assurance)]
     assumptions = {basis.name: basis.assumptions for basis in bases}
     labels: list[LabelRow] = []
     if options.judge_correlation is not None:
@@ -58,7 +58,7 @@ def plan(options: argparse.Namespace, console: Console) -> int:
     if options.labels is not None:
         labels, of_labels = _measured_labels(options)
         assumptions |= {name: [*assumptions.get(name, []), *lines] for name, lines in of_labels.items()}
-    whole = PlanReport(rows, labels, assumptions, level, cost is not None)
+    whole = PlanReport(rows, labels, assumptions, level, cost is not None, options.assurance)
     if options.json:
         console.file.write(json.dumps(whole.document(), ensure_ascii=False, indent=2) + "\n")
     else:
@@ -80,6 +80,7 @@ _RANGES = {
     "icc": (0.0, 1.0, "a correlation of cases in one group lies between 0 and 1: --icc 0.2"),
     "alpha": (0.0, 1.0, "a level lies between 0 and 1: --alpha 0.05"),
     "power": (0.0, 1.0, "a power lies between 0 and 1: --power 0.8"),
+    "assurance": (0.5, 1.0, "a chance lies between 0.5, which is the plan without it, and 1: --assurance 0.8"),
 }
 _MAY_BE_0 = ("correlation", "judge_correlation", "icc")
 
@@ -103,6 +104,9 @@ def _problems(options: argparse.Namespace) -> Iterator[Problem]:
     if options.judge_correlation is not None and not (stated and options.width is not None):
         what = "labels are planned for an interval, from a guess of what people's labels are like"
         yield Problem(what, where, "--width 0.1 --rate 0.8 --judge-correlation 0.7")
+    if options.assurance is not None and (stated or options.flips is not None):
+        what = "--assurance is about how uncertain a pilot is, and guesses do not say that"
+        yield Problem(what, where, "--assurance 0.8 --from RUN, or leave it out")
     if options.labels is not None and (options.width is None or stated or options.flips is not None):
         yield Problem("labels tell of a run, for an interval", where, "--width 0.1 --from RUN --labels labels.csv")
     yield from _contradictions(options, sources)
@@ -123,7 +127,10 @@ def _contradictions(options: argparse.Namespace, sources: Sequence[str]) -> Iter
         yield Problem(f"no pass rate is {options.detect:g} away from {options.rate:g}", where, "a smaller --detect")
 
 
-def _rows(basis: Basis, goal: Goal, level: Level, cost: tuple[float, float] | None) -> Iterator[PlanRow]:
+def _rows(
+    pilot: Basis, goal: Goal, level: Level, cost: tuple[float, float] | None, assurance: float | None
+) -> Iterator[PlanRow]:
+    basis = pilot if assurance is None else pilot.assured(assurance)
     for answers, judgements in basis.repeats:
         cases, least = _cases(basis, goal, level, answers, judgements), None
         seen = basis.difference_spread if goal.kind == "detect" else basis.scores.case_spread
@@ -134,6 +141,7 @@ def _rows(basis: Basis, goal: Goal, level: Level, cost: tuple[float, float] | No
             name=basis.name,
             goal=goal,
             cases=cases,
+            cases_by_estimate=_cases(pilot, goal, level, answers, judgements),
             answers=answers,
             judgements=judgements,
             detectable=basis.detectable(cases, answers, judgements, level),
@@ -205,6 +213,10 @@ class _Slice:
         share = float(mean.mean())  # pyright: ignore[reportArgumentType] - a number, of a column of numbers
         return share if alone and mean.is_in([0.0, 1.0]).all() and 0 < share < 1 else None
 
+    def limit(self, chance: float | None) -> float:
+        """The factor to the upper limit of the variance; 1 without a wanted chance."""
+        return 1.0 if chance is None else variance_limit(self.cases["mean"], case_clusters(self.cases), chance)
+
     def noise(self) -> float:
         """The variance of a case's mean score due to answers and judge, with as many repeats as the run has."""
         answers = int(self.cases["answers"].sum())
@@ -217,7 +229,10 @@ def _pilot(options: argparse.Namespace) -> tuple[list[Basis], tuple[float, float
     if len(given) > 2 or (len(given) == 2 and correlation is not None):
         what = "two pilot runs know their correlation" if len(given) == 2 else f"{len(given)} pilot runs"
         raise UserError(Problem(what, "command line", "--from RUN --correlation R, or --from RUN_A RUN_B"))
-    stated = {name: getattr(options, name) for name in ("detect", "width", "cases", "metric", "correlation", "labels")}
+    stated = {
+        name: getattr(options, name)
+        for name in ("detect", "width", "cases", "metric", "correlation", "labels", "assurance")
+    }
     flags = [word for name, value in stated.items() if value is not None for word in (f"--{name}", str(value))]
     found = [find_run(run, "plan", *flags, "--from") for run in given or [None]]
     runs = [open_scored(folder) for folder in found]
@@ -226,9 +241,9 @@ def _pilot(options: argparse.Namespace) -> tuple[list[Basis], tuple[float, float
         hint = "two pilots are runs that compare takes as they are"
         if unlike := [Problem(one.what, names, hint) for one in obstacles(*runs)]:
             raise UserError(unlike)
-        bases = list(_pairs(runs[0], runs[1], metric))
+        bases = list(_pairs(runs[0], runs[1], metric, options.assurance))
     else:
-        bases = list(_singles(runs[0], metric, correlation))
+        bases = list(_singles(runs[0], metric, correlation, options.assurance))
     if not bases:
         cases = "common cases" if len(runs) == 2 else "cases"
         varies = f"no metric has two {cases}, or groups of them, whose scores differ"
@@ -244,24 +259,26 @@ def _related(correlation: float | None) -> str:
     return f"stated: two runs' scores of a case correlate by {correlation:g}"
 
 
-def _singles(run: SavedRun, metric: str | None, correlation: float | None) -> Iterator[Basis]:
+def _singles(run: SavedRun, metric: str | None, correlation: float | None, assurance: float | None) -> Iterator[Basis]:
     slices = _slices(run, metric)
     for key, one in slices.items():
         measured = f"measured: {_measured(one.parts)}, on {one.parts.cases} cases of {run.name}"
         spread = difference_variance(one.parts.case_spread, correlation or 0.0)
         yield Basis(
             _name(key, slices), [measured, _related(correlation), *_unknown(one)], one.parts, one.parts, spread,
-            rate=one.rate, correlation=correlation or 0.0,
+            rate=one.rate, correlation=correlation or 0.0, sampled=one.cases.height,
+            scores_limit=one.limit(assurance), difference_limit=one.limit(assurance),
         )  # fmt: skip
 
 
-def _pairs(a: SavedRun, b: SavedRun, metric: str | None) -> Iterator[Basis]:
+def _pairs(a: SavedRun, b: SavedRun, metric: str | None, assurance: float | None) -> Iterator[Basis]:
     first, second = ({key[:2]: one for key, one in _slices(run, metric).items()} for run in (a, b))
     pairing = pair_scores(a.scores(), b.scores()).cases
     for key in (key for key in second if key in first):
         cases = pairing.filter((pl.col("dataset") == key[0]) & (pl.col("metric") == key[1]))
         old, new = first[key], second[key]
-        error, _ = standard_error((cases["score_b"] - cases["score_a"]).to_numpy(), cases["cluster"].to_numpy())
+        differences, clusters = (cases["score_b"] - cases["score_a"]).to_numpy(), cases["cluster"].to_numpy()
+        error, _ = standard_error(differences, clusters)
         if error is None:
             continue
         variance = cases.height * error**2
@@ -274,7 +291,8 @@ def _pairs(a: SavedRun, b: SavedRun, metric: str | None) -> Iterator[Basis]:
         measured += f", on {cases.height} cases of {a.name} and {b.name}"
         yield Basis(
             _name((*key, None, None), second), [measured, *_unknown(new)], new.parts, old.parts,
-            max(0.0, variance - noise), flips=flips,
+            max(0.0, variance - noise), flips=flips, sampled=cases.height, scores_limit=new.limit(assurance),
+            difference_limit=1.0 if assurance is None else variance_limit(differences, clusters, assurance),
         )  # fmt: skip
 
 

@@ -153,6 +153,7 @@ _PLANNED = (
     ("--icc", None, "guess: correlation of the scores in a group"),
     ("--alpha", 0.05, "level of the test (0.05)"),
     ("--power", 0.8, "probability of finding the difference (0.8)"),
+    ("--assurance", None, "chance that the cases suffice, as the pilot may be off: 0.8"),
 )
 
 

@@ -38,6 +38,7 @@ class PlanRow:
     """A design that reaches a goal; `name` is the metric, or the assumed values, that it is for.
 
     Attributes:
+        cases_by_estimate: Cases needed if the pilot's estimate were exact; the same as `cases` without an assurance.
         least_cases: Cases needed with unlimited repeats; None without a goal for cases, or if noise is unknown.
         detectable: The smallest true difference that two such runs detect; None for too few cases.
         width: Width of the 95 % interval of one such run; None if nothing is known of a single run.
@@ -47,6 +48,7 @@ class PlanRow:
     name: str
     goal: Goal
     cases: int
+    cases_by_estimate: int
     answers: int
     judgements: int
     least_cases: int | None
@@ -86,6 +88,7 @@ class PlanReport:
     assumptions: Mapping[str, Sequence[str]]
     level: Level
     priced: bool
+    assurance: float | None
 
     def document(self) -> dict[str, Any]:
         """The plan as JSON."""
@@ -98,6 +101,7 @@ class PlanReport:
             "assumptions": self.assumptions,
             "alpha": self.level.alpha,
             "power": self.level.power,
+            "assurance": self.assurance,
         }
 
 
@@ -108,12 +112,17 @@ def print_plan(console: Console, plan: PlanReport) -> None:
         groups.setdefault((row.name, row.goal), []).append(row)
     for (name, goal), rows in groups.items():
         console.print(literal(f"{name}: {goal.words}", style="bold"), soft_wrap=True)
-        heads = ("answers", "judgements", "cases", "scores", "detects", "interval", "cost")
+        heads = ["answers", "judgements", "cases", "scores", "detects", "interval", "cost"]
         cells = [
-            (f"{row.answers}", f"{row.judgements}", f"{row.cases:,}", f"{row.scores:,}", number(row.detectable, 4),
-             number(row.width, 4), cost(row.cost_usd))
+            [f"{row.answers}", f"{row.judgements}", f"{row.cases:,}", f"{row.scores:,}", number(row.detectable, 4),
+             number(row.width, 4), cost(row.cost_usd)]
             for row in rows
         ]  # fmt: skip
+        if plan.assurance is not None and goal.kind != "cases":
+            for line, text in zip(
+                [heads, *cells], ["by estimate", *(f"{row.cases_by_estimate:,}" for row in rows)], strict=True
+            ):
+                line.insert(3, text)
         console.print(table_of(dict.fromkeys(heads, "number"), cells))
         least = rows[0].least_cases
         if least is not None:
@@ -148,6 +157,11 @@ def _common(plan: PlanReport) -> list[str]:
         f"test at {level.alpha:g}; more comparisons in one table need more cases",
         "interval: from the low to the high end of one run's mean or pass rate; scored cases alone count",
     ]
+    if plan.assurance is not None:
+        said.append(
+            f"cases: enough with a chance of {plan.assurance:g} over the cases that the pilot happened to have; by "
+            "estimate: if its variances, or its shares of passes and flips, were exact; labels are planned by estimate"
+        )
     if plan.labels:
         said.append("labels: of answers drawn at random; one label each, as people would give them again")
     if min(row.cases for row in plan.rows) < _FEW:

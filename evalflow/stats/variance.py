@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from evalflow.lazy import np
+from evalflow.stats.arrays import cluster_sums
 from evalflow.stats.intervals import mean_error
 
 if TYPE_CHECKING:
@@ -32,6 +33,11 @@ class Components:
     def variance(self, answers: float = 1, judgements: float = 1) -> float:
         """Variance of a case's score over so many answers with so many judgements each; infinite is allowed."""
         return self.case_spread + self.noise(answers, judgements)
+
+    def scaled(self, factor: float) -> Components:
+        """The components times a factor."""
+        generator, judge = (part and part * factor for part in (self.generator_noise, self.judge_noise))
+        return Components(self.cases, self.case_spread * factor, generator, judge)
 
     def noise(self, answers: float = 1, judgements: float = 1) -> float:
         """The part of `variance` that repeats reduce."""
@@ -74,6 +80,24 @@ def components(cases: Repeated, clusters: ArrayLike | None = None) -> Components
     generator = _mean(cases.answer_variance - own)
     noise = float((((generator or 0.0) + own) / cases.answers).mean())
     return Components(n, max(0.0, between - noise), None if generator is None else max(0.0, generator), judge)
+
+
+def variance_limit(values: ArrayLike, clusters: ArrayLike | None, chance: float) -> float:
+    """Factor to the upper limit of a sample's variance: the true one is below it with probability `chance`.
+
+    That of df / chi-square quantile (Browne 1995, Statistics in Medicine 14:1933), with degrees of freedom that give
+    the variance of the sample variance, mu4 / n - sigma^4 (n - 3) / (n (n - 1)), for scores that are not normal, and
+    at most n - 1; clusters count as one each. Infinite for fewer than two cases or clusters, and if nothing varies.
+    """
+    from scipy.special import chdtri  # pyright: ignore[reportMissingTypeStubs]
+
+    x = np.asarray(values, dtype=np.float64)
+    squares = cluster_sums(x - x.mean(), clusters) ** 2
+    n, level = squares.size, float(squares.mean())
+    if n < 2 or not level:
+        return math.inf
+    df = min(n - 1, 2 / (float(squares.var(ddof=1)) / (n * level**2) + 2 / (n * (n - 1))))
+    return df / float(chdtri(df, chance))
 
 
 def pass_at_k(passes: ArrayLike, answers: ArrayLike, k: int) -> Floats:

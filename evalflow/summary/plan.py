@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from evalflow.stats.power import (
     cases_for_rate_width,
@@ -44,6 +44,8 @@ class Basis:
         flips: Share of cases that pass in only one of two runs; if unknown, derived from `rate` and the `correlation`
             of two runs' verdicts on a case.
         design_effect: Factor by which clusters increase the variance; 1 if the spread includes it.
+        sampled: Number of the pilot's cases; 0 for guesses.
+        scores_limit, difference_limit: Factors to the upper limits of the variances (`variance_limit`).
     """
 
     name: str
@@ -55,6 +57,20 @@ class Basis:
     flips: float | None = None
     correlation: float = 0.0
     design_effect: float = 1.0
+    sampled: int = 0
+    scores_limit: float = 1.0
+    difference_limit: float = 1.0
+
+    def assured(self, chance: float) -> Basis:
+        """The basis with variances, and shares by Jeffreys' posterior, at upper limits that hold with this chance."""
+        return replace(
+            self,
+            scores=self.scores.scaled(self.scores_limit),
+            other=self.other.scaled(self.scores_limit),
+            difference_spread=self.difference_spread * self.difference_limit,
+            rate=None if self.rate is None else _nearer_half(self.rate, self.sampled, chance),
+            flips=None if self.flips is None else _share_below(self.flips, self.sampled, chance),
+        )
 
     @property
     def repeats(self) -> list[tuple[int, int]]:
@@ -111,6 +127,20 @@ class Basis:
     def _difference(self, answers: float, judgements: float) -> float:
         noise = (run.noise(answers, judgements) for run in (self.other, self.scores))
         return paired_variance(self.difference_spread, *noise)
+
+
+def _share_below(share: float, n: int, chance: float) -> float:
+    """The limit that a share seen in n cases is below, with this probability."""
+    from scipy.special import betaincinv  # pyright: ignore[reportMissingTypeStubs]
+
+    return float(betaincinv(n * share + 0.5, n * (1 - share) + 0.5, chance))
+
+
+def _nearer_half(rate: float, n: int, chance: float) -> float:
+    """The rate whose p (1 - p) is above that of the true one with this probability."""
+    further = max(rate, 1 - rate)
+    limit = max(0.5, 1 - _share_below(1 - further, n, chance))
+    return limit if rate >= 0.5 else 1 - limit
 
 
 def difference_variance(spread: float, correlation: float) -> float:

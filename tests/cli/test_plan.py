@@ -70,6 +70,24 @@ def test_labels_that_a_corrected_mean_needs(program: Program) -> None:
     assert "labels are planned for an interval" in wrong.stderr
 
 
+def test_an_assurance_asks_for_more_cases_than_the_estimate(program: Program) -> None:
+    assert program("dataset=rag", "metric=[exact_match,relevance]").returncode == 0
+    words = ("--width", "0.1", "--detect", "0.05")
+    plain, sure = planned(program, *words), planned(program, *words, "--assurance", "0.8")
+    assert (plain["assurance"], sure["assurance"]) == (None, 0.8)
+    for before, row in zip(plain["rows"], sure["rows"], strict=True):
+        assert row["cases_by_estimate"] == before["cases"] == before["cases_by_estimate"] < row["cases"]
+    surer = planned(program, *words, "--assurance", "0.95")
+    assert all(more["cases"] > row["cases"] for more, row in zip(surer["rows"], sure["rows"], strict=True))
+    shown = program("plan", *words, "--assurance", "0.8")
+    assert "by estimate" in shown.stdout
+    assert "a chance of 0.8" in shown.stdout
+    assert max(map(len, shown.stdout.splitlines())) <= 80
+    for wrong, why in (("0.4", "--assurance is 0.4"), ("1", "--assurance is 1")):
+        assert why in program("plan", *words, "--assurance", wrong).stderr
+    assert "guesses do not say that" in program("plan", *words, "--rate", "0.8", "--assurance", "0.8").stderr
+
+
 def test_what_makes_no_sense_is_said_all_at_once(program: Program) -> None:
     done = program("plan", "--detect", "-1", "--rate", "2", "--sd", "0.3", "--icc", "0.1")
     assert done.returncode == 2

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalflow.stats.variance import Components, components, pass_all_k, pass_at_k
+from evalflow.stats.variance import Components, components, pass_all_k, pass_at_k, variance_limit
 
 from ..repeats import repeated
 
@@ -77,3 +78,24 @@ def test_draws_are_counted(n: int, data: st.DataObject):
 def test_fewer_answers_than_are_drawn_tell_nothing():
     assert np.isnan(pass_at_k([1], [1], 2)).all()
     assert np.isnan(pass_all_k([1], [1], 2)).all()
+
+
+@pytest.mark.parametrize("clustered", [False, True])
+def test_the_limit_of_a_variance_holds_with_its_chance(clustered: bool):
+    """Of scores that pile up at 1, where n - 1 degrees of freedom give 70 % instead of 80."""
+    rng = np.random.default_rng(5)
+    units = np.where(rng.random((1_000, 60)) < 0.3, rng.beta(2, 1, (1_000, 60)), 1.0)
+    true = float(np.where(rng.random(10**6) < 0.3, rng.beta(2, 1, 10**6), 1.0).var())
+    scores = np.repeat(units, 3, axis=1) if clustered else units
+    groups = np.repeat(np.arange(60), 3) if clustered else None
+    held = [
+        float(own.var(ddof=1)) * variance_limit(x, groups, 0.8) >= true for own, x in zip(units, scores, strict=True)
+    ]
+    assert np.mean(held) == pytest.approx(0.8, abs=0.04)
+
+
+def test_the_limit_of_a_normal_variance_is_that_of_chi_square():
+    scores = scipy.stats.norm.ppf((np.arange(2_000) + 0.5) / 2_000)
+    assert variance_limit(scores, None, 0.9) == pytest.approx(1_999 / scipy.stats.chi2.ppf(0.1, 1_999), rel=2e-3)
+    assert variance_limit([0.5, 0.5], None, 0.8) == math.inf
+    assert variance_limit([0.5], None, 0.8) == math.inf
