@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 # A spread below this, relative to the scores' own size, is rounding, not variation.
 _ROUNDING = 1e-12
-_UNEVEN = "clusters of very unequal size"
+UNEVEN = "clusters of very unequal size"
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +239,7 @@ def _methods(m: Moments, clustered: Bools, ends: Bools) -> NDArray[Any]:
     rules = [
         (m.n == 0, "none: no scores"),
         (clustered & (m.clusters == 1), "none: one cluster"),
-        (clustered & ends & uneven, f"plus_two_cr2_t: {_UNEVEN}"),
+        (clustered & ends & uneven, f"plus_two_cr2_t: {UNEVEN}"),
         (clustered & ends, "plus_two_cr2_t"),
         (~clustered & m.binary, "wilson"),
         (m.n == 1, "none: one case"),
@@ -247,7 +247,7 @@ def _methods(m: Moments, clustered: Bools, ends: Bools) -> NDArray[Any]:
         (m.low == m.high, "none: all scores equal"),
         (clustered & _negligible(m.std_error, m), "none: clusters do not differ"),
         (clustered & (m.clusters < FEW_CLUSTERS), few),
-        (clustered & uneven, f"cr2_t: {_UNEVEN}"),
+        (clustered & uneven, f"cr2_t: {UNEVEN}"),
         (clustered, "cr2_t"),
         (m.n < FEW_CASES, f"t: fewer than {FEW_CASES} cases"),
     ]

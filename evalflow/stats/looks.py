@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Literal
 
 from evalflow.lazy import np
 from evalflow.stats.arrays import CONFIDENCE, Interval, cluster_codes, cluster_sums, no_interval
-from evalflow.stats.intervals import interval, mean_error
+from evalflow.stats.intervals import UNEVEN, interval, mean_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,42 +51,6 @@ _EDGE = 1e-9
 _TAIL = 1e-12
 
 
-class Capital:
-    """The capital of bets that a mean lies above `limit`: an e-process of the hypothesis that it does not.
-
-    Args:
-        limit: In 0..1.
-        largest: The size of the largest cluster that can come; 1 if cases stand alone.
-
-    Attributes:
-        peak: The most that it has been.
-    """
-
-    def __init__(self, limit: float, largest: float = 1.0) -> None:
-        self._limit = min(max(limit, _EDGE), 1 - _EDGE)
-        self._bets, self._shares = _bets()
-        self._bets = self._bets / largest
-        self._each = np.ones(self._bets.size)
-        self.peak = 1.0
-
-    def add(self, total: float, size: float = 1.0) -> None:
-        """Bet on one more case, or on a cluster by its sum and size."""
-        if self.peak < 1 / _LOST:
-            self._each *= 1 + (total / self._limit - size) * self._bets
-            self.peak = max(self.peak, float(self._each @ self._shares))
-
-    def extend(self, sums: Floats, sizes: Floats) -> None:
-        """The same for many, in the order in which they were drawn."""
-        gains = sums / self._limit - sizes
-        with np.errstate(over="ignore", under="ignore"):
-            for start in range(0, gains.size, _CHUNK):
-                factors = 1 + gains[start : start + _CHUNK, None] * self._bets
-                factors[0] *= self._each
-                path = np.cumprod(factors, axis=0)
-                self.peak = max(self.peak, float((path @ self._shares).max()))
-                self._each = np.where(path[-1] < _LOST, 0.0, path[-1])
-
-
 class LimitTest:
     """Whether a mean lies above or below a limit, which may be asked after every case.
 
@@ -101,7 +65,14 @@ class LimitTest:
 
     def __init__(self, limit: float, *, level: float = CONFIDENCE, largest: float = 1.0) -> None:
         self._needed, self._largest = 2 / (1 - level), largest
-        self._above, self._below = Capital(limit, largest), Capital(1 - limit, largest)
+        limit = _inside(limit)
+        bets, self._shares = _bets()
+        bets = bets / largest
+        # What a bet's capital is multiplied by is linear in a cluster's sum and size; above the limit, then below.
+        self._by_total = np.array([bets / limit, -bets / (1 - limit)])
+        self._by_size = np.array([-bets, bets * limit / (1 - limit)])
+        self._of_a_case = 1 + self._by_size
+        self._capital = np.ones_like(self._by_size)
         self.verdict: Literal["above", "below"] | None = None
 
     def add(self, total: float, size: float = 1.0) -> None:
@@ -112,10 +83,14 @@ class LimitTest:
         """
         if not (0 <= total <= size <= self._largest):
             raise ValueError(f"{size:g} scores of 0..1 cannot sum to {total:g}, or are more than {self._largest:g}")
-        self._above.add(total, size)
-        self._below.add(size - total, size)
-        if self.verdict is None and max(self._above.peak, self._below.peak) >= self._needed:
-            self.verdict = "above" if self._above.peak >= self._needed else "below"
+        if self.verdict is not None:
+            return
+        factors = self._by_total * total
+        factors += self._of_a_case if size == 1 else 1 + self._by_size * size
+        self._capital *= factors
+        above, below = self._capital.dot(self._shares).tolist()
+        if max(above, below) >= self._needed:
+            self.verdict = "above" if above >= below else "below"
 
 
 def anytime_interval(
@@ -144,13 +119,16 @@ def anytime_interval(
     most = float(sizes.max())
     if largest is not None and most > largest:
         raise ValueError(f"a cluster has {most:.0f} scores, more than the largest of {largest}")
-    low = _lower_end(sums, sizes, largest or most, 2 / (1 - level))
-    high = 1 - _lower_end(sizes - sums, sizes, largest or most, 2 / (1 - level))
+    bound = largest or most
+    low = _lower_end(sums, sizes, bound, 2 / (1 - level))
+    high = 1 - _lower_end(sizes - sums, sizes, bound, 2 / (1 - level))
     if low > high:
         return no_interval("early and late scores contradict each other, so their order is not random")
     method = "beta_mixture" if np.isin(x, (0.0, 1.0)).all() else "betting"
-    if (largest or most) > 1:
-        method = "cluster_betting" if largest else "cluster_betting: size of the largest cluster from the data"
+    if bound > 1:
+        cautions = [] if largest else ["size of the largest cluster from the data"]
+        cautions += [UNEVEN] if bound > 2 * sizes.mean() else []
+        method = ": ".join(["cluster_betting", ", ".join(cautions)] if cautions else ["cluster_betting"])
     error = mean_error(x, clusters)[0]
     return Interval(low, high, None if math.isnan(error) else error, method)
 
@@ -236,13 +214,27 @@ def _root(is_below: Callable[[float], bool], low: float, high: float, accuracy: 
 
 def _lower_end(sums: Floats, sizes: Floats, largest: float, needed: float) -> float:
     """The largest limit above which the mean has been shown to lie at some time: the capital falls with the limit."""
+    return _root(lambda limit: _reaches(needed, sums, sizes, largest, limit), 0.0, 1.0, _ACCURACY)
 
-    def shown(limit: float) -> bool:
-        capital = Capital(limit, largest)
-        capital.extend(sums, sizes)
-        return capital.peak >= needed
 
-    return _root(shown, 0.0, 1.0, _ACCURACY)
+def _reaches(needed: float, sums: Floats, sizes: Floats, largest: float, limit: float) -> bool:
+    """Whether the capital of bets that the mean lies above the limit reaches what is needed after any of the units."""
+    bets, shares = _bets()
+    gains, bets = sums / _inside(limit) - sizes, bets / largest
+    capital = np.ones(bets.size)
+    with np.errstate(over="ignore", under="ignore"):
+        for start in range(0, gains.size, _CHUNK):
+            factors = 1 + gains[start : start + _CHUNK, None] * bets
+            factors[0] *= capital
+            path = np.cumprod(factors, axis=0)
+            if (path @ shares).max() >= needed:
+                return True
+            capital = np.where(path[-1] < _LOST, 0.0, path[-1])
+    return False
+
+
+def _inside(limit: float) -> float:
+    return min(max(limit, _EDGE), 1 - _EDGE)
 
 
 def _units(values: Floats, clusters: ArrayLike | None) -> tuple[Floats, Floats]:
