@@ -1,4 +1,4 @@
-"""Hydra plugins for evalflow's search order: the user's folders before the packaged conf/.
+"""Hydra plugins for evalflow's search order: the user's folders before the packaged conf/; and a loader with a memory.
 
 Hydra builds objects from the configuration below `hydra` (callbacks, launchers, sweepers, logging), and so runs code
 that YAML names. A config folder may be somebody else's, so its files must not set anything there.
@@ -6,19 +6,24 @@ that YAML names. A config folder may be somebody else's, so its files must not s
 
 from __future__ import annotations
 
+import pickle
 import re
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, cast
 
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.config_repository import ConfigRepository
 from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra.core.config_search_path import ConfigSearchPath
+from hydra.core.default_element import ResultDefault
 from hydra.core.object_type import ObjectType
 from hydra.core.plugins import Plugins
-from hydra.plugins.config_source import ConfigResult
+from hydra.plugins.config_source import ConfigResult, ConfigSource
 from hydra.plugins.search_path_plugin import SearchPathPlugin
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from evalflow.config.yaml_text import expect_bounded
 from evalflow.errors import Problem, UserError
@@ -132,3 +137,84 @@ def register() -> None:
     """Register both plugins with Hydra; repeated calls have no effect."""
     Plugins.instance().register(UserConfigSource)
     Plugins.instance().register(UserSearchPath)
+
+
+_SETTLED_NS = 2 * 10**9
+"""A file that changed this recently could change again without another time stamp, so it is read each time."""
+_READ: dict[tuple[str, str, str], tuple[Any, bytes]] = {}
+"""The state and the pickled content of each file read: unpickling takes a twentieth of reading it again."""
+_HYDRAS_OWN = ("hydra", "schema")
+"""Providers of the files in Hydra's package, and of its schemas."""
+_OF_HYDRA: dict[tuple[tuple[Any, Any], ...], bytes] = {}
+"""Hydra's own defaults, merged and pickled, by their files and packages."""
+
+
+class _Repository(ConfigRepository):
+    """Remembers in this process what it read, for as long as the file is the same by its status."""
+
+    def load_config(self, config_path: str) -> ConfigResult | None:
+        source = self._find_object_source(config_path, ObjectType.CONFIG)
+        state = _state(source, config_path) if source else None
+        if source is None or state is None:
+            return super().load_config(config_path)
+        key = source.scheme(), source.path, config_path
+        known, content = _READ.get(key, (None, b""))
+        if known == state:
+            return cast("ConfigResult", pickle.loads(content))  # noqa: S301 - this process pickled it
+        found = super().load_config(config_path)
+        _READ[key] = state, pickle.dumps(found)
+        return found
+
+
+def _state(source: ConfigSource, config_path: str) -> Any:
+    """What changes whenever the content does; None: it is not known."""
+    if source.provider in _HYDRAS_OWN:
+        return True
+    if source.scheme() not in (FileConfigSource.scheme(), UserConfigSource.scheme()):  # Hydra has classes of its own
+        return None
+    try:
+        status = Path(source.path, config_path.removesuffix(".yaml") + ".yaml").stat()
+    except OSError:
+        return None
+    changed = max(status.st_mtime_ns, status.st_ctime_ns)
+    settled = changed + _SETTLED_NS < time.time_ns()
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns) if settled else None
+
+
+class Loader(ConfigLoaderImpl):
+    """Hydra's loader, but with a memory: of files, of Hydra's own defaults, and of its last composition's defaults."""
+
+    def __init__(self, config_search_path: ConfigSearchPath) -> None:
+        super().__init__(config_search_path)
+        self.repository = _Repository(config_search_path)
+        self.defaults: Sequence[ResultDefault] = ()
+
+    def _compose_config_from_defaults_list(self, defaults: list[ResultDefault], repo: Any) -> DictConfig:
+        self.defaults = defaults
+        own = 0
+        while own < len(defaults) and _is_of_hydra(defaults[own], repo):
+            own += 1
+        key = tuple((one.config_path, one.package) for one in defaults[:own])
+        if key not in _OF_HYDRA:
+            _OF_HYDRA[key] = pickle.dumps(super()._compose_config_from_defaults_list(defaults[:own], repo))
+        merged = cast("DictConfig", pickle.loads(_OF_HYDRA[key]))  # noqa: S301 - this process pickled it
+        return super()._compose_config_from_defaults_list([_Merged(merged), *defaults[own:]], repo)
+
+    def _load_single_config(self, default: ResultDefault, repo: Any) -> ConfigResult:
+        if isinstance(default, _Merged):
+            return ConfigResult(provider="hydra", path="", config=default.config, header={})
+        return super()._load_single_config(default, repo)
+
+
+class _Merged(ResultDefault):
+    """Several defaults as one: their merged configuration."""
+
+    def __init__(self, config: DictConfig) -> None:
+        super().__init__()
+        self.config = config
+
+
+def _is_of_hydra(default: ResultDefault, repo: Any) -> bool:
+    """Whether a default is a file of Hydra's package, or one of its schemas."""
+    path = default.config_path
+    return path is not None and path.startswith("hydra/") and repo.load_config(path).provider in _HYDRAS_OWN

@@ -18,10 +18,8 @@ from typing import Any, cast
 from hydra import compose as hydra_compose
 from hydra import main as hydra_main
 from hydra import version
-from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.hydra import Hydra
 from hydra._internal.utils import create_config_search_path
-from hydra.core.default_element import ResultDefault
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -124,11 +122,13 @@ def launch(
         argv, sys.argv = sys.argv, ["evalflow", *flags, *overrides]  # argparse wants them apart
         try:
             with _composing(config_dir, run_id, overrides):
-                if flags or any(word.lstrip("+").startswith("hydra.mode=") for word in overrides):
+                own_mode = any(word.lstrip("+").startswith("hydra.mode=") for word in overrides)
+                if own_mode or not {"-m", "--multirun"}.issuperset(flags):
                     hydra_main(_packaged(), hydra_plugins.PRIMARY, version_base="1.3")(task)()
-                else:  # hydra.main would compose twice, first to learn that this is no sweep
+                else:  # hydra.main would compose once more, to learn whether this is a sweep
                     with _hydra() as hydra:
-                        hydra.run(hydra_plugins.PRIMARY, task, [*overrides, "hydra.mode=RUN"])
+                        go, mode = (hydra.multirun, "MULTIRUN") if flags else (hydra.run, "RUN")
+                        go(hydra_plugins.PRIMARY, task, [*overrides, f"hydra.mode={mode}"])
         except AbsentKeyError as error:
             raise _explained(error, overrides, config_dir, check) from None
         finally:
@@ -143,21 +143,11 @@ def resolved(storable: Mapping[str, Any]) -> dict[str, Any]:
         return cast("dict[str, Any]", OmegaConf.to_container(OmegaConf.create(dict(storable)), resolve=True))
 
 
-class _Loader(ConfigLoaderImpl):
-    """Hydra's loader, which remembers the files of its last composition; Hydra's own would load them again."""
-
-    defaults: Sequence[ResultDefault] = ()
-
-    def _compose_config_from_defaults_list(self, defaults: list[ResultDefault], repo: Any) -> DictConfig:
-        self.defaults = defaults
-        return super()._compose_config_from_defaults_list(defaults, repo)
-
-
 @contextmanager
 def _hydra() -> Generator[Hydra]:
     """Set up Hydra as `hydra.initialize_config_dir` does, but with our loader."""
     version.setbase("1.3")
-    hydra = Hydra("evalflow", _Loader(create_config_search_path(_packaged())))
+    hydra = Hydra("evalflow", hydra_plugins.Loader(create_config_search_path(_packaged())))
     GlobalHydra.instance().initialize(hydra)
     try:
         yield hydra
@@ -244,7 +234,7 @@ def _plain(
 def _check_packages(folders: Sequence[Path], overrides: Sequence[str]) -> dict[str, Path]:
     """The file of each part. Every dataset and metric file must have its own package, or two would merge."""
     loader = GlobalHydra.instance().config_loader()
-    if isinstance(loader, _Loader):
+    if isinstance(loader, hydra_plugins.Loader):
         defaults = loader.defaults
     else:
         defaults = loader.compute_defaults_list(hydra_plugins.PRIMARY, list(overrides), RunMode.RUN).defaults
