@@ -22,7 +22,7 @@ FIELDS = (
 class Strict(BaseModel):
     """A frozen model that refuses unknown keys."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), defer_build=True)
 
 
 def _unquoted_word(value: Any) -> Any:

@@ -112,7 +112,7 @@ class FieldComparison(Strict):
 class JsonSchemaValidity(Strict):
     """A field, by default the answer, is JSON that is valid by the schema."""
 
-    model_config = ConfigDict(populate_by_name=True)
+    model_config = ConfigDict(populate_by_name=True, defer_build=True)
     schema_: dict[str, Any] = Field(alias="schema")
     field: Word = "answer"
 

@@ -286,7 +286,7 @@ class JsonSchemaOperation(BaseOperation):
         schema_: The JSON Schema, in YAML as `schema`; {} accepts any JSON.
     """
 
-    model_config = ConfigDict(populate_by_name=True)
+    model_config = ConfigDict(populate_by_name=True, defer_build=True)
     op: Literal["json_schema"]
     schema_: dict[str, Any] = Field(alias="schema")
 

@@ -129,7 +129,7 @@ Returns = Annotated[dict[Annotated[Word, AfterValidator(_field_name)], FieldType
 ListType.model_rebuild()
 RecordType.model_rebuild()
 
-_SEALED = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+_SEALED = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), defer_build=True)
 
 
 def reply_model(step: str, returns: Mapping[str, Any], one_per: bool) -> type[BaseModel]:

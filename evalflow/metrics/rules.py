@@ -91,7 +91,7 @@ class ListRule(Strict):
 class HitRule(ListRule):
     """A rule that counts some items as hits: those whose `field` equals `equals` or is in `in`."""
 
-    model_config = ConfigDict(populate_by_name=True)
+    model_config = ConfigDict(populate_by_name=True, defer_build=True)
 
     equals: Any = None
     in_: list[Any] | None = Field(default=None, alias="in", min_length=1)
