@@ -119,6 +119,23 @@ def _compare(words: list[str]) -> int:
     return compare(parser.parse_args(words), _console())
 
 
+def _rank(words: list[str]) -> int:
+    from evalflow.app.core.comparison import KINDS
+    from evalflow.app.rank import rank
+
+    what = "Rank several runs on the cases that all of them scored, with joint confidence in their ranks."
+    parser = _parser_of("rank", what)
+    named = "folders of runs or sweeps, or a glob in quotes; the latest sweep without any"
+    parser.add_argument("runs", nargs="*", metavar="RUN", help=named)
+    parser.add_argument("--metric", help="only this metric")
+    pairs = "also by strength (Bradley-Terry): who wins, ties or loses each case of every two runs"
+    parser.add_argument("--pairwise", action="store_true", help=pairs)
+    allow = "rank though this is not the same; may be repeated"
+    parser.add_argument("--allow", action="append", choices=KINDS, default=[], metavar="|".join(KINDS), help=allow)
+    parser.add_argument("--json", action="store_true", help="one JSON document")
+    return rank(parser.parse_args(words), _console())
+
+
 def _calibrate(words: list[str]) -> int:
     from evalflow.app.calibrate import calibrate
 
@@ -379,6 +396,7 @@ VERBS: dict[str, Handler] = {
     "report": _report,
     "open": _open,
     "compare": _compare,
+    "rank": _rank,
     "calibrate": _calibrate,
     "plan": _plan,
     "list": _list,

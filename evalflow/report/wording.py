@@ -52,6 +52,10 @@ _METHODS = {
     "bootstrap": "bootstrap",
     "fisher": "Fisher",
     "fisher_cr2_t": "Fisher, clustered",
+    "max_t": "largest difference (max-t)",
+    "cr2_max_t": "largest difference (max-t), clustered",
+    "bradley_terry_max_t": "Bradley-Terry, cluster-robust, largest difference (max-t)",
+    "davidson_max_t": "Bradley-Terry with ties (Davidson), cluster-robust, largest difference (max-t)",
     "paired_cr2_t_sign_flip": "paired t and sign flips, clustered",
 }
 _UNSCORED = ("n_undefined", "n_error", "n_skipped")

@@ -1,0 +1,179 @@
+"""Rank several saved runs: which can be ranked together, on which cases, and the rankings."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evalflow.app.core.cases import BASELINE
+from evalflow.app.core.comparison import Kind, obstacles
+from evalflow.app.core.saved import SavedRun, metric_config
+from evalflow.errors import Problem, UserError, did_you_mean
+from evalflow.report.wording import counted, percent
+from evalflow.stats.bradley_terry import NoStrengthsError
+from evalflow.summary.ranking import CommonCases, Ranking, common_cases, rank_by_mean, rank_by_pairs, rank_by_verdicts
+
+LEAST_OVERLAP = 0.5
+"""Least share of the cases of the run with the fewest that all runs must have scored. Below it the common cases are the
+smaller part of a run, and most likely no random one: its rank there says little about its rank on its own cases."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standings:
+    """The rankings of several runs.
+
+    Attributes:
+        runs: The runs by name.
+        rankings: Of each dataset and metric, by each scale.
+        tables: The common cases of each dataset and metric that is ranked.
+        notes: What was left out or allowed, and why some metric has no ranking.
+    """
+
+    runs: Mapping[str, SavedRun]
+    rankings: Sequence[Ranking]
+    tables: Sequence[CommonCases]
+    notes: Sequence[str]
+
+
+def rank_runs(
+    runs: Sequence[SavedRun], *, metric: str | None = None, pairwise: bool = False, allow: Collection[Kind] = (),
+    allow_option: str = "--allow ",
+) -> Standings:  # fmt: skip
+    """Rank the runs on the cases that all of them scored, by each metric or only by the one named.
+
+    `pairwise` also ranks by a win, tie or loss of every two runs in each case. Metrics that compare two answers are
+    always ranked by their verdicts too. `allow` and `allow_option` are as in `ComparisonOptions`.
+
+    Raises:
+        UserError: There are fewer than two runs, one is named twice, they measured different things, or no metric has
+            enough common cases.
+    """
+    by_name = _named(runs)
+    notes = list(_differences(list(by_name.values()), allow, allow_option))
+    known = dict.fromkeys(name for run in runs for name in run.manifest["metrics"])
+    if metric is not None and metric not in known:
+        raise UserError(Problem(f"no run has the metric {metric!r}", "--metric", did_you_mean(metric, known)))
+    seed = max(run.manifest["config"]["seed"] for run in runs)
+    scores = {name: run.scores() for name, run in by_name.items()}
+    rankings: list[Ranking] = []
+    tables: list[CommonCases] = []
+    refused: list[str] = []
+    for common in common_cases(scores):
+        if metric not in (None, common.metric):
+            continue
+        where = f"{common.dataset}, {common.metric}"
+        if why := _too_few(common):
+            refused.append(f"{where}: {why}")
+            continue
+        tables.append(common)
+        notes += _left_out(common, where, by_name)
+        found, why_not = _rankings(common, by_name, pairwise=pairwise, seed=seed)
+        rankings += found
+        notes += [f"{where}: {why}" for why in why_not]
+    if not rankings:
+        hint = "rank runs of the same cases; compare ... --unpaired compares two samples of different cases"
+        what = [Problem(f"not ranked: {one}", "runs", hint) for one in refused]
+        raise UserError(
+            what or Problem("no metric is scored in two of the runs", "runs", "see: python -m evalflow cases RUN")
+        )
+    return Standings(by_name, rankings, tables, [*notes, *(f"{one}; not ranked" for one in refused)])
+
+
+def _named(runs: Sequence[SavedRun]) -> dict[str, SavedRun]:
+    """The runs by name: their own, or their path if two have the same."""
+    paths = [run.folder.path.resolve() for run in runs]
+    if twice := sorted({str(path) for path in paths if paths.count(path) > 1}):
+        raise UserError([Problem("this run is named twice", path, "name each run once") for path in twice])
+    if len(runs) < 2:
+        where = str(paths[0]) if runs else "command line"
+        raise UserError(
+            Problem("a ranking needs two runs or more", where, "name more folders of runs, or that of a sweep")
+        )
+    names = [run.name for run in runs]
+    return {
+        run.name if names.count(run.name) == 1 else f"{path.parent.name}/{run.name}": run
+        for run, path in zip(runs, paths, strict=True)
+    }
+
+
+def _differences(runs: Sequence[SavedRun], allow: Collection[Kind], allow_option: str) -> Iterator[str]:
+    """Notes on differences that are allowed. Each run is compared with the first one that has each of its metrics."""
+    first: dict[str, SavedRun] = {}
+    refused: dict[tuple[str, str], Problem] = {}
+    for run in runs:
+        metrics: Collection[str] = run.manifest["metrics"]
+        earlier = {one.name: one for name in metrics if (one := first.get(name)) is not None}
+        for name in metrics:
+            first.setdefault(name, run)
+        for other in earlier.values():
+            for found in obstacles(other, run):
+                where = f"{other.name} and {run.name}"
+                if found.kind in allow:
+                    yield f"{where}: {found.what}; ranked all the same, as allowed"
+                    continue
+                hint = f"their scores may not mean the same; to rank them all the same: {allow_option}{found.kind}"
+                refused[where, found.what] = Problem(found.what, where, hint)
+    if refused:
+        raise UserError(refused.values())
+
+
+def _too_few(common: CommonCases) -> str:
+    """Why the common cases do not do; empty if they do."""
+    if not common.cases.height:
+        return "the runs share no scored case"
+    if common.overlap < LEAST_OVERLAP:
+        share = percent(common.overlap)
+        fewest = min(common.left_out, key=lambda name: common.left_out[name])
+        n = counted(common.cases.height, "common case")
+        return f"only {n}, {share} of those of {fewest}; {percent(LEAST_OVERLAP)} are needed to say how the runs rank"
+    return ""
+
+
+def _left_out(common: CommonCases, where: str, runs: Mapping[str, SavedRun]) -> Iterator[str]:
+    if any(common.left_out.values()):
+        each = ", ".join(f"{name} {n:,}" for name, n in common.left_out.items() if n)
+        ranked = counted(common.cases.height, "case")
+        yield f"{where}: ranked on the {ranked} that all runs scored; scored cases left out: {each}"
+    if missing := [name for name in runs if name not in common.names]:
+        yield f"{where}: without scores, and not ranked: {', '.join(missing)}"
+
+
+def _rankings(
+    common: CommonCases, runs: Mapping[str, SavedRun], *, pairwise: bool, seed: int
+) -> tuple[list[Ranking], list[str]]:
+    """The rankings of one metric, and why some are missing."""
+    traits = {name: one for run in runs.values() for name, one in run.traits.items()}[common.metric]
+    scores = {name: runs[name].scores() for name in common.names}
+    found: list[Ranking] = []
+    why_not: list[str] = []
+    opponents: dict[str, str] = {}
+    if traits.figures is not None and traits.figures.kind == "pairwise":
+        opponents = {name: _opponent(runs[name], common.metric, runs) for name in common.names}
+    if len(set(opponents.values())) > 1:
+        why_not.append("no ranking by mean: the runs were compared with different answers")
+    else:
+        found += rank_by_mean(common, traits, seed=seed)
+    try:
+        if opponents:
+            found.append(rank_by_verdicts(common, scores, opponents, seed=seed))
+    except NoStrengthsError as error:
+        why_not.append(f"no strengths from verdicts: {error}")
+    try:
+        if pairwise:
+            found.append(rank_by_pairs(common, traits, seed=seed))
+    except NoStrengthsError as error:
+        why_not.append(f"no strengths from pairs of scores: {error}")
+    return found, why_not
+
+
+def _opponent(run: SavedRun, metric: str, runs: Mapping[str, SavedRun]) -> str:
+    """The name of what a pairwise metric compared the run's answers with: another run, or the field of the case."""
+    against = str(metric_config(run.manifest, metric)["against"])
+    if against != f"vars.{BASELINE}":
+        return against
+    config: Mapping[str, Any] = run.manifest["config"]
+    baseline = Path(str(config["baseline"]))
+    same = (name for name, one in runs.items() if one.folder.path.resolve() == baseline.resolve())
+    return next(same, baseline.name)

@@ -1,0 +1,130 @@
+"""A ranking of several runs on a terminal, as a page and as CSV."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evalflow.paths import replacing
+from evalflow.report.charts import Picture, draw
+from evalflow.report.page import judge_lines, write_page
+from evalflow.report.svg import IntervalPoint, interval_chart
+from evalflow.report.wording import counted, folded, interval, joined, literal, method, number, signed, table_of
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from evalflow.summary.ranking import RankedRun, Ranking
+
+
+_BY = {
+    "mean": "mean",
+    "pass_rate": "pass rate",
+    "pairs": "strength, from pairs of scores",
+    "verdicts": "strength, from verdicts",
+}
+_NAME = 34
+
+
+@dataclass(frozen=True, slots=True)
+class RankingPage:
+    """The rankings of several runs, for people: `runs` are manifests by name."""
+
+    runs: Mapping[str, Mapping[str, Any]]
+    rankings: Sequence[Ranking]
+    notes: Sequence[str]
+
+    @property
+    def judges(self) -> list[str]:
+        """A line for each judge."""
+        return list(dict.fromkeys(line for manifest in self.runs.values() for line in judge_lines(manifest)))
+
+    def document(self) -> dict[str, Any]:
+        """The rankings as JSON."""
+        return {
+            "runs": {
+                name: {"run_id": manifest["run_id"], "judges": judge_lines(manifest)}
+                for name, manifest in self.runs.items()
+            },
+            "rankings": [ranking.document() for ranking in self.rankings],
+            "notes": list(self.notes),
+        }
+
+
+def title(ranking: Ranking) -> str:
+    """What is ranked by what, such as `faithfulness · mean · rag`."""
+    lower = "" if ranking.higher_is_better else "lower is better"
+    return joined(ranking.metric, _BY[ranking.by], ranking.dataset, ranking.judge, lower)
+
+
+def method_line(ranking: Ranking) -> str:
+    """The cases and the method."""
+    cases = counted(ranking.cases, "case")
+    cases += f" in {counted(ranking.clusters, 'cluster')}" if ranking.clusters != ranking.cases else ""
+    return f"{cases}; ranks hold together with 95 % confidence; {method(ranking.method)}"
+
+
+def rank_range(row: RankedRun) -> str:
+    """The ranks that a run may have, such as `1 to 3`, or `2` if it is known."""
+    return str(row.rank_low) if row.rank_low == row.rank_high else f"{row.rank_low} to {row.rank_high}"
+
+
+def print_rankings(console: Console, found: RankingPage) -> None:
+    """Print a table for each ranking, its sentences, and what was left out."""
+    for line in found.judges:
+        console.print(literal(line, style="dim"), soft_wrap=True)
+    for ranking in found.rankings:
+        console.print(literal(title(ranking), style="bold"), soft_wrap=True)
+        show = signed if ranking.by in ("pairs", "verdicts") else number
+        lines = [
+            [folded(row.run, _NAME), str(row.rank), rank_range(row), show(row.value), interval(row.low, row.high, show)]
+            for row in ranking.rows
+        ]
+        value = _BY[ranking.by].partition(",")[0]
+        columns = {"run": "name", "rank": "number", "95 % ranks": "number", value: "number", "95 % interval": "number"}
+        console.print(table_of(columns, lines))  # pyright: ignore[reportArgumentType]
+        for sentence in ranking.sentences:
+            console.print(literal(sentence), soft_wrap=True)
+        console.print(literal(method_line(ranking), style="dim"), soft_wrap=True)
+        for note in ranking.notes:
+            console.print(literal(note, style="dim"), soft_wrap=True)
+    for note in found.notes:
+        console.print(literal(f"note: {note}", style="yellow"), soft_wrap=True)
+
+
+def write_ranking(folder: Path, found: RankingPage) -> list[Path]:
+    """Write rank.html, one self-contained page, and rank.csv, a row for each run of each ranking."""
+    page, table = folder / "rank.html", folder / "rank.csv"
+    context = {
+        "title": f"Ranking of {len(found.runs)} runs",
+        "found": found,
+        "pictures": [_picture(ranking) for ranking in found.rankings],
+        "show": {"heading": title, "method": method_line, "ranks": rank_range, "by": _BY},
+    }
+    write_page(page, "ranking.html.jinja", context)
+    with replacing(table) as file:
+        writer = csv.writer(file)
+        rows = list(_csv_rows(found.rankings))
+        writer.writerow(rows[0])
+        writer.writerows(row.values() for row in rows)
+    return [page, table]
+
+
+def _csv_rows(rankings: Sequence[Ranking]) -> Iterator[dict[str, Any]]:
+    for ranking in rankings:
+        about = ranking.document()
+        shared = {key: about[key] for key in ("dataset", "metric", "judge", "by", "n", "clusters", "method")}
+        yield from (shared | row for row in about["rows"])
+
+
+def _picture(ranking: Ranking) -> Picture:
+    """The ranks as points on their intervals, the best on top."""
+    sentence = "Each dot is a run's rank, with the interval of its rank; all of them hold together in 95 % of such "
+    sentence += f"rankings. {' '.join(ranking.sentences)}"
+    points = [
+        IntervalPoint(row.run, float(row.rank), float(row.rank_low), float(row.rank_high)) for row in ranking.rows
+    ]
+    return draw(title(ranking), sentence, interval_chart(points, (1, len(points)), "rank"))

@@ -1,0 +1,277 @@
+"""Rank several runs on the cases that all of them scored, with joint confidence in the ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from evalflow.lazy import np, pl
+from evalflow.stats.bradley_terry import strengths
+from evalflow.stats.intervals import interval, mean_error, t_interval
+from evalflow.stats.ranks import Ranks, mean_covariance, rank_intervals
+from evalflow.summary.compare import Traits, by_case
+from evalflow.summary.slices import cluster_name
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from evalflow.stats.arrays import Floats, Ints
+
+
+Scale = Literal["mean", "pass_rate", "pairs", "verdicts"]
+"""What runs are ranked by: the mean, the pass rate, or strengths (Bradley-Terry): from a win, tie or loss of every two
+runs in each case, or from the verdicts of a pairwise metric."""
+_KEY = ("dataset", "metric")
+
+
+@dataclass(frozen=True, slots=True)
+class CommonCases:
+    """The cases of one dataset and metric that all runs scored.
+
+    Attributes:
+        cases: One row per case: case_id, cluster, tags.
+        scores: Means over the repeats, shape (cases, runs).
+        passed: The same for pass or fail; None if a run has none for some case.
+        left_out: Per run, its scored cases that another run did not score.
+    """
+
+    dataset: str
+    metric: str
+    judge: str | None
+    names: Sequence[str]
+    cases: pl.DataFrame
+    scores: Floats
+    passed: Floats | None
+    left_out: Mapping[str, int]
+
+    @property
+    def clusters(self) -> NDArray[Any]:
+        """The name of each case's cluster."""
+        return self.cases["cluster"].to_numpy()
+
+    @property
+    def overlap(self) -> float:
+        """The common share of the cases of the run that scored the fewest."""
+        fewest = self.cases.height + min(self.left_out.values())
+        return self.cases.height / fewest if fewest else 0.0
+
+
+def common_cases(runs: Mapping[str, pl.LazyFrame]) -> Iterator[CommonCases]:
+    """The common cases of each dataset and metric that several of the runs have scored; `runs` are scores by name."""
+    frames = [
+        by_case(scores).select(
+            *_KEY, "case_id", "group", "tags", "judge", "score", "passed", "place", run=pl.lit(place)
+        )
+        for place, scores in enumerate(runs.values())
+    ]
+    table = pl.concat(frames).drop_nulls("score").collect(engine="streaming")
+    for (dataset, metric), part in table.sort("run", "place").group_by(*_KEY, maintain_order=True):
+        places: list[int] = part["run"].unique(maintain_order=True).to_list()
+        if len(places) < 2:
+            continue
+        names = [list(runs)[place] for place in places]
+        shared = part.filter(pl.len().over("case_id") == len(places))
+        own = dict(part.group_by("run").agg(pl.len()).iter_rows())
+        first = shared.filter(pl.col("run") == places[0])
+        order = first.select("case_id").with_row_index("at")
+        shared = shared.join(order, on="case_id").sort("at", "run")
+        shape = (first.height, len(places))
+        passed = shared["passed"]
+        judges = [name for name in part["judge"].unique(maintain_order=True) if name]
+        yield CommonCases(
+            str(dataset),
+            str(metric),
+            ", ".join(judges) or None,
+            names,
+            first.select("case_id", cluster_name(pl.col("group"), pl.col("case_id")).alias("cluster"), "tags"),
+            shared["score"].to_numpy().reshape(shape),
+            None if passed.null_count() else passed.to_numpy().reshape(shape),
+            {name: own[place] - first.height for name, place in zip(names, places, strict=True)},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RankedRun:
+    """A run with its value, the interval of the value alone, its rank, and the interval of its rank."""
+
+    run: str
+    value: float
+    low: float | None
+    high: float | None
+    rank: int
+    rank_low: int
+    rank_high: int
+    left_out: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Runs in the order of their values, the best first.
+
+    Attributes:
+        cases, clusters: Number of common cases, and of clusters of them.
+        method: How the ranks' intervals are made.
+        notes: What else the comparisons show, such as the position effect of a judge.
+    """
+
+    dataset: str
+    metric: str
+    judge: str | None
+    by: Scale
+    higher_is_better: bool
+    cases: int
+    clusters: int
+    method: str
+    rows: Sequence[RankedRun]
+    notes: Sequence[str] = ()
+
+    @property
+    def sentences(self) -> Iterator[str]:
+        """Who is among the first, with a confidence of 95 % for all sentences together."""
+        runs = len(self.rows)
+        sure = [row for row in self.rows if row.rank_high < runs]
+        if not any(row.rank_low > 1 or row.rank_high < runs for row in self.rows):
+            yield f"No run can be told from another: each may have any rank from 1 to {runs}."
+            return
+        if len(could_lead := [row.run for row in self.rows if row.rank_low == 1]) > 1:
+            yield f"The best is one of {', '.join(could_lead)}."
+        for row in sure[:_SENTENCES]:
+            yield f"{row.run} is the best." if row.rank_high == 1 else f"{row.run} is among the first {row.rank_high}."
+
+    def document(self) -> dict[str, Any]:
+        """The ranking as JSON."""
+        return {
+            "dataset": self.dataset, "metric": self.metric, "judge": self.judge, "by": self.by,
+            "higher_is_better": self.higher_is_better, "n": self.cases, "clusters": self.clusters,
+            "confidence": 0.95, "method": self.method, "sentences": list(self.sentences), "notes": list(self.notes),
+            "rows": [
+                {
+                    "run": row.run, "value": row.value, "ci_low": row.low, "ci_high": row.high, "rank": row.rank,
+                    "rank_low": row.rank_low, "rank_high": row.rank_high, "n_left_out": row.left_out,
+                }
+                for row in self.rows
+            ],
+        }  # fmt: skip
+
+
+_SENTENCES = 3
+
+
+def rank_by_mean(common: CommonCases, traits: Traits, *, seed: int = 0) -> list[Ranking]:
+    """The ranking by mean and, if it differs from that, by pass rate."""
+    found = [_by_mean(common, "mean", common.scores, traits.higher_is_better, traits.bounded, seed)]
+    same = traits.higher_is_better and common.passed is not None and bool((common.passed == common.scores).all())
+    if common.passed is not None and not same:
+        found.append(_by_mean(common, "pass_rate", common.passed, True, True, seed))
+    return found
+
+
+def _by_mean(common: CommonCases, by: Scale, table: Floats, higher: bool, bounded: bool, seed: int) -> Ranking:
+    grouped = None if common.cases["cluster"].n_unique() == len(table) else common.clusters
+    means, covariance, df = mean_covariance(table, grouped)
+    ranks = rank_intervals(means if higher else -means, covariance, df, seed=seed)
+    ends = [interval(column, grouped, bounded=bounded) for column in table.T]
+    method = "cr2_max_t" if grouped is not None else "max_t"
+    clusters = common.cases["cluster"].n_unique()
+    bounds = [(one.low, one.high) for one in ends]
+    rows = _rows(common, common.names, means, bounds, ranks)
+    about = (common.dataset, common.metric, common.judge, by, higher, len(table), clusters)
+    return Ranking(*about, method if clusters > 1 else "none: one cluster", rows)
+
+
+def _rows(
+    common: CommonCases, names: Sequence[str], values: Floats, bounds: Sequence[tuple[float | None, float | None]],
+    ranks: Ranks,
+) -> list[RankedRun]:  # fmt: skip
+    columns = (values.tolist(), bounds, ranks.rank.tolist(), ranks.low.tolist(), ranks.high.tolist())
+    rows = [
+        RankedRun(name, value, low, high, rank, first, last, common.left_out.get(name, 0))
+        for name, value, (low, high), rank, first, last in zip(names, *columns, strict=True)
+    ]
+    return sorted(rows, key=lambda row: row.rank)
+
+
+def rank_by_pairs(common: CommonCases, traits: Traits, *, seed: int = 0) -> Ranking:
+    """The ranking by strengths from a win, tie or loss of every two runs in each common case.
+
+    Raises:
+        NoStrengthsError: The comparisons determine no strengths.
+    """
+    n, runs = common.scores.shape
+    a, b = np.triu_indices(runs, 1)
+    scores = common.scores if traits.higher_is_better else -common.scores
+    points = (np.sign(np.round(scores[:, a] - scores[:, b], 12)) + 1) / 2
+    first, second = np.tile(a, n), np.tile(b, n)
+    place: Ints = np.repeat(np.arange(n, dtype=np.int64), a.size)
+    return _by_strength(common, "pairs", (first, second, points.ravel(), place), common.names, (), seed)
+
+
+def rank_by_verdicts(
+    common: CommonCases, runs: Mapping[str, pl.LazyFrame], opponents: Mapping[str, str], *, seed: int = 0
+) -> Ranking:
+    """The ranking by strengths from the verdicts of a pairwise metric, in both orders, on the common cases.
+
+    `opponents` has the name of what each run's answers were compared with: another run, or such as `reference`.
+
+    Raises:
+        NoStrengthsError: The comparisons determine no strengths.
+    """
+    names = list(dict.fromkeys([*common.names, *(opponents[name] for name in common.names)]))
+    of_metric = (pl.col("dataset") == common.dataset) & (pl.col("metric") == common.metric)
+    frames = [
+        runs[name]
+        .filter(of_metric & pl.col("member_of").is_null() & pl.col("status").is_in(["scored", "undefined"]))
+        .select(
+            "case_id",
+            "score",
+            cluster=cluster_name(pl.col("group"), pl.col("case_id")),
+            lean=pl.col("value").str.json_path_match("$.lean").cast(pl.Float64, strict=False),
+            run=pl.lit(names.index(name)),
+            other=pl.lit(names.index(opponents[name])),
+        )
+        for name in common.names
+    ]
+    asked = pl.concat(frames).filter(pl.col("run") != pl.col("other")).collect(engine="streaming")
+    place = common.cases.select("case_id").with_row_index("at")
+    table = asked.drop_nulls("score").join(place, on="case_id")
+    points = np.sign(table["score"].to_numpy() - 0.5) / 2 + 0.5
+    arrays = (table["run"].to_numpy(), table["other"].to_numpy(), points, table["at"].to_numpy())
+    return _by_strength(common, "verdicts", arrays, names, [_position(asked)], seed)
+
+
+def _position(asked: pl.DataFrame) -> str:
+    """How much more often the judge prefers the answer that it reads first, over all pairs asked in both orders."""
+    both = asked.drop_nulls("lean")
+    if not both.height:
+        return "position effect: unknown, since no pair was asked in both orders"
+    leans = both["lean"].to_numpy()
+    value, (error, df) = float(leans.mean()), mean_error(leans, both["cluster"].to_numpy())
+    said = f"position effect: the order decides {np.count_nonzero(leans):,} of {leans.size:,} pairs"
+    if not leans.any() or error != error:
+        return said
+    low, high = (100 * float(end) for end in t_interval(value, error, df))
+    net = f"the answer read first wins {100 * value:+.1f} % more of all pairs than the second"
+    return f"{said}; {net} ({low:+.1f} to {high:+.1f})"
+
+
+def _by_strength(
+    common: CommonCases,
+    by: Scale,
+    comparisons: tuple[NDArray[Any], ...],
+    names: Sequence[str],
+    notes: Sequence[str],
+    seed: int,
+) -> Ranking:
+    first, second, points, place = comparisons
+    codes = np.unique(common.clusters, return_inverse=True)[1]
+    found = strengths(first, second, points, names, codes[place])
+    df = found.clusters - 1
+    ranks = rank_intervals(found.values, found.covariance, df, seed=seed)
+    low, high = t_interval(found.values, np.sqrt(np.diag(found.covariance)), np.full(len(names), df))
+    rows = _rows(common, names, found.values, list(zip(low.tolist(), high.tolist(), strict=True)), ranks)
+    name = "bradley_terry" if found.tie is None else "davidson"
+    ties = int(np.count_nonzero(np.asarray(points) == 0.5))
+    told = f"{points.size:,} comparisons, {ties:,} of them ties"
+    about = (common.dataset, common.metric, common.judge, by, True, common.cases.height, found.clusters)
+    return Ranking(*about, f"{name}_max_t", rows, [told, *notes])

@@ -1,0 +1,146 @@
+"""`rank`: several runs in order, what it says of their ranks, and what it refuses."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalflow.testing import Endpoint, Request
+from tests.cli.conftest import Program, judge_arguments
+from tests.cli.test_compare import cases, evaluate
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+@pytest.fixture
+def sweep(program: Program) -> Path:
+    """Three runs, right in 2, 19 and 20 of 20 cases."""
+    for name, right in (("a", 2), ("b", 19), ("c", 20)):
+        program.write(f"{name}.jsonl", *cases(right, 20))
+    done = program("-m", "dataset=rag", "dataset.rag.path=a.jsonl,b.jsonl,c.jsonl", "dataset.rag.fields=null",
+                   "metric=exact_match")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return program.latest
+
+
+def test_a_sweep(program: Program, sweep: Path) -> None:
+    done = program("rank")
+    assert done.returncode == 0, done.stderr
+    assert "exact_match · mean · rag" in done.stdout
+    assert all(len(line) <= 80 for line in done.stdout.splitlines() if "─" in line)
+    assert "The best is one of 2_dataset.rag.path=c.jsonl, 1_dataset.rag.path=b.jsonl." in done.stdout
+    assert "2_dataset.rag.path=c.jsonl is among the first 2." in done.stdout
+    assert "20 cases; ranks hold together with 95 % confidence; largest difference (max-t)" in done.stdout
+    page = (sweep / "rank.html").read_text(encoding="utf-8")
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert page.count("<figure>") == 1
+
+    document = json.loads(program("rank", str(sweep), "--pairwise", "--json").stdout)
+    mean, pairs = document["rankings"]
+    assert (mean["by"], mean["n"], mean["method"], mean["confidence"]) == ("mean", 20, "max_t", 0.95)
+    assert [(row["run"][0], row["rank"], row["rank_low"], row["rank_high"]) for row in mean["rows"]] == [
+        ("2", 1, 1, 2), ("1", 2, 1, 2), ("0", 3, 3, 3),
+    ]  # fmt: skip
+    assert [row["value"] for row in mean["rows"]] == [1.0, 0.95, 0.1]
+    assert mean["rows"][1]["ci_low"] < 0.95 < mean["rows"][1]["ci_high"]
+    with (sweep / "rank.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["rank_high"] for row in rows if row["by"] == "mean"] == ["2", "2", "3"]
+    assert (pairs["by"], pairs["method"]) == ("pairs", "davidson_max_t")
+    assert pairs["notes"] == ["60 comparisons, 24 of them ties"]
+    assert sum(row["value"] for row in pairs["rows"]) == pytest.approx(0)
+    assert [row["run"][0] for row in pairs["rows"]] == ["2", "1", "0"]
+
+
+def test_strengths_that_the_pairs_do_not_determine(program: Program) -> None:
+    runs = [evaluate(program, name, cases(right)) for name, right in (("a", 0), ("b", 12))]
+    document = json.loads(program("rank", *runs, "--pairwise", "--json").stdout)
+    assert [one["by"] for one in document["rankings"]] == ["mean"]
+    [note] = document["notes"]
+    assert "no strengths from pairs of scores" in note
+    assert note.endswith(f"{Path(runs[1]).name} never lost; {Path(runs[0]).name} never won")
+
+
+@pytest.mark.slow
+def test_cases_that_only_some_scored_are_left_out_and_counted(program: Program) -> None:
+    runs = [evaluate(program, name, cases(right, n)) for name, right, n in (("a", 4, 12), ("b", 9, 12), ("c", 5, 7))]
+    document = json.loads(program("rank", *runs, "--json").stdout)
+    [ranking] = document["rankings"]
+    assert ranking["n"] == 7
+    assert sorted(row["n_left_out"] for row in ranking["rows"]) == [0, 5, 5]
+    assert "ranked on the 7 cases that all runs scored" in document["notes"][0]
+    others = [row | {"id": f"other{i}"} for i, row in enumerate(cases(5, 12))]
+    apart = evaluate(program, "d", others)
+    refused = program("rank", runs[0], apart)
+    assert refused.returncode == 2
+    assert "the runs share no scored case" in refused.stderr
+    few = evaluate(program, "e", [*cases(2, 4), *others])
+    refused = program("rank", runs[0], few)
+    assert refused.returncode == 2
+    assert "only 4 common cases, 33 % of those of" in refused.stderr
+
+
+@pytest.mark.slow
+def test_bad_input(program: Program) -> None:
+    one, other = (evaluate(program, name, cases(right)) for name, right in (("a", 2), ("b", 11)))
+    for words, said in (
+        ((one,), "a ranking needs two runs or more"),
+        ((one, other, one), "this run is named twice"),
+        ((one, "nowhere"), "this is no folder of a run"),
+        (("outputs/runs/none*",), "no folder has such a name"),
+        ((one, other, "--metric", "exact"), "no run has the metric 'exact'"),
+    ):
+        done = program("rank", *words)
+        assert done.returncode == 2, done.stdout
+        assert said in done.stderr
+        assert "Traceback" not in done.stderr
+    assert program("rank", "outputs/runs/*").returncode == 0
+    copy = shutil.copytree(other, program.folder / "elsewhere" / Path(other).name)
+    assert f"elsewhere/{copy.name}" in program("rank", other, str(copy)).stdout
+    (copy / "scores.parquet").unlink()
+    assert "the run ended before its tables were written" in program("rank", one, str(copy)).stderr
+    changed = evaluate(program, "c", cases(3), "metric.exact_match.combine=any")
+    done = program("rank", one, other, changed)
+    assert done.returncode == 2
+    assert "metric exact_match is configured otherwise: combine" in done.stderr
+    assert "to rank them all the same: --allow metric" in flat(done.stderr)
+    allowed = program("rank", one, other, changed, "--allow", "metric")
+    assert "ranked all the same, as allowed" in allowed.stdout
+
+
+def test_verdicts_of_a_metric_that_compares_with_a_reference(program: Program) -> None:
+    """A wins 6 of 20 pairs, B 13; the judge says `first` of three equal ones of each."""
+
+    def script(request: Request) -> Any:
+        text = request.text.partition("The first answer:")[2]
+        first, second = (int(part.partition("quality ")[2][:1]) for part in text.split("The second answer:"))
+        return {"reason": "so", "better": "first" if first >= second else "second"}
+
+    runs = []
+    with Endpoint(script) as endpoint:
+        for name, wins in (("a", 6), ("b", 13)):
+            rows = [
+                {"id": f"c{i}", "question": f"Q{i}?", "reference": "It has quality 5.",
+                 "answer": f"This one has quality {6 if i < wins else 5 if i < wins + 3 else 4}."}
+                for i in range(20)
+            ]  # fmt: skip
+            path = program.write(f"{name}.jsonl", *rows)
+            done = program("dataset=rag", f"dataset.rag.path={path}", "dataset.rag.fields=null", "metric=preference",
+                           *judge_arguments(endpoint.url))  # fmt: skip
+            assert done.returncode == 0, done.stderr
+            runs.append(str(program.latest))
+    document = json.loads(program("rank", *runs, "--json").stdout)
+    mean, verdicts = document["rankings"]
+    assert [row["value"] for row in mean["rows"]] == pytest.approx([14.5 / 20, 7.5 / 20])
+    assert [row["run"] for row in verdicts["rows"]] == [Path(runs[1]).name, "reference", Path(runs[0]).name]
+    assert verdicts["method"] == "davidson_max_t"
+    told, position = verdicts["notes"]
+    assert told == "40 comparisons, 6 of them ties"
+    assert position.startswith("position effect: the order decides 6 of 40 pairs; the answer read first wins +15.0 %")
