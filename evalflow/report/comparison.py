@@ -36,6 +36,7 @@ from evalflow.report.wording import (
 if TYPE_CHECKING:
     from rich.text import Text
 
+    from evalflow.summary.adjusted_means import AdjustedMean
     from evalflow.summary.compare import ComparisonRow
 
 
@@ -95,6 +96,7 @@ class Comparison:
         margin: The non-inferiority margin: how much worse is acceptable; None if not requested.
         questions: The questions of the cases that changed, by dataset and id.
         paired: Whether the runs were compared case by case, and not as two samples.
+        adjusted_means: B's means that A's scores of more cases make narrower.
     """
 
     runs: Mapping[str, Mapping[str, Any]]
@@ -105,6 +107,7 @@ class Comparison:
     flips: Sequence[FlippedCases]
     questions: Mapping[tuple[str, str], str]
     paired: bool = True
+    adjusted_means: Sequence[AdjustedMean] = ()
 
     @property
     def family(self) -> str:
@@ -146,6 +149,7 @@ class Comparison:
                 }
                 for f in self.flips
             ],
+            "adjusted_means": [one.document() for one in self.adjusted_means],
             "notes": list(self.notes),
         }
 

@@ -185,7 +185,7 @@ def _row(
     sides = (side[name].to_numpy() for name in (column, "cluster") for side in (labelled, rest))
     return CalibrationRow(
         dataset=dataset, metric=metric, target=target, judge=judge, tag=None, traits=traits,
-        corrected=_within(corrected, bounded=traits.bounded),
+        corrected=within(corrected, bounded=traits.bounded),
         judged=interval(scores, clusters_of(answers), bounded=traits.bounded),
         agreement=agreement(labelled, classes, seed=seed),
         people=(own["by"].n_unique(), own.height),
@@ -210,7 +210,7 @@ def _corrected(answers: pl.DataFrame, *, weighted: bool, seed: int) -> Corrected
     )  # fmt: skip
 
 
-def _within(found: CorrectedMean, *, bounded: bool) -> CorrectedMean:
+def within(found: CorrectedMean, *, bounded: bool) -> CorrectedMean:
     """The same, clipped to a bounded scale."""
     if not bounded:
         return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,35 @@ def test_labels_in_both_runs_correct_the_difference(program: Program, two: tuple
     assert (
         "people labelled 5 cases in both runs; 15 would do" in program("compare", *runs, "--labels", "few.jsonl").stdout
     )
+
+
+def test_a_sample_is_adjusted_by_the_scores_of_a_full_run(program: Program) -> None:
+    """The sample's cases are harder or easier than all, which the full run's scores of the others show."""
+    rng = random.Random(2)
+    right = [rng.random() < 0.7 for _ in range(400)]
+    again = [one if rng.random() < 0.9 else not one for one in right]
+
+    def rows(given: list[bool]) -> list[dict[str, Any]]:
+        return [row | {"answer": "yes" if one else "no"} for row, one in zip(cases(0, len(given)), given, strict=True)]
+
+    a, b = evaluate(program, "a", rows(right)), evaluate(program, "b", rows(again), "sample=80")
+    document = json.loads(program("compare", a, b, "--json").stdout)
+    [one] = document["adjusted_means"]
+    assert (one["n"], one["n_other"], one["metric"]) == (80, 320, "exact_match")
+    adjusted = one["adjusted"]
+    assert adjusted["method"] == "ppi_crossfit_t"
+    assert adjusted["ci_high"] - adjusted["ci_low"] < 0.85 * (one["ci_high"] - one["ci_low"])
+    assert adjusted["ci_low"] < sum(again) / 400 < adjusted["ci_high"]
+    assert one["cases_saved"] > 40
+    [note] = [note for note in document["notes"] if "adjusted by" in note]
+    assert f"by its 80 cases alone {one['mean']:.3f}" in note
+    assert f"{one['cases_saved']} more cases would make it as narrow" in note
+    # The row of the comparison itself is not changed.
+    [row] = document["rows"]
+    assert (row["value_b"], row["method"]) == (one["mean"], "newcombe_mcnemar")
+    first = evaluate(program, "b", rows(again), "limit=80")
+    for other in (json.loads(program("compare", *pair, "--json").stdout) for pair in ((a, first), (b, a))):
+        assert other["adjusted_means"] == []
 
 
 def test_one_run_is_held_against_the_latest(program: Program, two: tuple[str, str]) -> None:

@@ -18,8 +18,9 @@ from evalflow.lazy import pl
 from evalflow.protocols import Measured
 from evalflow.records import Case
 from evalflow.report.comparison import Comparison, FlippedCases, flips
-from evalflow.report.wording import bracketed, counted, signed
+from evalflow.report.wording import bracketed, counted, method, number, signed
 from evalflow.stats.prediction import MIN_LABELS
+from evalflow.summary.adjusted_means import AdjustedMean, adjusted_means
 from evalflow.summary.compare import (
     ComparisonRow,
     Pairing,
@@ -182,6 +183,7 @@ def compare_pairs(
         UserError: No pair can be compared; lists every obstacle.
     """
     rows: list[ComparisonRow] = []
+    adjusted_by_a: list[AdjustedMean] = []
     notes: list[str] = []
     listed: list[FlippedCases] = []
     refused: list[Problem] = []
@@ -208,9 +210,13 @@ def compare_pairs(
         apart |= bool(pairing.counts["only_a"].sum() and pairing.counts["only_b"].sum())
         notes += _notes(a, b, pairing, ("A", "B") if len(pairs) == 1 else (a.name, b.name))
         rows += own
+        if _is_sample(b, of=a) and not any(o.kind == "cases" for o in found):
+            seed = b.manifest["config"]["seed"]
+            adjusted_by_a += adjusted_means(pairing, (a.name, b.name), a.traits | b.traits, seed=seed)
         lower = [name for name, traits in (a.traits | b.traits).items() if not traits.higher_is_better]
         listed.append(flips((a.name, b.name), pairing.cases, b.scores(), lower, _FLIPS))
     notes += _notes_of_rows(rows, several=len(pairs) > 1)
+    notes += [_adjusted_note(one, several=len(pairs) > 1) for one in adjusted_by_a]
     if not rows:
         raise UserError(refused or [_nothing_in_common(pairs[0], how, apart=apart)])
     notes += [f"not compared: {problem.where}: {problem.what}" for problem in refused]
@@ -224,6 +230,31 @@ def compare_pairs(
         flips=listed,
         questions=dict(_questions(runs, listed)),
         paired=not how.unpaired,
+        adjusted_means=adjusted_by_a,
+    )
+
+
+def _is_sample(run: SavedRun, *, of: SavedRun) -> bool:
+    """Whether the run drew its cases at random from those that the other one selected, as far as both declare."""
+    own, other = (one.manifest["config"] for one in (run, of))
+
+    def selected(config: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: dataset.get("tags") for name, dataset in config["dataset"].items()}
+
+    same = own["limit"] == other["limit"] and selected(own) == selected(other)
+    return own["sample"] is not None and other["sample"] is None and same
+
+
+def _adjusted_note(one: AdjustedMean, *, several: bool) -> str:
+    a, b = one.pair if several else ("A", "B")
+    found, saved = one.found, one.found.labels_saved
+    mean = f"{number(found.estimate)}{bracketed(found.low, found.high)}"
+    alone = f"{number(found.human_mean)}{bracketed(one.plain.low, one.plain.high)}"
+    more = f"; {counted(saved, 'more case')} would make it as narrow" if saved and saved > 0 else ""
+    scored = f"{a}'s scores of {counted(found.n_unlabelled, 'more case')}"
+    return (
+        f"{one.dataset}, {one.metric}: the mean of {b}, adjusted by {scored}, is {mean}, {method(found.method)}; "
+        f"by its {found.n:,} cases alone {alone}{more}"
     )
 
 

@@ -64,6 +64,7 @@ class ComparisonOut(BaseModel):
     family: dict[str, Any] = Field(description="The tests that were adjusted together.")
     rows: Sequence[DifferenceOut]
     flips: Sequence[FlipsOut]
+    adjusted_means: Sequence[dict[str, Any]] = Field(description="B's means, adjusted by A's scores of more cases.")
     notes: Sequence[str] = Field(description="What was left out or allowed.")
 
 

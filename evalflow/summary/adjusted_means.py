@@ -1,0 +1,90 @@
+"""A run's means, adjusted by an earlier run's scores of the same cases and of more cases.
+
+The estimator is that of labels (`evalflow.stats.prediction`), with this run's scores as the labels and the earlier
+run's as the judge's: its scores of the other cases say whether this run's sample was easy or hard. It is the control
+variate of Deng, Xu, Kohavi & Walker 2013 (WSDM), with lambda cross-fitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from evalflow.lazy import pl
+from evalflow.stats.arrays import Interval
+from evalflow.stats.intervals import interval
+from evalflow.stats.labelled import sampling_bias
+from evalflow.stats.prediction import CorrectedMean, corrected_mean
+from evalflow.summary.calibration import within
+from evalflow.summary.compare import Pairing, Traits, by_case
+from evalflow.summary.slices import cluster_name
+
+
+@dataclass(frozen=True, slots=True)
+class AdjustedMean:
+    """A mean of run B, adjusted by run A's scores.
+
+    Attributes:
+        plain: The interval of B's own mean, over the cases that both scored.
+        found: The adjusted mean over the cases that A scored; `labels_saved` are the cases saved.
+    """
+
+    pair: tuple[str, str]
+    dataset: str
+    metric: str
+    plain: Interval
+    found: CorrectedMean
+
+    def document(self) -> dict[str, Any]:
+        """The mean as JSON."""
+        found = self.found
+        return {
+            "run_a": self.pair[0], "run_b": self.pair[1], "dataset": self.dataset, "metric": self.metric,
+            "n": found.n, "n_other": found.n_unlabelled, "mean": found.human_mean, "ci_low": self.plain.low,
+            "ci_high": self.plain.high, "method": self.plain.method,
+            "adjusted": {
+                "estimate": found.estimate, "ci_low": found.low, "ci_high": found.high, "std_error": found.std_error,
+                "method": found.method, "lambda": found.lambda_,
+            },
+            "cases_saved": found.labels_saved,
+        }  # fmt: skip
+
+
+def adjusted_means(
+    pairing: Pairing, pair: tuple[str, str], metrics: Mapping[str, Traits], *, seed: int = 0
+) -> Iterator[AdjustedMean]:
+    """The means of B that A's scores of more cases make narrower; B's cases are a random sample of A's.
+
+    Left out are metrics where B has cases that A has not scored, and where A's scores show that B's cases can hardly be
+    drawn at random (`sampling_bias`).
+    """
+    known = pairing.counts.filter((pl.col("only_a") > 0) & (pl.col("only_b") == 0))
+    if not known.height:
+        return
+    cluster = cluster_name(pl.col("group"), pl.col("case_id")).alias("cluster")
+    every = by_case(pairing.sides[0]).drop_nulls("score").with_columns(cluster).collect(engine="streaming")
+    for dataset, metric in known.select("dataset", "metric").iter_rows():
+        of_metric = (pl.col("dataset") == dataset) & (pl.col("metric") == metric)
+        common = pairing.cases.filter(of_metric)
+        others = every.filter(of_metric).join(common, on="case_id", how="anti").sort("place")
+        if not common.height or not others.height:
+            continue
+        scores, sides = common["score_b"].to_numpy(), (common["score_a"].to_numpy(), others["score"].to_numpy())
+        clusters = common["cluster"].to_numpy(), others["cluster"].to_numpy()
+        bounded = metrics.get(metric, Traits()).bounded
+        plain = interval(scores, clusters[0], bounded=bounded)
+        found = within(
+            corrected_mean(scores, *sides, clusters=clusters[0], unlabelled_clusters=clusters[1], seed=seed),
+            bounded=bounded,
+        )
+        if _narrower(found, plain) and not sampling_bias(*sides, *clusters).biased:
+            yield AdjustedMean(pair, dataset, metric, plain, found)
+
+
+def _narrower(found: CorrectedMean, plain: Interval) -> bool:
+    ends = (found.low, found.high, plain.low, plain.high)
+    if None in ends or not found.lambda_:
+        return False
+    low, high, plain_low, plain_high = (end or 0.0 for end in ends)
+    return high - low < plain_high - plain_low
