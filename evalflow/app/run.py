@@ -6,7 +6,7 @@ import asyncio
 import logging
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -42,6 +42,7 @@ from evalflow.errors import (
     did_you_mean,
 )
 from evalflow.paths import conf_dirs, new_run_id
+from evalflow.records import Case
 from evalflow.redaction import Redactor
 from evalflow.run import manifest as manifests
 from evalflow.run.deadline import interruptible
@@ -81,9 +82,9 @@ def run(order: RunOrder, screen: TerminalScreen) -> int:
         if order.latest:
             point_latest(order.latest)
         screen.starts(inspection, folder)
-        status, code, incomplete = "failed", EvalflowError.exit_code, None
+        status, code, incomplete, decided = "failed", EvalflowError.exit_code, None, False
         try:
-            _score(order, inspection, journal, tally, screen)
+            decided = _score(order, inspection, journal, tally, screen)
             status = "done"
         except UserError as error:
             # All checks passed before, so the data must have changed; and exit 2 would mean that nothing was sent.
@@ -99,12 +100,13 @@ def run(order: RunOrder, screen: TerminalScreen) -> int:
             raise
         finally:
             rules = inspection.rules()
-            derived = derive(folder, rules)
-            if status == "done" and derived.cells < inspection.cells:
+            derived = derive(folder, rules, inspection.selected)
+            if status == "done" and derived.cells < inspection.cells and not decided:
                 incomplete = _incomplete(order, inspection)
                 status, code = "failed", incomplete.exit_code
             code = derived.exit_code if status == "done" else code
             ended = manifests.closing(opening, status, code, tally, derived.states, time.monotonic() - started)
+            ended |= {"stopped": "decided" if decided else None}
             if status == "done" and (inspection.labels_apply or folder.calibration.is_file()):
                 derived = _calibrated(SavedRun(folder, ended), derived)
             ended = with_certificates(ended, folder)
@@ -131,10 +133,14 @@ def _calibrated(run: SavedRun, derived: Derived) -> Derived:
     return replace(derived, calibration=found)
 
 
-def _score(order: RunOrder, found: Inspection, journal: JournalSink, tally: Tally, screen: TerminalScreen) -> None:
-    """Score all unfinished cells. An interrupt finishes the cases in progress; a second one stops at once."""
+def _score(order: RunOrder, found: Inspection, journal: JournalSink, tally: Tally, screen: TerminalScreen) -> bool:
+    """Score all unfinished cells, and return whether cases were left out because all gates were decided.
+
+    An interrupt finishes the cases in progress; a second one stops at once.
+    """
     parts, run = found.parts, found.parts.settings.run
-    finished = finished_before(order, parts, found.rules().bounded, tally)
+    looks = found.rules().looks()
+    finished = finished_before(order, parts, found.rules().bounded, tally, looks)
     if journal.torn:
         log.warning("cut off %d bytes of a line that was never finished", journal.torn)
     if order.resumed is not None and tally.done == found.cells:
@@ -142,6 +148,10 @@ def _score(order: RunOrder, found: Inspection, journal: JournalSink, tally: Tall
 
     verbose = [name for name, metric in parts.metrics.items() if getattr(metric.config, "verbose", False)]
     sink = WatchedSink(journal, verbose, screen.scored) if verbose else journal
+    cases: Iterable[Case] = found.selected()
+    if looks is not None:
+        sink = WatchedSink(sink, looks.metrics, looks.note)
+        cases = looks.follow(cases, run.seed)
 
     async def work(resources: ExitStack) -> bool:
         following = asyncio.create_task(screen.follow(tally))
@@ -164,7 +174,7 @@ def _score(order: RunOrder, found: Inspection, journal: JournalSink, tally: Tall
                 pipeline.stop()
                 screen.stopping(tally.in_flight)
 
-            return await interruptible(pipeline.run(found.selected()), stop)
+            return await interruptible(pipeline.run(cases), stop)
         finally:
             following.cancel()
             await parts.close()
@@ -173,6 +183,7 @@ def _score(order: RunOrder, found: Inspection, journal: JournalSink, tally: Tall
         if asyncio.run(work(resources)):
             raise KeyboardInterrupt
     journal.check()
+    return looks is not None and looks.stopped
 
 
 def _incomplete(order: RunOrder, found: Inspection) -> IncompleteError:

@@ -223,6 +223,7 @@ class RunConfig(Strict):
     limit: int | None = Field(default=None, ge=1, le=MANY)
     sample: int | None = Field(default=None, ge=1, le=MANY)
     seed: int = Field(default=0, ge=-(2**63), lt=2**63)
+    stop: Literal["when_decided"] | None = None
     cache: CacheConfig = CacheConfig()
     budget: BudgetConfig = BudgetConfig()
     gate: dict[str, dict[str, GateValue]] | None = None

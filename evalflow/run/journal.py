@@ -274,15 +274,25 @@ def cell_digest(*key: str | int | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """Digests of the cells that earlier parts of a run have finished, and of the calls that its journals have."""
+    """Digests of the cells that earlier parts of a run have finished, and of the calls that its journals have.
+
+    `scores` are the finished cells, if they were asked for.
+    """
 
     cells: Set[int] = frozenset()
     failed: Set[int] = frozenset()
     paid: set[int] = field(default_factory=set[int])
+    scores: pl.DataFrame | None = None
 
 
 def read_finished(
-    folder: RunFolder, tally: Tally, bounded: Collection[str], *, errors_too: bool, failed_too: bool = False
+    folder: RunFolder,
+    tally: Tally,
+    bounded: Collection[str],
+    *,
+    errors_too: bool,
+    failed_too: bool = False,
+    scores_too: bool = False,
 ) -> Finished:
     """Read what a run has finished, and add it to the tally, with lines that were replaced by later ones."""
     import polars as pl
@@ -304,7 +314,7 @@ def read_finished(
         cells = cells.filter(pl.Series(kept, dtype=pl.Boolean))
     tally.scores.update(dict(cells["status"].value_counts().iter_rows()))
     failed = cells.filter(pl.col("score") == 0) if failed_too else cells.clear()
-    return Finished(_digests(cells), _digests(failed), paid)
+    return Finished(_digests(cells), _digests(failed), paid, cells if scores_too else None)
 
 
 def _digests(cells: pl.DataFrame) -> set[int]:

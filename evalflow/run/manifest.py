@@ -23,12 +23,14 @@ class Tally:
 
     Attributes:
         expected: How many scores the run will have, as far as known.
+        asked: The cases that were begun, by dataset, those of earlier parts of the run included.
         requests: Calls that were sent; `cached` counts those that the cache answered.
         cost_usd: What was paid; `unpriced` says that some calls have no known price.
         saved_usd: What cached replies would have cost; `saved_unpriced` likewise.
     """
 
     expected: int = 0
+    asked: Counter[str] = field(default_factory=Counter[str])
     scores: Counter[str] = field(default_factory=Counter[str])
     answers: Counter[str] = field(default_factory=Counter[str])
     requests: int = 0
@@ -173,6 +175,7 @@ def closing(
         "seconds": round(seconds, 3),
         "scores": dict(states),
         "answers": dict(tally.answers),
+        "asked": dict(tally.asked),
         **{name: getattr(tally, name) for name in _COUNTS},
         "cost_usd": tally.cost,
         "saved_usd": tally.saved,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from evalflow.summary.compare import ComparisonRow
 
 
+Looks = Literal["anytime"] | int
 Operator = Literal[">=", "<=", ">", "<", "=="]
 _CONDITION = re.compile(r"\s*(>=|<=|==|>|<)\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*\Z")
 COLUMNS = (
@@ -53,6 +54,11 @@ class Condition:
         found = {">=": reaches, "<=": stays, ">": not stays, "<": not reaches, "==": reaches and stays}
         return bool(found[self.operator])
 
+    def decided_by(self, low: float, high: float) -> bool | None:
+        """Whether all values of an interval meet the condition (True), none does (False), or only some (None)."""
+        outcomes = {self.holds(low), self.holds(high)}
+        return outcomes.pop() if len(outcomes) == 1 else None
+
 
 @dataclass(frozen=True, slots=True)
 class Gate:
@@ -62,6 +68,8 @@ class Gate:
         condition: For a difference to the baseline `>= -margin`, with higher as better.
         tag: Only cases with this tag, or one below it.
         point: Whether the estimate decides instead of its interval.
+        looks: How often the run may be looked at before its end: any time, or a number of planned looks. Intervals that
+            allow for it decide. None: the run is looked at once, at its end.
         max_undefined_rate: The share of undefined scores, among those that are not skipped, above which the gate is
             undecided.
     """
@@ -72,6 +80,7 @@ class Gate:
     tag: str | None = None
     point: bool = False
     baseline: bool = False
+    looks: Looks | None = None
     max_undefined_rate: float = MAX_UNDEFINED_RATE
 
     @property
@@ -97,6 +106,7 @@ class GateRow:
         n, n_scored, n_undefined, n_skipped: This run's scores by state; 0 for statistics computed from all scores.
         compared: Number of cases compared with the baseline; None for other gates.
         undefined_in: The run with too many undefined scores; empty if none.
+        looked: The method of an interval that allows looks, and its number of cases; empty for other gates.
     """
 
     dataset: str
@@ -114,6 +124,21 @@ class GateRow:
     n_skipped: int = 0
     compared: int | None = None
     undefined_in: Literal["", "this run", "the baseline"] = ""
+    looked: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """The last look at a gate's statistic: its value and interval then, the decision so far, and the method in words.
+
+    Value and interval are None if there was no look, or nothing to look at.
+    """
+
+    value: float | None
+    low: float | None
+    high: float | None
+    passed: bool | None
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,16 +171,24 @@ def evaluate_gates(
     summary: pl.DataFrame,
     differences: Sequence[ComparisonRow] = (),
     baseline: pl.DataFrame | None = None,
+    looked: Mapping[tuple[Gate, str], Looked] | None = None,
 ) -> list[GateResult]:
-    """Evaluate gates on the summary's rows; `differences` are those of this run to the baseline, by tag too."""
+    """Evaluate gates on the summary's rows.
+
+    `differences` are those of this run to the baseline, by tag too; `looked` are the intervals of gates with looks, by
+    gate and dataset.
+    """
     sides = (summary, summary if baseline is None else baseline)
-    return [
-        GateResult(gate, tuple(_of_baseline(gate, differences, sides) if gate.baseline else _rows(gate, summary)))
-        for gate in gates
-    ]
+
+    def rows(gate: Gate) -> Iterator[GateRow]:
+        if gate.baseline:
+            return _of_baseline(gate, differences, sides)
+        return _rows(gate, summary, looked or {})
+
+    return [GateResult(gate, tuple(rows(gate))) for gate in gates]
 
 
-def _rows(gate: Gate, summary: pl.DataFrame) -> Iterator[GateRow]:
+def _rows(gate: Gate, summary: pl.DataFrame, looked: Mapping[tuple[Gate, str], Looked]) -> Iterator[GateRow]:
     of_mean = gate.statistic in COLUMNS
     statistic = "mean" if of_mean else gate.statistic
     value = "value" if gate.statistic == "mean" or not of_mean else gate.statistic
@@ -167,7 +200,12 @@ def _rows(gate: Gate, summary: pl.DataFrame) -> Iterator[GateRow]:
         if gate.metric is None and of_mean and row[value] is None and row["n_scored"]:
             continue  # a gate on a tag's pass rate is not about metrics that give no pass or fail
         ends = (row[low], row[high]) if low and high else None
-        outcome = _evaluate(gate, row, row[value], ends, row["n_scored"], row["judge"])
+        if gate.looks is None:
+            outcome = _evaluate(gate, row, row[value], ends, row["n_scored"], row["judge"])
+        else:
+            look = looked[gate, row["dataset"]]
+            key = (row["dataset"], row["target"], row["metric"], row["judge"])
+            outcome = GateRow(*key, look.value, look.low, look.high, look.passed, looked=look.text)
         yield outcome if gate.statistic in _WITH_ALL else _counted(gate, outcome, row)
 
 
@@ -235,8 +273,7 @@ def _evaluate(
     low, high = ends
     if low is None or high is None:
         return GateRow(*key, value, None, None, None)
-    outcomes = {condition.holds(low), condition.holds(high)}
-    passed = outcomes.pop() if len(outcomes) == 1 else None
+    passed = condition.decided_by(low, high)
     needed = cases_needed(value, low, high, condition.limit, n) if passed is None else None
     return GateRow(*key, value, low, high, passed, needed)
 
@@ -244,7 +281,8 @@ def _evaluate(
 _TAG = "tag:"
 _POINT = "point"
 _MAX_UNDEFINED = "max_undefined_rate"
-_SETTINGS = (_POINT, _MAX_UNDEFINED)
+_LOOKS = "looks"
+_SETTINGS = (_POINT, _MAX_UNDEFINED, _LOOKS)
 """Keys that are not conditions, but options for evaluating them."""
 _COMPARED = ("mean", "pass_rate")
 """The columns that can be compared with a baseline; all figures can be too."""
@@ -256,7 +294,8 @@ def parse_gates(
     """All gates of a run: those in the metrics' files and those of the run, which take precedence.
 
     Gates are by subject (METRIC, METRIC@TAG or tag:TAG) and statistic. With `point: true` the estimate decides instead
-    of its interval. Above the share `max_undefined_rate` of undefined scores a gate is undecided.
+    of its interval. Above the share `max_undefined_rate` of undefined scores a gate is undecided. With `looks: anytime`
+    or a number of planned looks, its interval holds however often the run is looked at before its end.
 
     Raises:
         UserError: A condition, metric or statistic is unknown, a limit is outside the statistic's range, or there is no
@@ -277,6 +316,9 @@ def parse_gates(
                     _check_setting(statistic, value, conditions, where)
                     continue
                 gate = _gate(about, statistic, value, where, metrics, baseline, point=point)
+                if _LOOKS in conditions:
+                    _check_looks(gate, where, metrics)
+                    gate = replace(gate, looks=_looks_of(conditions[_LOOKS]))
                 found.append(replace(gate, max_undefined_rate=most) if isinstance(most, float) else gate)
             except UserError as error:
                 problems += error.problems
@@ -349,6 +391,10 @@ def _check_setting(key: str, value: GateValue, conditions: Mapping[str, GateValu
         raise UserError(Problem(f"{value!r} is neither true nor false", where, "true: the estimate decides"))
     if key == _MAX_UNDEFINED and not (isinstance(value, float) and 0 <= value <= 1):
         raise UserError(Problem(f"{value!r} is no share of 0..1", where, "10 per cent are 0.1"))
+    if key == _LOOKS and _looks_of(value) is None:
+        fewest, most = PLANNED_LOOKS
+        hint = f"anytime, or how many looks are planned, {fewest} to {most}"
+        raise UserError(Problem(f"{value!r} is no number of looks", where, hint))
     if not conditions.keys() - set(_SETTINGS):
         raise UserError(Problem("there is no condition beside it", where, 'such as {mean: ">= 0.8", point: true}'))
 
@@ -376,3 +422,35 @@ def _check_limit(condition: Condition, statistic: str, where: str, metric: Measu
     if unreachable and not point and (figure or statistic in BOUNDS):
         what = f"no number of cases shows that {statistic} is {condition}: its interval never shrinks to a point"
         raise UserError(Problem(what, where, f'let the estimate decide: {{{statistic}: "{condition}", point: true}}'))
+
+
+PLANNED_LOOKS = (2, 20)
+"""The fewest and the most planned looks."""
+
+
+def _looks_of(value: GateValue) -> Looks | None:
+    if value == "anytime":
+        return "anytime"
+    fewest, most = PLANNED_LOOKS
+    whole = isinstance(value, float) and value.is_integer() and fewest <= value <= most
+    return int(value) if whole and isinstance(value, float) else None
+
+
+def _check_looks(gate: Gate, where: str, metrics: Mapping[str, Measured]) -> None:
+    """Refuse looks at what has no interval that allows them: it needs a mean of values in a known range."""
+    what, hint = "", ""
+    if gate.metric is None:
+        what, hint = "looks are at one metric, and this gate is about all", "name the metric: METRIC@TAG"
+    elif gate.statistic not in _COMPARED:
+        what, hint = f"{gate.statistic} cannot be looked at before the end", "mean and pass_rate can"
+    elif gate.baseline:
+        what = "a difference from the baseline cannot be looked at before the end"
+        hint = "take looks out of this gate; `evalflow race` compares two configurations and stops when it is decided"
+    elif gate.point:
+        what, hint = "looks are about an interval, and with point the estimate decides", "take one of them out"
+    elif gate.condition.operator == "==":
+        what, hint = "no interval decides ==", 'write a limit: ">= 0.8"'
+    elif gate.statistic == "mean" and not metrics[gate.metric].bounded:
+        what, hint = f"the scores of {gate.metric} are not in 0..1", "looks at its pass_rate can be had, with a threshold"
+    if what:
+        raise UserError(Problem(what, where, hint))

@@ -33,6 +33,7 @@ from evalflow.run import manifest as manifests
 from evalflow.run.deadline import Deadlines, Failed
 from evalflow.run.folder import RunFolder
 from evalflow.run.journal import AnswerBook, Finished, RememberingTarget, read_finished
+from evalflow.run.looks import Looks
 from evalflow.run.manifest import Tally
 from evalflow.run.plan import PreparedFile
 from evalflow.run.scoring import MeteredJudge, Pair
@@ -140,8 +141,13 @@ def open_manifest(order: RunOrder, facts: dict[str, Any]) -> dict[str, Any]:
     return manifests.reopening(order.resumed)
 
 
-def finished_before(order: RunOrder, parts: Parts, bounded: Collection[str], tally: Tally) -> Finished:
-    """The finished results of an earlier part of this run; their cost counts towards the tally and the budget."""
+def finished_before(
+    order: RunOrder, parts: Parts, bounded: Collection[str], tally: Tally, looks: Looks | None = None
+) -> Finished:
+    """The finished results of an earlier part of this run; their cost counts towards the tally and the budget.
+
+    Its scores are noted by `looks`.
+    """
     session = parts.session
     before = _spent_before(order)
     if session.budget:
@@ -150,7 +156,17 @@ def finished_before(order: RunOrder, parts: Parts, bounded: Collection[str], tal
         return Finished()
     stops = any(metric.stops for metric in parts.metrics.values())
     folder = RunFolder(order.folder)
-    finished = read_finished(folder, tally, bounded, errors_too=not order.retry_errors, failed_too=stops)
+    finished = read_finished(
+        folder,
+        tally,
+        bounded,
+        errors_too=not order.retry_errors,
+        failed_too=stops,
+        scores_too=looks is not None,
+    )
+    if looks is not None and finished.scores is not None:
+        looks.note_all(finished.scores.lazy())
+        looks.begun(finished.scores.select("dataset", "case_id").unique().iter_rows())
     counted = manifests.take_up(tally, order.resumed)
     if session.budget:
         own = Amount(tally.requests, tally.input_tokens + tally.output_tokens, tally.cost_usd)
@@ -299,6 +315,7 @@ def facts_of(inspection: Inspection) -> dict[str, Any]:
         "metrics": {name: _metric_facts(inspection, name, rule) for name, rule in inspection.rules().metrics.items()},
         "judges": {name: _judge_facts(judge) for name, judge in inspection.judges.items()},
         "target": {"name": parts.target.name, "identity": parts.target.identity},
+        "order": {"shuffled": inspection.rules().looks() is not None, "seed": run.seed},
         "prices": {name: price for name, price in parts.prices().items() if price},
     }
     if run.baseline is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +49,11 @@ class Derived:
     calibration: Calibration | None = None
 
 
-def derive(folder: RunFolder, rules: ResultRules) -> Derived:
+Cases = Callable[[], Iterable[Case]]
+"""Reads the cases of a run in any order; called only if gates have looks."""
+
+
+def derive(folder: RunFolder, rules: ResultRules, cases: Cases) -> Derived:
     """Write scores.parquet and the summaries from the run's journals, and evaluate its gates."""
     run = rules.settings.run
     order = InputOrder(datasets=list(run.dataset), metrics=list(rules.metrics))
@@ -58,7 +62,7 @@ def derive(folder: RunFolder, rules: ResultRules) -> Derived:
     scores = pl.scan_parquet(folder.scores)
     summary = summarise(scores, rules.metrics, run.seed)
     write_summary(summary, folder.path)
-    results, rows = evaluate_run_gates(rules, summary.frame, scores)
+    results, rows = evaluate_run_gates(rules, summary.frame, scores, cases)
     own = scores.filter(pl.col("member_of").is_null()).select("status").collect(engine="streaming")["status"]
     counted = dict(own.value_counts().iter_rows())
     states = {state: counted.get(state, 0) for state in ("scored", "undefined", "error", "skipped")}
@@ -117,7 +121,7 @@ def _errors(scores: pl.LazyFrame) -> tuple[tuple[str, ...], str | None]:
 
 
 def evaluate_run_gates(
-    rules: ResultRules, summary: pl.DataFrame, scores: pl.LazyFrame
+    rules: ResultRules, summary: pl.DataFrame, scores: pl.LazyFrame, cases: Cases
 ) -> tuple[list[GateResult], list[dict[str, Any]]]:
     """Evaluate a run's gates on the columns of summary.parquet, and gates against a baseline on the scores.
 
@@ -134,6 +138,11 @@ def evaluate_run_gates(
             compared["baseline"] = baseline_summary(run)
         except UserError as error:
             compared, why = {}, error.problems[0].what
+    looks = rules.looks()
+    if looks is not None:
+        looks.note_all(scores)
+        looks.look_again(cases(), run.seed)
+        compared["looked"] = looks.results()
     results = evaluate_gates(rules.gates, summary, **compared)
     return results, [row for result in results for row in _gate_rows(result, why)]
 
@@ -151,7 +160,8 @@ def _gate_rows(result: GateResult, why: str) -> Iterator[dict[str, Any]]:
         # A gate on a tag is about several metrics.
         parts = (row.metric if gate.metric is None else "", row.dataset, row.target, row.judge)
         of = " · ".join(part for part in parts if part)
-        basis, note = _basis(row), _undecided(gate, row)
+        basis = "; ".join(text for text in (row.looked, _basis(row)) if text)
+        note = _undecided(gate, row)
         value = "no value" if row.value is None else f"{row.value:.4g}"
         value += f" [{row.low:.4g}, {row.high:.4g}]" if row.value is not None and row.low is not None else ""
         yield {
@@ -200,6 +210,8 @@ def _undecided(gate: Gate, row: GateRow) -> str:
         return f"more scores of {row.undefined_in} are undefined than {most} allows, and so it decides nothing"
     if row.passed is not None or row.value is None:
         return ""
+    if row.looked:
+        return "more cases may decide it"
     if row.low is None:
         return "it has no interval, and so decides nothing: more cases, or point: true"
     if row.cases_needed is None:

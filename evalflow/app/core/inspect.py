@@ -139,7 +139,7 @@ def inspect(parts: Parts) -> Inspection:
         found.gates = parse_gates(run.gate, measured, run.baseline)
     except UserError as error:
         problems += error.problems
-    problems += found.rules().undecided()
+    problems += [*found.rules().undecided(), *found.rules().unlookable()]
     found.labels_apply = labels.apply
     found.remarks = [*checks.remarks(), *labels.remarks()]
     if problems:

@@ -33,7 +33,7 @@ def rewrite(folder: RunFolder, overrides: Sequence[str] = ()) -> dict[str, Any]:
     refuse_links(folder)
     run = open_run(folder)
     run = replace(run, manifest=overridden(run.manifest, overrides)) if overrides else run
-    derived = derive(folder, run.rules)
+    derived = derive(folder, run.rules, run.cases)
     derived = replace(derived, calibration=saved_calibration(run))
     if derived.calibration is not None and folder.calibration_page.is_file():
         write_calibration(folder.calibration_page, derived.calibration)
@@ -140,7 +140,7 @@ def facts_of_run(folder: RunFolder) -> dict[str, Any]:
     before, now = original_thresholds(run), current_thresholds(run)
     changed = [name for name in run.rules.metrics if before.get(name) != now.get(name)]
     summary = json.loads((folder.path / "summary.json").read_text(encoding="utf-8"))
-    _, gates = evaluate_run_gates(run.rules, pl.read_parquet(folder.path / "summary.parquet"), run.scores())
+    _, gates = evaluate_run_gates(run.rules, pl.read_parquet(folder.path / "summary.parquet"), run.scores(), run.cases)
     return {
         "metrics": facts_of_metrics(run),
         "summary": [row for row in summary["rows"] if row["tag"] is None],

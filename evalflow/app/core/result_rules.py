@@ -11,6 +11,7 @@ from evalflow.errors import Problem, did_you_mean
 from evalflow.metrics.kinds.composite import BY_PASSING, CompositeMetricConfig
 from evalflow.protocols import Measured
 from evalflow.records import FigureSpec
+from evalflow.run.looks import LookedMetric, Looks
 from evalflow.summary.gates import SHARES, Gate
 from evalflow.summary.scan import Composite, Source
 from evalflow.summary.summarise import Threshold
@@ -111,6 +112,44 @@ class ResultRules:
                 who = f"{gate.metric} has no" if gate.metric else "no metric has a"
                 what, hint = self._no_threshold(f"there is no {gate.statistic}: {who} threshold", concerned[0])
                 yield Problem(what, f"gate.{gate.about}.{gate.statistic}", hint)
+
+    def unlookable(self) -> Iterator[Problem]:
+        """Looks at metrics that not every case has as soon as it is scored, and a stop that these do not allow."""
+        looked = [gate for gate in self.gates if gate.looks is not None]
+        for gate in looked:
+            metric = self.metrics[str(gate.metric)]
+            where = f"gate.{gate.about}.looks"
+            if isinstance(metric.config, CompositeMetricConfig):
+                what = f"{gate.metric} is computed once the run has ended"
+                yield Problem(what, where, f"look at what it is made of: {', '.join(metric.config.weights)}")
+            elif metric.declared != gate.metric:
+                what = f"{gate.metric} is a check that only some cases bring"
+                yield Problem(what, where, "look at a metric that scores every case")
+        if self.settings.run.stop is None:
+            return
+        if not looked:
+            example = f"'gate={{{next(iter(self.metrics))}: {{mean: \">= 0.8\", looks: anytime}}}}'"
+            yield Problem("no gate has looks, so none decides before the end", "stop", f"add looks to one: {example}")
+        for gate in self.gates:
+            if gate.looks is None and looked:
+                what = "this gate is decided at the end only, and the run would stop before"
+                yield Problem(what, f"gate.{gate.about}.{gate.statistic}", "add looks: anytime, or leave stop out")
+
+    def looks(self) -> Looks | None:
+        """The looks at the gates while cases are asked in random order; None if no gate has any."""
+        run, gates = self.settings.run, [gate for gate in self.gates if gate.looks is not None]
+        if not gates:
+            return None
+        limits = {limit.metric: limit for limit in self.thresholds()}
+
+        def looked(name: str) -> LookedMetric:
+            config, limit = self.metrics[name].config, limits.get(name)
+            cells = run.repeats.target * (run.repeats.judge if self.metrics[name].asks else 1)
+            covered = [dataset for dataset in run.dataset if config.covers(dataset)]
+            return LookedMetric(name, cells, covered, limit.value if limit else None, config.direction)
+
+        names = dict.fromkeys(str(gate.metric) for gate in gates)
+        return Looks(gates, map(looked, names), stops=run.stop is not None)
 
     def _no_threshold(self, what: str, name: str) -> tuple[str, str]:
         """The problem, and how to set a threshold that applies with the metric's judge."""
