@@ -50,7 +50,7 @@ def _facts(found: Inspection) -> dict[str, Any]:
             {"metric": t.metric, "judge": t.judge, "threshold": t.value, "direction": t.direction}
             for t in rules.thresholds()
         ],
-        "gates": [str(gate) for gate in rules.gates],
+        "gates": [f"{gate}" + (f", looks: {gate.looks}" if gate.looks else "") for gate in rules.gates],
         "scores": found.cells,
         "notices": found.notices(),
         "estimate": asdict(found.estimate),

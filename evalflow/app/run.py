@@ -152,6 +152,8 @@ def _score(order: RunOrder, found: Inspection, journal: JournalSink, tally: Tall
     if looks is not None:
         sink = WatchedSink(sink, looks.metrics, looks.note)
         cases = looks.follow(cases, run.seed)
+    if order.resumed and order.resumed.get("stopped"):
+        screen.was_decided(found, order.resumed["asked"])
 
     async def work(resources: ExitStack) -> bool:
         following = asyncio.create_task(screen.follow(tally))

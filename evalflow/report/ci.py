@@ -13,7 +13,7 @@ from evalflow.lazy import pl
 from evalflow.paths import replacing
 from evalflow.records import passes
 from evalflow.report.findings import preference_findings
-from evalflow.report.page import judge_lines, title
+from evalflow.report.page import judge_lines, sample_lines, title
 from evalflow.report.results_csv import iterate_rows
 from evalflow.report.wording import cost, headline_rows, interval, number, percent, plain_line, series_name, varying
 
@@ -186,7 +186,7 @@ def write_markdown(path: Path, run: Reported) -> None:
 def _lines(run: Reported) -> Iterator[str]:
     yield f"## {_text(title(run.manifest))}"
     yield ""
-    yield from (f"{_text(line)}  " for line in judge_lines(run.manifest))
+    yield from (f"{_text(line)}  " for line in (*judge_lines(run.manifest), *sample_lines(run.manifest)))
     if run.gates:
         yield ""
         yield "| gate | |"

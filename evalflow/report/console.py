@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from evalflow.lazy import pl
-from evalflow.report.page import judge_lines
+from evalflow.report.page import judge_lines, sample_lines
 from evalflow.report.wording import (
     cost,
     counted,
@@ -43,7 +43,7 @@ def print_summary(
     console: Console, manifest: Mapping[str, Any], summary: pl.DataFrame, directions: Mapping[str, str]
 ) -> None:
     """Print the judges and the table of a run: a line per metric, or per figure if the metric has figures."""
-    for line in judge_lines(manifest):
+    for line in (*judge_lines(manifest), *sample_lines(manifest)):
         console.print(literal(line, style="dim"), soft_wrap=True)
     rows = headline_rows(summary)
     print_table(console, rows, varying(rows))

@@ -17,7 +17,7 @@ from evalflow.report.cases import BLOCK, ExplorerWriter, most_informative, scrip
 from evalflow.report.charts import bins_of, charts, matrix_of
 from evalflow.report.ci import write_junit, write_markdown
 from evalflow.report.findings import noise_findings, panel_findings, preference_findings
-from evalflow.report.page import content_policy, facts, judge_lines, title, write_page
+from evalflow.report.page import content_policy, facts, judge_lines, sample_lines, title, write_page
 from evalflow.report.results_csv import CasesWriter, MiscategorisedWriter, ResultsWriter, json_or_text, rows
 from evalflow.report.wording import PARTS, joined, series_name, varying, without_means_of_figures
 
@@ -70,7 +70,7 @@ def write_html(path: Path, run: Reported, explorer: ExplorerWriter) -> None:
         "run_id": run.manifest["run_id"],
         "facts": facts(run.manifest),
         "manifest": json.dumps(run.manifest, indent=2, ensure_ascii=False, default=str),
-        "judges": judge_lines(run.manifest),
+        "judges": [*judge_lines(run.manifest), *sample_lines(run.manifest)],
         "gates": run.gates,
         "rows": [row for row in rows if row["tag"] is None],
         "by_tag": [row for row in rows if row["tag"] is not None],
@@ -128,6 +128,8 @@ def write_reports(folder: Path, run: Reported) -> None:
 
     With a metric that classifies cases, also miscategorised.csv.
 
+    Only cases.jsonl has the cases that were not asked because all gates were decided.
+
     Each file is replaced once the new one is complete. So `run.cases` may be read from the folder's own cases.jsonl.
 
     Raises:
@@ -140,12 +142,14 @@ def write_reports(folder: Path, run: Reported) -> None:
             stack.enter_context(TemporaryFile("w+", encoding="utf-8", errors="replace")) for _ in range(2)
         )
         explorer = ExplorerWriter(index, details, most_informative(run.scores, run.metrics))
-        writers = [ResultsWriter(table, run.scores).write, CasesWriter(cases).write, explorer.write]
+        write_case = CasesWriter(cases).write
+        writers = [ResultsWriter(table, run.scores).write, explorer.write]
         if run.categorising:
             file = stack.enter_context(replacing(folder / "miscategorised.csv", newline=""))
             writers.append(MiscategorisedWriter(file, run.categorising).write)
         for row in rows(run.cases, run.answers, run.scores):
-            for write in writers:
+            write_case(row)
+            for write in writers if row.scores or not run.manifest.get("stopped") else ():
                 write(row)
         explorer.finish()
         write_html(folder / "report.html", run, explorer)

@@ -116,6 +116,43 @@ def judge_lines(manifest: Mapping[str, Any]) -> Sequence[str]:
     return lines or ["judge: none (no metric needs one)"]
 
 
+def sample_lines(manifest: Mapping[str, Any]) -> Sequence[str]:
+    """What every mean of the run rests on, if not on all cases in a fixed number: a line for each reason."""
+    datasets: Mapping[str, Mapping[str, Any]] = manifest.get("datasets") or {}
+    counts: Mapping[str, int] = manifest.get("asked") or {}
+    asked, of = sum(counts.values()), sum(about.get("cases", 0) for about in datasets.values())
+    order: Mapping[str, Any] = manifest.get("order") or {}
+    drawn = f"in random order (seed {order.get('seed')})" if order.get("shuffled") else "in the order of the data"
+    lines: list[str] = []
+    if 0 < asked < of:
+        why = "all gates were decided" if manifest.get("stopped") else f"the run ended early, {manifest.get('status')}"
+        lines.append(f"not asked: {of - asked:,} of {of:,} cases, as {why}; means are over the {asked:,} asked {drawn}")
+        if manifest.get("stopped"):
+            lines.append("stopped by looks: only the gates' intervals allow for it; all others are too narrow")
+        elif not order.get("shuffled"):
+            lines.append("they are no random sample of all cases")
+    elif order.get("shuffled"):
+        lines.append(f"cases were asked {drawn}")
+    again = "each further look raises the error of gates without `looks`"
+    if manifest.get("ended_before"):
+        lines.append(f"resumed after results had been written: if they were looked at before, {again}")
+    elif _is_extended(manifest):
+        cached = f"{manifest['cached']:,} replies are from earlier runs"
+        lines.append(f"{cached}: if this extends a smaller sample that was looked at, {again}")
+    return lines
+
+
+def _is_extended(manifest: Mapping[str, Any]) -> bool:
+    """Whether a run with gates takes part of its replies from earlier runs, as one with a larger `sample` does."""
+    config: Mapping[str, Any] = manifest.get("config") or {}
+    metrics: Mapping[str, Mapping[str, Any]] = config.get("metric") or {}
+    own: Mapping[str, Mapping[str, Any]] = config.get("gate") or {}
+    gates: list[Mapping[str, Any]] = [*own.values(), *(metric.get("gate") or {} for metric in metrics.values())]
+    part = bool(config.get("sample") or config.get("limit"))
+    partly_known = bool(manifest.get("cached") and manifest.get("requests"))
+    return part and partly_known and any(gate and "looks" not in gate for gate in gates)
+
+
 def certificate_table(certificates: Sequence[Mapping[str, Any]]) -> Table:
     """A row for each certificate: metric, judge, agreement with people, consistency, and date."""
     table = Table(title="certificates", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)

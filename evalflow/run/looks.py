@@ -47,24 +47,27 @@ class Looks:
 
     Attributes:
         metrics: The metrics that are looked at, by name.
-        stopped: Whether cases were left out because all gates were decided.
     """
 
     def __init__(self, gates: Iterable[Gate], metrics: Iterable[LookedMetric], *, stops: bool = False) -> None:
         self.metrics = {metric.name: metric for metric in metrics}
-        self.stopped = False
         self._gates = [gate for gate in gates if gate.looks is not None]
         self._stops = stops
         self._courses: dict[str, list[_Course]] = {}
         self._cells: defaultdict[tuple[str, str], _Cells] = defaultdict(lambda: defaultdict(list))
         self._begun: set[tuple[str, str]] = set()
+        self._most: int | None = None
         self._waiting = deque[Case]()
         self._unit: list[Case] = []
-        self._all_drawn = False
+        self._all_drawn = self._left_out = False
 
-    def begun(self, cases: Iterable[tuple[str, str]]) -> None:
-        """Name the cases (dataset, id) that an earlier part of the run has begun: they are finished before it stops."""
+    def begun(self, cases: Iterable[tuple[str, str]], most: int | None = None) -> None:
+        """Name the cases (dataset, id) that an earlier part of the run has begun: they are finished before it stops.
+
+        If that part was stopped after `most` cases, no further case is asked.
+        """
         self._begun.update(cases)
+        self._most = most
 
     def note(self, score: ScoreRecord) -> None:
         """Take a finished score of one of `metrics`."""
@@ -87,10 +90,10 @@ class Looks:
     def follow(self, cases: Iterable[Case], seed: int) -> Iterator[Case]:
         """The cases in the random order of the seed; only until all gates are decided if these stop the run."""
         data = _Data()
-        for case in shuffled(data.counting(cases), seed):
+        for number, case in enumerate(shuffled(data.counting(cases), seed)):
             self._courses = self._courses or self._begin(data)
-            if self._stops and self.decided and not self._begun:
-                self.stopped = True
+            if number == self._most or (self._stops and self.decided and not self._begun):
+                self._left_out = True
                 return
             self._begun.discard(_key(case))
             self._waiting.append(case)
@@ -111,6 +114,11 @@ class Looks:
         courses = [course for own in self._courses.values() for course in own]
         every_gate = len({course.gate for course in courses}) == len(self._gates)
         return every_gate and all(course.passed is not None for course in courses)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether cases were left out, all gates being decided."""
+        return self._left_out and self.decided
 
     def results(self) -> dict[tuple[Gate, str], Looked]:
         """The last look at each gate, by gate and dataset."""

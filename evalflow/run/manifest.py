@@ -131,6 +131,8 @@ def reopening(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """The manifest of a resumed run."""
     resumed = [*manifest.get("resumed_at", []), now()]
     begun = {key: value for key, value in manifest.items() if key not in _TOTALS}
+    if manifest["status"] not in ("running", "done"):
+        begun["ended_before"] = [*manifest.get("ended_before", []), manifest["status"]]
     return {**begun, "status": "running", "finished_at": None, "resumed_at": resumed, "process": os.getpid()}
 
 

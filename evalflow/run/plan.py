@@ -120,6 +120,7 @@ def shuffled(cases: Iterable[Case], seed: int) -> Iterator[Case]:
             seconds.append(second)
             offsets.append(file.tell())
             pickle.dump(case, file, pickle.HIGHEST_PROTOCOL)
-        for number in np.lexsort((seconds, firsts)):
+        order: list[int] = np.lexsort((seconds, firsts)).tolist()
+        for number in order:
             file.seek(offsets[number])
             yield pickle.load(file)  # noqa: S301 - written above, to a file that has no name

@@ -394,7 +394,8 @@ def _check_setting(key: str, value: GateValue, conditions: Mapping[str, GateValu
     if key == _LOOKS and _looks_of(value) is None:
         fewest, most = PLANNED_LOOKS
         hint = f"anytime, or how many looks are planned, {fewest} to {most}"
-        raise UserError(Problem(f"{value!r} is no number of looks", where, hint))
+        given = f"{value:g}" if isinstance(value, float) else repr(value)
+        raise UserError(Problem(f"{given} is no number of looks", where, hint))
     if not conditions.keys() - set(_SETTINGS):
         raise UserError(Problem("there is no condition beside it", where, 'such as {mean: ">= 0.8", point: true}'))
 
@@ -451,6 +452,9 @@ def _check_looks(gate: Gate, where: str, metrics: Mapping[str, Measured]) -> Non
     elif gate.condition.operator == "==":
         what, hint = "no interval decides ==", 'write a limit: ">= 0.8"'
     elif gate.statistic == "mean" and not metrics[gate.metric].bounded:
-        what, hint = f"the scores of {gate.metric} are not in 0..1", "looks at its pass_rate can be had, with a threshold"
+        what, hint = (
+            f"the scores of {gate.metric} are not in 0..1",
+            "looks at its pass_rate can be had, with a threshold",
+        )
     if what:
         raise UserError(Problem(what, where, hint))

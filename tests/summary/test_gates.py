@@ -241,3 +241,41 @@ def test_figures_are_gated_by_their_own_rows(record: Make, table: Table, declare
     gates = {"recall": ">= 0.5", "precision": "== 1", "accuracy": "> 0.7"}
     assert results(table(cells), gates, metric) == [True, True, False]
     assert results(table(cells[2:]), gates, metric) == [None, None, True]
+
+
+@pytest.mark.parametrize(
+    ("subject", "gate", "what"),
+    [
+        (
+            "m",
+            {"mean": ">= 0.9", "looks": "often"},
+            r"gate\.m\.looks: 'often' is no number of looks\n.*anytime, .*2 to 20",
+        ),
+        ("m", {"mean": ">= 0.9", "looks": 1.0}, "1 is no number of looks"),
+        ("m", {"mean": ">= 0.9", "looks": 21.0}, "21 is no number of looks"),
+        ("m", {"mean": ">= 0.9", "looks": 2.5}, "2.5 is no number of looks"),
+        ("m", {"mean": ">= 0.9", "looks": True}, "True is no number of looks"),
+        ("m", {"looks": "anytime"}, "there is no condition beside it"),
+        ("m", {"mean": ">= 9", "looks": 5.0}, "mean is compared with 9"),
+        (
+            "m",
+            {"median": ">= 0.9", "looks": 5.0},
+            "median cannot be looked at before the end\n.* mean and pass_rate can",
+        ),
+        ("m", {"mean": ">= 0.9", "looks": 5.0, "point": True}, "with point the estimate decides"),
+        ("m", {"mean": "== 0.9", "looks": 5.0}, "no interval decides =="),
+        ("m", {"mean": NotWorse(not_worse_by=0.1), "looks": 5.0}, "difference from the baseline .*\n.* race"),
+        ("stars", {"mean": ">= 0.9", "looks": 5.0}, "the scores of stars are not in 0..1\n.* its pass_rate"),
+        ("tag:A", {"mean": ">= 0.9", "looks": 5.0}, "this gate is about all\n.*METRIC@TAG"),
+    ],
+)
+def test_what_cannot_be_looked_at_is_refused(declare: Declare, subject: str, gate: dict[str, Any], what: str):
+    metrics = {"m": declare(), "stars": declare("stars", bounded=False)}
+    with pytest.raises(UserError, match=what):
+        parse_gates({subject: gate}, metrics, "runs/x")
+
+
+def test_looks_are_part_of_a_gate(declare: Declare):
+    gates = {"m": {"mean": ">= 0.9", "pass_rate": "< 0.5", "looks": 5.0}, "m@A": {"mean": "> 0", "looks": "anytime"}}
+    found = parse_gates(gates, {"m": declare()})
+    assert [gate.looks for gate in found] == [5, 5, "anytime"]

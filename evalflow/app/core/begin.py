@@ -166,7 +166,8 @@ def finished_before(
     )
     if looks is not None and finished.scores is not None:
         looks.note_all(finished.scores.lazy())
-        looks.begun(finished.scores.select("dataset", "case_id").unique().iter_rows())
+        most = sum(order.resumed["asked"].values()) if order.resumed.get("stopped") else None
+        looks.begun(finished.scores.select("dataset", "case_id").unique().iter_rows(), most)
     counted = manifests.take_up(tally, order.resumed)
     if session.budget:
         own = Amount(tally.requests, tally.input_tokens + tally.output_tokens, tally.cost_usd)

@@ -150,7 +150,7 @@ def evaluate_run_gates(
 def _gate_rows(result: GateResult, why: str) -> Iterator[dict[str, Any]]:
     gate = result.gate
     about = {"metric": gate.about, "statistic": gate.statistic, "condition": str(gate.condition)}
-    about |= {"limit": gate.condition.limit, "name": str(gate)}
+    about |= {"limit": gate.condition.limit, "name": str(gate), "looks": gate.looks}
     if not result.rows:
         note = _missing(gate, why)
         nothing = dict.fromkeys(("value", "ci_low", "ci_high", "dataset", "passed", "cases_needed"))

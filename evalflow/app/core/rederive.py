@@ -18,9 +18,10 @@ from evalflow.app.core.saved import SavedRun, open_run
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.lazy import pl
 from evalflow.report.calibration import write_calibration
-from evalflow.report.page import judge_lines
+from evalflow.report.page import judge_lines, sample_lines
 from evalflow.run.folder import RunFolder, refuse_links
 from evalflow.run.plan import PreparedFile
+from evalflow.summary.gates import Looks
 from evalflow.summary.journal import json_line
 
 
@@ -32,7 +33,12 @@ def rewrite(folder: RunFolder, overrides: Sequence[str] = ()) -> dict[str, Any]:
     """
     refuse_links(folder)
     run = open_run(folder)
-    run = replace(run, manifest=overridden(run.manifest, overrides)) if overrides else run
+    if overrides:
+        changed = replace(run, manifest=overridden(run.manifest, overrides))
+        if _looks(changed) != _looks(run):
+            what = "looks are fixed before a run's first case, and cannot be changed after it"
+            raise UserError(Problem(what, "gate", "keep the looks of each gate; for others start a new run"))
+        run = changed
     derived = derive(folder, run.rules, run.cases)
     derived = replace(derived, calibration=saved_calibration(run))
     if derived.calibration is not None and folder.calibration_page.is_file():
@@ -43,6 +49,10 @@ def rewrite(folder: RunFolder, overrides: Sequence[str] = ()) -> dict[str, Any]:
     report(folder, run.rules, derived, run.cases(), manifest)
     folder.write_manifest(manifest)
     return manifest
+
+
+def _looks(run: SavedRun) -> set[tuple[str, str, Looks]]:
+    return {(gate.about, gate.statistic, gate.looks) for gate in run.rules.gates if gate.looks is not None}
 
 
 _METRIC_KEYS = ("threshold", "gate", "of", "op", "may_lack")
@@ -146,6 +156,8 @@ def facts_of_run(folder: RunFolder) -> dict[str, Any]:
         "summary": [row for row in summary["rows"] if row["tag"] is None],
         "gates": json.loads(json_line(gates)),
         "datasets": {name: facts["cases"] for name, facts in run.manifest["datasets"].items()},
+        "asked": run.manifest.get("asked"),
+        "sampling": sample_lines(run.manifest),
         "target": run.manifest["target"]["name"],
         "judges": run.manifest["judges"],
         "kept": list(dict.fromkeys(override_of(run, name, now.get(name)) for name in changed)),

@@ -61,6 +61,11 @@ class TerminalScreen:
             lines.append(f"  {command('resume', shown(folder.path), '--retry-errors')}")
         self._err.print(literal("\n".join(lines)), soft_wrap=True)
 
+    def was_decided(self, inspection: Inspection, asked: Mapping[str, int]) -> None:
+        count, of = sum(asked.values()), inspection.cases.total()
+        what = f"all gates were decided after {count:,} of {of:,} cases, so no further case is asked"
+        self._err.print(literal(what), soft_wrap=True)
+
     def stopping(self, in_progress: int) -> None:
         self._err.print(literal(f"stopping: {in_progress} in progress; again to stop now"), soft_wrap=True)
 

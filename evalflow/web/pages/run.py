@@ -344,6 +344,8 @@ class Results:
     def _build(self, run: runs.Run, tags: Tags) -> None:
         overview(run)
         about = "Each metric over all cases, with its 95 % interval. Trying a threshold is free; nothing is re-run."
+        for line in run.facts.get("sampling", ()):
+            text(line, "p", "muted")
         with section("Overall", about), ui.element("div").classes("metrics"):
             metrics: Sequence[Mapping[str, Any]] = run.facts.get("metrics", [])
             self._cards = [MetricCard(self._workspace, run, one, self._moved, self._pick) for one in metrics]
