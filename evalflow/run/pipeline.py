@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -72,15 +72,12 @@ class RunPlan:
 
 
 class Pipeline:
-    """Runs a plan over cases, and calls `finished` after each."""
+    """Runs a plan over cases."""
 
-    def __init__(
-        self, plan: RunPlan, sink: Sink, tally: Tally, finished: Callable[[Case], None] = lambda _: None
-    ) -> None:
+    def __init__(self, plan: RunPlan, sink: Sink, tally: Tally) -> None:
         self._plan = plan
         self._sink = sink
         self._tally = tally
-        self._finished = finished
         self._stopping = False
 
     def stop(self) -> None:
@@ -110,7 +107,6 @@ class Pipeline:
             for repeat in range(self._plan.target_repeats):
                 await self._case(case, repeat)
             self._tally.in_flight -= 1
-            self._finished(case)
 
     async def _case(self, case: Case, target_repeat: int) -> None:
         plan = self._plan
