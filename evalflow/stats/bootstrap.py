@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 from evalflow.lazy import np
-from evalflow.stats.arrays import LOWER, UPPER, Interval, no_interval
+from evalflow.stats.arrays import UPPER, Interval, no_interval
+from evalflow.stats.quantiles import quantile
 
 if TYPE_CHECKING:
     from evalflow.stats.arrays import Floats, Ints
@@ -31,21 +34,26 @@ def resample(counts: Floats, weights: Ints, seed: int) -> Floats:
     return np.concatenate([rng.multinomial(n, weights / n, size=size) @ counts for size in sizes])
 
 
-def percentiles(values: Floats) -> tuple[float, float]:
-    """Percentile interval of resampled values (Efron & Tibshirani 1993, ch. 13)."""
-    low, high = np.quantile(values, (LOWER, UPPER))
+def percentiles(values: Floats, units: int) -> tuple[float, float]:
+    """Percentile interval of values resampled over so many cases or clusters (Efron & Tibshirani 1993, ch. 13).
+
+    Expanded to be as wide as a t interval: its percentiles are those of the normal quantile sqrt(G / (G - 1)) * t, with
+    G - 1 degrees of freedom (Hesterberg 2015, The American Statistician 69:371).
+    """
+    level = NormalDist().cdf(math.sqrt(units / (units - 1)) * quantile(UPPER, units - 1))
+    low, high = np.quantile(values, (1 - level, level))
     return float(low), float(high)
 
 
-def percentile_interval(values: Floats, method: str) -> Interval:
-    """Percentile interval and standard error of resampled values, leaving out NaN.
+def percentile_interval(values: Floats, method: str, units: int) -> Interval:
+    """Percentile interval and standard error of values resampled over so many cases or clusters, leaving out NaN.
 
     There is none if too many resamples are undefined, or none differs.
     """
     defined = values[~np.isnan(values)]
     if defined.size < (1 - MAX_UNDEFINED) * values.size:
         return no_interval(f"undefined in {1 - defined.size / values.size:.0%} of the resamples")
-    low, high = percentiles(defined)
+    low, high = percentiles(defined, units)
     if low == high:
         return no_interval("the resamples do not differ")
     return Interval(low, high, float(defined.std(ddof=1)), method)
@@ -57,7 +65,12 @@ def small_sample_note(units: int, *, clustered: bool, what: str = "cases") -> st
     return f"fewer than {few} {what}" if units < few else ""
 
 
+def few_resampled(units: int, what: str) -> str:
+    """A caveat such as "fewer than 30 clusters"; empty if there are enough. Resamples need more of them than t does."""
+    return f"fewer than {FEW_CASES} {what}" if units < FEW_CASES else ""
+
+
 def bootstrap_method(name: str, units: int, *, clustered: bool, what: str = "cases") -> str:
-    """Method name of a bootstrap, such as "cluster_bootstrap: fewer than 10 clusters"."""
-    note = small_sample_note(units, clustered=clustered, what=what)
+    """Method name of a bootstrap, such as "cluster_bootstrap: fewer than 30 clusters"."""
+    note = few_resampled(units, "clusters" if clustered else what)
     return name.format("cluster_" if clustered else "") + (f": {note}" if note else "")

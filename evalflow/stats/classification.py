@@ -1,7 +1,9 @@
 """Figures of a classification: confusion matrix, precision, recall, F1, averages over classes, Matthews' phi.
 
-A proportion of independent records has Wilson's interval. F scores, and all figures of clustered records, have a
-percentile bootstrap over clusters. A score of 0 or 1 never varies in a bootstrap; it has Wilson's interval with
+A proportion of independent records has Wilson's interval. Other figures of independent records are drawn from the
+Dirichlet posterior of the confusion cells, with a quarter of a record right and a quarter wrong added to each class, so
+that a class with few records, all of them right, is not taken for perfect (Goutte & Gaussier 2005, ECIR, for F scores).
+Figures of clustered records have a percentile bootstrap over clusters. A score of 0 or 1 has Wilson's interval with
 clusters as trials, for an F score by way of the Jaccard index J = TP / (TP + FP + FN): given J, F lies between
 (1 + b) J / ((1 + b) J + (1 - J) max(1, b)) and the same with min, for b = beta squared; for F1 both are 2J / (1 + J).
 A single cluster has no interval.
@@ -18,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from evalflow.lazy import np, pl
 from evalflow.stats.arrays import Interval, no_interval
-from evalflow.stats.bootstrap import bootstrap_method, percentile_interval, resample
+from evalflow.stats.bootstrap import DRAWS, bootstrap_method, percentile_interval, resample
 from evalflow.stats.figures import figure_of, mean_figure
 from evalflow.stats.intervals import rule_of_three, wilson
 
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
     from evalflow.records import Figure
     from evalflow.stats.arrays import Floats, Ints
 
+
+# Records that each class has more in the draws, right and wrong, and the number below which its own are few.
+_ADDED = 0.25
+_RARE = 20
 
 Of = Callable[["Floats"], "Floats"]
 """A figure as a function of cell totals: one value for each row, NaN if undefined."""
@@ -70,6 +76,10 @@ class Clusters:
     counts: Floats
     weights: Ints
     seed: int
+    added: Floats
+    """Records added to each cell in the draws of independent records."""
+    rarest: int
+    """Records of the rarest class."""
 
     @cached_property
     def totals(self) -> Floats:
@@ -83,13 +93,26 @@ class Clusters:
 
     @cached_property
     def method(self) -> str:
-        """Name of the bootstrap, with a caveat if the clusters are few."""
-        return bootstrap_method("{}bootstrap", int(self.weights.sum()), clustered=not self.single)
+        """Name of the interval, with a caveat if the clusters, or the records of a class, are few."""
+        if not self.single:
+            return bootstrap_method("{}bootstrap", int(self.weights.sum()), clustered=True)
+        return "dirichlet" + (f": {self.rarest} in the rarest class" if self.rarest < _RARE else "")
 
     @cached_property
     def draws(self) -> Floats:
-        """Cell totals of every resample of the clusters, shape (draws, cells)."""
-        return resample(self.counts, self.weights, self.seed)
+        """Cell totals of every resample of the clusters, or draw of independent records, shape (draws, cells)."""
+        if not self.single:
+            return resample(self.counts, self.weights, self.seed)
+        cells = self.totals + self.added
+        return np.random.default_rng(self.seed).standard_gamma(cells, size=(DRAWS, cells.size))
+
+    def interval(self, of: Of) -> Interval:
+        """The interval of a figure over the draws; it contains the figure itself."""
+        found = percentile_interval(of(self.draws), self.method, int(self.weights.sum()))
+        if found.low is None or found.high is None:
+            return found
+        value = float(of(self.totals[None, :])[0])
+        return replace(found, low=min(found.low, value), high=max(found.high, value))
 
 
 def figure(ratio: Ratio, clusters: Clusters, details: dict[str, object] | None = None) -> Figure:
@@ -117,7 +140,7 @@ def _interval(ratio: Ratio, clusters: Clusters, k: float, n: float) -> Interval:
         units = "cases" if clusters.single else "cases or groups"
         method = rule_of_three(method, trials * k / n, trials, units) if note else method
         return Interval(low, high, error, method)
-    return percentile_interval(ratio.of(clusters.draws), clusters.method)
+    return clusters.interval(ratio.of)
 
 
 def _f_of_jaccard(jaccard: float, beta: float, end: Callable[[float, float], float]) -> float:
@@ -146,14 +169,16 @@ def averages(per_class: Mapping[str, Ratios], clusters: Clusters) -> Iterator[Fi
 
 
 def resampled_figure(name: str, of: Of, clusters: Clusters, why: str) -> Figure:
-    """A figure over all records; bootstrap draws are computed like the value itself."""
+    """A figure over all records; draws are computed like the value itself."""
     records = int(clusters.totals.sum())
     value = float(of(clusters.totals[None, :])[0]) if records else math.nan
     if math.isnan(value):
         return figure_of(name, None, records, no_interval(why))
     if clusters.weights.sum() == 1 and not clusters.single:
         return figure_of(name, value, records, no_interval("one cluster"))
-    return figure_of(name, value, records, percentile_interval(of(clusters.draws), clusters.method))
+    if clusters.weights.sum() == 1:
+        return figure_of(name, value, records, no_interval("one case"))
+    return figure_of(name, value, records, clusters.interval(of))
 
 
 def _macro_mean(per_class: Mapping[str, Ratios], position: int, totals: Floats) -> Floats:
@@ -204,9 +229,15 @@ def classification_figures(counts: pl.DataFrame, positive: str | None, seed: int
     labels = sorted({*counts["truth"].to_list(), *counts["prediction"].to_list()})
     records = (pl.col("n") * pl.col("clusters")).sum().alias("n")
     cells = counts.group_by("truth", "prediction").agg(records).sort("truth", "prediction")
-    pairs = [(truth, prediction) for truth, prediction, _ in cells.iter_rows()]
+    observed = [(truth, prediction) for truth, prediction, _ in cells.iter_rows()]
+    # Each class has a cell for what is right and one for what is wrong, observed or not.
+    smoothed = [pair for i, label in enumerate(labels) for pair in ((label, label), (label, labels[i - 1]))]
+    pairs = list(dict.fromkeys([*observed, *smoothed]))
+    added = _ADDED * np.array([float(pair in smoothed and len(labels) > 1) for pair in pairs])
     codes = cells.select("truth", "prediction", cell=pl.int_range(pl.len(), dtype=pl.Int64))
-    clusters = Clusters(*cluster_patterns(counts.join(codes, on=["truth", "prediction"]), cells.height), seed)
+    patterns = cluster_patterns(counts.join(codes, on=["truth", "prediction"]), len(pairs))
+    rarest = min((sum(n for truth, _, n in cells.iter_rows() if truth == label) for label in labels), default=0)
+    clusters = Clusters(*patterns, seed, added, rarest)
     per_class = {label: _class_ratios(pairs, label, named=positive is None) for label in labels}
     accuracy = Ratio("accuracy", np.array([float(t == p) for t, p in pairs]), np.ones(len(pairs)))
     figures = [figure(accuracy, clusters, _matrix(cells, labels))]

@@ -4,8 +4,9 @@ The Brier score is the mean of (confidence - right)^2, with right 1 or 0 (Brier 
 prediction with several classes it is about the predicted one. The expected calibration error is the mean over records
 of |accuracy - confidence| of their bin, with bins of equal width (Naeini et al. 2015, AAAI 29). 0 is best of both.
 
-Noise makes each bin's gap too large, and resampling adds more noise. The interval of the calibration error is therefore
-the basic bootstrap's, which corrects this bias (Davison & Hinkley 1997, sec. 5.2), clipped to 0..1.
+Noise makes the absolute gap of a bin too large, so that calibrated confidences have an error too, and resampling would
+add more noise. The interval of the calibration error is therefore found from the noise of the gaps, which is normal and
+has the covariance of their sums over clusters (`_noise_bound`).
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from evalflow.lazy import np, pl
 from evalflow.records import Figure
-from evalflow.stats.arrays import Interval, no_interval
-from evalflow.stats.bootstrap import bootstrap_method, percentile_interval, resample
+from evalflow.stats.arrays import UPPER, Interval, no_interval
+from evalflow.stats.bootstrap import DRAWS, small_sample_note
 from evalflow.stats.intervals import interval
 from evalflow.stats.paired import mcnemar
+from evalflow.stats.quantiles import normal_quantile, quantile
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -123,15 +125,16 @@ def _verdicts(counts: pl.DataFrame) -> dict[str, int]:
 
 
 BINS = 10
-# Records with the same confidence to 1 / _STEPS are resampled together: totals stay exact, and it is far faster.
-_STEPS = 100
+# A gap of more standard errors than this has the sign of the true one.
+_CLEAR = 2.5
 
 
 def reliability_figures(counts: pl.DataFrame, seed: int = 0, bins: int = BINS) -> list[Figure]:
     """Brier score and expected calibration error of predictions that state their confidence.
 
     `counts` also has confidence (0..1, null if none is stated) and correct. The details of ece are the reliability
-    diagram: `bins`, each with low, high, n, confidence and accuracy (means; null where n is 0).
+    diagram: `bins`, each with low, high, n, confidence and accuracy (means; null where n is 0); and `by_chance`, the
+    mean error that calibrated confidences of as many records would show.
     """
     gap = pl.col("confidence") - pl.col("correct").cast(pl.Float64)
     rows = counts.with_columns(squared=gap**2)
@@ -164,8 +167,17 @@ def _calibration_error(counts: pl.DataFrame, seed: int, bins: int) -> Figure:
     n, stated, right = (np.bincount(place, records * x, bins).astype(np.float64) for x in (1.0, confidence, correct))
     total = float(records.sum())
     value = float(np.abs(right - stated).sum() / total)
-    found = _error_interval(value, *_patterns(counts, place, correct - confidence, bins), seed)
-    return figure_of("ece", value, int(total), found, {"bins": _diagram(n, stated, right)})
+    found, chance = no_interval("one case"), None
+    sums, sizes, alike, alone = _by_cluster(counts, place, correct - confidence, bins)
+    if alike.sum() > 1:
+        # A bin whose few records all agree still varies: as with one more right and one more wrong, and at least as
+        # calibrated confidences do.
+        share = (right + 1) / (n + 2)
+        least = np.maximum(n * share * (1 - share), np.bincount(place, records * confidence * (1 - confidence), bins))
+        found, chance = _noise_bound(sums, sizes, alike, least, seed, alone=alone)
+    elif not alone:
+        found = no_interval("one cluster")
+    return figure_of("ece", value, int(total), found, {"bins": _diagram(n, stated, right), "by_chance": chance})
 
 
 def _diagram(n: Floats, confidence: Floats, correct: Floats) -> list[dict[str, Any]]:
@@ -181,28 +193,55 @@ def _diagram(n: Floats, confidence: Floats, correct: Floats) -> list[dict[str, A
     ]
 
 
-def _patterns(counts: pl.DataFrame, place: Ints, gap: Floats, bins: int) -> tuple[Floats, Ints, str]:
-    """Each pattern of cluster's share of each bin's gap and of the records, its number of clusters, and the method."""
+def _by_cluster(counts: pl.DataFrame, place: Ints, gap: Floats, bins: int) -> tuple[Floats, Floats, Ints, bool]:
+    """The sum of the gaps, and the number of records, of each cluster in each bin; and the number of clusters alike.
+
+    The last is whether each record is a cluster of its own.
+    """
     n, clusters = counts["n"].to_numpy().astype(np.float64), counts["clusters"].to_numpy().astype(np.int64)
     names = counts["cluster"].hash().to_numpy()
-    alone = bool((n == 1).all()) and np.unique(names).size == names.size
-    if alone:
-        names = place * 3 * _STEPS + np.rint(gap * _STEPS).astype(np.int64)
     _, codes = np.unique(names, return_inverse=True)
-    size = int(codes.max()) + 1
-    weights = np.bincount(codes, weights=clusters).astype(np.int64) if alone else np.ones(size, np.int64)
-    table = np.zeros((size, bins + 1))
-    share = clusters / weights[codes] if alone else n
-    np.add.at(table, (codes, place), share * gap)
-    np.add.at(table[:, bins], codes, share)
-    return table, weights, bootstrap_method("{}basic_bootstrap", int(weights.sum()), clustered=not alone)
+    sums, sizes = (np.zeros((int(codes.max()) + 1, bins)) for _ in range(2))
+    np.add.at(sums, (codes, place), n * gap)
+    np.add.at(sizes, (codes, place), n)
+    alike = np.ones(len(sums), dtype=np.int64)
+    alike[codes] = clusters
+    return sums, sizes, alike, bool((n == 1).all()) and len(sums) == n.size
 
 
-def _error_interval(value: float, table: Floats, weights: Ints, method: str, seed: int) -> Interval:
-    if weights.sum() == 1:
-        return no_interval(f"one {'cluster' if method.startswith('cluster') else 'case'}")
-    found = percentile_interval(calibration_error(resample(table, weights, seed)), method)
-    if found.low is None or found.high is None:
-        return found
-    low, high = (float(np.clip(2 * value - end, 0, 1)) for end in (found.high, found.low))
-    return replace(found, low=low, high=high)
+def _noise_bound(
+    sums: Floats, sizes: Floats, alike: Ints, least: Floats, seed: int, *, alone: bool
+) -> tuple[Interval, float]:
+    """The interval of the calibration error, and the mean error of calibrated confidences.
+
+    With gaps g = d + e (true gaps and noise, weighted by the bins' shares), sum |d| lies within sum |g| - sum |e| and
+    sum |g| - sum sign(d) e, by the triangle inequality. The lower end subtracts the 97.5th percentile of sum |e|, in
+    which a bin whose sign is clear counts sign(g) e instead of |e| (a selection of binding inequalities, as Andrews &
+    Soares 2010, Econometrica 78:119); the upper end adds the standard error of sum sign(g) e times t.
+
+    Args:
+        sums, sizes, alike: By cluster and bin: the sum of right - confidence, and the number of records; and how many
+            clusters are like this one.
+        least: The least variance of each bin's sum.
+        seed: Of the draws.
+        alone: Whether each record is a cluster of its own.
+    """
+    groups, total, size = int(alike.sum()), alike @ sums, alike @ sizes
+    records = float(size.sum())
+    mean = np.divide(total, size, out=np.zeros(total.shape), where=size > 0)
+    within = alike @ (sums - sizes * mean) ** 2
+    covariance = ((sums.T * alike) @ sums - np.outer(total, total) / groups) * groups / (groups - 1)
+    covariance = (covariance + np.diag(np.maximum(least - within, 0))) / records**2
+    values, vectors = np.linalg.eigh(covariance)
+    root = (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
+    t = quantile(UPPER, groups - 1)
+    noise = np.random.default_rng(seed).standard_normal((DRAWS, total.size)) @ root
+    sign = np.where(total < 0, -1.0, 1.0)
+    clear = np.abs(total) > _CLEAR * records * np.sqrt(np.diag(covariance))
+    added = noise[:, clear] @ sign[clear] + np.abs(noise[:, ~clear]).sum(axis=1)
+    error = float(np.sqrt(sign @ covariance @ sign))
+    value = float(np.abs(total).sum() / records)
+    low = value - float(np.quantile(added, UPPER)) * t / normal_quantile(UPPER)
+    few = "" if alone else small_sample_note(groups, clustered=True)
+    method = f"{'' if alone else 'cluster_'}noise_bound{': ' if few else ''}{few}"
+    return Interval(max(0.0, low), min(1.0, value + t * error), error, method), float(np.abs(noise).sum(axis=1).mean())

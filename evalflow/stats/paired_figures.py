@@ -1,9 +1,9 @@
 """The difference of two runs in a figure that is not a mean over cases, such as precision or F1.
 
 The interval is a paired percentile bootstrap of the difference: cases, or clusters of them, are resampled together with
-the results of both runs (Efron & Tibshirani 1993, ch. 13). The p-value is the larger of two, as for means: t with the
-bootstrap's standard error, and approximate randomisation, which swaps the two runs of each cluster at random (Noreen
-1989; Yeh 2000, aclanthology.org/C00-2137).
+the results of both runs (Efron & Tibshirani 1993, ch. 13), expanded for few of them. The p-value is the larger of two,
+as for means: t with the bootstrap's standard error, and approximate randomisation, which swaps the two runs of each
+cluster at random (Noreen 1989; Yeh 2000, aclanthology.org/C00-2137).
 
 If no answer changed, no resample varies. For precision, recall and F scores the rule of three (as in `paired`) then
 bounds the difference, from the m cases that the figure counts: those predicted, true, or either. If none of them
@@ -111,9 +111,9 @@ def undefined(clusters: PairedClusters, value_a: float, value_b: float) -> Diffe
     return Difference(clusters.cases, clusters.clusters, a, b, method="none: undefined in a run")
 
 
-def resampled_difference(of: Of, clusters: PairedClusters, method: str) -> Interval:
-    """Percentile interval and standard error of a figure's difference over the resamples."""
-    return percentile_interval(of(clusters.draws[1]) - of(clusters.draws[0]), method)
+def resampled_difference(of: Of, clusters: PairedClusters, method: str, units: int) -> Interval:
+    """Percentile interval and standard error of a figure's difference over resamples of so many units."""
+    return percentile_interval(of(clusters.draws[1]) - of(clusters.draws[0]), method, units)
 
 
 def _interval(of: Of, clusters: PairedClusters) -> Interval:
@@ -123,7 +123,7 @@ def _interval(of: Of, clusters: PairedClusters) -> Interval:
     if clusters.unchanged:
         return no_interval("no answer changed, which says nothing of how much it varies")
     method = bootstrap_method("paired_{}bootstrap_swaps", units, clustered=clustered)
-    return resampled_difference(of, clusters, method)
+    return resampled_difference(of, clusters, method, units)
 
 
 def _p_value(of: Of, clusters: PairedClusters, difference: float) -> float:

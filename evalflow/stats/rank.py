@@ -176,7 +176,7 @@ class Agreements:
 
     def interval(self, judge: int) -> tuple[float | None, float | None]:
         """Interval of one judge's agreement; None if it is often undefined, or never varies."""
-        return _percentiles(self.draws[:, judge])
+        return _percentiles(self.draws[:, judge], self.clusters)
 
     def difference(self, a: int, b: int) -> Difference:
         """Judge B's agreement minus judge A's."""
@@ -185,7 +185,7 @@ class Agreements:
             a_value, b_value = (None if np.isnan(value) else value for value in (left, right))
             return Difference(self.n, self.clusters, a_value, b_value, method="none: undefined")
         difference, found = right - left, self.draws[:, b] - self.draws[:, a]
-        low, high = _percentiles(found)
+        low, high = _percentiles(found, self.clusters)
         if low is None:
             p, why = 1.0 if difference == 0 else None, "none: the resamples do not differ"
             return Difference(self.n, self.clusters, left, right, difference, p_value=p, method=why)
@@ -239,8 +239,8 @@ def _spearman(x: Floats, y: Floats, count: Floats) -> float:
     return pearson(mean_ranks(x, count), mean_ranks(y, count), count)
 
 
-def _percentiles(found: Floats) -> tuple[float | None, float | None]:
+def _percentiles(found: Floats, units: int) -> tuple[float | None, float | None]:
     defined = found[~np.isnan(found)]
-    if defined.size < (1 - MAX_UNDEFINED) * found.size or constant(defined):
+    if units < 2 or defined.size < (1 - MAX_UNDEFINED) * found.size or constant(defined):
         return None, None
-    return percentiles(defined)
+    return percentiles(defined, units)

@@ -108,7 +108,7 @@ def krippendorff_alpha(
         return undefined(n, "one answer" if n == 1 else "one cluster", value)
     method = bootstrap_method("{}bootstrap", size, clustered=size < n, what="answers")
     draws = _alpha(resample(totals, np.ones(len(totals), dtype=np.int64), seed))
-    found = percentile_interval(draws, method)
+    found = percentile_interval(draws, method, size)
     return Agreement(value, found.low, found.high, found.std_error, n, found.method)
 
 

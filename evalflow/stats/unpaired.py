@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalflow.lazy import np
 from evalflow.stats.arrays import no_interval
-from evalflow.stats.bootstrap import small_sample_note
+from evalflow.stats.bootstrap import few_resampled, small_sample_note
 from evalflow.stats.classification import Of, Ratio
 from evalflow.stats.intervals import mean_error, t_interval, wilson
 from evalflow.stats.paired import Difference, t_test
@@ -119,7 +119,7 @@ def unpaired_figure_difference(figure: Of | Ratio, clusters: PairedClusters, siz
     if fewest == 1:
         found = no_interval(f"one {'case' if groups == n else 'cluster'} in a run")
     else:
-        found = resampled_difference(of, clusters, _method(sizes, fewest, alone=groups == n))
+        found = resampled_difference(of, clusters, _method(sizes, fewest, alone=groups == n), fewest)
     error, df, p = found.std_error, None, None
     if error is not None:
         df = fewest - 1
@@ -142,6 +142,6 @@ def _trials(ratio: Ratio, totals: Floats) -> Floats:
 
 
 def _method(sizes: tuple[int, int], fewest: int, *, alone: bool) -> str:
-    note = small_sample_note(fewest, clustered=not alone)
+    note = few_resampled(fewest, "cases" if alone else "clusters")
     name = "" if alone else "cluster_"
     return f"unpaired_{name}bootstrap_t: {sizes[0]:,} against {sizes[1]:,} cases{f', {note} in one' if note else ''}"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
+import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -41,20 +43,37 @@ def test_guardrail_figures_agree_with_published_numbers():
     assert f1.value == pytest.approx(0.8181818182)
     assert (precision.n, recall.n, f1.n) == (21, 23, 100)
     assert [figure.ci_method for figure in found.values()] == [
-        "wilson", "wilson", "wilson", "bootstrap", "bootstrap",
+        "wilson", "wilson", "wilson", "dirichlet", "dirichlet",
     ]  # fmt: skip
     assert found["mcc"].value == pytest.approx(0.7683397489)
     assert found["accuracy"].details == {"labels": ["false", "true"], "matrix": [[74, 3], [5, 18]]}
 
 
-def test_bootstrap_of_f1_agrees_with_resampling_the_records_one_by_one():
+def test_f1_agrees_with_the_posterior_of_scipy():
     found = by_name(classification_figures(counts(binary(18, 3, 74, 5)), "true", seed=1))["f1"]
-    rng = np.random.default_rng(7)
-    cells = np.repeat(np.arange(4), [18, 3, 74, 5])
-    drawn = cells[rng.integers(0, 100, size=(4_000, 100))]
-    tp, fp, fn = ((drawn == cell).sum(axis=1) for cell in (0, 1, 3))
+    drawn: Any = scipy.stats.dirichlet.rvs(np.array([18, 3, 74, 5]) + 0.25, size=20_000, random_state=7)
+    tp, fp, _, fn = drawn.T
     low, high = np.quantile(2 * tp / (2 * tp + fp + fn), (0.025, 0.975))
-    assert (found.ci_low, found.ci_high) == pytest.approx((low, high), abs=0.03)
+    assert (found.ci_low, found.ci_high) == pytest.approx((low, high), abs=0.01)
+
+
+def test_a_rare_class_that_is_always_right_is_not_taken_for_perfect():
+    pairs = [('"a"', '"a"')] * 60 + [('"a"', '"b"')] * 10 + [('"b"', '"b"')] * 30 + [('"c"', '"c"')] * 3
+    found = by_name(classification_figures(counts(pairs), None))
+    assert found["macro_recall"].ci_method == "dirichlet: 3 in the rarest class"
+    assert found["macro_recall"].ci_low is not None
+    # As low as it would be if the class were right in little more than half of all.
+    assert found["macro_recall"].ci_low < (60 / 70 + 1 + 0.65) / 3
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(2, 5), st.integers(1, 30))
+def test_all_right_has_an_interval_that_ends_at_1(classes: int, each: int):
+    pairs = [(f'"{name}"', f'"{name}"') for name in range(classes) for _ in range(each)]
+    found = by_name(classification_figures(counts(pairs), None))
+    for name in ("macro_f1", "macro_recall", "weighted_precision", "mcc"):
+        assert (found[name].value, found[name].ci_high) == (1.0, 1.0)
+        assert -1 < (found[name].ci_low or -1) < 1
 
 
 def test_nothing_to_divide_by_is_none_and_never_zero():
@@ -115,7 +134,7 @@ def test_records_of_one_cluster_are_not_independent():
     pairs = binary(40, 0, 40, 0) + binary(0, 10, 0, 10)
     alone = by_name(classification_figures(counts(pairs), "true"))
     together = by_name(classification_figures(counts(pairs, per_cluster=10), "true"))
-    assert {figure.ci_method for figure in together.values()} == {"cluster_bootstrap"}
+    assert {figure.ci_method for figure in together.values()} == {"cluster_bootstrap: fewer than 30 clusters"}
     for name, figure in together.items():
         assert figure.value == alone[name].value
         wide, narrow = figure.std_error, alone[name].std_error
@@ -148,9 +167,9 @@ def test_clusters_alike_may_share_a_row():
 
 def test_few_cases_and_few_clusters_are_said():
     few = by_name(classification_figures(counts(binary(6, 2, 6, 2)), "true"))
-    assert [f.ci_method for f in few.values()] == ["wilson"] * 3 + ["bootstrap: fewer than 30 cases"] * 2
+    assert [f.ci_method for f in few.values()] == ["wilson"] * 3 + ["dirichlet: 8 in the rarest class"] * 2
     grouped = by_name(classification_figures(counts(binary(30, 5, 30, 5), per_cluster=10), "true"))
-    assert grouped["recall"].ci_method == "cluster_bootstrap: fewer than 10 clusters"
+    assert grouped["recall"].ci_method == "cluster_bootstrap: fewer than 30 clusters"
 
 
 def test_the_seed_decides_the_interval():

@@ -67,7 +67,7 @@ def test_clusters_are_drawn_whole():
     grouped = [np.stack([side[groups == g].sum(axis=0) for g in range(6)]) for side in (a, b)]
     found = figure_difference(F1, PairedClusters(grouped[0], grouped[1], np.ones(6, np.int64), 60, 0))
     assert (found.clusters, found.df) == (6, 5)
-    assert found.method == "paired_cluster_bootstrap_swaps: fewer than 10 clusters"
+    assert found.method == "paired_cluster_bootstrap_swaps: fewer than 30 clusters"
     assert found.difference == figure_difference(F1, alone(A, B)).difference
 
 

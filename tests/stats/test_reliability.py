@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from evalflow.stats.agreement import auroc
 from evalflow.stats.figures import reliability_figures
 
 
-def frame(said: list[tuple[float | None, bool]], per_cluster: int = 1) -> pl.DataFrame:
+def frame(said: Sequence[tuple[float | None, bool]], per_cluster: int = 1) -> pl.DataFrame:
     return pl.DataFrame(
         [(i // per_cluster, confidence, right, 1, 1) for i, (confidence, right) in enumerate(said)],
         schema={
@@ -89,7 +93,7 @@ def test_overconfidence_is_found_with_an_interval_that_holds_it(per_cluster: int
     assert ece.ci_low is not None
     assert ece.ci_high is not None
     assert 0.1 < ece.ci_low < 0.2 < ece.ci_high < 0.3
-    assert ece.ci_method == ("basic_bootstrap" if per_cluster == 1 else "cluster_basic_bootstrap")
+    assert ece.ci_method == ("noise_bound" if per_cluster == 1 else "cluster_noise_bound")
 
 
 def test_the_interval_of_calibrated_confidences_reaches_down_to_0():
@@ -97,5 +101,33 @@ def test_the_interval_of_calibrated_confidences_reaches_down_to_0():
     confidence = rng.uniform(0.5, 1.0, 400)
     right = rng.uniform(size=400) < confidence
     _, ece = reliability_figures(frame(list(zip(confidence.tolist(), right.tolist(), strict=True))))
-    assert ece.ci_low is not None
-    assert ece.ci_low < 0.02
+    assert ece.ci_low == 0
+    assert (ece.value or 0) == pytest.approx((ece.details or {})["by_chance"], abs=0.02)
+
+
+@pytest.mark.parametrize(("confidence", "off", "n"), [((0.5, 0.7, 0.9), 0.0, 100), ((0.8, 0.95, 1.0), 0.1, 300)])
+def test_the_interval_holds_the_calibration_error(confidence: tuple[float, ...], off: float, n: int):
+    rng = np.random.default_rng(6)
+    missed = 0
+    for _ in range(200):
+        stated = rng.choice(confidence, n)
+        right = rng.uniform(size=n) < stated - off
+        _, ece = reliability_figures(frame(list(zip(stated.tolist(), right.tolist(), strict=True))))
+        missed += not (ece.ci_low or 0) <= off <= (ece.ci_high or 0)
+    assert missed <= 16  # 5 % and two standard errors
+
+
+def test_few_records_that_all_agree_still_vary():
+    _, ece = reliability_figures(frame([(1.0, True)] * 12))
+    assert (ece.value, ece.ci_low) == (0.0, 0.0)
+    assert 0.05 < (ece.ci_high or 0) < 0.3
+    assert reliability_figures(frame([(0.9, True)]))[1].ci_method == "none: one case"
+    assert reliability_figures(frame([(0.9, True)] * 3, per_cluster=3))[1].ci_method == "none: one cluster"
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=2, max_size=40), st.sampled_from([1, 2]))
+def test_the_interval_contains_the_error(said: list[tuple[float, bool]], per_cluster: int):
+    _, ece = reliability_figures(frame(said, per_cluster))
+    if len(said) > per_cluster:
+        assert 0 <= (ece.ci_low or 0) <= (ece.value or 0) <= (ece.ci_high or 0) <= 1
