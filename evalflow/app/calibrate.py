@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -19,9 +21,10 @@ from evalflow.app.core.calibration import (
     save_calibration,
     save_ranking,
 )
+from evalflow.app.core.derive import Derived
 from evalflow.app.core.labels import RunLabels, bound_labels, finished_runs, labels_of_sweep, other_runs, write_sample
 from evalflow.app.core.rederive import rewrite
-from evalflow.app.core.saved import find_folder, jobs_of, open_scored
+from evalflow.app.core.saved import SavedRun, find_folder, jobs_of, open_scored
 from evalflow.app.core.screen import shown
 from evalflow.app.core.sweep import write_sweep
 from evalflow.errors import Problem, UserError, command
@@ -59,31 +62,62 @@ def calibrate(options: argparse.Namespace, console: Console) -> int:
     calibrated = _calibrate_run(folder, people)
     if calibrated is None:
         raise _nothing_scored(folder.path, people.source)
-    found, results = calibrated
+    found, results, gates = calibrated
     if options.json:
         certificates = [str(one.path) for one in results if one.path]
-        document = found.document() | {"page": str(folder.calibration_page), "certificates": certificates}
+        document = found.document() | {
+            "gates": gates,
+            "page": str(folder.calibration_page),
+            "certificates": certificates,
+        }
         console.file.write(json.dumps(document, ensure_ascii=False, indent=2) + "\n")
     else:
         print_calibration(console, found)
         console.print()
+        for line in gates:
+            console.print(literal(line, style="bold"), soft_wrap=True)
         _print_certificates(console, results)
         console.print(literal(f"report       {shown(folder.report)}"), soft_wrap=True)
         console.print(literal(f"page         {shown(folder.calibration_page)}"), soft_wrap=True)
     return 0 if _is_estimated([found]) else UserError.exit_code
 
 
-def _calibrate_run(folder: RunFolder, people: RunLabels) -> tuple[Calibration, list[CertificateResult]] | None:
-    """Compare a run's judges with labels, and rewrite its reports; None if no labelled answer has a score."""
+_Calibrated = tuple[Calibration, list[CertificateResult], list[str]]
+_OUTCOMES = {True: "passes", False: "fails", None: "is undecided"}
+
+
+def _calibrate_run(folder: RunFolder, people: RunLabels) -> _Calibrated | None:
+    """Compare a run's judges with labels, and rewrite its gates and reports; None if no labelled answer has a score.
+
+    Returns:
+        The calibration, its certificates, and in words what it changed of the run's gates and exit code.
+    """
     run = open_scored(folder)
     found = calibration_of(run, people)
     if found is None:
         return None
     save_calibration(folder, found, people)
     results = certify(found, run.scores(), folder)
-    found = replace(found, manifest=rewrite(folder))
+    manifest, derived = rewrite(folder, calibration=found)
+    found = replace(found, manifest=manifest)
     write_calibration(folder.calibration_page, found)
-    return found, results
+    return found, results, list(_gates_changed(run, derived))
+
+
+def _gates_changed(run: SavedRun, derived: Derived) -> Iterator[str]:
+    """The gates that people's labels decide otherwise than the judge alone, and the exit code if it changed."""
+    changed = [gate for gate in derived.gates if gate["judged"] and gate["judged"]["passed"] != gate["passed"]]
+    for gate in changed:
+        yield f"gate {_OUTCOMES[gate['passed']]}: {gate['message']}"
+    before = run.manifest.get("exit_code")
+    if before is not None and derived.exit_code != before:
+        yield f"exit code of the run: {before} → {derived.exit_code}"
+    if changed:
+        gates: dict[str, dict[str, Any]] = deepcopy(run.manifest["config"]["gate"] or {})
+        for gate in changed:
+            gates.setdefault(gate["metric"], {})["judge_alone"] = True
+        again = command("report", run.folder.path, f"gate={json.dumps(gates, ensure_ascii=False)}")
+        yield f"to let the judge alone decide: {again}"
 
 
 def _calibrate_sweep(folder: Path, jobs: Sequence[Path], options: argparse.Namespace, console: Console) -> int:
@@ -108,6 +142,7 @@ def _calibrate_sweep(folder: Path, jobs: Sequence[Path], options: argparse.Names
         if calibrated is not None:
             calibrations[name] = calibrated[0]
             results += calibrated[1]
+            notes += [f"run {name}: {line}" for line in calibrated[2]]
     if not calibrations:
         raise _nothing_scored(next(iter(runs.values())).folder.path, str(folder))
     if bare := [name for name in people if name not in calibrations]:

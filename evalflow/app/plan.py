@@ -6,7 +6,7 @@ import argparse
 import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from rich.console import Console
@@ -363,13 +363,10 @@ def _measured_labels(options: argparse.Namespace) -> tuple[list[LabelRow], dict[
     for key, part in answers.group_by("dataset", "metric", "target", "judge", maintain_order=True):
         given = part.drop_nulls("human")
         labels, judged = given["human"].to_numpy(), given["score"].to_numpy()
-        spread = observed_spread(labels, judged)
+        spread = observed_spread(labels, judged, given["cluster"].to_numpy())
         if spread is None or options.metric not in (None, key[1]):
             continue
         name = " · ".join(str(word) for word in (key[1], key[3]) if word)
-        alone, _ = standard_error(labels - judged)
-        together, _ = standard_error(labels - judged, given["cluster"].to_numpy())
-        spread = replace(spread, design_effect=max(1.0, (together / alone) ** 2) if alone and together else 1.0)
         sizes = (part.height, 10 * part.height, None) if options.cases is None else (options.cases,)
         rows += _label_rows(name, spread, options.width, sizes, None)
         scale = math.sqrt(spread.labels * spread.judged)

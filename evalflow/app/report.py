@@ -13,9 +13,8 @@ from typing import Any
 from rich.console import Console
 
 from evalflow.app.core.calibration import rank_again
-from evalflow.app.core.derive import answered_rows
 from evalflow.app.core.rederive import rewrite
-from evalflow.app.core.saved import find_folder, find_run, is_override, jobs_of, open_run
+from evalflow.app.core.saved import answered_rows, find_folder, find_run, is_override, jobs_of, open_run
 from evalflow.app.core.screen import shown
 from evalflow.app.core.sweep import write_sweep
 from evalflow.datasets import tag_levels, tag_name

@@ -27,7 +27,7 @@ from evalflow.app.core.begin import (
     sharing_target,
 )
 from evalflow.app.core.certificates import with_certificates
-from evalflow.app.core.derive import Derived, derive, report
+from evalflow.app.core.derive import Derived, decide, derive, report
 from evalflow.app.core.inspect import Inspection, inspect
 from evalflow.app.core.saved import ProgramError, SavedRun, agree, composed_of, expect_agreed, find_run, read_manifest
 from evalflow.config.load import HydraJob, launch
@@ -100,15 +100,17 @@ def run(order: RunOrder, screen: TerminalScreen) -> int:
             raise
         finally:
             rules = inspection.rules()
-            derived = derive(folder, rules, inspection.selected)
+            derived = derive(folder, rules)
             if status == "done" and derived.cells < inspection.cells and not decided:
                 incomplete = _incomplete(order, inspection)
                 status, code = "failed", incomplete.exit_code
+            saved = SavedRun(folder, {**opening, "status": status})
+            if status == "done" and (inspection.labels_apply or folder.calibration.is_file()):
+                derived = _calibrated(saved, derived)
+            derived = decide(saved, rules, derived, inspection.selected)
             code = derived.exit_code if status == "done" else code
             ended = manifests.closing(opening, status, code, tally, derived.states, time.monotonic() - started)
             ended |= {"stopped": "decided" if decided else None}
-            if status == "done" and (inspection.labels_apply or folder.calibration.is_file()):
-                derived = _calibrated(SavedRun(folder, ended), derived)
             ended = with_certificates(ended, folder)
             folder.write_manifest(ended)
             try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,7 @@ from evalflow.report.wording import (
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from evalflow.stats.prediction import CorrectedMean
     from evalflow.summary.agreement import Raters
     from evalflow.summary.calibration import CalibrationRow
 
@@ -97,9 +98,9 @@ def document_of(row: CalibrationRow) -> dict[str, Any]:
         "bias": found.bias, "bias_ci_low": found.bias_low, "bias_ci_high": found.bias_high,
         "agreement": {name: one.document() for name, one in row.agreement.items()},
         "people_agreement": None if row.raters is None else _raters(row.raters),
-        "corrected": {
-            "estimate": found.estimate, "ci_low": found.low, "ci_high": found.high, "std_error": found.std_error,
-            "method": found.method, "lambda": found.lambda_,
+        "corrected": _corrected(found),
+        "pass_rate": None if row.pass_rate is None else {
+            "judge": row.pass_rate.judge_mean, "human": row.pass_rate.human_mean, **_corrected(row.pass_rate),
         },
         "labels_saved": found.labels_saved,
         "rogan_gladen": None if other is None else {
@@ -109,6 +110,13 @@ def document_of(row: CalibrationRow) -> dict[str, Any]:
         "warnings": warnings_of(row),
     }  # fmt: skip
     return document if row.tag else document | {"tags": [document_of(one) for one in row.tags]}
+
+
+def _corrected(found: CorrectedMean) -> dict[str, Any]:
+    return {
+        "estimate": found.estimate, "ci_low": found.low, "ci_high": found.high, "std_error": found.std_error,
+        "method": found.method, "lambda": found.lambda_, "spread": found.spread and asdict(found.spread),
+    }  # fmt: skip
 
 
 def _raters(found: Raters) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from evalflow.lazy import np
 from evalflow.stats.arrays import UPPER, Interval, cluster_codes, constant, no_interval
 from evalflow.stats.intervals import FEW_CLUSTERS, t_interval
 from evalflow.stats.labelled import Sample, bias_interval, cluster_variance, human_interval, sample, unseen_variance
-from evalflow.stats.paired import Difference, paired_difference, t_test
+from evalflow.stats.paired import Difference, paired_difference, standard_error, t_test
 from evalflow.stats.power import cases_for_rate_width, cases_for_width
 from evalflow.stats.quantiles import quantile
 
@@ -61,6 +61,7 @@ class CorrectedMean:
         human_mean, bias: Of labelled answers; the bias is judge minus people.
         labels_saved: Number of additional labels that would make the interval as narrow without a judge; negative if
             the judge makes it wider.
+        spread: What the labelled answers vary by; None for fewer than two, and for weighted labels.
     """
 
     estimate: float | None
@@ -79,6 +80,7 @@ class CorrectedMean:
     n: int
     n_unlabelled: int
     labels_saved: int | None
+    spread: Spread | None
 
 
 def corrected_mean(
@@ -105,6 +107,7 @@ def corrected_mean(
     return CorrectedMean(
         estimate, found.low, found.high, found.std_error, found.method, lambda_, raw, mean, human.low, human.high,
         off, bias_low, bias_high, s.labels.size, s.unlabelled.size, saved,
+        observed_spread(s.labels, s.judged, s.units) if s.weights is None else None,
     )  # fmt: skip
 
 
@@ -351,13 +354,15 @@ class Spread:
         return None
 
 
-def observed_spread(labels: ArrayLike, judged: ArrayLike) -> Spread | None:
+def observed_spread(labels: ArrayLike, judged: ArrayLike, clusters: ArrayLike) -> Spread | None:
     """The spread of labelled answers; None for fewer than two."""
     y, f = np.asarray(labels, dtype=np.float64), np.asarray(judged, dtype=np.float64)
     if y.size < 2:
         return None
     found = np.cov(np.stack([y, f]), ddof=1)
-    return Spread(float(found[0, 0]), float(found[1, 1]), float(found[0, 1]))
+    alone, together = standard_error(y - f)[0], standard_error(y - f, clusters)[0]
+    effect = max(1.0, (together / alone) ** 2) if alone and together else 1.0
+    return Spread(float(found[0, 0]), float(found[1, 1]), float(found[0, 1]), effect)
 
 
 def assumed_spread(labels: float, correlation: float, design_effect: float = 1.0) -> Spread:

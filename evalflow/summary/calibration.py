@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from evalflow.lazy import np, pl
+from evalflow.records import passes
 from evalflow.stats.agreement import Agreement
 from evalflow.stats.arrays import Interval
 from evalflow.stats.intervals import interval
@@ -60,6 +61,8 @@ class CalibrationRow:
 
     Attributes:
         corrected: The means of judge and people, the bias, and the corrected estimate, clipped to bounded scales.
+        pass_rate: The pass rate, corrected like the mean; people pass an answer if their mean label reaches the
+            threshold. None without a threshold.
         judged: The interval of the judge's own mean, which ignores its bias.
         people: Number of people who labelled, and of their labels.
         raters: Agreement among people; None if no answer has two labels.
@@ -82,6 +85,7 @@ class CalibrationRow:
     tag: str | None
     traits: Traits
     corrected: CorrectedMean
+    pass_rate: CorrectedMean | None
     judged: Interval
     agreement: Mapping[str, Agreement]
     people: tuple[int, int]
@@ -169,9 +173,10 @@ def _row(
     known = pl.col("human").is_not_null()
     labelled, rest = answers.filter(known), answers.filter(~known)
     failed = gaps.height, gaps.filter(known).height
-    everything = (
-        pl.concat([answers, gaps.with_columns(score=pl.lit(answers["score"].mean()))]) if failed[1] else answers
-    )
+    everything = answers
+    if failed[1]:
+        means = (pl.lit(answers[name].mean(), pl.Float64).alias(name) for name in ("score", "passed"))
+        everything = pl.concat([answers, gaps.with_columns(*means)])
     weighted = everything.filter(known)["weight"].n_unique() > 1
     classes = classes_of(labelled, higher_is_better=traits.higher_is_better)
     own = said.join(everything.filter(known), on=["case_id", "target_repeat"], how="semi")
@@ -186,6 +191,7 @@ def _row(
     return CalibrationRow(
         dataset=dataset, metric=metric, target=target, judge=judge, tag=None, traits=traits,
         corrected=within(corrected, bounded=traits.bounded),
+        pass_rate=_pass_rate(everything, traits, weighted=weighted, seed=seed),
         judged=interval(scores, clusters_of(answers), bounded=traits.bounded),
         agreement=agreement(labelled, classes, seed=seed),
         people=(own["by"].n_unique(), own.height),
@@ -208,6 +214,17 @@ def _corrected(answers: pl.DataFrame, *, weighted: bool, seed: int) -> Corrected
         unlabelled_clusters=rest["cluster"].to_numpy() if clustered else None,
         weights=labelled["weight"].to_numpy() if weighted else None, seed=seed,
     )  # fmt: skip
+
+
+def _pass_rate(answers: pl.DataFrame, traits: Traits, *, weighted: bool, seed: int) -> CorrectedMean | None:
+    threshold = answers["threshold"].drop_nulls()
+    if threshold.is_empty() or answers["passed"].null_count():
+        return None
+    human = answers["human"].to_numpy()
+    accepted = passes(human, float(threshold[0]), higher_is_better=traits.higher_is_better)
+    people = pl.Series("human", np.where(np.isnan(human), np.nan, accepted)).fill_nan(None)
+    found = _corrected(answers.with_columns(people, score="passed"), weighted=weighted, seed=seed)
+    return within(found, bounded=True)
 
 
 def within(found: CorrectedMean, *, bounded: bool) -> CorrectedMean:

@@ -29,6 +29,12 @@ COLUMNS = (
 _CI = ("ci_low", "ci_high")
 BOUNDS = {"mean": _CI, "pass_rate": ("pass_rate_low", "pass_rate_high")}
 """The columns of the interval of a statistic that is a column; of a figure they are those of the mean."""
+_BY_LABELS = {
+    "mean": ("corrected", "estimate"), "ci_low": ("corrected", "ci_low"), "ci_high": ("corrected", "ci_high"),
+    "pass_rate": ("pass_rate", "estimate"), "pass_rate_low": ("pass_rate", "ci_low"),
+    "pass_rate_high": ("pass_rate", "ci_high"),
+}  # fmt: skip
+"""Where a calibration's row has the statistics that people's labels correct."""
 SHARES = ("pass_rate", "pass_rate_low", "pass_rate_high")
 MAX_UNDEFINED_RATE = 0.1
 _WITH_ALL = (
@@ -70,6 +76,7 @@ class Gate:
         point: Whether the estimate decides instead of its interval.
         looks: How often the run may be looked at before its end: any time, or a number of planned looks. Intervals that
             allow for it decide. None: the run is looked at once, at its end.
+        judge_alone: Whether the judge's own value decides, although people's labels correct it.
         max_undefined_rate: The share of undefined scores, among those that are not skipped, above which the gate is
             undecided.
     """
@@ -79,6 +86,7 @@ class Gate:
     condition: Condition
     tag: str | None = None
     point: bool = False
+    judge_alone: bool = False
     baseline: bool = False
     looks: Looks | None = None
     max_undefined_rate: float = MAX_UNDEFINED_RATE
@@ -102,11 +110,15 @@ class GateRow:
 
     Attributes:
         value, low, high: The estimate and its 95 % interval; None if there is none, or if it is not used.
-        cases_needed: Number of cases that would decide, at the same estimate; None if decided or unknown.
+        cases_needed: Number of cases that would decide, at the same estimate; None if decided or unknown. For a value
+            corrected by labels, number of labels of these answers.
         n, n_scored, n_undefined, n_skipped: This run's scores by state; 0 for statistics computed from all scores.
         compared: Number of cases compared with the baseline; None for other gates.
         undefined_in: The run with too many undefined scores; empty if none.
         looked: The method of an interval that allows looks, and its number of cases; empty for other gates.
+        labelled: Number of labelled answers, or cases of both runs, that the value is about; None if nobody labelled.
+        judged: The judge's own result, if labels correct it.
+        uncorrected: Why labels correct nothing; empty if they do, or if there are none.
     """
 
     dataset: str
@@ -125,6 +137,9 @@ class GateRow:
     compared: int | None = None
     undefined_in: Literal["", "this run", "the baseline"] = ""
     looked: str = ""
+    labelled: int | None = None
+    judged: GateRow | None = None
+    uncorrected: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,23 +187,39 @@ def evaluate_gates(
     differences: Sequence[ComparisonRow] = (),
     baseline: pl.DataFrame | None = None,
     looked: Mapping[tuple[Gate, str], Looked] | None = None,
+    calibration: Sequence[Mapping[str, Any]] = (),
 ) -> list[GateResult]:
     """Evaluate gates on the summary's rows.
 
     `differences` are those of this run to the baseline, by tag too; `looked` are the intervals of gates with looks, by
-    gate and dataset.
+    gate and dataset. `calibration` has the rows of calibration.json: means and pass rates that it corrects decide in
+    the judge's place.
     """
     sides = (summary, summary if baseline is None else baseline)
+    corrected = {_key(row): row for one in calibration for row in (one, *one["tags"])}
 
     def rows(gate: Gate) -> Iterator[GateRow]:
         if gate.baseline:
             return _of_baseline(gate, differences, sides)
-        return _rows(gate, summary, looked or {})
+        return _rows(gate, summary, looked or {}, corrected)
 
     return [GateResult(gate, tuple(rows(gate))) for gate in gates]
 
 
-def _rows(gate: Gate, summary: pl.DataFrame, looked: Mapping[tuple[Gate, str], Looked]) -> Iterator[GateRow]:
+_Key = tuple[Any, ...]
+_OFF = "judge_alone: true"
+
+
+def _key(row: Mapping[str, Any], *, tag: bool = True) -> _Key:
+    return *(row[name] for name in ("dataset", "target", "metric", "judge")), row["tag"] if tag else None
+
+
+def _rows(
+    gate: Gate,
+    summary: pl.DataFrame,
+    looked: Mapping[tuple[Gate, str], Looked],
+    corrected: Mapping[_Key, Mapping[str, Any]],
+) -> Iterator[GateRow]:
     of_mean = gate.statistic in COLUMNS
     statistic = "mean" if of_mean else gate.statistic
     value = "value" if gate.statistic == "mean" or not of_mean else gate.statistic
@@ -196,6 +227,8 @@ def _rows(gate: Gate, summary: pl.DataFrame, looked: Mapping[tuple[Gate, str], L
     wanted = (pl.col("statistic") == statistic) & pl.col("tag").eq_missing(pl.lit(gate.tag, pl.String))
     if gate.metric is not None:
         wanted &= pl.col("metric") == gate.metric
+    means = summary.filter(pl.col("tag").is_null() & (pl.col("statistic") == "mean"))
+    sizes = {_key(row): row["n"] for row in means.iter_rows(named=True)}
     for row in summary.filter(wanted).iter_rows(named=True):
         if gate.metric is None and of_mean and row[value] is None and row["n_scored"]:
             continue  # a gate on a tag's pass rate is not about metrics that give no pass or fail
@@ -206,7 +239,34 @@ def _rows(gate: Gate, summary: pl.DataFrame, looked: Mapping[tuple[Gate, str], L
             look = looked[gate, row["dataset"]]
             key = (row["dataset"], row["target"], row["metric"], row["judge"])
             outcome = GateRow(*key, look.value, look.low, look.high, look.passed, looked=look.text)
+        if gate.statistic in _BY_LABELS and _key(row, tag=False) in corrected:
+            of_all = row["n"] == sizes[_key(row, tag=False)]  # a tag of all answers has no row of its own
+            outcome = _by_labels(gate, row, outcome, corrected.get(_key(row, tag=not of_all)))
         yield outcome if gate.statistic in _WITH_ALL else _counted(gate, outcome, row)
+
+
+def _by_labels(gate: Gate, row: Mapping[str, Any], judged: GateRow, found: Mapping[str, Any] | None) -> GateRow:
+    """The row as people's labels decide it; as the judge does, with the reason, if they cannot."""
+    from evalflow.stats.prediction import Spread
+
+    part, end = _BY_LABELS[gate.statistic]
+    means = found and found[part]
+    if not found or not means:
+        return replace(judged, labelled=0)
+    n, why = found["n_labels"], "" if means[end] is not None else means["method"].removeprefix("none: ")
+    if found["at_random"] is False:
+        why = "the labelled answers can hardly have been drawn at random"
+    if gate.judge_alone or gate.looks:
+        why = _OFF if gate.judge_alone else f"looks: {gate.looks}"
+    if why:
+        return replace(judged, labelled=n, uncorrected=why)
+    ends = (means["ci_low"], means["ci_high"]) if end == "estimate" else None
+    outcome = _evaluate(gate, row, means[end], ends, n, judged.judge)
+    needed = None
+    if outcome.passed is None and means["spread"] is not None and outcome.value is not None:
+        gap = abs(outcome.value - gate.condition.limit)
+        needed = Spread(**means["spread"]).labels_for(2 * gap, n + found["n_unlabelled"])
+    return replace(outcome, cases_needed=needed and max(needed, n + 1), labelled=n, judged=judged)
 
 
 def _counted(
@@ -230,19 +290,32 @@ def _is_undefined(gate: Gate, row: Mapping[str, Any]) -> bool:
 def _of_baseline(
     gate: Gate, differences: Sequence[ComparisonRow], sides: tuple[pl.DataFrame, pl.DataFrame]
 ) -> Iterator[GateRow]:
+    from evalflow.stats.prediction import MIN_LABELS
+
     for row in differences:
         is_of_tag = gate.tag == row.tag or gate.tag in row.also_tags
         if not is_of_tag or gate.metric not in (None, row.metric):
             continue
         if gate.statistic not in (row.statistic, *row.also):
             continue
-        value, low, high = row.oriented
-        key = {"dataset": row.dataset, "target": "", "metric": row.metric}
-        outcome = _evaluate(gate, key, value, (low, high), row.found.n, row.judge)
-        needed = None if outcome.passed is not None else row.cases_to_decide(-gate.condition.limit)
-        outcome = replace(outcome, compared=row.found.n, cases_needed=needed)
+        judge = row if row.judged is None else replace(row, found=row.judged)
+        outcome = judged = _difference(gate, judge)
+        if row.judged is not None and not gate.judge_alone:
+            outcome = replace(_difference(gate, row), compared=judge.found.n, judged=judged)
+        if row.labelled:
+            few = f"fewer than {MIN_LABELS} labels" if row.labelled < MIN_LABELS else "labels in one cluster only"
+            why = "" if outcome.judged else _OFF if row.judged else few if row.found.difference else ""
+            outcome = replace(outcome, labelled=row.labelled, uncorrected=why)
         this, baseline = (_mean_of(gate, row, side) for side in sides)
         yield outcome if this is None else _counted(gate, outcome, this, baseline)
+
+
+def _difference(gate: Gate, row: ComparisonRow) -> GateRow:
+    value, low, high = row.oriented
+    key = {"dataset": row.dataset, "target": "", "metric": row.metric}
+    outcome = _evaluate(gate, key, value, (low, high), row.found.n, row.judge)
+    needed = None if outcome.passed is not None else row.cases_to_decide(-gate.condition.limit)
+    return replace(outcome, compared=row.found.n, cases_needed=needed)
 
 
 def _mean_of(gate: Gate, row: ComparisonRow, summary: pl.DataFrame) -> Mapping[str, Any] | None:
@@ -282,7 +355,8 @@ _TAG = "tag:"
 _POINT = "point"
 _MAX_UNDEFINED = "max_undefined_rate"
 _LOOKS = "looks"
-_SETTINGS = (_POINT, _MAX_UNDEFINED, _LOOKS)
+_JUDGE_ALONE = "judge_alone"
+_SETTINGS = (_POINT, _JUDGE_ALONE, _MAX_UNDEFINED, _LOOKS)
 """Keys that are not conditions, but options for evaluating them."""
 _COMPARED = ("mean", "pass_rate")
 """The columns that can be compared with a baseline; all figures can be too."""
@@ -294,8 +368,9 @@ def parse_gates(
     """All gates of a run: those in the metrics' files and those of the run, which take precedence.
 
     Gates are by subject (METRIC, METRIC@TAG or tag:TAG) and statistic. With `point: true` the estimate decides instead
-    of its interval. Above the share `max_undefined_rate` of undefined scores a gate is undecided. With `looks: anytime`
-    or a number of planned looks, its interval holds however often the run is looked at before its end.
+    of its interval, with `judge_alone: true` the judge's value instead of the one that labels correct. Above the share
+    `max_undefined_rate` of undefined scores a gate is undecided. With `looks: anytime` or a number of planned looks,
+    its interval holds however often the run is looked at before its end, and labels correct nothing.
 
     Raises:
         UserError: A condition, metric or statistic is unknown, a limit is outside the statistic's range, or there is no
@@ -319,6 +394,7 @@ def parse_gates(
                 if _LOOKS in conditions:
                     _check_looks(gate, where, metrics)
                     gate = replace(gate, looks=_looks_of(conditions[_LOOKS]))
+                gate = replace(gate, judge_alone=conditions.get(_JUDGE_ALONE) is True)
                 found.append(replace(gate, max_undefined_rate=most) if isinstance(most, float) else gate)
             except UserError as error:
                 problems += error.problems
@@ -386,9 +462,12 @@ def _has(metric: Measured, statistic: str) -> bool:
     )
 
 
+_TRUE = {_POINT: "the estimate decides", _JUDGE_ALONE: "people's labels correct nothing"}
+
+
 def _check_setting(key: str, value: GateValue, conditions: Mapping[str, GateValue], where: str) -> None:
-    if key == _POINT and not isinstance(value, bool):
-        raise UserError(Problem(f"{value!r} is neither true nor false", where, "true: the estimate decides"))
+    if key in _TRUE and not isinstance(value, bool):
+        raise UserError(Problem(f"{value!r} is neither true nor false", where, f"true: {_TRUE[key]}"))
     if key == _MAX_UNDEFINED and not (isinstance(value, float) and 0 <= value <= 1):
         raise UserError(Problem(f"{value!r} is no share of 0..1", where, "10 per cent are 0.1"))
     if key == _LOOKS and _looks_of(value) is None:

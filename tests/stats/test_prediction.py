@@ -72,7 +72,7 @@ def drawn(seed: int, n: int, unlabelled: int = 400, *, binary: bool = True) -> t
 
 def close(a: CorrectedMean, b: CorrectedMean, scale: float = 1.0) -> None:
     for one, other in zip(astuple(a), astuple(b), strict=True):
-        assert one == (pytest.approx(other, abs=1e-9 * scale) if isinstance(other, float) else other)
+        assert one == (pytest.approx(other, abs=1e-9 * scale) if isinstance(other, float | tuple) else other)
 
 
 def test_binary_labels_agree_with_ppi_python():

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalflow.app.core.certificates import Certificate, key_of, save_certificate
-from evalflow.app.core.derive import answered_rows, without_unanswered
-from evalflow.app.core.labels import RunLabels, labels_of_data
-from evalflow.app.core.saved import SavedRun, open_scored
+from evalflow.app.core.labels import RunLabels, labels_of_run
+from evalflow.app.core.saved import SavedRun, answered_rows, open_scored, without_unanswered
 from evalflow.errors import Problem, UserError
 from evalflow.lazy import pl
 from evalflow.paths import write_atomically
@@ -70,30 +69,19 @@ def saved_calibration(run: SavedRun) -> Calibration | None:
     Raises:
         UserError: calibration.json was changed by hand or is damaged.
     """
-    labels, has_labels = None, any(facts["labelled"] for facts in run.manifest["datasets"].values())
-    if run.folder.calibration.is_file():
-        labels = _saved_labels(run.folder)
-    elif run.manifest["status"] == "done" and has_labels:
+    labels, calibrated = None, run.folder.calibration.is_file()
+    if calibrated or run.manifest["status"] == "done":
         try:
-            labels = labels_of_data(run)
+            labels = labels_of_run(run)
         except UserError as error:
+            if calibrated:
+                raise
             what = "the data's own labels are not used, since %d of them are wrong, such as: %s"
             log.warning(f"{what} (all: evalflow calibrate)", len(error.problems), error.problems[0])
     found = calibration_of(run, labels) if labels else None
     if found is not None and labels is not None:
         save_calibration(run.folder, found, labels)
     return found
-
-
-def _saved_labels(folder: RunFolder) -> RunLabels:
-    try:
-        saved: dict[str, Any] = json.loads(folder.calibration.read_text(encoding="utf-8"))
-        given = saved["given"]
-        labels = label_frame(given["labels"])
-        return RunLabels(labels, saved["labels"], saved["left_out"], given["notes"], given["rests_on"])
-    except (ValueError, KeyError, TypeError):
-        hint = "remove it, and calibrate again"
-        raise UserError(Problem("this is no calibration", str(folder.calibration), hint)) from None
 
 
 def _with_texts(run: SavedRun, rows: Sequence[CalibrationRow]) -> list[dict[str, Any]]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from evalflow.app.core.cases import BASELINE
+from evalflow.app.core.labels import labels_to_compare
 from evalflow.app.core.saved import SavedRun, declared_meaning, find_run, open_scored, prepared_steps
 from evalflow.config.schema import RunConfig
 from evalflow.config.validate import Settings
@@ -36,8 +38,9 @@ if TYPE_CHECKING:
     from evalflow.stats.paired import Adjustment
 
 
+log = logging.getLogger("evalflow")
 Labels = Mapping[str, "pl.DataFrame"]
-"""People's labels of the answers of some runs, by the run's name."""
+"""People's labels of the answers of some runs, by the path of the run's folder."""
 NO_LABELS: Labels = {}
 Kind = Literal["metric", "prompt", "judge", "cases"]
 KINDS: tuple[Kind, ...] = ("metric", "prompt", "judge", "cases")
@@ -292,9 +295,13 @@ def compare_two(
     a: SavedRun, b: SavedRun, how: ComparisonOptions, labels: Labels = NO_LABELS
 ) -> tuple[list[ComparisonRow], Pairing]:
     """The differences of two runs case by case, with unadjusted p-values, and the cases that they share."""
-    pairing = pair_scores(a.scores(), b.scores(), labels=(labels.get(a.name), labels.get(b.name)))
+    pairing = pair_scores(a.scores(), b.scores(), labels=_of_both(labels, a, b))
     seed = b.manifest["config"]["seed"]
     return compare_cases(pairing, (a.name, b.name), a.traits | b.traits, **how.rows_by, seed=seed), pairing
+
+
+def _of_both(labels: Labels, a: SavedRun, b: SavedRun) -> tuple[pl.DataFrame | None, pl.DataFrame | None]:
+    return labels.get(str(a.folder.path)), labels.get(str(b.folder.path))
 
 
 def _notes(a: SavedRun, b: SavedRun, pairing: Pairing, names: tuple[str, str]) -> Iterator[str]:
@@ -430,14 +437,27 @@ def baseline_summary(run: RunConfig) -> pl.DataFrame:
 
 
 def differences(
-    gates: Sequence[Gate], run: RunConfig, scores: pl.LazyFrame, metrics: Mapping[str, Measured]
+    gates: Sequence[Gate],
+    run: RunConfig,
+    scores: pl.LazyFrame,
+    metrics: Mapping[str, Measured],
+    labelled: SavedRun | None = None,
 ) -> list[ComparisonRow]:
     """The differences of this run from its baseline: overall and by tag, and by class if a gate needs it.
+
+    They are corrected by people's labels of the baseline's answers and of those of `labelled`, which is this run.
 
     Raises:
         UserError: The baseline can no longer be read.
     """
-    pairing = pair_scores(open_baseline(run).scores(), scores)
+    baseline = open_baseline(run)
+    people: tuple[pl.DataFrame | None, pl.DataFrame | None] = (None, None)
+    if labelled:
+        labels, notes = labels_to_compare([baseline, labelled], None)
+        for note in notes:
+            log.warning("%s", note)
+        people = _of_both(labels, baseline, labelled)
+    pairing = pair_scores(baseline.scores(), scores, labels=people)
     traits = {
         name: Traits(metric.config.direction == "higher_is_better", metric.bounded, metric.figures)
         for name, metric in metrics.items()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from evalflow.app.core.cases import answers_of
@@ -12,7 +13,7 @@ from evalflow.app.core.saved import SavedRun
 from evalflow.errors import UserError
 from evalflow.lazy import pl
 from evalflow.records import Case, passes
-from evalflow.report.results_csv import AnsweredCase, rows
+from evalflow.report.wording import counted
 from evalflow.run.folder import RunFolder
 from evalflow.summary.gates import Gate, GateResult, GateRow, evaluate_gates
 from evalflow.summary.scan import InputOrder, scan_journal
@@ -31,30 +32,30 @@ class Derived:
         summary: The summary with its details.
         states: The number of scores in each state.
         cells: The number of scores that the run made itself, without composites.
-        gates: Rows of `evaluate_run_gates`.
         error_types: Causes of errors with their counts, the most frequent first.
         error_example: The message of one error of the most frequent cause, in one line; None without errors.
-        exit_code: 0, 1 or 3.
         calibration: The comparison of the judges with people; None without labels.
+        gates: Rows of `evaluate_run_gates`, once `decide` has added them.
+        exit_code: 0, 1 or 3; 3 until `decide` has been called.
     """
 
     scores: pl.LazyFrame
     summary: Summary
     states: Mapping[str, int]
     cells: int
-    gates: tuple[Mapping[str, Any], ...]
     error_types: tuple[str, ...]
     error_example: str | None
-    exit_code: int
     calibration: Calibration | None = None
+    gates: tuple[Mapping[str, Any], ...] = ()
+    exit_code: int = 3
 
 
 Cases = Callable[[], Iterable[Case]]
 """Reads the cases of a run in any order; called only if gates have looks."""
 
 
-def derive(folder: RunFolder, rules: ResultRules, cases: Cases) -> Derived:
-    """Write scores.parquet and the summaries from the run's journals, and evaluate its gates."""
+def derive(folder: RunFolder, rules: ResultRules) -> Derived:
+    """Write scores.parquet and the summaries from the run's journals; `decide` evaluates the gates."""
     run = rules.settings.run
     order = InputOrder(datasets=list(run.dataset), metrics=list(rules.metrics))
     composites, journal = rules.composites(), scan_journal(folder.journal, rules.bounded)
@@ -62,14 +63,20 @@ def derive(folder: RunFolder, rules: ResultRules, cases: Cases) -> Derived:
     scores = pl.scan_parquet(folder.scores)
     summary = summarise(scores, rules.metrics, run.seed)
     write_summary(summary, folder.path)
-    results, rows = evaluate_run_gates(rules, summary.frame, scores, cases)
     own = scores.filter(pl.col("member_of").is_null()).select("status").collect(engine="streaming")["status"]
     counted = dict(own.value_counts().iter_rows())
     states = {state: counted.get(state, 0) for state in ("scored", "undefined", "error", "skipped")}
     of_composites = scores.filter(pl.col("metric").is_in([composite.name for composite in composites]))
     computed = of_composites.select(pl.len()).collect(engine="streaming").item() if composites else 0
-    code, cells = _exit_code(results, states, run.max_error_rate), sum(states.values()) - computed
-    return Derived(scores, summary, states, cells, tuple(rows), *_errors(scores), code)
+    return Derived(scores, summary, states, sum(states.values()) - computed, *_errors(scores))
+
+
+def decide(run: SavedRun, rules: ResultRules, derived: Derived, cases: Cases) -> Derived:
+    """Evaluate the run's gates and its exit code. If it was calibrated, calibration.json is up to date."""
+    labelled = derived.calibration is not None
+    results, rows = evaluate_run_gates(run, rules, derived.summary.frame, derived.scores, cases, labelled=labelled)
+    code = _exit_code(results, derived.states, rules.settings.run.max_error_rate)
+    return replace(derived, gates=tuple(rows), exit_code=code)
 
 
 def report(
@@ -121,27 +128,32 @@ def _errors(scores: pl.LazyFrame) -> tuple[tuple[str, ...], str | None]:
 
 
 def evaluate_run_gates(
-    rules: ResultRules, summary: pl.DataFrame, scores: pl.LazyFrame, cases: Cases
+    run: SavedRun, rules: ResultRules, summary: pl.DataFrame, scores: pl.LazyFrame, cases: Cases, *, labelled: bool
 ) -> tuple[list[GateResult], list[dict[str, Any]]]:
     """Evaluate a run's gates on the columns of summary.parquet, and gates against a baseline on the scores.
+
+    If people `labelled` answers, calibration.json corrects means and pass rates, and the labels of both runs the
+    differences from a baseline.
 
     Returns:
         The outcomes, and rows for reports: one for each gate, dataset, target and judge.
     """
-    run, why = rules.settings.run, ""
+    config, why = rules.settings.run, ""
     compared: dict[str, Any] = {}
+    if labelled:
+        compared["calibration"] = json.loads(run.folder.calibration.read_bytes())["rows"]
     if any(gate.baseline for gate in rules.gates):
         from evalflow.app.core.comparison import baseline_summary, differences
 
         try:
-            compared["differences"] = differences(rules.gates, run, scores, rules.metrics)
-            compared["baseline"] = baseline_summary(run)
+            rows = differences(rules.gates, config, scores, rules.metrics, run if labelled else None)
+            compared |= {"differences": rows, "baseline": baseline_summary(config)}
         except UserError as error:
-            compared, why = {}, error.problems[0].what
+            why = error.problems[0].what
     looks = rules.looks()
     if looks is not None:
         looks.note_all(scores)
-        looks.look_again(cases(), run.seed)
+        looks.look_again(cases(), config.seed)
         compared["looked"] = looks.results()
     results = evaluate_gates(rules.gates, summary, **compared)
     return results, [row for result in results for row in _gate_rows(result, why)]
@@ -153,17 +165,17 @@ def _gate_rows(result: GateResult, why: str) -> Iterator[dict[str, Any]]:
     about |= {"limit": gate.condition.limit, "name": str(gate), "looks": gate.looks}
     if not result.rows:
         note = _missing(gate, why)
-        nothing = dict.fromkeys(("value", "ci_low", "ci_high", "dataset", "passed", "cases_needed"))
+        nothing = dict.fromkeys(
+            ("value", "ci_low", "ci_high", "dataset", "passed", "cases_needed", "n_labels", "judged")
+        )
         texts = {"of": "", "note": note, "message": f"{gate}: {note}"}
         yield {**about, **nothing, "basis": "", "of_metric": gate.metric, **texts}
     for row in result.rows:
         # A gate on a tag is about several metrics.
         parts = (row.metric if gate.metric is None else "", row.dataset, row.target, row.judge)
         of = " · ".join(part for part in parts if part)
-        basis = "; ".join(text for text in (row.looked, _basis(row)) if text)
-        note = _undecided(gate, row)
-        value = "no value" if row.value is None else f"{row.value:.4g}"
-        value += f" [{row.low:.4g}, {row.high:.4g}]" if row.value is not None and row.low is not None else ""
+        basis = "; ".join(text for text in (row.looked, _labelled(row), _basis(row)) if text)
+        note, value, judged = _undecided(gate, row), _value(row), row.judged
         yield {
             **about,
             "value": row.value,
@@ -172,12 +184,38 @@ def _gate_rows(result: GateResult, why: str) -> Iterator[dict[str, Any]]:
             "dataset": row.dataset,
             "passed": row.passed,
             "cases_needed": row.cases_needed,
+            "n_labels": row.labelled,
+            "judged": judged
+            and {"value": judged.value, "ci_low": judged.low, "ci_high": judged.high, "passed": judged.passed},
             "basis": basis,
             "of_metric": row.metric,
             "of": of,
             "note": note,
             "message": "; ".join(text for text in (f"{gate}: {value} ({of})", basis, note) if text),
         }
+
+
+_OUTCOMES = {True: "passes", False: "fails", None: "is undecided"}
+
+
+def _value(row: GateRow) -> str:
+    interval = "" if row.value is None or row.low is None else f" [{row.low:.4g}, {row.high:.4g}]"
+    return "no value" if row.value is None else f"{row.value:.4g}{interval}"
+
+
+def _labelled(row: GateRow) -> str:
+    """What people's labels do to the value; empty if nobody labelled."""
+    if row.labelled is None:
+        return ""
+    from evalflow.stats.prediction import MIN_LABELS
+
+    who, named = "judge" if row.judge else "metric", "answer" if row.compared is None else "case"
+    labels = f"people's labels of {counted(row.labelled, named)}{'' if row.compared is None else ' in both runs'}"
+    if row.judged is None:
+        few = f"; {MIN_LABELS} would do to correct it" if row.labelled < MIN_LABELS else ""
+        why = f" ({row.uncorrected})" if row.uncorrected and not few else ""
+        return f"the {who} alone decides, in spite of {labels}{why}{few}"
+    return f"corrected by {labels}; by the {who} alone it {_OUTCOMES[row.judged.passed]}: {_value(row.judged)}"
 
 
 def _missing(gate: Gate, why: str) -> str:
@@ -212,33 +250,13 @@ def _undecided(gate: Gate, row: GateRow) -> str:
         return ""
     if row.looked:
         return "more cases may decide it"
+    more = "cases" if row.judged is None else "labels"
     if row.low is None:
-        return "it has no interval, and so decides nothing: more cases, or point: true"
+        return f"it has no interval, and so decides nothing: more {more}, or point: true"
+    if row.judged is not None and row.compared is None:
+        if row.cases_needed is None:
+            return "labels of all these answers would not decide, if it stayed as it is: more answers, and labels"
+        return f"about {row.cases_needed:,} labels of these answers would decide, if it stayed as it is"
     if row.cases_needed is None:
         return "it lies on the limit, which no number of cases decides"
     return f"about {row.cases_needed:,} cases would decide, if it stayed as it is"
-
-
-_CELL = ("dataset", "case_id", "target", "target_repeat")
-
-
-def without_unanswered(run: SavedRun, scores: pl.LazyFrame) -> pl.LazyFrame:
-    """The scores without those in error because the target gave no answer. These cannot be labelled."""
-    failed = scores.filter(pl.col("status") == "error")
-    cases = failed.select("dataset", "case_id").unique().collect()
-    found = [
-        (row.case.dataset, row.case.id, row.target, row.target_repeat)
-        for row in (answered_rows(run, failed, set(cases.iter_rows())) if cases.height else ())
-        if row.answer is None or row.answer.status == "error"
-    ]
-    schema = {name: scores.collect_schema()[name] for name in _CELL}
-    return scores.join(pl.LazyFrame(found, schema=schema, orient="row"), on=_CELL, how="anti", maintain_order="left")
-
-
-def answered_rows(run: SavedRun, scores: pl.LazyFrame, wanted: Collection[tuple[str, str]]) -> Iterator[AnsweredCase]:
-    """Each wanted case (dataset, id) with all targets' answers and their scores among `scores`, in input order."""
-    keys = pl.DataFrame(list(wanted), schema={"dataset": pl.String, "case_id": pl.String}, orient="row")
-    chosen = scores.join(keys.lazy(), on=["dataset", "case_id"], how="semi", maintain_order="left")
-    cases = (case for case in run.cases() if (case.dataset, case.id) in wanted)
-    with answers_of(run.folder, run.rules.settings.run) as answers:
-        yield from (row for row in rows(cases, answers, chosen) if row.scores)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,8 +13,7 @@ from typing import Any
 from rich.console import Console
 
 from evalflow import datasets, paths
-from evalflow.app.core.derive import answered_rows, without_unanswered
-from evalflow.app.core.saved import SavedRun, find_run, open_scored
+from evalflow.app.core.saved import SavedRun, answered_rows, find_run, open_scored, without_unanswered
 from evalflow.app.core.screen import shown
 from evalflow.errors import Problem, UserError, command, did_you_mean
 from evalflow.labels.read import (
@@ -113,6 +113,25 @@ def read_labels(run: SavedRun, file: str | None, elsewhere: Elsewhere = HERE) ->
         known = {name for name in named if any((file / f"{name}.yaml").is_file() for file in files)}
         known.update(elsewhere.metrics)
     return _bound(run, found, source, replace(elsewhere, metrics=known))
+
+
+def labels_of_run(run: SavedRun) -> RunLabels | None:
+    """The labels that a run was calibrated with, else those in its data; None if there are none of its answers.
+
+    Raises:
+        UserError: calibration.json was changed by hand or is damaged, or labels in the data are invalid.
+    """
+    path = run.folder.calibration
+    if not path.is_file():
+        has_labels = any(facts["labelled"] for facts in run.manifest["datasets"].values())
+        return labels_of_data(run) if has_labels else None
+    try:
+        saved: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        given = saved["given"]
+        labels = label_frame(given["labels"])
+        return RunLabels(labels, saved["labels"], saved["left_out"], given["notes"], given["rests_on"])
+    except (ValueError, KeyError, TypeError):
+        raise UserError(Problem("this is no calibration", str(path), "remove it, and calibrate again")) from None
 
 
 def labels_of_data(run: SavedRun) -> RunLabels | None:
@@ -224,26 +243,25 @@ def labels_of_sweep(runs: Mapping[str, SavedRun], file: str | None) -> dict[str,
 
 
 def labels_to_compare(runs: Sequence[SavedRun], file: str | None) -> tuple[dict[str, pl.DataFrame], list[str]]:
-    """The labels of the runs that have some, by name, as of `label_frame`; and what is left out.
+    """The labels of the runs that have some, by folder, as of `label_frame`; and what is left out.
 
-    `file` as for `read_labels`. Labels drawn with unequal probabilities are left out: the chance that a case is
-    labelled in two runs is not known from them.
+    `file` as for `read_labels`; without one, those of `labels_of_run`. Labels drawn with unequal probabilities are left
+    out: the chance that a case is labelled in two runs is not known from them.
 
     Raises:
         UserError: Some are invalid, or none of the file's is of an answer of any run.
     """
-    by_name = {run.name: run for run in runs}
+    by_folder = {str(run.folder.path): run for run in runs}
     if file:
-        found: dict[str, RunLabels | None] = dict(labels_of_sweep(by_name, file))
+        found: dict[str, RunLabels | None] = dict(labels_of_sweep(by_folder, file))
     else:
-        has_labels = [
-            run for run in by_name.values() if any(one["labelled"] for one in run.manifest["datasets"].values())
-        ]
-        found = {run.name: labels_of_data(run) for run in has_labels}
+        found = {name: labels_of_run(run) for name, run in by_folder.items()}
     frames = {name: one.frame for name, one in found.items() if one is not None and one.frame.height}
-    weighted = [name for name, frame in frames.items() if frame["weight"].n_unique() > 1]
-    notes = [f"{name}: its labels carry weights, and do not correct differences" for name in weighted]
-    return {name: frame for name, frame in frames.items() if name not in weighted}, notes
+    weighted = [folder for folder, frame in frames.items() if frame["weight"].n_unique() > 1]
+    notes = [
+        f"{by_folder[folder].name}: its labels carry weights, and do not correct differences" for folder in weighted
+    ]
+    return {folder: frame for folder, frame in frames.items() if folder not in weighted}, notes
 
 
 def other_runs(folder: Path) -> Elsewhere:

@@ -13,11 +13,11 @@ import yaml
 
 from evalflow.app.core.calibration import saved_calibration
 from evalflow.app.core.certificates import with_certificates
-from evalflow.app.core.derive import derive, evaluate_run_gates, report
+from evalflow.app.core.derive import Derived, decide, derive, evaluate_run_gates, report
 from evalflow.app.core.saved import SavedRun, open_run
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.lazy import pl
-from evalflow.report.calibration import write_calibration
+from evalflow.report.calibration import Calibration, write_calibration
 from evalflow.report.page import judge_lines, sample_lines
 from evalflow.run.folder import RunFolder, refuse_links
 from evalflow.run.plan import PreparedFile
@@ -25,8 +25,13 @@ from evalflow.summary.gates import Looks
 from evalflow.summary.journal import json_line
 
 
-def rewrite(folder: RunFolder, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """Derive tables, calibration and reports of a run again, and return its new run.json, which keeps the overrides.
+def rewrite(
+    folder: RunFolder, overrides: Sequence[str] = (), calibration: Calibration | None = None
+) -> tuple[dict[str, Any], Derived]:
+    """Derive tables, calibration, gates and reports of a run again; a `calibration` that is given was saved just now.
+
+    Returns:
+        Its new run.json, which keeps the overrides, and its results.
 
     Raises:
         UserError: An override would need new scores, or the run's data or prompts are gone.
@@ -39,8 +44,9 @@ def rewrite(folder: RunFolder, overrides: Sequence[str] = ()) -> dict[str, Any]:
             what = "looks are fixed before a run's first case, and cannot be changed after it"
             raise UserError(Problem(what, "gate", "keep the looks of each gate; for others start a new run"))
         run = changed
-    derived = derive(folder, run.rules, run.cases)
-    derived = replace(derived, calibration=saved_calibration(run))
+    derived = derive(folder, run.rules)
+    derived = replace(derived, calibration=calibration or saved_calibration(run))
+    derived = decide(run, run.rules, derived, run.cases)
     if derived.calibration is not None and folder.calibration_page.is_file():
         write_calibration(folder.calibration_page, derived.calibration)
     manifest = {**with_certificates(run.manifest, folder), "scores": derived.states}
@@ -48,7 +54,7 @@ def rewrite(folder: RunFolder, overrides: Sequence[str] = ()) -> dict[str, Any]:
         manifest["exit_code"] = derived.exit_code
     report(folder, run.rules, derived, run.cases(), manifest)
     folder.write_manifest(manifest)
-    return manifest
+    return manifest, derived
 
 
 def _looks(run: SavedRun) -> set[tuple[str, str, Looks]]:
@@ -150,7 +156,8 @@ def facts_of_run(folder: RunFolder) -> dict[str, Any]:
     before, now = original_thresholds(run), current_thresholds(run)
     changed = [name for name in run.rules.metrics if before.get(name) != now.get(name)]
     summary = json.loads((folder.path / "summary.json").read_text(encoding="utf-8"))
-    _, gates = evaluate_run_gates(run.rules, pl.read_parquet(folder.path / "summary.parquet"), run.scores(), run.cases)
+    table, labelled = pl.read_parquet(folder.path / "summary.parquet"), folder.calibration.is_file()
+    _, gates = evaluate_run_gates(run, run.rules, table, run.scores(), run.cases, labelled=labelled)
     return {
         "metrics": facts_of_metrics(run),
         "summary": [row for row in summary["rows"] if row["tag"] is None],

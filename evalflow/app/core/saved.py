@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from evalflow import datasets
 from evalflow.app.core.assemble import settings_of
-from evalflow.app.core.cases import select
+from evalflow.app.core.cases import answers_of, select
 from evalflow.app.core.result_rules import ResultRules, RunMetric, unusable_parts
 from evalflow.config.load import Composed, resolved
 from evalflow.config.schema import DatasetConfig
@@ -29,6 +29,7 @@ from evalflow.summary.gates import parse_gates
 from evalflow.targets.registry import TARGET_KINDS
 
 if TYPE_CHECKING:
+    from evalflow.report.results_csv import AnsweredCase
     from evalflow.summary.compare import Traits
 
 
@@ -272,3 +273,30 @@ def _new_program(manifest: Mapping[str, Any], agreed: Path) -> str | None:
 def _digest(manifest: Mapping[str, Any]) -> str:
     known = json.dumps([manifest["run_id"], manifest["config"].get("target")], sort_keys=True)
     return hashlib.sha256(known.encode()).hexdigest()
+
+
+_CELL = ("dataset", "case_id", "target", "target_repeat")
+
+
+def without_unanswered(run: SavedRun, scores: pl.LazyFrame) -> pl.LazyFrame:
+    """The scores without those in error because the target gave no answer. These cannot be labelled."""
+    failed = scores.filter(pl.col("status") == "error")
+    cases = failed.select("dataset", "case_id").unique().collect()
+    found = [
+        (row.case.dataset, row.case.id, row.target, row.target_repeat)
+        for row in (answered_rows(run, failed, set(cases.iter_rows())) if cases.height else ())
+        if row.answer is None or row.answer.status == "error"
+    ]
+    schema = {name: scores.collect_schema()[name] for name in _CELL}
+    return scores.join(pl.LazyFrame(found, schema=schema, orient="row"), on=_CELL, how="anti", maintain_order="left")
+
+
+def answered_rows(run: SavedRun, scores: pl.LazyFrame, wanted: Collection[tuple[str, str]]) -> Iterator[AnsweredCase]:
+    """Each wanted case (dataset, id) with all targets' answers and their scores among `scores`, in input order."""
+    from evalflow.report.results_csv import rows
+
+    keys = pl.DataFrame(list(wanted), schema={"dataset": pl.String, "case_id": pl.String}, orient="row")
+    chosen = scores.join(keys.lazy(), on=["dataset", "case_id"], how="semi", maintain_order="left")
+    cases = (case for case in run.cases() if (case.dataset, case.id) in wanted)
+    with answers_of(run.folder, run.rules.settings.run) as answers:
+        yield from (row for row in rows(cases, answers, chosen) if row.scores)

@@ -181,7 +181,7 @@ def _rewrite(
             if metric not in saved.rules.metrics:
                 raise not_found("metric", metric, list(saved.rules.metrics))
             threshold = original_thresholds(saved).get(metric) if is_back else value
-            manifest = rewrite(folder, [override_of(saved, metric, threshold)])
+            manifest, _ = rewrite(folder, [override_of(saved, metric, threshold)])
             found = {"facts": facts_of_run(folder)}
             if row["exit_code"] is not None and manifest["status"] == "done":
                 found["exit_code"] = manifest["exit_code"]
