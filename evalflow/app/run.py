@@ -105,8 +105,7 @@ def run(order: RunOrder, screen: TerminalScreen) -> int:
                 incomplete = _incomplete(order, inspection)
                 status, code = "failed", incomplete.exit_code
             saved = SavedRun(folder, {**opening, "status": status})
-            if status == "done" and (inspection.labels_apply or folder.calibration.is_file()):
-                derived = _calibrated(saved, derived)
+            derived = _calibrated(saved, derived, in_data=inspection.labels_apply)
             derived = decide(saved, rules, derived, inspection.selected)
             code = derived.exit_code if status == "done" else code
             ended = manifests.closing(opening, status, code, tally, derived.states, time.monotonic() - started)
@@ -123,8 +122,10 @@ def run(order: RunOrder, screen: TerminalScreen) -> int:
     return derived.exit_code
 
 
-def _calibrated(run: SavedRun, derived: Derived) -> Derived:
-    """Compare the run's judges with human labels, if there are any."""
+def _calibrated(run: SavedRun, derived: Derived, *, in_data: bool) -> Derived:
+    """Compare a finished run's judges with human labels, if it was calibrated before, or some are in its data."""
+    if run.manifest["status"] != "done" or not (in_data or run.folder.calibration.is_file()):
+        return derived
     from evalflow.app.core.calibration import certify, saved_calibration
 
     found = saved_calibration(run)

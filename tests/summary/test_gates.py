@@ -12,7 +12,8 @@ from evalflow.config.schema import NotWorse
 from evalflow.errors import UserError
 from evalflow.records import FigureSpec, ScoreRecord
 from evalflow.summary.compare import Traits, compare_cases, pair_scores
-from evalflow.summary.gates import GateResult, evaluate_gates, parse_condition, parse_gates
+from evalflow.summary.gate_config import parse_gates
+from evalflow.summary.gates import GateResult, evaluate_gates, parse_condition
 from evalflow.summary.summarise import summarise
 
 Make = Callable[..., ScoreRecord]

@@ -22,7 +22,8 @@ from evalflow.protocols import Judge, Measured, Metric
 from evalflow.records import EMBED, Answer, Ask, Case
 from evalflow.run.plan import Draw
 from evalflow.run.scoring import Pair
-from evalflow.summary.gates import Gate, parse_gates
+from evalflow.summary.gate_config import parse_gates
+from evalflow.summary.gates import Gate
 
 SAMPLE = 20
 """The number of cases of each dataset for which prompts are rendered."""

@@ -25,7 +25,7 @@ from evalflow.paths import private_file, private_folder
 from evalflow.records import Case, FigureSpec
 from evalflow.run.folder import RunFolder
 from evalflow.run.manifest import SCHEMA
-from evalflow.summary.gates import parse_gates
+from evalflow.summary.gate_config import parse_gates
 from evalflow.targets.registry import TARGET_KINDS
 
 if TYPE_CHECKING:

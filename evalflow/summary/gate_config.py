@@ -1,0 +1,204 @@
+"""Read gates from the configuration of a run: their conditions and settings, checked before anything is asked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from evalflow.config.schema import GateValue, NotWorse
+from evalflow.errors import Problem, UserError, did_you_mean
+from evalflow.summary.figures import statistics
+from evalflow.summary.gates import BOUNDS, COLUMNS, ON_SCALE, SHARES, Condition, Gate, Looks, parse_condition
+
+if TYPE_CHECKING:
+    from evalflow.protocols import Measured
+
+
+_TAG = "tag:"
+_POINT = "point"
+_MAX_UNDEFINED = "max_undefined_rate"
+_LOOKS = "looks"
+_JUDGE_ALONE = "judge_alone"
+_SETTINGS = (_POINT, _JUDGE_ALONE, _MAX_UNDEFINED, _LOOKS)
+"""Keys that are not conditions, but options for evaluating them."""
+_COMPARED = ("mean", "pass_rate")
+"""The columns that can be compared with a baseline; all figures can be too."""
+
+
+def parse_gates(
+    gates: Mapping[str, Mapping[str, GateValue]] | None, metrics: Mapping[str, Measured], baseline: str | None = None
+) -> list[Gate]:
+    """All gates of a run: those in the metrics' files and those of the run, which take precedence.
+
+    Gates are by subject (METRIC, METRIC@TAG or tag:TAG) and statistic. With `point: true` the estimate decides instead
+    of its interval, with `judge_alone: true` the judge's value instead of the one that labels correct. Above the share
+    `max_undefined_rate` of undefined scores a gate is undecided. With `looks: anytime` or a number of planned looks,
+    its interval holds however often the run is looked at before its end, and labels correct nothing.
+
+    Raises:
+        UserError: A condition, metric or statistic is unknown, a limit is outside the statistic's range, or there is no
+            baseline to compare with. The error lists all problems.
+    """
+    merged = {name: dict(metric.config.gate or {}) for name, metric in metrics.items()}
+    for name, conditions in (gates or {}).items():
+        merged.setdefault(name, {}).update(conditions)
+    found: list[Gate] = []
+    problems: list[Problem] = []
+    for about, conditions in merged.items():
+        point = conditions.get(_POINT) is True
+        most = conditions.get(_MAX_UNDEFINED)
+        for statistic, value in conditions.items():
+            where = f"gate.{about}.{statistic}"
+            try:
+                if statistic in _SETTINGS:
+                    _check_setting(statistic, value, conditions, where)
+                    continue
+                gate = _gate(about, statistic, value, where, metrics, baseline, point=point)
+                if _LOOKS in conditions:
+                    _check_looks(gate, where, metrics)
+                    gate = replace(gate, looks=_looks_of(conditions[_LOOKS]))
+                gate = replace(gate, judge_alone=conditions.get(_JUDGE_ALONE) is True)
+                found.append(replace(gate, max_undefined_rate=most) if isinstance(most, float) else gate)
+            except UserError as error:
+                problems += error.problems
+    if problems:
+        raise UserError(problems)
+    return found
+
+
+def _gate(
+    about: str,
+    statistic: str,
+    value: GateValue,
+    where: str,
+    metrics: Mapping[str, Measured],
+    baseline: str | None,
+    *,
+    point: bool,
+) -> Gate:
+    name, tag = _subject(about, metrics)
+    for metric in _concerned(name, statistic, where, metrics):
+        if not _has(metrics[metric], statistic):
+            what = f"metric {metric!r} has no statistic {statistic!r}"
+            raise UserError(Problem(what, where, did_you_mean(statistic, _statistics(metrics[metric]))))
+    if isinstance(value, NotWorse):
+        _check_baseline(statistic, baseline, where)
+        return Gate(name, statistic, Condition(">=", -value.not_worse_by), tag, point, baseline=True)
+    if isinstance(value, bool | int | float):
+        raise UserError(Problem(f"{value} is no condition", where, 'write a comparison and a number: ">= 0.8"'))
+    condition = parse_condition(value, where)
+    _check_limit(condition, statistic, where, metrics.get(name or ""), point=point)
+    return Gate(name, statistic, condition, tag, point)
+
+
+def _subject(about: str, metrics: Mapping[str, Measured]) -> tuple[str | None, str | None]:
+    if about in metrics:
+        return about, None
+    if about.startswith(_TAG):
+        return None, about.removeprefix(_TAG).strip()
+    name, at, tag = about.partition("@")
+    return name, tag.strip() if at else None
+
+
+def _concerned(name: str | None, statistic: str, where: str, metrics: Mapping[str, Measured]) -> Iterator[str]:
+    """The metrics whose names and statistics are known before the run."""
+    if name is None:
+        if not any(_has(metric, statistic) for metric in metrics.values()):
+            known = {known for metric in metrics.values() for known in _statistics(metric)}
+            what = f"no metric of this run has a statistic {statistic!r}"
+            raise UserError(Problem(what, where, did_you_mean(statistic, known)))
+    elif name in metrics:
+        yield name
+    else:
+        raise UserError(Problem(f"no metric {name!r} in this run", where, did_you_mean(name, metrics)))
+
+
+def _statistics(metric: Measured) -> list[str]:
+    return [*COLUMNS, *(statistics(metric.figures) if metric.figures else [])]
+
+
+def _has(metric: Measured, statistic: str) -> bool:
+    spec = metric.figures
+    classes = spec is not None and spec.kind == "classification" and spec.positive is None
+    return statistic in _statistics(metric) or bool(
+        classes and re.match(r"(precision|recall|f[12])\[.+\]\Z", statistic)
+    )
+
+
+_TRUE = {_POINT: "the estimate decides", _JUDGE_ALONE: "people's labels correct nothing"}
+
+
+def _check_setting(key: str, value: GateValue, conditions: Mapping[str, GateValue], where: str) -> None:
+    if key in _TRUE and not isinstance(value, bool):
+        raise UserError(Problem(f"{value!r} is neither true nor false", where, f"true: {_TRUE[key]}"))
+    if key == _MAX_UNDEFINED and not (isinstance(value, float) and 0 <= value <= 1):
+        raise UserError(Problem(f"{value!r} is no share of 0..1", where, "10 per cent are 0.1"))
+    if key == _LOOKS and _looks_of(value) is None:
+        fewest, most = PLANNED_LOOKS
+        hint = f"anytime, or how many looks are planned, {fewest} to {most}"
+        given = f"{value:g}" if isinstance(value, float) else repr(value)
+        raise UserError(Problem(f"{given} is no number of looks", where, hint))
+    if not conditions.keys() - set(_SETTINGS):
+        raise UserError(Problem("there is no condition beside it", where, 'such as {mean: ">= 0.8", point: true}'))
+
+
+def _check_baseline(statistic: str, baseline: str | None, where: str) -> None:
+    if statistic in COLUMNS and statistic not in _COMPARED:
+        hint = "mean, pass_rate and the figures can"
+        raise UserError(Problem(f"{statistic} cannot be compared with a baseline", where, hint))
+    if baseline is None:
+        hint = "name a run's folder: baseline=outputs/runs/..."
+        raise UserError(Problem("there is no baseline to compare with", where, hint))
+
+
+def _check_limit(condition: Condition, statistic: str, where: str, metric: Measured | None, *, point: bool) -> None:
+    """Refuse limits outside 0..1 for statistics in this range (shares, figures, bounded metrics), or at its ends."""
+    figure = statistic not in COLUMNS
+    within = statistic in SHARES or figure or (metric is not None and metric.bounded and statistic in ON_SCALE)
+    if not within:
+        return
+    least = -1 if statistic == "mcc" else 0
+    if not least <= condition.limit <= 1:
+        hint = f"it lies in {least}..1; 80 per cent are 0.8"
+        raise UserError(Problem(f"{statistic} is compared with {condition.limit:g}", where, hint))
+    unreachable = {">=": 1.0, "<=": float(least)}.get(condition.operator) == condition.limit
+    if unreachable and not point and (figure or statistic in BOUNDS):
+        what = f"no number of cases shows that {statistic} is {condition}: its interval never shrinks to a point"
+        raise UserError(Problem(what, where, f'let the estimate decide: {{{statistic}: "{condition}", point: true}}'))
+
+
+PLANNED_LOOKS = (2, 20)
+"""The fewest and the most planned looks."""
+
+
+def _looks_of(value: GateValue) -> Looks | None:
+    if value == "anytime":
+        return "anytime"
+    fewest, most = PLANNED_LOOKS
+    whole = isinstance(value, float) and value.is_integer() and fewest <= value <= most
+    return int(value) if whole and isinstance(value, float) else None
+
+
+def _check_looks(gate: Gate, where: str, metrics: Mapping[str, Measured]) -> None:
+    """Refuse looks at what has no interval that allows them: it needs a mean of values in a known range."""
+    what, hint = "", ""
+    if gate.metric is None:
+        what, hint = "looks are at one metric, and this gate is about all", "name the metric: METRIC@TAG"
+    elif gate.statistic not in _COMPARED:
+        what, hint = f"{gate.statistic} cannot be looked at before the end", "mean and pass_rate can"
+    elif gate.baseline:
+        what = "a difference from the baseline cannot be looked at before the end"
+        hint = "take looks out of this gate; `evalflow race` compares two configurations and stops when it is decided"
+    elif gate.point:
+        what, hint = "looks are about an interval, and with point the estimate decides", "take one of them out"
+    elif gate.condition.operator == "==":
+        what, hint = "no interval decides ==", 'write a limit: ">= 0.8"'
+    elif gate.statistic == "mean" and not metrics[gate.metric].bounded:
+        what, hint = (
+            f"the scores of {gate.metric} are not in 0..1",
+            "looks at its pass_rate can be had, with a threshold",
+        )
+    if what:
+        raise UserError(Problem(what, where, hint))
