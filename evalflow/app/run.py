@@ -109,8 +109,7 @@ def run(order: RunOrder, screen: TerminalScreen) -> int:
             derived = decide(saved, rules, derived, inspection.selected)
             code = derived.exit_code if status == "done" else code
             ended = manifests.closing(opening, status, code, tally, derived.states, time.monotonic() - started)
-            ended |= {"stopped": "decided" if decided else None}
-            ended = with_certificates(ended, folder)
+            ended = with_certificates({**ended, "stopped": "decided" if decided else None}, folder)
             folder.write_manifest(ended)
             try:
                 report(folder, rules, derived, inspection.selected(), ended)
