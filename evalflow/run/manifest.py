@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from evalflow import __version__
 from evalflow.records import Answer, Spend, Usage
@@ -95,6 +95,8 @@ class Tally:
         self.cost_usd -= spend.cost_usd or 0.0
 
 
+Stop = Literal["decided", "race"]
+"""Why a run left cases out: all its gates were decided, or the race was that it was part of."""
 PACKAGES = ("hydra-core", "omegaconf", "pydantic", "instructor", "openai", "polars", "jinja2")
 SCHEMA = 4
 """The version of the format of a run's files; raised when their meaning changes."""
@@ -166,9 +168,15 @@ def take_up(tally: Tally, manifest: Mapping[str, Any]) -> bool:
 
 
 def closing(
-    manifest: Mapping[str, Any], status: str, exit_code: int, tally: Tally, states: Mapping[str, int], seconds: float
+    manifest: Mapping[str, Any],
+    status: str,
+    exit_code: int,
+    tally: Tally,
+    states: Mapping[str, int],
+    seconds: float,
+    stopped: Stop | None,
 ) -> dict[str, Any]:
-    """The manifest of a run that has ended."""
+    """The manifest of a run that has ended; `stopped` is why cases were left out."""
     return {
         **manifest,
         "status": status,
@@ -178,6 +186,7 @@ def closing(
         "scores": dict(states),
         "answers": dict(tally.answers),
         "asked": dict(tally.asked),
+        "stopped": stopped,
         **{name: getattr(tally, name) for name in _COUNTS},
         "cost_usd": tally.cost,
         "saved_usd": tally.saved,

@@ -1,0 +1,248 @@
+"""One run from its first check to its last file: whoever opens it scores it inside the `with`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Generator, Iterable
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from evalflow.app.core.assemble import assemble, secrets_of, settings_of
+from evalflow.app.core.begin import (
+    RunOrder,
+    earlier_answers,
+    facts_of,
+    finished_before,
+    log_to,
+    open_folder,
+    open_manifest,
+    prepare,
+    sharing_target,
+)
+from evalflow.app.core.certificates import with_certificates
+from evalflow.app.core.derive import Derived, decide, derive, report
+from evalflow.app.core.inspect import Inspection, inspect
+from evalflow.app.core.saved import SavedRun, agree
+from evalflow.errors import EvalflowError, IncompleteError, InfrastructureError, UserError, command
+from evalflow.protocols import Sink
+from evalflow.records import Case
+from evalflow.redaction import Redactor
+from evalflow.run import manifest as manifests
+from evalflow.run.deadline import interruptible
+from evalflow.run.folder import RunFolder, point_latest, telling_full_disks
+from evalflow.run.journal import JournalSink, WatchedSink, read_finished
+from evalflow.run.looks import Looks
+from evalflow.run.manifest import Tally
+from evalflow.run.pipeline import Pipeline, RunPlan
+from evalflow.run.plan import shuffled
+
+if TYPE_CHECKING:
+    from evalflow.app.core.screen import TerminalScreen
+
+
+log = logging.getLogger("evalflow")
+_NAMED = 5
+
+
+@dataclass(slots=True)
+class OpenRun:
+    """A run that can be scored.
+
+    Attributes:
+        stopped: Why cases were left out: its gates were decided, or a race was. None: none was.
+        derived: The results; they are there after the `with`.
+    """
+
+    order: RunOrder
+    inspection: Inspection
+    folder: RunFolder
+    journal: JournalSink
+    tally: Tally
+    screen: TerminalScreen
+    stopped: manifests.Stop | None = None
+    derived: Derived | None = None
+
+    @property
+    def exit_code(self) -> int:
+        return EvalflowError.exit_code if self.derived is None else self.derived.exit_code
+
+    def score(self) -> None:
+        """Score all unfinished cells, or as many as decide the gates if these stop the run.
+
+        An interrupt finishes the cases in progress; a second one stops at once.
+        """
+        looks = self.inspection.rules().looks()
+        sink, cases = self.sink(looks), self._cases(looks)
+
+        async def work(resources: ExitStack) -> bool:
+            following = asyncio.create_task(self.screen.follow(self.tally))
+            try:
+                pipeline = await self.pipeline(resources, sink, looks)
+
+                def stop() -> None:
+                    pipeline.stop()
+                    self.screen.stopping(self.tally.in_flight)
+
+                return await interruptible(pipeline.run(cases), stop)
+            finally:
+                following.cancel()
+                await self.inspection.parts.close()
+
+        with ExitStack() as resources:
+            if asyncio.run(work(resources)):
+                raise KeyboardInterrupt
+        self.journal.check()
+        if looks is not None and looks.stopped:
+            self.stopped = "decided"
+
+    def sink(self, looks: Looks | None) -> Sink:
+        """Where the run's records go: into its journals, and before the eyes of those who watch."""
+        verbose = [
+            name for name, metric in self.inspection.parts.metrics.items() if getattr(metric.config, "verbose", False)
+        ]
+        sink: Sink = WatchedSink(self.journal, verbose, self.screen.scored) if verbose else self.journal
+        return sink if looks is None else WatchedSink(sink, looks.metrics, looks.note)
+
+    async def pipeline(self, resources: ExitStack, sink: Sink, looks: Looks | None = None) -> Pipeline:
+        """The pipeline of the run, its metrics prepared; what earlier parts of the run finished is left out."""
+        order, parts, tally = self.order, self.inspection.parts, self.tally
+        run = parts.settings.run
+        finished = finished_before(order, parts, self.inspection.rules().bounded, tally, looks)
+        if self.journal.torn:
+            log.warning("cut off %d bytes of a line that was never finished", self.journal.torn)
+        if order.resumed is not None and tally.done == self.inspection.cells:
+            self.screen.nothing_left(tally, self.folder)
+        plan = RunPlan(
+            run_id=order.run_id,
+            target=sharing_target(order, parts, resources),
+            answered=earlier_answers(order, parts, resources),
+            pairs=await prepare(parts.pairs, self.folder, tally, self.screen.prepared),
+            target_repeats=run.repeats.target,
+            judge_repeats=run.repeats.judge,
+            width=parts.width(),
+            finished=finished.cells,
+            failed=finished.failed,
+            case_timeout_s=run.case_timeout_s,
+        )
+        return Pipeline(plan, sink, tally)
+
+    def _cases(self, looks: Looks | None) -> Iterable[Case]:
+        """The cases to ask, in their order; none more of a race that is decided."""
+        before, seed = self.order.resumed or {}, self.inspection.parts.settings.run.seed
+        if before.get("stopped"):
+            self.screen.was_decided(self.inspection, before["asked"])
+        if looks is not None:
+            return looks.follow(self.inspection.selected(), seed)
+        if before.get("stopped"):
+            self.stopped, self.tally.asked = before["stopped"], Counter(before["asked"])
+            return ()
+        cases = self.inspection.selected()
+        return shuffled(cases, seed) if before and before["order"]["shuffled"] else cases
+
+
+@contextmanager
+def opened(order: RunOrder, screen: TerminalScreen) -> Generator[OpenRun]:
+    """Check a run, open its folder and, when the block ends or fails, write all files and report the outcome.
+
+    Raises:
+        UserError: The configuration or the data are invalid; nothing was sent or written.
+        InfrastructureError, BudgetError: No further calls could be made; finished results are written.
+        IncompleteError: The run ended without all scores; finished results are written.
+    """
+    inspection = inspect(assemble(settings_of(order.composed), order.run_id))
+    opening = open_manifest(order, facts_of(inspection))
+    folder = open_folder(order)
+    tally = Tally(expected=inspection.cells)
+    started = time.monotonic()
+    secrets = secrets_of(inspection.parts.settings)
+    redactor, log_file = Redactor(secrets), log_to(folder.log, secrets)
+    with telling_full_disks(folder), log_file, closing(JournalSink(folder, tally, redactor)) as journal:
+        folder.write_manifest(opening)
+        agree(opening)
+        if order.latest:
+            point_latest(order.latest)
+        screen.starts(inspection, folder)
+        one = OpenRun(order, inspection, folder, journal, tally, screen)
+        status, code = "failed", EvalflowError.exit_code
+        try:
+            yield one
+            status = "done"
+        except UserError as error:
+            # All checks passed before, so the data must have changed; and exit 2 would mean that nothing was sent.
+            code = InfrastructureError.exit_code
+            raise InfrastructureError(f"the data changed while the run was going: {error}", _restore(folder)) from None
+        except KeyboardInterrupt:
+            status, code = "interrupted", 130
+            raise
+        except EvalflowError as error:
+            code = error.exit_code
+            error.args = (redactor.text(str(error)),)
+            log.error("%s", error)
+            raise
+        finally:
+            incomplete, ended = _end(one, opening, status, code, time.monotonic() - started)
+        if incomplete:
+            raise incomplete
+        assert one.derived is not None  # by _end
+        screen.ends(folder, ended, inspection.rules(), one.derived)
+
+
+def _restore(folder: RunFolder) -> str:
+    return f"the scores are kept; put the data back, then: {command('report', folder.path)}"
+
+
+def _end(
+    one: OpenRun, opening: dict[str, Any], status: str, code: int, seconds: float
+) -> tuple[IncompleteError | None, dict[str, Any]]:
+    """Derive the results, and write run.json and the reports; returns the error if scores are missing, and run.json."""
+    folder, inspection, rules = one.folder, one.inspection, one.inspection.rules()
+    derived, incomplete = derive(folder, rules), None
+    if status == "done" and derived.cells < inspection.cells and not one.stopped:
+        incomplete = _incomplete(one.order, inspection)
+        status, code = "failed", incomplete.exit_code
+    saved = SavedRun(folder, {**opening, "status": status})
+    derived = _calibrated(saved, derived, in_data=inspection.labels_apply)
+    derived = decide(saved, rules, derived, inspection.selected)
+    code = derived.exit_code if status == "done" else code
+    ended = manifests.closing(opening, status, code, one.tally, derived.states, seconds, one.stopped)
+    ended = with_certificates(ended, folder)
+    folder.write_manifest(ended)
+    try:
+        report(folder, rules, derived, inspection.selected(), ended)
+    except UserError as error:
+        raise InfrastructureError(f"the reports cannot be written: {error}", _restore(folder)) from None
+    one.derived = derived
+    return incomplete, ended
+
+
+def _calibrated(run: SavedRun, derived: Derived, *, in_data: bool) -> Derived:
+    """Compare a finished run's judges with human labels, if it was calibrated before, or some are in its data."""
+    if run.manifest["status"] != "done" or not (in_data or run.folder.calibration.is_file()):
+        return derived
+    from evalflow.app.core.calibration import certify, saved_calibration
+
+    found = saved_calibration(run)
+    if found is None:
+        return derived
+    for one in certify(found, derived.scores, run.folder):
+        log.info("certificate of %s for %s: %s", one.judge, one.metric, one.path or one.why)
+    return replace(derived, calibration=found)
+
+
+def _incomplete(order: RunOrder, found: Inspection) -> IncompleteError:
+    """The error that lists the missing scores of a run that was not stopped."""
+    parts, repeats = found.parts, found.parts.settings.run.repeats
+    plan = RunPlan(order.run_id, parts.target, tuple(parts.pairs), repeats.target, repeats.judge)
+    finished = read_finished(RunFolder(order.folder), Tally(), found.rules().bounded, errors_too=True).cells
+    names: list[str] = []
+    for case, answer, pair, repeat in plan.missing(found.selected(), finished):
+        which = f" (answer {answer}, repeat {repeat})" if answer or repeat else ""
+        names.append(f"{case.dataset}/{case.id} {pair.metric.name}{which}")
+    log.error("missing scores: %s", "; ".join(names))
+    more = f" and {len(names) - _NAMED} more, which evalflow.log names" if len(names) > _NAMED else ""
+    what = f"{len(names)} of {found.cells} scores are missing at the end: {'; '.join(names[:_NAMED])}{more}"
+    return IncompleteError(f"{what}\n  hint: make them: {command('resume', order.folder)}")
