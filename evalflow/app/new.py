@@ -7,10 +7,9 @@ from pathlib import Path
 from rich.console import Console
 
 from evalflow import datasets
-from evalflow.app.core.options import Catalogue, find_option, options
+from evalflow.app.core.options import Catalogue, check_new_name, find_option, options
 from evalflow.app.core.screen import propose_command, write_new
-from evalflow.config.schema import IDENTIFIER, DatasetConfig
-from evalflow.errors import Problem, UserError
+from evalflow.config.schema import DatasetConfig
 from evalflow.paths import prompt_dirs
 from evalflow.prompts import Prompts
 from evalflow.report.wording import literal
@@ -65,6 +64,7 @@ generates: answer
 labels_of: null
 conversation: false
 tags: null
+ids: null
 allow_irregular: false
 """
 
@@ -77,7 +77,7 @@ def new_metric(name: str, source: str | None, console: Console) -> int:
     """
     files: dict[Path, str] = {}
     conf = Path("conf") / "metric" / f"{name}.yaml"
-    _check_name("metric", name)
+    check_new_name("metric", name)
     if source is None:
         files[conf] = METRIC.format(name=name)
         files[Path("prompts") / name / "grade.jinja"] = PROMPT
@@ -94,7 +94,7 @@ def new_dataset(name: str, path: str, console: Console) -> int:
     Raises:
         UserError: The name is invalid, the file cannot be read, or the YAML exists already.
     """
-    _check_name("dataset", name)
+    check_new_name("dataset", name)
     columns = datasets.columns(DatasetConfig(path=path))
     proposed = datasets.propose_fields(columns)
     lines = "".join(f"\n  {field}: {column}" for field, column in proposed.items()) or " null"
@@ -117,15 +117,6 @@ def _copied(name: str, source: str, conf: Path) -> dict[Path, str]:
         text = text.replace(prompt, own)
         files[Path("prompts") / own] = prompts.source(prompt)
     return {conf: text, **files}
-
-
-def _check_name(group: str, name: str) -> None:
-    """Refuse the name of a shipped option too: the new file would replace it."""
-    if not IDENTIFIER.match(name):
-        hint = "lower-case letters, digits and _, a letter first"
-        raise UserError(Problem(f"{name!r} cannot be a name", "command line", hint))
-    if any(option.name == name for option in options(None, group)):
-        raise UserError(Problem(f"there already is a {group} {name!r}", "command line", "choose another name"))
 
 
 def propose_option(console: Console, name: str, remark: str = "") -> None:

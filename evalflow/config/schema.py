@@ -91,6 +91,7 @@ class DatasetConfig(Strict):
             this text differs from the field named by `generates`. null: labels are about the recorded text.
         conversation: Whether the whole file is one conversation.
         tags: Run only cases with one of these tags or their sub-tags; null: all.
+        ids: Run only the cases with these ids; null: all.
         allow_irregular: Whether turns may be in any order: two assistant turns in a row, or one at the end.
     """
 
@@ -104,6 +105,7 @@ class DatasetConfig(Strict):
     labels_of: str | None = None
     conversation: bool = False
     tags: list[str] | None = Field(default=None, min_length=1)
+    ids: list[str] | None = Field(default=None, min_length=1)
     allow_irregular: bool = False
 
 

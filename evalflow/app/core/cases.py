@@ -24,17 +24,32 @@ if TYPE_CHECKING:
 
 BASELINE = "baseline"
 """The variable of a case that holds the baseline's answer to it: `vars.baseline`."""
+_SHOWN = 5
 
 
 def offered(run: RunConfig) -> Iterator[Case]:
-    """The cases of all datasets, streamed: of each, the first `limit` that have one of its `tags`.
+    """The cases of all datasets, streamed: of each, the first `limit` that have one of its `tags` and `ids`.
 
     Raises:
-        UserError: The data are invalid, or no case has one of the tags.
+        UserError: The data are invalid, or no case has one of the tags or ids.
     """
     for name, config in run.dataset.items():
         cases = datasets.read(name, config)
-        yield from islice(_tagged(name, config.tags, cases) if config.tags else cases, run.limit)
+        cases = _tagged(name, config.tags, cases) if config.tags else cases
+        yield from islice(_identified(name, config.ids, cases) if config.ids else cases, run.limit)
+
+
+def _identified(dataset: str, ids: Sequence[str], cases: Iterator[Case]) -> Iterator[Case]:
+    wanted = set(ids)
+    known: set[str] = set()
+    for case in cases:
+        if case.id in wanted:
+            known.add(case.id)
+            yield case
+    if absent := sorted(wanted - known):
+        more = f" and {len(absent) - _SHOWN:,} more" if len(absent) > _SHOWN else ""
+        what = f"no case of {dataset} has the id {', '.join(map(repr, absent[:_SHOWN]))}{more}"
+        raise UserError(Problem(what, f"dataset.{dataset}.ids", "remove the id, or read the data that have it"))
 
 
 def _tagged(dataset: str, tags: Sequence[str], cases: Iterator[Case]) -> Iterator[Case]:

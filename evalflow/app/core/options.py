@@ -13,7 +13,7 @@ import yaml
 from pydantic import ValidationError
 
 from evalflow import datasets
-from evalflow.config.schema import DatasetConfig
+from evalflow.config.schema import IDENTIFIER, DatasetConfig
 from evalflow.config.yaml_text import expect_bounded
 from evalflow.errors import Problem, UserError, command, did_you_mean
 from evalflow.jsonvalues import look_up
@@ -79,6 +79,15 @@ def options(config_dir: Path | None, group: str | None = None) -> list[Option]:
             for option in _options_in(folder, name):
                 found.setdefault((option.group, option.name), option)
     return [found[key] for key in sorted(found, key=lambda key: (GROUPS.index(key[0]), key[1]))]
+
+
+def check_new_name(group: str, name: str) -> None:
+    """Refuse the name of a shipped option too: the new file would replace it."""
+    if not IDENTIFIER.match(name):
+        hint = "lower-case letters, digits and _, a letter first"
+        raise UserError(Problem(f"{name!r} cannot be a name", "command line", hint))
+    if any(option.name == name for option in options(None, group)):
+        raise UserError(Problem(f"there already is a {group} {name!r}", "command line", "choose another name"))
 
 
 def find_option(name: str, config_dir: Path | None) -> Option:

@@ -64,6 +64,16 @@ def test_tags_choose_the_cases_before_the_limit_and_an_unknown_one_is_named(lab)
     assert (problem.what, problem.hint) == ("no case of d has the tag 'Plane'", "did you mean 'Plain'?")
 
 
+def test_ids_choose_the_cases_and_unknown_ones_are_named(lab):
+    data = lab.data(*({"id": f"c{n}", "question": "Why?", "answer": "So.", "reference": "So."} for n in range(9)))
+    found = lab.inspect({"d": {**data, "ids": ["c7", "c2", "c7"]}}, EXACT)
+    assert [case.id for case in found.selected()] == ["c2", "c7"]
+    (problem,) = lab.refusal({"d": {**data, "ids": ["c1", "x"]}}, EXACT)
+    assert (problem.what, problem.where) == ("no case of d has the id 'x'", "dataset.d.ids")
+    (problem,) = lab.refusal({"d": {**data, "ids": ["c1", *(f"x{n}" for n in range(8))]}}, EXACT)
+    assert problem.what.endswith("'x4' and 3 more")
+
+
 # --- what a metric needs --------------------------------------------------------------------------------------------
 
 
