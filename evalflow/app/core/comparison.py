@@ -122,17 +122,10 @@ def _changed_cases(a: SavedRun, b: SavedRun) -> list[str]:
     """Ids of cases whose question or expectation differs between the runs; identical files are not read."""
     left, right = a.manifest["datasets"], b.manifest["datasets"]
     shared = [name for name in left if name in right and left[name]["sha256"] != right[name]["sha256"]]
-    if not shared or not (a.folder.cases.is_file() and b.folder.cases.is_file()):
+    if not shared:
         return []
-    known = {key: digest for key, digest in _digests(a) if key[0] in shared}
-    return [key[1] for key, digest in _digests(b) if known.get(key, digest) != digest]
-
-
-def _digests(run: SavedRun) -> Iterator[tuple[tuple[str, str], bytes]]:
-    """A digest of each case's question and expectation, without the target's answer."""
-    for case in run.cases():
-        text = json.dumps([_asked(case), case.reference, case.expected], default=str, sort_keys=True)
-        yield (case.dataset, case.id), hashlib.sha256(text.encode(errors="surrogatepass")).digest()
+    known = a.case_digests
+    return [key[1] for key, digest in b.iterate_digests() if key[0] in shared and known.get(key, digest) != digest]
 
 
 _FLIPS = 200

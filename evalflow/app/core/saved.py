@@ -95,6 +95,23 @@ class SavedRun:
             for case in islice(everything, facts["cases"]):
                 yield replace(case, dataset=name)
 
+    @cached_property
+    def case_digests(self) -> Mapping[tuple[str, str], bytes]:
+        """A digest of each case's question and expectation, by dataset and id; empty if the run wrote no cases."""
+        return dict(self.iterate_digests())
+
+    def iterate_digests(self) -> Iterator[tuple[tuple[str, str], bytes]]:
+        """The same, streamed. Reads the lines of cases.jsonl as they are: cases take ten times as long."""
+        if not self.folder.cases.is_file():
+            return
+        with self.folder.cases.open("rb") as lines:
+            for name, facts in self.manifest["datasets"].items():
+                for line in islice(lines, facts["cases"]):
+                    row: dict[str, Any] = json.loads(line)
+                    asked = [turn["content"] for turn in row.get("messages", ()) if turn["role"] != "assistant"]
+                    text = json.dumps([asked, row.get("reference"), row.get("expected")], sort_keys=True)
+                    yield (name, row["id"]), hashlib.blake2b(text.encode(), digest_size=16).digest()
+
 
 def open_run(folder: RunFolder, name: str = "") -> SavedRun:
     """Read a run's manifest; the rest is read on demand. The run's name is by default that of its folder.
