@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from evalflow.stats.intervals import interval
+from evalflow.stats.looks import anytime_interval, obrien_fleming, planned_interval
 from evalflow.stats.paired import max_share_changed
 from evalflow.stats.prediction import corrected_mean
 
@@ -45,3 +46,13 @@ def test_the_page_names_the_method_of_a_correction(n: int, kind: float, method: 
 def test_the_page_says_how_many_cases_alike_a_margin_takes():
     assert max_share_changed(149) < 0.02 <= max_share_changed(148)
     assert "`not_worse_by: 0.02` passes from 149 cases on" in PAGE.replace("\n", " ")
+
+
+def test_the_page_names_the_methods_for_looks_and_the_bounds_of_five():
+    found = [anytime_interval(scores, [0, 0, 1]) for scores in ([1, 0, 1], [0.2, 0.4, 0.9])]
+    found += [anytime_interval([1, 0, 1]), anytime_interval([0.2, 0.4, 0.9])]
+    found.append(planned_interval([0.2, 0.4, 0.9], None, look=1, looks=5))
+    for name in {one.method.partition(":")[0] for one in found}:
+        assert f"`{name}`" in PAGE
+    bounds = [f"{obrien_fleming(5) * (5 / look) ** 0.5:.2f}" for look in range(1, 6)]
+    assert f"{', '.join(bounds[:-1])} and {bounds[-1]} standard errors" in PAGE
