@@ -3,7 +3,7 @@
     python -m bench looks [--runs 2000]
 
 Of 1,000 cases in random order each method says whether the mean is above or below a limit of 0.9, as a gate does: by
-one interval at the end; by the same interval after every 50 cases, stopping at the first that leaves the limit
+one interval at the end; by the same interval after every 100 cases, stopping at the first that leaves the limit
 (peeking); at five planned looks (`planned_interval`); and after every case or group (`LimitTest`). Where the mean is
 the limit, every verdict is wrong: at most 2.5 % may be above, and as many below. Elsewhere the share of right verdicts
 is shown, and the mean number of cases that it took. In brackets: wrong verdicts, if there were any. Last is what a case
@@ -26,7 +26,7 @@ from evalflow.stats.arrays import Interval
 from evalflow.stats.intervals import interval
 from evalflow.stats.looks import LimitTest, planned_interval
 
-LIMIT, CASES, EVERY, PLANNED = 0.9, 1_000, 50, 5
+LIMIT, CASES, EVERY, PLANNED = 0.9, 1_000, 100, 5
 TRUTHS = (0.8, 0.85, 0.9, 0.92, 0.95, 0.97)
 SIDE = 0.025
 Random = np.random.Generator
@@ -131,7 +131,7 @@ def rows(kind: str, runs: int) -> Iterator[list[str]]:
         cells = [kind, method]
         for truth in TRUTHS:
             rng = np.random.default_rng([len(kind), round(1000 * truth)])
-            drawn = runs if truth == LIMIT else max(1, runs // 4)
+            drawn = runs if truth == LIMIT else max(1, runs // 5)
             verdicts, seen = zip(*(decide(KINDS[kind](rng, truth)) for _ in range(drawn)), strict=True)
             above, below = verdicts.count("above") / drawn, verdicts.count("below") / drawn
             right, wrong = (above, below) if truth > LIMIT else (below, above)
@@ -157,11 +157,11 @@ def cost(cases: int = 20_000) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--runs", type=int, default=2000, help="simulations at the limit; a quarter of them at other means"
+        "--runs", type=int, default=2000, help="simulations at the limit; a fifth of them at other means"
     )
     runs = parser.parse_args().runs
     error = math.sqrt(SIDE * (1 - SIDE) / runs)
-    print(f"{runs} simulations at the limit, {max(1, runs // 4)} at other means. Bold: above 2.5 % by two of its")
+    print(f"{runs} simulations at the limit, {max(1, runs // 5)} at other means. Bold: above 2.5 % by two of its")
     print(f"standard errors, {error:.2%}\n")
     head = ["", "", *(f"{LIMIT}: above / below" if truth == LIMIT else f"{truth:g}" for truth in TRUTHS)]
     print_table(head, (row for kind in KINDS for row in rows(kind, runs)))

@@ -88,6 +88,22 @@ def test_of_all_sequences_no_more_are_decided_wrongly_than_a_side_may_err(limit:
     assert sum(wrong.values()) > 0
 
 
+def test_no_more_are_decided_wrongly_where_large_clusters_score_worse():
+    small, large, wrong = 0.9, (1 - 0.9 / 2) / 1.5, {"above": 0.0, "below": 0.0}
+    units = [((1, 1), small / 2), ((0, 1), (1 - small) / 2), ((3, 3), large / 2), ((0, 3), (1 - large) / 2)]
+    assert sum(chance * total for (total, _), chance in units) == pytest.approx(
+        sum(chance * size / 2 for (_, size), chance in units)
+    )
+    for sequence in product(units, repeat=6):
+        test = LimitTest(0.5, level=0.8, largest=3)
+        for (total, size), _ in sequence:
+            test.add(total, size)
+        if test.verdict:
+            wrong[test.verdict] += math.prod(chance for _, chance in sequence)
+    assert max(wrong.values()) <= 0.1
+    assert sum(wrong.values()) > 0
+
+
 @pytest.mark.parametrize(("looks", "bound"), [(1, 1.960), (2, 1.977), (3, 2.004), (4, 2.024), (5, 2.040), (10, 2.087)])
 def test_bounds_are_those_of_published_tables(looks: int, bound: float):
     assert obrien_fleming(looks) == pytest.approx(bound, abs=6e-4)
