@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from evalflow.lazy import np
 from evalflow.report import svg
 from evalflow.report.charts import Picture, draw
-from evalflow.report.wording import counted, interval, number, p_value, percent, signed
+from evalflow.report.wording import ADJUSTMENTS, counted, interval, number, p_value, percent, signed
 from evalflow.stats.intervals import interval as mean_interval
 from evalflow.stats.prediction import MIN_LABELS
+from evalflow.stats.raters import EPSILON
 
 if TYPE_CHECKING:
     from evalflow.stats.agreement import Agreement
@@ -124,10 +125,11 @@ def _raters(row: CalibrationRow) -> Iterator[str]:
         yield f"With labels as noisy as these, no {row.who} can correlate better than {number(found.ceiling)}."
     test = found.alt_test
     if test.passes is not None and test.winning_rate is not None:
-        few = test.method.partition(": ")[2]
+        notes = test.method.partition(": ")[2]
+        how = f"alternative annotator test with epsilon {EPSILON:g}, p-values adjusted by {ADJUSTMENTS['by']}"
         yield (
             f"The {row.who} {'can' if test.passes else 'cannot'} replace a person: it does as well as "
-            f"{percent(test.winning_rate)} of them (alternative annotator test{f', {few}' if few else ''})."
+            f"{percent(test.winning_rate)} of them{f', with {notes}' if notes else ''} ({how})."
         )
 
 
@@ -170,7 +172,7 @@ def _biased_sample(row: CalibrationRow) -> Iterator[str]:
     for one in row.uneven:
         yield (
             f"{percent(one.labelled)} of the answers tagged {one.tag} are labelled and {percent(one.elsewhere)} of the "
-            f"others (p {_p(one.p_value)}), so they are hardly a random sample of all"
+            f"others (p {_p(one.p_value)}, {ADJUSTMENTS['holm']}), so they are hardly a random sample of all"
         )
 
 

@@ -12,6 +12,7 @@ from evalflow.lazy import pl
 from evalflow.report import svg
 from evalflow.report.wording import (
     PARTS,
+    bracketed,
     headline_rows,
     joined,
     not_scored,
@@ -192,8 +193,8 @@ def reliabilities(details: Rows, rows: Rows) -> list[Picture]:
     """Every reliability diagram among the details, over all tags."""
     found: list[Picture] = []
     for detail, name, bins, mine in _drawable(details, rows, bins_of):
-        error = next((row["value"] for row in mine if row["statistic"] == detail["statistic"]), None)
-        sentence = _reliability_sentence(bins, error, mine)
+        own = [row for row in mine if row["statistic"] == detail["statistic"]]
+        sentence = _reliability_sentence(bins, own[0] if own else {}, detail.get("by_chance"), mine)
         found.append(draw(f"Calibration of {name}", sentence, _reliability_diagram(bins)))
     return found
 
@@ -204,13 +205,17 @@ def bins_of(detail: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [one for one in bins if one["n"]]
 
 
-def _reliability_sentence(bins: Rows, error: float | None, mine: Rows) -> str:
+def _reliability_sentence(bins: Rows, error: Mapping[str, Any], chance: float | None, mine: Rows) -> str:
     n = sum(one["n"] for one in bins)
     stated, right = (sum(one["n"] * one[name] for one in bins) / n for name in ("confidence", "accuracy"))
-    verdict = "well calibrated" if abs(stated - right) < _NEAR else "overconfident" if stated > right else "too modest"
+    shown = error.get("ci_low") is not None and error["ci_low"] > 0
+    way = "off" if abs(stated - right) < _NEAR else "overconfident" if stated > right else "too modest"
+    verdict = (way if way == "off" else f"{way} on average") if shown else "not shown to be off"
+    ends = bracketed(error.get("ci_low"), error.get("ci_high"))
+    by_chance = "" if chance is None else f"; chance alone makes about {number(chance)}"
     text = (
-        f"Over {n:,} cases the mean confidence is {percent(stated)} and {percent(right)} are right: {verdict} on "
-        f"average (calibration error {number(error)}). On the dashed line both are equal."
+        f"Over {n:,} cases the mean confidence is {percent(stated)} and {percent(right)} are right: {verdict} "
+        f"(calibration error {number(error.get('value'))}{ends}{by_chance}). On the dashed line both are equal."
     )
     silent = max((row["n_scored"] or 0 for row in mine), default=n) - n
     return f"{text}{f' {silent:,} state no confidence.' if silent > 0 else ''} {unscored(mine)}."

@@ -15,7 +15,17 @@ from evalflow.records import passes
 from evalflow.report.findings import preference_findings
 from evalflow.report.page import judge_lines, sample_lines, title
 from evalflow.report.results_csv import iterate_rows
-from evalflow.report.wording import cost, headline_rows, interval, number, percent, plain_line, series_name, varying
+from evalflow.report.wording import (
+    caveat_lines,
+    cost,
+    headline_rows,
+    interval,
+    number,
+    percent,
+    plain_line,
+    series_name,
+    varying,
+)
 
 if TYPE_CHECKING:
     from evalflow.report.calibration import CorrectedRow
@@ -199,7 +209,7 @@ def _lines(run: Reported) -> Iterator[str]:
     yield "|---|--:|---|--:|--:|--:|--:|--:|"
     for row in rows:
         yield f"| {' | '.join(_cells(row, series_name(row, parts)))} |"
-    for text in preference_findings(run.details):
+    for text in [*caveat_lines(rows), *preference_findings(run.details)]:
         yield ""
         yield _text(text)
     if run.calibration:

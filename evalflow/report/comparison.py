@@ -18,6 +18,8 @@ from evalflow.report.charts import Picture, draw
 from evalflow.report.page import judge_lines, write_page
 from evalflow.report.svg import IntervalPoint, interval_chart
 from evalflow.report.wording import (
+    ADJUSTMENTS,
+    SHORT_ADJUSTMENTS,
     ColumnKind,
     counted,
     folded,
@@ -83,7 +85,6 @@ def flips(
     )
 
 
-ADJUSTMENTS = {"holm": "Holm", "bh": "Benjamini-Hochberg", "by": "Benjamini-Yekutieli"}
 VERDICTS = {"better": "better", "worse": "worse", "cannot_tell": "cannot tell"}
 
 
@@ -113,7 +114,13 @@ class Comparison:
     def family(self) -> str:
         """The tests that were adjusted together, in words."""
         how = f"p-values adjusted together by {ADJUSTMENTS[self.adjust]}"
-        return f"family of {counted(self.family_size, 'comparison')}, {how}, level 5 %"
+        each = "; each interval is at 95 % by itself, not adjusted" if self.family_size > 1 else ""
+        return f"family of {counted(self.family_size, 'comparison')}, {how}, level 5 %{each}"
+
+    @property
+    def p_name(self) -> str:
+        """The heading of adjusted p-values, such as `p, Holm`."""
+        return f"p, {SHORT_ADJUSTMENTS[self.adjust]}"
 
     @property
     def family_size(self) -> int:
@@ -244,7 +251,7 @@ def _print_rows(console: Console, found: Comparison) -> None:
         rows = [row for row in found.rows if row.pair == pair]
         if found.several:
             console.print(literal(f"B {pair[1]}\nA {pair[0]}", style="bold"), soft_wrap=True)
-        numbers: dict[str, ColumnKind] = dict.fromkeys(("A", "B", "B - A", "95 % interval", "p"), "number")
+        numbers: dict[str, ColumnKind] = dict.fromkeys(("A", "B", "B - A", "95 % interval", found.p_name), "number")
         console.print(table_of({"metric": "name", **numbers, "verdict": "word"}, _lines(rows)))
         for row in rows:
             console.print(literal(f"{_name(row)}: {_details(row)}", style="dim"), soft_wrap=True)

@@ -13,6 +13,7 @@ from rich.text import Text
 from evalflow.lazy import pl
 from evalflow.report.page import judge_lines, sample_lines
 from evalflow.report.wording import (
+    caveat_lines,
     cost,
     counted,
     folded,
@@ -36,7 +37,6 @@ _STATES = (("n_scored", "scored"), ("n_undefined", "undef"), ("n_error", "error"
 _WORST = 3
 _NAME_WIDTH = 20
 _NUMBERS = 61
-_NAMED = 3
 
 
 def print_summary(
@@ -50,23 +50,8 @@ def print_summary(
     for metric in dict.fromkeys(row["metric"] for row in rows):
         if directions.get(metric) == "lower_is_better":
             console.print(literal(f"{metric}: lower is better", style="dim"))
-    for note, names in _notes(rows).items():
-        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        console.print(literal(f"{', '.join(names[:_NAMED])}{more}: {note}", style="dim"))
-
-
-def _notes(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
-    """Notes on intervals, each with the rows it applies to."""
-    notes: dict[str, list[str]] = {}
-    for row in rows:
-        if row["n_scored"] and ":" in (row["ci_method"] or ""):
-            name = row["metric"] if row["statistic"] == "mean" else f"{row['metric']} {row['statistic']}"
-            method, why = row["ci_method"].split(": ", 1)
-            what = {"none": "no interval, ", "wilson": "", "wilson_clusters": "", "plus_two_cr2_t": ""}.get(
-                method, "a rough interval, "
-            )
-            notes.setdefault(f"{what}{why}", []).append(name)
-    return notes
+    for line in caveat_lines(rows):
+        console.print(literal(line, style="dim"))
 
 
 def print_worst(console: Console, worst: Sequence[Mapping[str, Any]]) -> None:

@@ -18,6 +18,7 @@ from rich.table import Table
 from evalflow.paths import replacing
 from evalflow.report import wording
 from evalflow.report.wording import bracketed, cost, literal
+from evalflow.summary.agreement import beyond_chance, headline_measure
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -99,9 +100,7 @@ def _versions(manifest: Mapping[str, Any]) -> str | None:
 
 
 Metrics = Mapping[str, Mapping[str, Any]]
-# Measures of agreement beyond chance: from the first line with a value, preferably one whose interval lies above 0.
-_MEASURES = ((("kappa", "kappa"), ("kappa_weighted", "weighted kappa")), (("spearman", "Spearman"),))
-_PERFECT = 1 - 1e-9
+_MEASURES = {"kappa": "kappa", "kappa_weighted": "weighted kappa", "spearman": "Spearman"}
 
 
 def judge_lines(manifest: Mapping[str, Any]) -> Sequence[str]:
@@ -169,7 +168,7 @@ def certificate_table(certificates: Sequence[Mapping[str, Any]]) -> Table:
 
 def verdict_of(metric: str, certificate: Mapping[str, Any]) -> str:
     """The judge's agreement with people: `calibrated for tone: kappa 0.61 ...`, or that none was shown."""
-    if _shows_agreement(certificate):
+    if beyond_chance(certificate["agreement"]):
         return f"calibrated for {metric}: {_result(certificate)}"
     labels, on = f"{metric} checked against {certificate['n_labels']} labels", f"on {certificate['dataset']}"
     return f"{labels}: no agreement shown, {', '.join([*_figures(certificate), on])}"
@@ -191,39 +190,20 @@ def _calibrations(metrics: Metrics) -> Iterator[str]:
 
 def _result(certificate: Mapping[str, Any]) -> str:
     labels = f"{certificate['n_labels']} labels on {certificate['dataset']}"
-    none = [] if _shows_agreement(certificate) else ["no agreement shown"]
+    none = [] if beyond_chance(certificate["agreement"]) else ["no agreement shown"]
     return ", ".join([*none, *_figures(certificate), labels])
 
 
 def _figures(certificate: Mapping[str, Any]) -> Iterator[str]:
-    measure = _measure(certificate)
-    if measure is not None:
-        name, one = measure
-        yield f"{name} {one['value']:.2f}{bracketed(one.get('ci_low'), one.get('ci_high'), '{:.2f}'.format)}"
+    measures: Mapping[str, Mapping[str, Any]] = certificate["agreement"]
+    name = headline_measure(measures)
+    if name is not None:
+        one = measures[name]
+        ends = bracketed(one.get("ci_low"), one.get("ci_high"), "{:.2f}".format)
+        yield f"{_MEASURES[name]} {one['value']:.2f}{ends}"
     bias = certificate["bias"]["value"]
     if bias is not None:
         yield f"bias {bias:+.3f}"
-
-
-def _shows_agreement(certificate: Mapping[str, Any]) -> bool:
-    """Whether labels show agreement beyond chance: the measure's interval lies above 0."""
-    measure = _measure(certificate)
-    return measure is not None and _above_chance(measure[1])
-
-
-def _measure(certificate: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:
-    """The measure of agreement to report, with its name; None if none has a value."""
-    measures: Mapping[str, Mapping[str, Any]] = certificate["agreement"]
-    for line in _MEASURES:
-        known = [(word, measures[key]) for key, word in line if measures.get(key, {}).get("value") is not None]
-        if known:
-            return next((one for one in known if _above_chance(one[1])), known[0])
-    return None
-
-
-def _above_chance(measure: Mapping[str, Any]) -> bool:
-    low = measure.get("ci_low")
-    return measure["value"] > _PERFECT if low is None else low > 0
 
 
 _TEMPLATES = Path(__file__).parent / "templates"

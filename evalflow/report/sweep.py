@@ -13,6 +13,7 @@ from evalflow.report.charts import Picture, Rows, draw, interval_pictures, mean_
 from evalflow.report.console import print_table
 from evalflow.report.page import Fact, facts, judge_lines, write_page
 from evalflow.report.wording import (
+    ADJUSTMENTS,
     ColumnKind,
     bracketed,
     cost,
@@ -84,7 +85,8 @@ def cost_chart(points: Sequence[tuple[float, svg.IntervalPoint]], title: str) ->
 
 
 _CHOICE_VERDICTS = {
-    "best": "agrees most", "worse": "agrees less", "cannot_tell": "no clear difference", "undefined": "undefined",
+    "best": "agrees most", "no_agreement": "no agreement shown", "worse": "agrees less",
+    "cannot_tell": "no clear difference", "undefined": "undefined",
 }  # fmt: skip
 _CHOICE_MEASURES = {"kappa": "Cohen's kappa", "spearman": "Spearman's correlation"}
 
@@ -148,7 +150,7 @@ def _title(board: Mapping[str, Any]) -> str:
 
 
 def _ranked(row: Mapping[str, Any], name: str, verdict: str) -> str:
-    p = "" if row["p_adjusted"] is None else f", p {p_value(row['p_adjusted'])}"
+    p = "" if row["p_adjusted"] is None else f", p {p_value(row['p_adjusted'])} ({ADJUSTMENTS['holm']})"
     return f"{number(row['value'])}{bracketed(row['ci_low'], row['ci_high'])} {name}: {verdict}{p}"
 
 

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 PARTS = ("dataset", "target", "judge")
 """The columns that distinguish rows of one metric."""
+ADJUSTMENTS = {"holm": "Holm", "bh": "Benjamini-Hochberg", "by": "Benjamini-Yekutieli"}
+"""How p-values of a family are adjusted."""
+SHORT_ADJUSTMENTS = {"holm": "Holm", "bh": "BH", "by": "BY"}
 _LEAST = 0.001
 _METHODS = {
     "plus_two_t": "t, two pseudo-cases",
@@ -106,6 +109,33 @@ def method(code: str | None) -> str:
         return "–"
     name, colon, rest = code.partition(":")
     return _METHODS.get(name, name) + colon + rest
+
+
+def caveat(code: str | None) -> str:
+    """What to know of an interval beside its number, by its method's name; empty if there is nothing."""
+    name, _, why = (code or "").partition(": ")
+    if not why:
+        return ""
+    if name == "none":
+        return f"no interval, {why}"
+    exact = name in ("wilson", "wilson_clusters", "plus_two_cr2_t") and "unequal" not in why
+    return why if exact else f"a rough interval, {why}"
+
+
+_NAMED = 3
+
+
+def caveat_lines(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """What to know of the intervals of a summary's rows: a line for each caveat, with the rows it applies to."""
+    notes: dict[str, list[str]] = {}
+    for row in rows:
+        if row["n_scored"] and (why := caveat(row["ci_method"])):
+            name = row["metric"] if row["statistic"] == "mean" else f"{row['metric']} {row['statistic']}"
+            notes.setdefault(why, []).append(name)
+    return [
+        f"{', '.join(names[:_NAMED])}{f' and {len(names) - _NAMED} more' if len(names) > _NAMED else ''}: {why}"
+        for why, names in notes.items()
+    ]
 
 
 def interval(low: float | None, high: float | None, show: Callable[[float], str] = number) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from evalflow.lazy import np
 from evalflow.records import TOLERANCE
 from evalflow.stats.arrays import CONFIDENCE, cluster_sums
-from evalflow.stats.intervals import FEW_CLUSTERS, mean_error, t_interval, wilson
+from evalflow.stats.intervals import FEW_CLUSTERS, UNEVEN, mean_error, t_interval, wilson
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -119,7 +119,7 @@ def paired_difference(
     else:
         low, high = (float(end) for end in t_interval(mean, error or np.nan, df))
         p, flips = _p_value(sums, mean, error, df, seed)
-        method = _method(n, groups, error, flips)
+        method = _method(n, groups, error, df, flips)
     bounds = (None, None) if method.startswith("none") or low != low else (low, high)
     means = float(x.mean()), float(y.mean()), mean
     return Difference(n, groups, *means, error, df if error else None, *bounds, p, method)
@@ -211,7 +211,7 @@ def _p_value(sums: Floats, mean: float, error: float | None, df: float, seed: in
     return max(p, sign_flip_test(sums, seed)), "_sign_flip"
 
 
-def _method(n: int, groups: int, error: float | None, flips: str) -> str:
+def _method(n: int, groups: int, error: float | None, df: float, flips: str) -> str:
     if groups == 1:
         return "none: one case" if n == 1 else "none: one cluster"
     if error is None:
@@ -219,7 +219,7 @@ def _method(n: int, groups: int, error: float | None, flips: str) -> str:
     if groups == n:
         return f"paired_t{flips}"
     few = f": fewer than {FEW_CLUSTERS} clusters" if groups < FEW_CLUSTERS else ""
-    return f"paired_cr2_t{flips}{few}"
+    return f"paired_cr2_t{flips}{few or (f': {UNEVEN}' if df < (groups - 1) / 2 else '')}"
 
 
 _Z2 = NormalDist().inv_cdf(0.975) ** 2

@@ -136,6 +136,7 @@ def _parcel_sums(table: Floats, level: Level, parcels: Ints) -> Floats:
 
 EPSILON = 0.2
 """Cost advantage of the judge: 0.2 for experts, 0.15 for trained people, 0.1 for a crowd (section 3 of the paper)."""
+NO_AGREEMENT = "no agreement beyond chance"
 MIN_PEOPLE = 3
 MIN_ANSWERS = 30
 _LEVEL = 0.05
@@ -164,17 +165,19 @@ class AltTest:
 
     def document(self) -> dict[str, Any]:
         """The test as JSON, without what each person has."""
-        return {name: getattr(self, name) for name in ("passes", "winning_rate", "advantage", "method")}
+        shown = {name: getattr(self, name) for name in ("passes", "winning_rate", "advantage", "method")}
+        return {**shown, "epsilon": EPSILON}
 
 
-def alt_test(people: ArrayLike, judge: ArrayLike, nearness: Nearness = "accuracy") -> AltTest:
+def alt_test(people: ArrayLike, judge: ArrayLike, nearness: Nearness = "accuracy", *, agrees: bool = True) -> AltTest:
     """The alternative annotator test: can a judge replace a person?
 
     Each person is left out in turn, and the judge and that person are both compared with the others. For each answer d
     is 1 if the person is at least as near to the others as the judge, minus 1 if the judge is at least as near as the
     person. The judge can replace the person if the mean of d is below EPSILON, by a one-sided t test, adjusted over
     people after Benjamini & Yekutieli. The judge passes if it can replace half of the people or more (Calderon et al.
-    2025, arXiv:2501.10970).
+    2025, arXiv:2501.10970). A judge that gives all answers the commonest label can win too; so it does not pass unless
+    it `agrees` with people beyond chance.
     """
     table, own = np.asarray(people, dtype=np.float64), np.asarray(judge, dtype=np.float64)
     nothing = np.full(len(table), np.nan)
@@ -195,8 +198,10 @@ def alt_test(people: ArrayLike, judge: ArrayLike, nearness: Nearness = "accuracy
     if tested.sum() < MIN_PEOPLE:
         return AltTest(None, None, None, p_values, advantages, f"none: fewer than {MIN_PEOPLE} people share answers")
     rate = float((adjust(p_values, "by")[tested] < _LEVEL).mean())
-    few = f": fewer than {MIN_ANSWERS} answers of a person" if sizes[tested].min() < MIN_ANSWERS else ""
-    return AltTest(rate >= 0.5, rate, float(advantages[tested].mean()), p_values, advantages, f"alt_test_by{few}")
+    notes = [f"fewer than {MIN_ANSWERS} answers of a person"] * bool(sizes[tested].min() < MIN_ANSWERS)
+    notes += [] if agrees else [NO_AGREEMENT]
+    method = f"alt_test_by{': ' if notes else ''}{', '.join(notes)}"
+    return AltTest(agrees and rate >= 0.5, rate, float(advantages[tested].mean()), p_values, advantages, method)
 
 
 def _near(values: Floats, others: Floats, nearness: Nearness) -> Floats:

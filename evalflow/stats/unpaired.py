@@ -9,7 +9,7 @@ from evalflow.lazy import np
 from evalflow.stats.arrays import no_interval
 from evalflow.stats.bootstrap import few_resampled, small_sample_note
 from evalflow.stats.classification import Of, Ratio
-from evalflow.stats.intervals import mean_error, t_interval, wilson
+from evalflow.stats.intervals import UNEVEN, mean_error, t_interval, wilson
 from evalflow.stats.paired import Difference, t_test
 from evalflow.stats.paired_figures import PairedClusters, resampled_difference, undefined
 
@@ -52,7 +52,9 @@ def unpaired_difference(
         p, method = t_test(difference, error, df), f"welch_t{sizes}"
         if groups < n:
             few = small_sample_note(fewest, clustered=True)
-            method = f"unpaired_cr2_t{sizes}{f', {few} in one' if few else ''}"
+            few = few and f"{few} in one"
+            few = few or (UNEVEN if df < (fewest - 1) / 2 else "")
+            method = f"unpaired_cr2_t{sizes}{', ' if few else ''}{few}"
     return Difference(n, groups, value_a, value_b, difference, error, df, low, high, p, method)
 
 

@@ -120,6 +120,34 @@ def _unweighted(human: Floats, judge: Floats, clusters: NDArray[Any] | None, see
     }
 
 
+_BEYOND_CHANCE = (("kappa", "kappa_weighted"), ("spearman",))
+_PERFECT = 1 - 1e-9
+
+
+def headline_measure(measures: Mapping[str, Mapping[str, Any]]) -> str | None:
+    """The measure of agreement beyond chance to report: a kappa, else Spearman's; None if none has a value.
+
+    `measures` are documents of `Agreement`. Of two kappas it is the first whose interval lies above 0.
+    """
+    for line in _BEYOND_CHANCE:
+        known = [name for name in line if measures.get(name, {}).get("value") is not None]
+        if known:
+            return next((name for name in known if above_chance(measures[name])), known[0])
+    return None
+
+
+def above_chance(measure: Mapping[str, Any]) -> bool:
+    """Whether a measure's interval lies above 0; perfect agreement has none."""
+    value, low = measure["value"], measure.get("ci_low")
+    return value is not None and (value > _PERFECT if low is None else low > 0)
+
+
+def beyond_chance(measures: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether labels show that a judge agrees with people more than by chance."""
+    name = headline_measure(measures)
+    return name is not None and above_chance(measures[name])
+
+
 def weights_of(labelled: pl.DataFrame) -> Floats | None:
     """Number of answers that each labelled one represents; None if it is the same for all."""
     return labelled["weight"].to_numpy() if labelled["weight"].n_unique() > 1 else None
@@ -154,8 +182,8 @@ class Raters:
     alt_test: AltTest
 
 
-def raters_of(labels: pl.DataFrame, answers: pl.DataFrame, *, seed: int) -> Raters | None:
-    """Agreement among people; None if no answer has two labels."""
+def raters_of(labels: pl.DataFrame, answers: pl.DataFrame, *, seed: int, agrees: bool = True) -> Raters | None:
+    """Agreement among people; None if no answer has two labels. `agrees`: the judge does with them, beyond chance."""
     known = labels.join(answers.select(*ANSWER_KEY, "cluster", "score"), on=ANSWER_KEY, how="inner")
     table = known.sort("by").pivot("by", index=[*ANSWER_KEY, "cluster", "score"], values="human").sort(*ANSWER_KEY)
     ratings = table.drop(*ANSWER_KEY, "cluster", "score").cast(pl.Float64).to_numpy()
@@ -175,7 +203,7 @@ def raters_of(labels: pl.DataFrame, answers: pl.DataFrame, *, seed: int) -> Rate
         gwet_ac1=None if counts is None else gwet_ac1(counts),
         reliability=reliability,
         ceiling=None if reliability is None else noise_ceiling(reliability),
-        alt_test=alt_test(ratings.T, judge, "accuracy" if as_classes else "neg_rmse"),
+        alt_test=alt_test(ratings.T, judge, "accuracy" if as_classes else "neg_rmse", agrees=agrees),
     )
 
 

@@ -18,6 +18,7 @@ from evalflow.summary.agreement import (
     Classes,
     Raters,
     agreement,
+    beyond_chance,
     classes_of,
     clusters_of,
     labelled_scores,
@@ -184,7 +185,8 @@ def _row(
     if failed[1]:  # the bias is measured on answers that the judge scored
         scored = _corrected(answers, weighted=weighted, seed=seed)
         corrected = replace(corrected, bias=scored.bias, bias_low=scored.bias_low, bias_high=scored.bias_high)
-    scores = answers["score"].to_numpy()
+    scores, agreed = answers["score"].to_numpy(), agreement(labelled, classes, seed=seed)
+    documents = {name: one.document() for name, one in agreed.items()}
     # By pass and fail if there is a threshold, else by the scores.
     column = "score" if labelled["passed"].null_count() or rest["passed"].null_count() else "passed"
     sides = (side[name].to_numpy() for name in (column, "cluster") for side in (labelled, rest))
@@ -193,9 +195,9 @@ def _row(
         corrected=within(corrected, bounded=traits.bounded),
         pass_rate=_pass_rate(everything, traits, weighted=weighted, seed=seed),
         judged=interval(scores, clusters_of(answers), bounded=traits.bounded),
-        agreement=agreement(labelled, classes, seed=seed),
+        agreement=agreed,
         people=(own["by"].n_unique(), own.height),
-        raters=raters_of(own, labelled, seed=seed),
+        raters=raters_of(own, labelled, seed=seed, agrees=beyond_chance(documents)),
         classes=classes,
         by_class=_rate(labelled, rest),
         sampling_bias=None if weighted else sampling_bias(*sides),

@@ -112,6 +112,7 @@ class GateRow:
         n, n_scored, n_undefined, n_skipped: This run's scores by state; 0 for statistics computed from all scores.
         compared: Number of cases compared with the baseline; None for other gates.
         undefined_in: The run with too many undefined scores; empty if none.
+        method: That of the interval of the mean, figure or difference.
         looked: The method of an interval that allows looks, and its number of cases; empty for other gates.
         labelled: Number of labelled answers, or cases of both runs, that the value is about; None if nobody labelled.
         judged: The judge's own result, if labels correct it.
@@ -133,6 +134,7 @@ class GateRow:
     n_skipped: int = 0
     compared: int | None = None
     undefined_in: Literal["", "this run", "the baseline"] = ""
+    method: str | None = None
     looked: str = ""
     labelled: int | None = None
     judged: GateRow | None = None
@@ -217,6 +219,8 @@ def _rows(
     looked: Mapping[tuple[Gate, str], Looked],
     corrected: Mapping[_Key, Mapping[str, Any]],
 ) -> Iterator[GateRow]:
+    from evalflow.stats.intervals import UNEVEN
+
     of_mean = gate.statistic in COLUMNS
     statistic = "mean" if of_mean else gate.statistic
     value = "value" if gate.statistic == "mean" or not of_mean else gate.statistic
@@ -232,6 +236,9 @@ def _rows(
         ends = (row[low], row[high]) if low and high else None
         if gate.looks is None:
             outcome = _evaluate(gate, row, row[value], ends, row["n_scored"], row["judge"])
+            # A pass rate has the clusters of its mean, and so their caveat.
+            if value == "value" or UNEVEN in (row["ci_method"] or ""):
+                outcome = replace(outcome, method=row["ci_method"])
         else:
             look = looked[gate, row["dataset"]]
             key = (row["dataset"], row["target"], row["metric"], row["judge"])
@@ -312,7 +319,7 @@ def _difference(gate: Gate, row: ComparisonRow) -> GateRow:
     key = {"dataset": row.dataset, "target": "", "metric": row.metric}
     outcome = _evaluate(gate, key, value, (low, high), row.found.n, row.judge)
     needed = None if outcome.passed is not None else row.cases_to_decide(-gate.condition.limit)
-    return replace(outcome, compared=row.found.n, cases_needed=needed)
+    return replace(outcome, compared=row.found.n, cases_needed=needed, method=row.found.method)
 
 
 def _mean_of(gate: Gate, row: ComparisonRow, summary: pl.DataFrame) -> Mapping[str, Any] | None:

@@ -10,7 +10,7 @@ from typing import Any
 from evalflow.lazy import np, pl
 from evalflow.stats.paired import adjust
 from evalflow.stats.rank import Agreements, Measure, agreements
-from evalflow.summary.agreement import ANSWER_KEY, classes_of, clusters_of, weights_of
+from evalflow.summary.agreement import ANSWER_KEY, above_chance, classes_of, clusters_of, weights_of
 
 LEVEL = 0.05
 
@@ -37,8 +37,9 @@ def choose(candidates: Sequence[JudgeInRun], seed: int, *, fewest: int = 1) -> d
     is compared with the best; since the data chose that one, p-values are adjusted by Holm as if all pairs were tested.
 
     Returns:
-        measure, n (labelled answers), ranking: run, judge, value, ci_low, ci_high, p_adjusted, verdict (best, worse,
-        cannot_tell; undefined without a value), the best first; empty with fewer answers than `fewest`.
+        measure, n (labelled answers), ranking: run, judge, value, ci_low, ci_high, p_adjusted, verdict (best, or
+        no_agreement if that one cannot be told from chance; worse, cannot_tell; undefined without a value), the best
+        first; empty with fewer answers than `fewest`.
     """
     sides = _common([one.labelled for one in candidates])
     if sides[0].height < fewest:
@@ -79,7 +80,9 @@ def _verdicts(found: Agreements, ranked: Sequence[int]) -> Mapping[int, tuple[fl
     pairs = len(ranked) * (len(ranked) - 1) // 2
     adjusted: list[float] = adjust([*tested.values(), *[1.0] * (pairs - len(tested))], "holm").tolist()
     known = dict(zip(tested, adjusted, strict=False))
-    verdicts: dict[int, tuple[float | None, str]] = {best: (None, "best")}
+    low, _ = found.interval(best)
+    agrees = above_chance({"value": float(found.values[best]), "ci_low": low})
+    verdicts: dict[int, tuple[float | None, str]] = {best: (None, "best" if agrees else "no_agreement")}
     for place in others:
         p = known.get(place)
         verdicts[place] = p, "worse" if p is not None and p < LEVEL else "cannot_tell"

@@ -26,13 +26,23 @@ def row(**fields: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("accuracy", "claim"), [(0.5, "overconfident"), (0.75, "well calibrated"), (1.0, "too modest")]
+    ("accuracy", "low", "claim"),
+    [
+        (0.5, 0.05, "overconfident on average"),
+        (0.75, 0.05, "off"),
+        (1.0, 0.05, "too modest on average"),
+        (0.5, 0.0, "not shown to be off"),
+        (1.0, None, "not shown to be off"),
+    ],
 )
-def test_it_says_in_words_whether_too_much_is_claimed(accuracy: float, claim: str) -> None:
-    (picture,) = reliabilities([diagram(one(2, 0.9, accuracy), one(0, None, None), one(6, 0.7, accuracy))], [row()])
+def test_it_says_in_words_whether_too_much_is_claimed(accuracy: float, low: float | None, claim: str) -> None:
+    bins = (one(2, 0.9, accuracy), one(0, None, None), one(6, 0.7, accuracy))
+    ends = {"ci_low": low, "ci_high": None if low is None else 0.4}
+    (picture,) = reliabilities([diagram(*bins, by_chance=0.1)], [row(**ends)])
+    within = "" if low is None else f" ({low:.3f} to 0.400)"
     assert picture.title == "Calibration of m"
     assert picture.sentence.startswith("Over 8 cases the mean confidence is 75 % and ")
-    assert f"are right: {claim} on average (calibration error 0.150)." in picture.sentence
+    assert f"are right: {claim} (calibration error 0.150{within}; chance alone makes about 0.100)." in picture.sentence
     assert "2 state no confidence. 1 not scored" in picture.sentence
 
 

@@ -1,6 +1,16 @@
 import pytest
 
-from evalflow.report.wording import cost, method, not_scored, number, percent, series_name, varying
+from evalflow.report.wording import (
+    caveat,
+    caveat_lines,
+    cost,
+    method,
+    not_scored,
+    number,
+    percent,
+    series_name,
+    varying,
+)
 
 
 @pytest.mark.parametrize(
@@ -59,3 +69,25 @@ def test_only_what_varies_names_a_series():
     assert varying(rows) == ("target",)
     assert series_name(rows[0], ("target", "judge")) == "t"
     assert series_name(rows[1], ("target", "judge")) == "u · j"
+
+
+@pytest.mark.parametrize(
+    ("method", "text"),
+    [
+        (None, ""),
+        ("plus_two_t", ""),
+        ("none: one case", "no interval, one case"),
+        ("wilson: 3 of 3 cases, by the rule of three at least 0", "3 of 3 cases, by the rule of three at least 0"),
+        ("plus_two_cr2_t: clusters of very unequal size", "a rough interval, clusters of very unequal size"),
+        ("dirichlet: 3 in the rarest class", "a rough interval, 3 in the rarest class"),
+    ],
+)
+def test_caveats_stand_beside_the_number(method: str | None, text: str):
+    assert caveat(method) == text
+
+
+def test_one_line_for_all_rows_with_the_same_caveat():
+    rough = "dirichlet: 3 in the rarest class"
+    rows = [{"metric": f"m{i}", "statistic": "f1", "n_scored": 9, "ci_method": rough} for i in range(5)]
+    rows += [{"metric": "x", "statistic": "mean", "n_scored": 0, "ci_method": "none: no scores"}]
+    assert caveat_lines(rows) == ["m0 f1, m1 f1, m2 f1 and 2 more: a rough interval, 3 in the rarest class"]

@@ -85,3 +85,13 @@ def test_gaps_few_people_and_few_answers():
     nobody = alt_test(gaps, JUDGE)
     assert (nobody.passes, nobody.method) == (None, "none: fewer than 3 people share answers")
     assert np.isnan(nobody.p_values[0])
+
+
+def test_a_judge_that_always_says_the_commonest_label_may_not_replace_anybody():
+    rng = np.random.default_rng(1)
+    people = (rng.random((3, 100)) < 0.97).astype(float)  # they differ by chance alone
+    judge = np.ones(100)
+    assert alt_test(people, judge).passes
+    found = alt_test(people, judge, agrees=False)
+    assert (found.passes, found.method) == (False, "alt_test_by: no agreement beyond chance")
+    assert found.document()["epsilon"] == 0.2

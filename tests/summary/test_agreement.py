@@ -4,8 +4,9 @@ import polars as pl
 import pytest
 
 from evalflow.stats.raters import krippendorff_alpha
-from evalflow.summary.agreement import raters_of
+from evalflow.summary.agreement import beyond_chance, headline_measure, raters_of
 
+WEIGHTED = "kappa_weighted"
 PEOPLE = ("ana", "ben", "cy")
 
 
@@ -59,3 +60,20 @@ def test_gaps_and_labels_that_are_no_classes():
     assert found is not None
     assert found.alpha_ordinal.value == krippendorff_alpha([values, bent], "ordinal").value != found.alpha.value
     assert found.alt_test.method == "none: fewer than 3 people"
+
+
+@pytest.mark.parametrize(
+    ("measures", "measure", "shown"),
+    [
+        ({}, None, False),
+        ({"kappa": {"value": 0.3, "ci_low": 0.1}}, "kappa", True),
+        ({"kappa": {"value": 0.3, "ci_low": -0.1}}, "kappa", False),
+        ({"kappa": {"value": 0.1, "ci_low": -1}, "kappa_weighted": {"value": 0.6, "ci_low": 0}}, "kappa", False),
+        ({"kappa": {"value": 0.1, "ci_low": -1}, "kappa_weighted": {"value": 0.6, "ci_low": 0.4}}, WEIGHTED, True),
+        ({"kappa": {"value": None}, "spearman": {"value": 0.5, "ci_low": 0.2}}, "spearman", True),
+        ({"kappa": {"value": 1.0, "ci_low": None}}, "kappa", True),
+    ],
+)  # fmt: skip
+def test_agreement_beyond_chance(measures: dict[str, dict[str, float | None]], measure: str | None, shown: bool):
+    assert headline_measure(measures) == measure
+    assert beyond_chance(measures) is shown

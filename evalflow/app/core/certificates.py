@@ -44,8 +44,8 @@ class Certificate:
         n_labels, n_people: Labelled answers, and people who labelled.
         judge_mean, human_mean, bias: Of the labelled answers, on the scale of scores; bias is {value, ci_low, ci_high}.
         agreement: Each measure as {value, ci_low, ci_high}; a value of None has its reason under `method`.
-        alt_test: Whether the judge may replace a person: passes, winning_rate, advantage, method; None without a test,
-            e.g. with fewer than three people.
+        alt_test: Whether the judge may replace a person: passes, winning_rate, advantage, method, epsilon; None without
+            a test, e.g. with fewer than three people.
         consistency: Over repeats of the judge: repeats, same (the share of pairs of judgements of one answer that are
             equal), sd (of judgements of one answer); None if nothing was judged twice.
         replies: judged (the number of judged answers), unparsable and reasked (shares of them).

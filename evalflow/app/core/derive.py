@@ -13,7 +13,7 @@ from evalflow.app.core.saved import SavedRun
 from evalflow.errors import UserError
 from evalflow.lazy import pl
 from evalflow.records import Case, passes
-from evalflow.report.wording import counted
+from evalflow.report.wording import caveat, counted
 from evalflow.run.folder import RunFolder
 from evalflow.summary.gates import Gate, GateResult, GateRow, evaluate_gates
 from evalflow.summary.scan import InputOrder, scan_journal
@@ -174,7 +174,8 @@ def _gate_rows(result: GateResult, why: str) -> Iterator[dict[str, Any]]:
         # A gate on a tag is about several metrics.
         parts = (row.metric if gate.metric is None else "", row.dataset, row.target, row.judge)
         of = " · ".join(part for part in parts if part)
-        basis = "; ".join(text for text in (row.looked, _labelled(row), _basis(row)) if text)
+        rough = caveat(row.method) if row.low is not None and row.judged is None else ""
+        basis = "; ".join(text for text in (row.looked, _labelled(row), _basis(row), rough) if text)
         note, value, judged = _undecided(gate, row), _value(row), row.judged
         yield {
             **about,

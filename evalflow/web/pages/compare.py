@@ -176,7 +176,7 @@ def _show_obstacles(obstacles: Sequence[Obstacle], pair: _Pair) -> None:
 
 
 _TONES: dict[str, Tone] = {"better": "pass", "worse": "fail", "cannot_tell": ""}
-_HEADS = ("Metric", "A", "B", "B minus A, with its 95 % interval", "Verdict", "p, adjusted", "Could detect", "Cases")
+_HEADS = ("Metric", "A", "B", "B minus A, with its 95 % interval", "Verdict")
 _MARGIN_VERDICTS: dict[bool | None, tuple[str, Tone]] = {
     True: ("not worse", "pass"),
     False: ("worse", "fail"),
@@ -200,7 +200,7 @@ def differences(found: Comparison, runs: tuple[Run, Run]) -> None:
         for note in found.notes:
             message(note)
     with section("Differences", "B minus A, over the cases scored in both runs."):
-        _table(found.rows)
+        _table(found.rows, found.p_name)
         if found.margin is not None:
             _against(found.rows, found.margin)
         with ui.element("div").classes("legend small muted"):
@@ -215,15 +215,15 @@ def _side(side: str, run: Run) -> None:
         text(f"{run.bot} · {when(run.created_at)}", "span", "small muted")
 
 
-def _table(rows: Sequence[ComparisonRow]) -> None:
+def _table(rows: Sequence[ComparisonRow], p_name: str) -> None:
     span = _span([row for row in rows if _is_small(row)])
     several = len({row.dataset for row in rows}) > 1
-    with table(_HEADS, "table stacked"):
+    with table((*_HEADS, p_name, "Could detect", "Cases"), "table stacked"):
         for row in rows:
-            _row(row, span if _is_small(row) else _span([row]), several)
+            _row(row, span if _is_small(row) else _span([row]), several, p_name)
 
 
-def _row(row: ComparisonRow, span: float, several: bool) -> None:
+def _row(row: ComparisonRow, span: float, several: bool, p_name: str) -> None:
     found = row.found
     with ui.element("tr"):
         with ui.element("th").props("scope=row"):
@@ -239,7 +239,7 @@ def _row(row: ComparisonRow, span: float, several: bool) -> None:
                 text(f"{ends}, {method(found.method)}", "span", "small muted")
         with cell("Verdict", classes=""):
             badge(VERDICTS[row.verdict], _TONES[row.verdict])
-        cell("p, adjusted", p_value(row.p_adjusted))
+        cell(p_name, p_value(row.p_adjusted))
         cell("Could detect", number(row.detectable))
         cases = f"{found.n:,}" + (f" in {found.clusters:,} clusters" if found.clusters != found.n else "")
         cell("Cases", cases)

@@ -14,7 +14,7 @@ from evalflow.app.studio.run_files import carry_threshold, keep_threshold, passi
 from evalflow.app.studio.runs import Run
 from evalflow.app.studio.scores import Distribution, distribution, pass_rates, summary
 from evalflow.app.studio.space import Workspace
-from evalflow.report.wording import method, number, percent, series_name, varying, without_means_of_figures
+from evalflow.report.wording import caveat, method, number, percent, series_name, varying, without_means_of_figures
 from evalflow.web.pages.runs import history_path
 from evalflow.web.ui import forms
 from evalflow.web.ui.parts import (
@@ -212,6 +212,8 @@ def _figure(row: Mapping[str, Any], series: str, *, bounded: bool) -> None:
             ends = text(interval(row["ci_low"], row["ci_high"]), "span", "muted")
             if row["ci_low"] is not None:
                 ends.props["title"] = f"95 % interval, {method(row['ci_method'])}"
+            if row["value"] is not None and (why := caveat(row["ci_method"])):
+                text(why, "span", "small muted")
         if bounded and row["value"] is not None:
             _mark(row)
 
