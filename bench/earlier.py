@@ -20,8 +20,8 @@ from evalflow.stats.intervals import interval
 from evalflow.stats.prediction import corrected_mean
 
 ALL = 1_000
-SAMPLES = (50, 100, 200)
-CORRELATIONS = (0.4, 0.7, 0.9)
+SAMPLES = (50, 200)
+CORRELATIONS = (0.4, 0.8)
 GROUP = 5
 
 _GRID = np.linspace(-6, 6, 20_001)

@@ -31,11 +31,14 @@ from evalflow.report.wording import (
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from evalflow.report.members import MemberAdvice
     from evalflow.stats.prediction import CorrectedMean
     from evalflow.summary.agreement import Raters
     from evalflow.summary.calibration import CalibrationRow
 
 
+Series = tuple[str, str, str, str | None]
+"""Dataset, metric, target and judge."""
 _SHOWN = 10
 """Number of disagreements to show unfolded."""
 
@@ -49,6 +52,7 @@ class Calibration:
         left_out: Number of labels left out, by reason.
         rests_on: Which labels were used.
         disagreements: The answers on which judge and people differ most, the largest difference first.
+        advice: On the members of judges that have some.
     """
 
     manifest: Mapping[str, Any]
@@ -58,6 +62,11 @@ class Calibration:
     notes: Sequence[str]
     rests_on: str
     disagreements: Sequence[Mapping[str, Any]]
+    advice: Mapping[Series, MemberAdvice]
+
+    def advice_on(self, row: CalibrationRow) -> MemberAdvice | None:
+        """The advice on the members of a row's judge; None if it has none."""
+        return self.advice.get((row.dataset, row.metric, row.target, row.judge))
 
     @property
     def who(self) -> str:
@@ -79,7 +88,15 @@ class Calibration:
             "run_id": self.manifest["run_id"],
             "labels": self.source,
             "left_out": dict(self.left_out),
-            "rows": [{**document_of(row), "rests_on": self.rests_on} for row in self.rows],
+            "rows": [
+                {
+                    **document_of(row),
+                    "rests_on": self.rests_on,
+                    "members": None if advice is None else advice.document(),
+                }
+                for row in self.rows
+                for advice in [self.advice_on(row)]
+            ],
             "disagreements": [dict(one) for one in self.disagreements],
             "notes": list(self.notes),
         }
@@ -136,13 +153,13 @@ def write_calibration(path: Path, found: Calibration) -> None:
         "found": found,
         "judges": judge_lines(manifest),
         "facts": [("Run", manifest["run_id"]), ("Labels", f"{found.source}: {found.rests_on}")],
-        "blocks": [_block(row) for row in found.rows],
+        "blocks": [_block(row, found.advice_on(row)) for row in found.rows],
         "shown": _SHOWN,
     }
     write_page(path, "calibration.html.jinja", context)
 
 
-def _block(row: CalibrationRow) -> dict[str, Any]:
+def _block(row: CalibrationRow, advice: MemberAdvice | None) -> dict[str, Any]:
     """A row for the page; unknown measures are grouped by reason."""
     measures = shown_measures(row)
     unknown: dict[str, list[str]] = {}
@@ -157,6 +174,7 @@ def _block(row: CalibrationRow) -> dict[str, Any]:
         "measures": [(words, one, measured(name)) for name, words, one in measures if one.value is not None],
         "unknown": list(unknown.items()),
         "pictures": calibration_pictures(row),
+        "advice": advice,
         "tags": [one for one in row.tags if one.corrected.estimate is not None],
         "few": [one for one in row.tags if one.corrected.estimate is None],
     }
@@ -177,6 +195,8 @@ def print_calibration(console: Console, found: Calibration) -> None:
         console.print()
         console.print(literal(plain_line(name), style="bold"))
         _print_row(console, row)
+        for line in advice.lines() if (advice := found.advice_on(row)) else ():
+            console.print(literal(line), soft_wrap=True)
     worst, who = found.disagreements[:_WORST], found.who
     console.print()
     head = f"largest differences ({who}, people)" if worst else f"{who} and people agree on every answer"

@@ -65,14 +65,16 @@ def full_cost(manifest: Mapping[str, Any]) -> float | None:
 _COST_WIDTH, _COST_HEIGHT = 300, 200
 
 
-def cost_chart(points: Sequence[tuple[float, svg.IntervalPoint]], title: str) -> svg.Drawing:
-    """A chart of values by cost; `title` names the values."""
+def cost_chart(
+    points: Sequence[tuple[float, svg.IntervalPoint]], title: str, across: str = "dollars a run"
+) -> svg.Drawing:
+    """A chart of values by cost; `title` names the values, `across` the cost."""
     drawing = svg.Drawing()
     values = [end for _, point in points for end in (point.value, point.low, point.high) if end is not None]
     x = svg.Scale.around([0, *(dollars for dollars, _ in points)], 0, _COST_WIDTH)
     y = svg.Scale.around(values, _COST_HEIGHT, 0)
     svg.y_axis(drawing, y, _COST_WIDTH, title)
-    svg.x_axis(drawing, x, _COST_HEIGHT, "dollars a run", top=0)
+    svg.x_axis(drawing, x, _COST_HEIGHT, across, top=0)
     for dollars, point in points:
         left, top = x(dollars), y(point.value or 0.0)
         if point.low is not None and point.high is not None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalflow.app.core.certificates import Certificate, key_of, save_certificate
 from evalflow.app.core.labels import RunLabels, labels_of_run
+from evalflow.app.core.member_advice import advise_on_members
 from evalflow.app.core.saved import SavedRun, answered_rows, open_scored, without_unanswered
 from evalflow.errors import Problem, UserError
 from evalflow.lazy import pl
@@ -47,7 +48,8 @@ def calibration_of(run: SavedRun, labels: RunLabels) -> Calibration | None:
     if any(row.weighted for row in rows):
         notes.append("labels carry weights, so each stands for as many answers as it was drawn for")
     texts = _with_texts(run, rows)
-    return Calibration(run.manifest, rows, labels.source, labels.left_out, notes, labels.rests_on, texts)
+    advice = advise_on_members(run, rows, scores)
+    return Calibration(run.manifest, rows, labels.source, labels.left_out, notes, labels.rests_on, texts, advice)
 
 
 def save_calibration(folder: RunFolder, found: Calibration, labels: RunLabels) -> None:

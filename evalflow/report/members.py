@@ -1,0 +1,202 @@
+"""What labels say of a panel or a cascade: sentences, keys to paste, tables and pictures."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from evalflow.report import svg
+from evalflow.report.charts import Picture, draw
+from evalflow.report.sweep import cost_chart
+from evalflow.report.wording import bracketed, cost, counted, joined, number, percent, signed
+from evalflow.stats.prediction import MIN_LABELS
+from evalflow.summary.members import CascadeAdvice, EscalationPoint, PanelAdvice
+
+if TYPE_CHECKING:
+    from evalflow.stats.arrays import Interval
+    from evalflow.stats.paired import Difference
+
+_WAYS = {
+    "majority": "by majority", "best member": "by the best member alone", "weighted": "by weights",
+    "dawid_skene": "by Dawid and Skene's model, with all answers",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class MemberAdvice:
+    """Advice on the members of a judge for one metric and target.
+
+    Attributes:
+        keys: The member's key in the judge's YAML, by its name.
+        place: Where the judge's keys stand on the command line, such as `judge`.
+        found: What the labels say; None if they do not suffice, and `why`.
+    """
+
+    kind: str
+    keys: Mapping[str, str]
+    place: str
+    found: PanelAdvice | CascadeAdvice | None
+    why: str = ""
+
+    def lines(self) -> list[str]:
+        """Findings in sentences."""
+        if isinstance(self.found, PanelAdvice):
+            return [*_panel(self.found, self.keys, self.place)]
+        if self.found is not None:
+            return [*_cascade(self.found, self.place)]
+        return [f"No advice on the members of this {self.kind}: {self.why}."]
+
+    def pictures(self) -> list[Picture]:
+        """Each member's errors, or agreement against cost."""
+        if isinstance(self.found, PanelAdvice):
+            return [_errors_picture(self.found)]
+        return [] if self.found is None or len(self.found.points) < 2 else [_cost_picture(self.found)]
+
+    def document(self) -> dict[str, Any]:
+        """The advice as JSON."""
+        about: dict[str, Any] = {"kind": self.kind, "members": dict(self.keys), "why": self.why or None}
+        if isinstance(self.found, PanelAdvice):
+            return about | _panel_document(self.found)
+        return about if self.found is None else about | _cascade_document(self.found)
+
+
+def too_few(n: int) -> str:
+    """Why so many labels give no advice."""
+    return f"{counted(n, 'labelled answer')} that its members scored, and it takes {MIN_LABELS}, in two groups or more"
+
+
+def _panel(found: PanelAdvice, keys: Mapping[str, str], place: str) -> Iterator[str]:
+    yield f"Each member on {counted(found.n, 'labelled answer')} that all scored, by what people say:"
+    for name, rows in zip(found.names, found.confusion, strict=True):
+        said = [
+            f"of {size:,} {called} it calls {percent(share)} so{bracketed(span.low, span.high)}"
+            for called, row, at in zip(found.classes, rows, range(len(rows)), strict=True)
+            for share, span, size in [row[at]]
+            if share is not None
+        ]
+        yield f"{name}: {'; '.join(said)}."
+    for one, other, excess, span in found.shared:
+        if span.low is not None and span.low > 0:
+            yield (
+                f"{one} and {other} make the same mistakes: they agree on {percent(excess)}"
+                f"{bracketed(span.low, span.high)} more of the answers than judges that err independently would, "
+                "so together they tell less than two; take one of another family."
+            )
+    yield "Right on labels that chose no weights (cross-validated): " + "; ".join(
+        f"{_WAYS[way.name]} {number(way.accuracy)}{bracketed(way.found.low, way.found.high)}" for way in found.ways
+    ) + "."  # fmt: skip
+    yield f"Weights against majority: {_gain(found.gain)}."
+    for name in found.useless:
+        yield f"{name} is no better than chance; remove it."
+    weights = ", ".join(f"{keys.get(name, name)}: {max(weight, 0.01):.2f}" for name, weight in found.weights.items())
+    override = shlex.join([f"++{place}.vote=weighted", f"++{place}.weights={{{weights}}}"])
+    yield f"To vote by weights: {override}"
+
+
+def _gain(gain: Difference) -> str:
+    if not gain.difference:
+        return "the same share right, so they are not better"
+    span = bracketed(gain.low, gain.high, signed)
+    if gain.low is not None and gain.low > 0:
+        return f"{signed(gain.difference)} right{span}, so they are better"
+    worse = gain.high is not None and gain.high < 0
+    return f"{signed(gain.difference)} right{span}, so they are {'worse' if worse else 'not shown to be better'}"
+
+
+def _cascade(found: CascadeAdvice, place: str) -> Iterator[str]:
+    advised, current = found.advised, found.points[-1]
+    on = counted(found.n, "labelled answer")
+    yield f"escalate_below {current.threshold:g}, as it is, {_point(current)}, on {on}."
+    if advised is current:
+        yield "No lower threshold agrees as well: leave it."
+    else:
+        yield f"escalate_below {advised.threshold:g} {_point(advised)}; it is the cheapest within a standard error."
+        accuracy, span = found.validated
+        span_of_gain = bracketed(found.gain.low, found.gain.high, signed)
+        yield (
+            f"Such a choice, made on other labels (cross-validated), agrees in {number(accuracy)}"
+            f"{bracketed(span.low, span.high)}: {signed(found.gain.difference)}{span_of_gain} against the one as it is."
+        )
+        yield f"To escalate less: {place}.escalate_below={advised.threshold:g}"
+    if current.threshold < 1:
+        yield (
+            f"Thresholds above {current.threshold:g} are not known, since {found.names[1]} was asked below it only; "
+            f"{place}.escalate_below=1 asks it for every answer."
+        )
+
+
+def _point(point: EscalationPoint) -> str:
+    paid = "" if point.cost_usd is None else f" at {cost(point.cost_usd)} an answer"
+    agrees = f"{number(point.agreement)}{bracketed(point.found.low, point.found.high)}"
+    return f"escalates {percent(point.escalated)} of the answers{paid} and agrees with people in {agrees}"
+
+
+def _errors_picture(found: PanelAdvice) -> Picture:
+    points: list[svg.IntervalPoint] = []
+    for name, rows in zip(found.names, found.confusion, strict=True):
+        for at, called in enumerate(found.classes):
+            share, span, _ = rows[at][at]
+            points.append(svg.IntervalPoint(joined(name, f"people say {called}"), share, span.low, span.high))
+    points += [svg.IntervalPoint(_WAYS[way.name], way.accuracy, way.found.low, way.found.high) for way in found.ways]
+    sentence = (
+        "How often each member says what people say, by what people say, and how often they are right together, "
+        "cross-validated, with 95 % intervals."
+    )
+    return draw("Members and people", sentence, svg.interval_chart(points, [0, 1], "share right"))
+
+
+def _cost_picture(found: CascadeAdvice) -> Picture:
+    priced = all(point.cost_usd is not None for point in found.points)
+    points = [
+        (
+            (point.cost_usd or 0.0) if priced else point.escalated,
+            svg.IntervalPoint(f"{point.threshold:g}", point.agreement, point.found.low, point.found.high),
+        )
+        for point in found.points
+    ]
+    across = "dollars an answer" if priced else "share of answers escalated"
+    sentence = (
+        f"Each dot is a value of escalate_below: {across} across, upwards the share of labelled answers on which the "
+        f"cascade says what people say, with its 95 % interval. Advised is {found.advised.threshold:g}."
+    )
+    return draw("Cost against agreement", sentence, cost_chart(points, "agreement", across))
+
+
+def _span(value: float | None, span: Interval) -> dict[str, Any]:
+    return {"value": value, "ci_low": span.low, "ci_high": span.high, "method": span.method}
+
+
+def _difference(gain: Difference) -> dict[str, Any]:
+    return {"value": gain.difference, "ci_low": gain.low, "ci_high": gain.high, "method": gain.method}
+
+
+def _panel_document(found: PanelAdvice) -> dict[str, Any]:
+    def cells(rows: Sequence[Sequence[tuple[float | None, Interval, int]]]) -> list[list[dict[str, Any]]]:
+        return [[{**_span(share, span), "n": n} for share, span, n in row] for row in rows]
+
+    return {
+        "n": found.n,
+        "classes": list(found.classes),
+        "confusion": {name: cells(rows) for name, rows in zip(found.names, found.confusion, strict=True)},
+        "weights": dict(found.weights),
+        "useless": list(found.useless),
+        "ways": {way.name: _span(way.accuracy, way.found) for way in found.ways},
+        "weights_against_majority": _difference(found.gain),
+        "shared_errors": [{"members": [one, other], **_span(value, span)} for one, other, value, span in found.shared],
+    }
+
+
+def _cascade_document(found: CascadeAdvice) -> dict[str, Any]:
+    def point(one: EscalationPoint) -> dict[str, Any]:
+        about = {"escalate_below": one.threshold, "escalated": one.escalated, "cost_usd": one.cost_usd}
+        return about | {"agreement": _span(one.agreement, one.found)}
+
+    return {
+        "n": found.n,
+        "points": [point(one) for one in found.points],
+        "advised": found.advised.threshold,
+        "cross_validated": _span(*found.validated),
+        "against_current": _difference(found.gain),
+    }

@@ -1,0 +1,104 @@
+"""Several judges' classes as one model of error: how often each one says l where the truth is k (Dawid & Skene 1979).
+
+Judges err independently of each other, given the truth; where people labelled an answer, their label is the truth.
+Expectation-maximisation (Applied Statistics 28:20) starts from the judges' vote shares. Half an observation in each
+cell of a confusion matrix (Jeffreys) keeps a judge without an observed error from being taken as infallible.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from evalflow.lazy import np
+from evalflow.stats.bootstrap import bootstrap_method, percentile_interval, resample
+
+if TYPE_CHECKING:
+    from evalflow.stats.arrays import Floats, Interval, Ints
+
+MISSING = -1
+"""A class that is not known: a judge without a verdict, or an answer without a label."""
+PRIOR = 0.5
+_ITERATIONS = 200
+_CLOSE = 1e-6
+_TINY = 1e-300
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeModel:
+    """Judges' errors, for K classes.
+
+    Attributes:
+        prior: Share of each true class; shape (K,).
+        confusion: Probability that judge j says l where the truth is k; shape (J, K, K), rows sum to 1.
+        truth: Probability of each class for each answer; 1 for its label where it has one; shape (n, K).
+    """
+
+    prior: Floats
+    confusion: Floats
+    truth: Floats
+
+
+def dawid_skene(votes: Ints, labels: Ints, classes: int, *, prior: float = PRIOR) -> JudgeModel:
+    """Fit the model to answers.
+
+    Args:
+        votes: Each judge's class, 0 to K - 1 or MISSING; shape (n, J).
+        labels: People's class, or MISSING; shape (n,).
+        classes: K.
+        prior: Observations added to each cell of a confusion matrix.
+    """
+    rows, place, counts = np.unique(
+        np.column_stack([votes, labels]), axis=0, return_inverse=True, return_counts=True
+    )  # alike answers are fitted once
+    labels = rows[:, -1]
+    said = (rows[:, :-1, None] == np.arange(classes)).astype(np.float64)
+    truth = _settled(said.sum(axis=1) + _TINY, labels)
+    for _ in range(_ITERATIONS):
+        share, confusion = _errors(said, truth * counts[:, None], prior)
+        likely = np.log(np.maximum(share, _TINY)) + np.einsum("jkl,njl->nk", np.log(np.maximum(confusion, _TINY)), said)
+        before, truth = truth, _settled(np.exp(likely - likely.max(axis=1, keepdims=True)), labels)
+        if float(np.abs(truth - before).max()) < _CLOSE:
+            break
+    return JudgeModel(*_errors(said, truth * counts[:, None], prior), truth[place.ravel()])
+
+
+def _settled(shares: Floats, labels: Ints) -> Floats:
+    """Shares that sum to 1; a label has them all."""
+    found: Floats = shares / shares.sum(axis=1, keepdims=True)
+    known = labels != MISSING
+    found[known] = np.arange(shares.shape[1]) == labels[known, None]
+    return found
+
+
+def _errors(said: Floats, truth: Floats, prior: float) -> tuple[Floats, Floats]:
+    """Prior and confusion; `truth` is how many answers of each row of votes are of each class."""
+    cells = np.einsum("nk,njl->jkl", truth, said) + prior
+    confusion: Floats = cells / np.maximum(cells.sum(axis=2, keepdims=True), _TINY)
+    return truth.sum(axis=0) / truth.sum(), confusion
+
+
+def shared_errors(
+    one: Ints, other: Ints, truth: Ints, classes: int, units: Ints, seed: int = 0
+) -> tuple[float, Interval]:
+    """How much more often two judges agree than judges that err independently, given the truth, and its interval.
+
+    The interval is a percentile bootstrap over units (clusters, numbered from 0).
+    """
+    true = truth[:, None] == np.arange(classes)
+    cells = [(side[:, None, None] == np.arange(classes)) & true[:, :, None] for side in (one, other)]
+    columns = np.concatenate([true, *(cell.reshape(len(cell), -1) for cell in cells), (one == other)[:, None]], axis=1)
+    by_column = [np.bincount(units, column) for column in columns.T.astype(np.float64)]
+    sums: Floats = np.stack(by_column, axis=1).astype(np.float64)
+
+    def excess(totals: Floats) -> Floats:
+        size, first, second, same = np.split(totals, np.cumsum([classes, classes**2, classes**2]), axis=1)
+        shape = (-1, classes, classes)
+        by_chance = (first.reshape(shape) * second.reshape(shape)).sum(axis=2) / np.maximum(size, 1)
+        return (same[:, 0] - by_chance.sum(axis=1)) / size.sum(axis=1)
+
+    patterns, count = np.unique(sums, axis=0, return_counts=True)
+    draws = excess(resample(patterns, count, seed))
+    clustered = len(sums) < truth.size
+    method = bootstrap_method("{}bootstrap", len(sums), clustered=clustered)
+    return float(excess(sums.sum(axis=0, keepdims=True))[0]), percentile_interval(draws, method, len(sums))

@@ -1,0 +1,315 @@
+"""The members of a panel or a cascade on answers that people labelled: errors, weights, and when to escalate."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+from evalflow.lazy import np, pl
+from evalflow.records import passes
+from evalflow.stats.arrays import Interval, cluster_codes
+from evalflow.stats.dawid_skene import MISSING, dawid_skene, shared_errors
+from evalflow.stats.intervals import interval
+from evalflow.stats.paired import Difference, paired_difference, standard_error
+from evalflow.stats.prediction import FOLDS, MIN_LABELS
+
+if TYPE_CHECKING:
+    from evalflow.stats.arrays import Bools, Floats, Ints
+    from evalflow.summary.calibration import CalibrationRow
+
+_MAX_CLASSES = 5
+_HALF = 0.5
+_LEAST_WEIGHT = 0.01
+_THRESHOLDS = 11
+
+
+@dataclass(frozen=True, slots=True)
+class MemberScores:
+    """Scores of each member on each scored answer, in the order in which members are declared or asked.
+
+    Attributes:
+        scores, costs, confidence: Shape (answers, members); NaN where a member was not asked, or had none.
+        human: People's label, NaN without one.
+        levels: The classes, ascending; fail and pass as 0 and 1 with a threshold.
+        threshold: What separates fail and pass; None if classes are scores.
+    """
+
+    names: Sequence[str]
+    scores: Floats
+    costs: Floats
+    confidence: Floats
+    human: Floats
+    units: Ints
+    levels: Floats
+    threshold: float | None
+    higher_is_better: bool
+
+    def of_class(self, scores: Floats) -> Ints:
+        """The class of each score, by the threshold or as the nearest level (ties up); MISSING for NaN."""
+        if self.threshold is not None:
+            found = passes(scores, self.threshold, higher_is_better=self.higher_is_better).astype(np.int64)
+        else:
+            down = self.levels[::-1]
+            found = self.levels.size - 1 - np.abs(np.nan_to_num(scores)[..., None] - down).argmin(axis=-1)
+        return np.where(np.isnan(scores), MISSING, found)
+
+    @property
+    def classes(self) -> list[str]:
+        """The names of the classes."""
+        return ["fail", "pass"] if self.threshold is not None else [f"{level:g}" for level in self.levels]
+
+    def known(self) -> Bools:
+        """The labelled answers that all members scored."""
+        return ~np.isnan(self.human) & ~np.isnan(self.scores).any(axis=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How often one way to combine the members says what people say, on labels that did not shape it."""
+
+    name: str
+    accuracy: float
+    found: Interval
+
+
+@dataclass(frozen=True, slots=True)
+class PanelAdvice:
+    """What labels say of a panel.
+
+    Attributes:
+        n, classes: Labelled answers that all members scored, and the classes' names.
+        confusion: For each member, by people's class (down) and its own (across): share, interval, and answers below.
+        weights: Of each member, for `vote: weighted`; they sum to 1.
+        useless: Members no better than chance.
+        ways: Majority, best member, weighted, Dawid-Skene.
+        gain: Share right by weights minus share right by majority.
+        shared: Pairs of members, how much more often they agree than independent ones, and its interval.
+    """
+
+    names: Sequence[str]
+    n: int
+    classes: Sequence[str]
+    confusion: Sequence[Sequence[Sequence[tuple[float | None, Interval, int]]]]
+    weights: Mapping[str, float]
+    useless: Sequence[str]
+    ways: Sequence[Way]
+    gain: Difference
+    shared: Sequence[tuple[str, str, float, Interval]]
+
+
+@dataclass(frozen=True, slots=True)
+class EscalationPoint:
+    """A threshold of a cascade: the share of answers that are escalated, and of labelled ones judged as people do.
+
+    `cost_usd` is the mean of an answer; None if unknown.
+    """
+
+    threshold: float
+    escalated: float
+    cost_usd: float | None
+    agreement: float
+    found: Interval
+
+
+@dataclass(frozen=True, slots=True)
+class CascadeAdvice:
+    """What labels say of a cascade's `escalate_below`.
+
+    Attributes:
+        points: By threshold, the run's own last; higher ones are not known, since nobody else was asked.
+        advised: The cheapest whose agreement is within a standard error of the best.
+        validated: Agreement of this choice, made on other labels; and its difference to the run's own threshold.
+    """
+
+    names: Sequence[str]
+    n: int
+    points: Sequence[EscalationPoint]
+    advised: EscalationPoint
+    validated: tuple[float, Interval]
+    gain: Difference
+
+
+def member_scores(row: CalibrationRow, scores: pl.LazyFrame, names: Sequence[str]) -> MemberScores | None:
+    """The members' scores; None if they are neither few classes nor separated by a threshold."""
+    key = ["case_id", "target_repeat"]
+    own = scores.filter(
+        (pl.col("dataset") == row.dataset) & (pl.col("metric") == row.metric) & (pl.col("target") == row.target)
+    ).with_columns(pl.col("target_repeat").cast(pl.Int64))
+    # A cascade may decide each repeat otherwise, so that one stands for all.
+    first = own.filter(pl.col("repeat") == 0)
+    parts = first.filter(pl.col("member_of") == row.judge).select(*key, "judge", "score", "cost_usd").collect()
+    sides = [
+        parts.filter(pl.col("judge") == name).select(*key, pl.col("score", "cost_usd").name.suffix(f":{at}"))
+        for at, name in enumerate(names)
+    ]
+    table = row.answers
+    for side in sides:
+        table = table.join(side, on=key, how="left", maintain_order="left")
+    steps = first.filter(pl.col("member_of").is_null() & (pl.col("judge") == row.judge)).select(*key, "steps").collect()
+    table = table.join(steps, on=key, how="left", maintain_order="left")
+    columns = [
+        table.select(f"{what}:{at}" for at in range(len(names))).cast(pl.Float64).fill_null(math.nan).to_numpy()
+        for what in ("score", "cost_usd")
+    ]
+    said = [_confidences(text) for text in table["steps"].to_list()]
+    sure = np.array([[math.nan if one.get(name) is None else one[name] for name in names] for one in said])
+    human = table["human"].cast(pl.Float64).fill_null(math.nan).to_numpy()
+    values = np.unique(columns[0][~np.isnan(columns[0])])
+    threshold = table["threshold"].drop_nulls()
+    limit = float(threshold[0]) if threshold.len() else None
+    if limit is not None or set(values.tolist()) <= {0.0, 1.0}:
+        values = np.array([0.0, 1.0])
+    elif values.size > _MAX_CLASSES:
+        return None
+    return MemberScores(
+        names=names, scores=columns[0], costs=columns[1], confidence=sure.reshape(human.size, len(names)), human=human,
+        units=cluster_codes(table["cluster"].to_numpy()), levels=values, threshold=limit,
+        higher_is_better=row.traits.higher_is_better,
+    )  # fmt: skip
+
+
+def _confidences(steps: str | None) -> dict[str, Any]:
+    for step in json.loads(steps or "[]"):
+        if step["id"] == "members":
+            return {name: said.get("confidence") for name, said in zip(step["items"], step["reply"], strict=True)}
+    return {}
+
+
+def panel_advice(members: MemberScores, seed: int) -> PanelAdvice | None:
+    """Error rates, weights and their gain, and shared errors; None for fewer than MIN_LABELS labels or one class."""
+    known = members.known()
+    votes, truth = members.of_class(members.scores), members.of_class(members.human)
+    said, true, units = votes[known], truth[known], cluster_codes(members.units[known])
+    classes = members.levels.size
+    if true.size < MIN_LABELS or np.unique(true).size < 2 or np.unique(units).size < 2:
+        return None
+    weights, useless = _weights(said, true, classes)
+    right = _validated_ways(members, known, votes, truth, classes, seed)
+    ways = [Way(name, float(one.mean()), interval(one, units, bounded=True)) for name, one in right.items()]
+    names = members.names
+    return PanelAdvice(
+        names=names,
+        n=true.size,
+        classes=members.classes,
+        confusion=[_confusion(said[:, at], true, units, classes) for at in range(len(names))],
+        weights=dict(zip(names, (weights / weights.sum()).tolist(), strict=True)),
+        useless=[name for name, none in zip(names, useless.tolist(), strict=True) if none],
+        ways=ways,
+        gain=paired_difference(right["majority"], right["weighted"], units, seed, bounded=True),
+        shared=[
+            (names[a], names[b], *shared_errors(said[:, a], said[:, b], true, classes, units, seed))
+            for a, b in combinations(range(len(names)), 2)
+        ],
+    )
+
+
+def _confusion(said: Ints, true: Ints, units: Ints, classes: int) -> list[list[tuple[float | None, Interval, int]]]:
+    def cell(down: int, across: int) -> tuple[float | None, Interval, int]:
+        own = (said[true == down] == across).astype(np.float64)
+        return float(own.mean()) if own.size else None, interval(own, units[true == down], bounded=True), own.size
+
+    return [[cell(down, across) for across in range(classes)] for down in range(classes)]
+
+
+def _weights(said: Ints, true: Ints, classes: int) -> tuple[Floats, Bools]:
+    """Log-odds of each member's accuracy, as a mean over the classes (Nitzan & Paroush 1982), and who is useless."""
+    model = dawid_skene(said, true, classes)
+    diagonal = np.diagonal(model.confusion, axis1=1, axis2=2)
+    accuracy = diagonal[:, np.unique(true)].mean(axis=1)
+    odds = np.log(accuracy * (classes - 1) / (1 - accuracy))
+    floor = _LEAST_WEIGHT * max(1.0, float(odds.max()))
+    return np.maximum(odds, floor), odds <= 0
+
+
+def _validated_ways(
+    members: MemberScores, known: Bools, votes: Ints, truth: Ints, classes: int, seed: int
+) -> dict[str, Floats]:
+    """Whether each way is right on each known answer, with weights, model and best member from other folds."""
+    place = np.flatnonzero(known)
+    said, true, scores = votes[place], truth[place], members.scores[place]
+    folds = _folds(members.units[place], seed)
+    shares = (said[:, :, None] == np.arange(classes)).sum(axis=1)
+    # A tie goes to the worse class: the first one, unless classes are scores of which lower ones are better.
+    worst_first = members.threshold is not None or members.higher_is_better
+    most = shares.argmax(axis=1) if worst_first else classes - 1 - shares[:, ::-1].argmax(axis=1)
+    right = {"majority": (most == true).astype(np.float64)}
+    best, weighted, pooled = (np.zeros(true.size) for _ in range(3))
+    for fold in np.unique(folds):
+        test, train = folds == fold, folds != fold
+        winner = (said[train] == true[train, None]).mean(axis=0).argmax()
+        best[test] = said[test, winner] == true[test]
+        weights, _ = _weights(said[train], true[train], classes)
+        weighted[test] = members.of_class(scores[test] @ weights / weights.sum()) == true[test]
+        labels = np.where(np.isnan(members.human), MISSING, truth)
+        labels[place[test]] = MISSING
+        model = dawid_skene(votes, labels, classes)
+        pooled[test] = model.truth[place[test]].argmax(axis=1) == true[test]
+    return right | {"best member": best, "weighted": weighted, "dawid_skene": pooled}
+
+
+def _folds(units: Ints, seed: int) -> Ints:
+    codes = cluster_codes(units)
+    return (np.random.default_rng(seed).permutation(int(codes.max()) + 1) % FOLDS)[codes]
+
+
+def cascade_advice(members: MemberScores, current: float, seed: int) -> CascadeAdvice | None:
+    """Agreement and cost by threshold; None for fewer than MIN_LABELS labels that the cascade scored, or one group."""
+    first = members.confidence[:, 0]
+    tried = np.round(np.quantile(first[~np.isnan(first)], np.linspace(0, 1, _THRESHOLDS)), 3)
+    thresholds = np.unique(np.append(tried[(tried > 0) & (tried < current)], current))
+    made = [_decide(members, threshold) for threshold in thresholds.tolist()]
+    truth = members.of_class(members.human)
+    known = (truth != MISSING) & np.all([~np.isnan(scores) for scores, _ in made], axis=0)
+    units = cluster_codes(members.units[known]) if known.any() else members.units[:0]
+    if known.sum() < MIN_LABELS or np.unique(units).size < 2:
+        return None
+    right = np.stack([members.of_class(scores[known]) == truth[known] for scores, _ in made]).astype(np.float64)
+    costs = np.nan_to_num(members.costs)
+    unknown = bool(np.isnan(members.costs[~np.isnan(members.scores)]).any())
+    points = [
+        EscalationPoint(
+            float(threshold), float(asked[:, 1:].any(axis=1).mean()),
+            None if unknown else float((costs * asked).sum(axis=1).mean()),
+            float(own.mean()), interval(own, units, bounded=True),
+        )
+        for threshold, (_, asked), own in zip(thresholds, made, right, strict=True)
+    ]  # fmt: skip
+    folds = _folds(units, seed)
+    validated = np.zeros(units.size)
+    for fold in np.unique(folds):
+        validated[folds == fold] = right[_cheapest(right[:, folds != fold], units[folds != fold]), folds == fold]
+    return CascadeAdvice(
+        names=members.names,
+        n=units.size,
+        points=points,
+        advised=points[_cheapest(right, units)],
+        validated=(float(validated.mean()), interval(validated, units, bounded=True)),
+        gain=paired_difference(right[-1], validated, units, seed, bounded=True),
+    )
+
+
+def _decide(members: MemberScores, threshold: float) -> tuple[Floats, Bools]:
+    """The score of each answer if members below the threshold are escalated, and who is asked for it."""
+    n, last = members.scores.shape[0], members.scores.shape[1] - 1
+    score, asked = np.full(n, math.nan), np.zeros(members.scores.shape, dtype=bool)
+    open_ = np.ones(n, dtype=bool)
+    for at in range(last + 1):
+        asked[:, at] = open_
+        sure = open_ & ~np.isnan(members.scores[:, at]) & ((at == last) | (members.confidence[:, at] >= threshold))
+        score[sure] = members.scores[sure, at]
+        open_ = open_ & ~sure
+    return score, asked
+
+
+def _cheapest(right: Floats, units: Ints) -> int:
+    """The lowest threshold whose agreement is within a standard error of the best (Breiman et al. 1984, sec. 3.4.3)."""
+    best = int(right.mean(axis=1).argmax())
+    for at in range(best):
+        error, _ = standard_error(right[best] - right[at], units)
+        if right[best].mean() - right[at].mean() <= (error or 0.0):
+            return at
+    return best
