@@ -6,7 +6,7 @@ import importlib
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["np", "pl"]
+__all__ = ["load", "np", "pl"]
 
 
 class _LazyModule(ModuleType):
@@ -14,6 +14,12 @@ class _LazyModule(ModuleType):
         module = importlib.import_module(self.__name__)
         self.__dict__.update(module.__dict__)  # so this is called once
         return getattr(module, name)
+
+
+def load() -> None:
+    """Import both now: in a thread, while calls are waited for."""
+    importlib.import_module("numpy")
+    importlib.import_module("polars")
 
 
 if TYPE_CHECKING:

@@ -28,6 +28,7 @@ from evalflow.app.core.derive import Derived, decide, derive, report
 from evalflow.app.core.inspect import Inspection, inspect
 from evalflow.app.core.saved import SavedRun, agree
 from evalflow.errors import EvalflowError, IncompleteError, InfrastructureError, UserError, command
+from evalflow.lazy import load
 from evalflow.protocols import Sink
 from evalflow.records import Case
 from evalflow.redaction import Redactor
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("evalflow")
 _NAMED = 5
+_FIRST_CALLS_S = 0.2
+"""By then the first calls have been sent, which nothing should delay."""
 
 
 @dataclass(slots=True)
@@ -80,6 +83,7 @@ class OpenRun:
 
         async def work(resources: ExitStack) -> bool:
             following = asyncio.create_task(self.screen.follow(self.tally))
+            loading = asyncio.create_task(_load_tables())
             try:
                 pipeline = await self.pipeline(resources, sink, looks)
 
@@ -90,6 +94,7 @@ class OpenRun:
                 return await interruptible(pipeline.run(cases), stop)
             finally:
                 following.cancel()
+                loading.cancel()
                 await self.inspection.parts.close()
 
         with ExitStack() as resources:
@@ -142,6 +147,12 @@ class OpenRun:
             return ()
         cases = self.inspection.selected()
         return shuffled(cases, seed) if before and before["order"]["shuffled"] else cases
+
+
+async def _load_tables() -> None:
+    """Load what the results need while the first replies are under way; a run that is over sooner loads it itself."""
+    await asyncio.sleep(_FIRST_CALLS_S)
+    await asyncio.to_thread(load)
 
 
 @contextmanager
