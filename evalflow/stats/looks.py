@@ -1,10 +1,10 @@
 """Intervals and decisions that hold although the data are looked at more than once.
 
 An interval of `intervals` is made for one look. Whoever looks after every case, and stops when the interval leaves a
-limit, errs far more often than it says. Two methods allow looks; of each, an end errs at 2.5 % at most, over all looks:
+limit, errs far more often than it says. Two methods allow looks; over all of them, an end errs with
 
-    anytime    at any time, any number of times: betting
-    planned    a number of times that is fixed before the first look, equally spaced: O'Brien-Fleming
+    anytime    at most 2.5 %: betting, however often and whenever one looks
+    planned    about 2.5 %: O'Brien-Fleming, at a number of equally spaced looks that is fixed before the first
 
 **Betting** (Waudby-Smith & Ramdas 2024, JRSS B 86:1, arXiv:2010.09686). To show that a mean lies above a limit m, a
 capital of 1 is bet on each case. A bet u in 0..1 multiplies it by 1 - u + u x / m for a score x in 0..1: if the mean is
