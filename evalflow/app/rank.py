@@ -7,35 +7,84 @@ import json
 from collections.abc import Sequence
 from glob import has_magic
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
-from evalflow.app.core.ranking import rank_runs
+from evalflow.app.core.options import check_new_name
+from evalflow.app.core.ranking import Standings, rank_runs, ranked_items
 from evalflow.app.core.saved import SavedRun, find_folder, jobs_of, open_scored
-from evalflow.app.core.screen import shown
-from evalflow.errors import Problem, UserError
+from evalflow.app.core.screen import propose_command, shown, write_new
+from evalflow.errors import Problem, UserError, command
+from evalflow.importers.files import option_text
 from evalflow.report.ranking import RankingPage, print_rankings, write_ranking
 from evalflow.run.folder import RunFolder
+from evalflow.summary.short_set import ShortSet, short_set
 
 
 def rank(options: argparse.Namespace, console: Console) -> int:
     """Rank the runs, print the tables, and write rank.html and rank.csv into the folder of the sweep or last run.
 
+    With `--items` also items.csv, and with `--out` the YAML of a short dataset.
+
     Raises:
         UserError: There is no such run, or the runs cannot be ranked together.
     """
+    if (options.out and options.short is None) or (options.labels and not options.items):
+        what = "--out names a short set: give --short N" if options.out else "--labels are for --items"
+        raise UserError(Problem(what, "command line", "see: python -m evalflow rank --help"))
     folder, runs = _runs(options.runs)
     found = rank_runs(runs, metric=options.metric, pairwise=options.pairwise, allow=options.allow)
-    page = RankingPage({name: run.manifest for name, run in found.runs.items()}, found.rankings, found.notes)
+    items, notes = ranked_items(found, options.labels) if options.items else ([], [])
+    short = None if options.short is None else _short(found, options.short)
+    files = {} if short is None or not options.out else _short_yaml(options.out, short, next(iter(found.runs.values())))
+    manifests = {name: run.manifest for name, run in found.runs.items()}
+    page = RankingPage(manifests, found.rankings, [*found.notes, *notes], items, short)
     written = write_ranking(folder, page)
     if options.json:
+        write_new(files, Console(stderr=True))
         document = page.document() | {"page": str(written[0])}
         console.file.write(json.dumps(document, ensure_ascii=False, indent=2) + "\n")
         return 0
     print_rankings(console, page)
     for path in written:
         console.print(f"{path.suffix[1:]:6} {shown(path)}", soft_wrap=True, markup=False)
+    write_new(files, console)
+    if short is not None and files:
+        propose_command(console, command("check", f"dataset={options.out}", f"metric={short.metric}"), "")
     return 0
+
+
+def _short(found: Standings, n: int) -> ShortSet:
+    """The short set of the one metric that is ranked.
+
+    Raises:
+        UserError: There are not more than n cases, or several metrics to choose by.
+    """
+    if len(found.tables) > 1:
+        names = ", ".join(dict.fromkeys(f"--metric {table.metric}" for table in found.tables))
+        raise UserError(Problem("a short set keeps the ranking by one metric, and these are several", "--short", names))
+    [common] = found.tables
+    if not 1 <= n < common.cases.height:
+        what = f"a short set of {n:,} out of {common.cases.height:,} common cases"
+        raise UserError(Problem(what, "--short", f"choose from 1 to {common.cases.height - 1:,}"))
+    return short_set(common, n, seed=found.seed)
+
+
+def _short_yaml(name: str, short: ShortSet, run: SavedRun) -> dict[Path, str]:
+    """The file of a new dataset: these cases of the data that the run has read, under the same name in results.
+
+    Raises:
+        UserError: The name is invalid or taken.
+    """
+    check_new_name("dataset", name)
+    declared: dict[str, dict[str, Any]] = run.manifest["config"]["dataset"]
+    [values] = [one for key, one in declared.items() if short.dataset == (one.get("name") or key)]
+    about = (
+        f"{len(short.ids):,} of {short.of:,} cases of {short.dataset}, chosen to keep the ranking of {short.runs} runs"
+    )
+    values = values | {"name": short.dataset, "description": f"{about} by {short.metric}.", "ids": list(short.ids)}
+    return {Path("conf") / "dataset" / f"{name}.yaml": option_text("dataset", name, values)}
 
 
 def _runs(given: Sequence[str]) -> tuple[Path, list[SavedRun]]:

@@ -130,6 +130,11 @@ def _rank(words: list[str]) -> int:
     parser.add_argument("--metric", help="only this metric")
     pairs = "also by strength (Bradley-Terry): who wins, ties or loses each case of every two runs"
     parser.add_argument("--pairwise", action="store_true", help=pairs)
+    parser.add_argument("--items", action="store_true", help="also which cases separate the runs, and suspect keys")
+    parser.add_argument("--labels", metavar="FILE", help="people's labels for --items; without it, those of the data")
+    short = "choose N cases that keep the ranking, and measure what that loses"
+    parser.add_argument("--short", type=int, metavar="N", help=short)
+    parser.add_argument("--out", metavar="NAME", help="write the short set as the dataset NAME into ./conf")
     allow = "rank though this is not the same; may be repeated"
     parser.add_argument("--allow", action="append", choices=KINDS, default=[], metavar="|".join(KINDS), help=allow)
     parser.add_argument("--json", action="store_true", help="one JSON document")

@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalflow.paths import replacing
+from evalflow.paths import replacing, safe_text
 from evalflow.report.charts import Picture, draw
 from evalflow.report.page import judge_lines, write_page
 from evalflow.report.svg import IntervalPoint, interval_chart
-from evalflow.report.wording import counted, folded, interval, joined, literal, method, number, signed, table_of
+from evalflow.report.wording import (
+    ColumnKind,
+    counted,
+    folded,
+    interval,
+    joined,
+    literal,
+    method,
+    number,
+    p_value,
+    signed,
+    table_of,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from evalflow.summary.items import ItemTable
     from evalflow.summary.ranking import RankedRun, Ranking
+    from evalflow.summary.short_set import ShortSet
 
 
 _BY = {
@@ -27,15 +41,18 @@ _BY = {
     "verdicts": "strength, from verdicts",
 }
 _NAME = 34
+_SUSPECTS, _CASES = 10, 50
 
 
 @dataclass(frozen=True, slots=True)
 class RankingPage:
-    """The rankings of several runs, for people: `runs` are manifests by name."""
+    """The rankings of several runs, for people: `runs` are manifests by name; items and short set if asked for."""
 
     runs: Mapping[str, Mapping[str, Any]]
     rankings: Sequence[Ranking]
     notes: Sequence[str]
+    items: Sequence[ItemTable] = ()
+    short: ShortSet | None = None
 
     @property
     def judges(self) -> list[str]:
@@ -50,6 +67,8 @@ class RankingPage:
                 for name, manifest in self.runs.items()
             },
             "rankings": [ranking.document() for ranking in self.rankings],
+            "items": [table.document() for table in self.items],
+            "short": self.short.document() if self.short else None,
             "notes": list(self.notes),
         }
 
@@ -84,33 +103,73 @@ def print_rankings(console: Console, found: RankingPage) -> None:
             for row in ranking.rows
         ]
         value = _BY[ranking.by].partition(",")[0]
-        columns = {"run": "name", "rank": "number", "95 % ranks": "number", value: "number", "95 % interval": "number"}
-        console.print(table_of(columns, lines))  # pyright: ignore[reportArgumentType]
+        names = ("rank", "95 % ranks", value, "95 % interval")
+        numbers: dict[str, ColumnKind] = dict.fromkeys(names, "number")
+        console.print(table_of({"run": "name", **numbers}, lines))
         for sentence in ranking.sentences:
             console.print(literal(sentence), soft_wrap=True)
         console.print(literal(method_line(ranking), style="dim"), soft_wrap=True)
         for note in ranking.notes:
             console.print(literal(note, style="dim"), soft_wrap=True)
+    for table in found.items:
+        _print_items(console, table)
+    if found.short is not None:
+        console.print(literal(short_title(found.short), style="bold"), soft_wrap=True)
+        console.print(literal(found.short.sentence), soft_wrap=True)
     for note in found.notes:
         console.print(literal(f"note: {note}", style="yellow"), soft_wrap=True)
 
 
+def short_title(short: ShortSet) -> str:
+    """What the short set is of."""
+    return joined(f"short set of {len(short.ids):,} of {counted(short.of, 'case')}", short.metric, short.dataset)
+
+
+def _print_items(console: Console, table: ItemTable) -> None:
+    console.print(literal(joined("cases", table.metric, table.dataset), style="bold"), soft_wrap=True)
+    for sentence in table.sentences:
+        console.print(literal(sentence), soft_wrap=True)
+    suspects = table.of("key_suspect", "reversed")[:_SUSPECTS]
+    if suspects:
+        lines = [
+            [folded(row["case_id"], _NAME), number(row["mean"]), signed(row["discrimination"]),
+             interval(row["ci_low"], row["ci_high"], signed), p_value(row["p_adjusted"])]
+            for row in suspects
+        ]  # fmt: skip
+        names = ("mean", "discrimination", "95 % interval", "adjusted p")
+        numbers: dict[str, ColumnKind] = dict.fromkeys(names, "number")
+        console.print(table_of({"look at first": "name", **numbers}, lines))
+    for row in table.contradicted[:_SUSPECTS]:
+        said = f"{row['contradicted']} of {counted(row['labelled'], 'labelled answer')} scored against the label"
+        console.print(literal(f"  {row['case_id']}: {said}"), soft_wrap=True)
+
+
 def write_ranking(folder: Path, found: RankingPage) -> list[Path]:
-    """Write rank.html, one self-contained page, and rank.csv, a row for each run of each ranking."""
-    page, table = folder / "rank.html", folder / "rank.csv"
+    """Write rank.html, one self-contained page; rank.csv, a row per run of each ranking; and items.csv if asked."""
+    page, table, cases = folder / "rank.html", folder / "rank.csv", folder / "items.csv"
     context = {
         "title": f"Ranking of {len(found.runs)} runs",
         "found": found,
         "pictures": [_picture(ranking) for ranking in found.rankings],
-        "show": {"heading": title, "method": method_line, "ranks": rank_range, "by": _BY},
+        "most": _CASES,
+        "show": {"short": short_title, "heading": title, "method": method_line, "ranks": rank_range, "by": _BY},
     }
     write_page(page, "ranking.html.jinja", context)
-    with replacing(table) as file:
+    _write_rows(table, _csv_rows(found.rankings))
+    if not found.items:
+        return [page, table]
+    about = ({"dataset": one.dataset, "metric": one.metric} | row for one in found.items for row in one.rows.to_dicts())
+    _write_rows(cases, about)
+    return [page, table, cases]
+
+
+def _write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    with replacing(path) as file:
         writer = csv.writer(file)
-        rows = list(_csv_rows(found.rankings))
-        writer.writerow(rows[0])
-        writer.writerows(row.values() for row in rows)
-    return [page, table]
+        for place, row in enumerate(rows):
+            if not place:
+                writer.writerow(row)
+            writer.writerow(safe_text(value) if isinstance(value, str) else value for value in row.values())
 
 
 def _csv_rows(rankings: Sequence[Ranking]) -> Iterator[dict[str, Any]]:

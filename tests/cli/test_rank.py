@@ -144,3 +144,71 @@ def test_verdicts_of_a_metric_that_compares_with_a_reference(program: Program) -
     told, position = verdicts["notes"]
     assert told == "40 comparisons, 6 of them ties"
     assert position.startswith("position effect: the order decides 6 of 40 pairs; the answer read first wins +15.0 %")
+
+
+def bots(program: Program, count: int) -> list[str]:
+    """Runs of bots of which each is right on the cases up to its own; case c0 is turned round, c1 right for all."""
+    runs = []
+    for number in range(count):
+        rows = cases(0, 24, tags=["Topic"])
+        for place, row in enumerate(rows):
+            right = place == 1 or place < 2 + number * 3 if place else number < count // 2
+            row["answer"] = "yes" if right else "no"
+        runs.append(evaluate(program, f"bot{number}", rows))
+    return runs
+
+
+@pytest.mark.slow
+def test_items_and_a_short_set_that_runs(program: Program) -> None:
+    runs = bots(program, 6)
+    program.write("labels.jsonl", *({"case_id": "c0", "metric": "exact_match", "value": True, "by": "ann",
+                                     "target": "recorded"},))  # fmt: skip
+    done = program("rank", *runs, "--items", "--labels", "labels.jsonl", "--short", "8", "--out", "quick")
+    assert done.returncode == 0, done.stderr
+    said = flat(done.stdout)
+    assert "16 of 24 cases separate the 6 runs; 1 pass in all of them, 7 fail in all of them." in said
+    assert "Better runs score worse on 1 case; by chance alone it could be 0.4." in said
+    assert "a wrong key is suspected in 0." in said
+    assert "c0: 3 of 6 labelled answers scored against the label" in said
+    assert "On runs that had no part in the choice, a mean is off by 0.0" in said
+    with (Path(runs[-1]) / "items.csv").open(encoding="utf-8", newline="") as file:
+        rows = {row["case_id"]: row for row in csv.DictReader(file)}
+    assert (rows["c0"]["kind"], rows["c1"]["kind"], rows["c5"]["kind"]) == ("reversed", "all_pass", "separates")
+    page = (Path(runs[-1]) / "rank.html").read_text(encoding="utf-8")
+    assert "Better runs score worse: a wrong key, or chance" in page
+    assert "short set of 8 of 24 cases" in page
+
+    [next_step] = [line for line in done.stdout.splitlines() if line.startswith("next")]
+    assert next_step.split() == ["next", "python", "-m", "evalflow", "check", "dataset=quick", "metric=exact_match"]
+    assert program("dataset=quick", "metric=exact_match").returncode == 0
+    assert program.manifest["datasets"]["rag"]["cases"] == 8
+    assert "8 cases compared" in program("compare", runs[0], str(program.latest)).stdout
+    again = program("rank", *runs, "--short", "8", "--out", "quick")
+    assert again.returncode == 2
+    assert "there already is a dataset 'quick'" in again.stderr
+
+    document = json.loads(program("rank", *runs[:3], "--items", "--short", "5", "--json").stdout)
+    [table] = document["items"]
+    assert table["counts"] == {"all_fail": 16, "separates": 6, "all_pass": 2}
+    assert table["cases"][0]["discrimination"] is None
+    assert "it needs 5 runs or more, and these are 3" in table["sentences"][1]
+    assert (document["short"]["loss"], len(document["short"]["ids"])) == (None, 5)
+    assert "that takes 4 runs or more" in document["short"]["sentence"]
+
+
+@pytest.mark.slow
+def test_short_sets_that_cannot_be(program: Program) -> None:
+    one, other = (evaluate(program, name, cases(right)) for name, right in (("a", 2), ("b", 11)))
+    for words, said in (
+        (("--short", "12"), "choose from 1 to 11"),
+        (("--short", "0"), "a short set of 0 out of 12 common cases"),
+        (("--out", "quick"), "--out names a short set: give --short N"),
+        (("--labels", "x.jsonl"), "--labels are for --items"),
+        (("--short", "5", "--out", "Quick!"), "'Quick!' cannot be a name"),
+        (("--short", "5", "--out", "rag"), "there already is a dataset 'rag'"),
+        (("--items", "--labels", "x.jsonl"), "x.jsonl"),
+    ):
+        done = program("rank", one, other, *words)
+        assert done.returncode == 2, done.stdout
+        assert said in done.stderr
+        assert "Traceback" not in done.stderr

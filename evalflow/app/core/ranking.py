@@ -9,10 +9,13 @@ from typing import Any
 
 from evalflow.app.core.cases import BASELINE
 from evalflow.app.core.comparison import Kind, obstacles
+from evalflow.app.core.labels import labels_to_compare
 from evalflow.app.core.saved import SavedRun, metric_config
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.report.wording import counted, percent
 from evalflow.stats.bradley_terry import NoStrengthsError
+from evalflow.summary.compare import Traits
+from evalflow.summary.items import ItemTable, item_table
 from evalflow.summary.ranking import CommonCases, Ranking, common_cases, rank_by_mean, rank_by_pairs, rank_by_verdicts
 
 LEAST_OVERLAP = 0.5
@@ -28,12 +31,14 @@ class Standings:
         runs: The runs by name.
         rankings: Of each dataset and metric, by each scale.
         tables: The common cases of each dataset and metric that is ranked.
+        seed: The seed that random draws begin with.
         notes: What was left out or allowed, and why some metric has no ranking.
     """
 
     runs: Mapping[str, SavedRun]
     rankings: Sequence[Ranking]
     tables: Sequence[CommonCases]
+    seed: int
     notes: Sequence[str]
 
 
@@ -78,7 +83,25 @@ def rank_runs(
         raise UserError(
             what or Problem("no metric is scored in two of the runs", "runs", "see: python -m evalflow cases RUN")
         )
-    return Standings(by_name, rankings, tables, [*notes, *(f"{one}; not ranked" for one in refused)])
+    return Standings(by_name, rankings, tables, seed, [*notes, *(f"{one}; not ranked" for one in refused)])
+
+
+def ranked_items(found: Standings, labels: str | None) -> tuple[list[ItemTable], list[str]]:
+    """The table of cases of each metric, and notes on labels: those of the file named, or else those of the data.
+
+    Raises:
+        UserError: Some labels are invalid, or none of the file's is of an answer of any run.
+    """
+    by_folder, notes = labels_to_compare(list(found.runs.values()), labels)
+    folders = {name: str(run.folder.path) for name, run in found.runs.items()}
+    frames = {name: by_folder[folder] for name, folder in folders.items() if folder in by_folder}
+    tables: list[ItemTable] = []
+    for common in found.tables:
+        traits = found.runs[common.names[0]].traits.get(common.metric, Traits())
+        scores = {name: found.runs[name].scores() for name in common.names}
+        how = {"higher_is_better": traits.higher_is_better, "bounded": traits.bounded}
+        tables.append(item_table(common, scores, frames, **how))
+    return tables, notes
 
 
 def _named(runs: Sequence[SavedRun]) -> dict[str, SavedRun]:
@@ -144,7 +167,7 @@ def _rankings(
     common: CommonCases, runs: Mapping[str, SavedRun], *, pairwise: bool, seed: int
 ) -> tuple[list[Ranking], list[str]]:
     """The rankings of one metric, and why some are missing."""
-    traits = {name: one for run in runs.values() for name, one in run.traits.items()}[common.metric]
+    traits = runs[common.names[0]].traits.get(common.metric, Traits())
     scores = {name: runs[name].scores() for name in common.names}
     found: list[Ranking] = []
     why_not: list[str] = []

@@ -1,0 +1,140 @@
+"""A table of cases over several runs: how hard each is, whether it separates them, and whether its key is suspect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from evalflow.lazy import np, pl
+from evalflow.stats.items import FEWEST_SYSTEMS, items
+from evalflow.summary.agreement import labelled_scores
+from evalflow.summary.ranking import CommonCases
+
+if TYPE_CHECKING:
+    from evalflow.stats.arrays import Floats
+
+
+Kind = Literal["key_suspect", "reversed", "separates", "all_pass", "all_fail", "alike"]
+LEVEL = 0.05
+_KINDS: Mapping[Kind, str] = {
+    "all_pass": "pass in all of them", "all_fail": "fail in all of them", "alike": "have the same score in all of them",
+}  # fmt: skip
+_HALF = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class ItemTable:
+    """The cases of one dataset and metric over several runs.
+
+    Attributes:
+        rows: One row per case: case_id, kind, mean, spread (standard deviation over the runs), discrimination, ci_low,
+            ci_high, p_adjusted (null where there is none), labelled (answers that people labelled) and contradicted
+            (those whose score and label are half the scale or more apart; null for scores without fixed ends).
+        runs: Number of runs.
+        why_not: Why there is no discrimination; empty if there is.
+    """
+
+    dataset: str
+    metric: str
+    runs: int
+    rows: pl.DataFrame
+    why_not: str
+
+    @property
+    def sentences(self) -> Iterator[str]:
+        """What the table says, and how much of it could be chance."""
+        counts = self.counts
+        cases = self.rows.height
+        same = [f"{counts[kind]:,} {_KINDS[kind]}" for kind in ("all_pass", "all_fail", "alike") if kind in counts]
+        apart = cases - sum(counts.get(kind, 0) for kind in ("all_pass", "all_fail", "alike"))
+        yield f"{apart:,} of {cases:,} cases separate the {self.runs} runs" + (f"; {', '.join(same)}." if same else ".")
+        if self.why_not:
+            yield f"{self.why_not[0].upper()}{self.why_not[1:]}."
+            return
+        suspects = counts.get("key_suspect", 0)
+        turned = counts.get("reversed", 0) + suspects
+        some = f"{turned:,} case{'' if turned == 1 else 's'}"
+        yield f"Better runs score worse on {some}; by chance alone it could be {self.by_chance:.1f}."
+        yield f"Beyond chance, adjusted for the number of cases, a wrong key is suspected in {suspects:,}."
+        if labelled := int(self.rows["labelled"].fill_null(0).sum()):
+            wrong = int(self.rows["contradicted"].fill_null(0).sum())
+            yield f"Scores of {wrong:,} of {labelled:,} labelled answers contradict people's labels."
+
+    def document(self) -> dict[str, Any]:
+        """The table as JSON."""
+        return {"dataset": self.dataset, "metric": self.metric, "runs": self.runs, "n": self.rows.height,
+                "counts": self.counts, "sentences": list(self.sentences), "cases": self.rows.to_dicts()}  # fmt: skip
+
+    @property
+    def counts(self) -> dict[Kind, int]:
+        """The number of cases of each kind that occurs."""
+        return {row[0]: row[1] for row in self.rows["kind"].value_counts(sort=True).iter_rows()}
+
+    def of(self, *kinds: Kind) -> list[dict[str, Any]]:
+        """The cases of some kinds, those that better runs fail first."""
+        found = self.rows.filter(pl.col("kind").is_in(list(kinds)))
+        return found.sort("discrimination", nulls_last=True, maintain_order=True).to_dicts()
+
+    @property
+    def contradicted(self) -> list[dict[str, Any]]:
+        """The cases with answers whose score contradicts people's label, those with the most first."""
+        found = self.rows.filter(pl.col("contradicted").fill_null(0) > 0)
+        return found.sort("contradicted", descending=True, maintain_order=True).to_dicts()
+
+    @property
+    def by_chance(self) -> float:
+        """How many cases would be `reversed` by chance, if no case told better runs from worse."""
+        return self.rows["discrimination"].count() * LEVEL / 2
+
+
+def item_table(
+    common: CommonCases, runs: Mapping[str, pl.LazyFrame], labels: Mapping[str, pl.DataFrame],
+    *, higher_is_better: bool, bounded: bool,
+) -> ItemTable:  # fmt: skip
+    """The items of the common cases; `labels` are people's of each run's answers, as of `label_frame`."""
+    found = items(common.scores if higher_is_better else -common.scores)
+    systems = len(common.names)
+    why_not = ""
+    if systems < FEWEST_SYSTEMS:
+        why_not = f"no discrimination: it needs {FEWEST_SYSTEMS} runs or more, and these are {systems}"
+    table = common.cases.select("case_id").with_columns(
+        kind=pl.Series(_kinds(common, found.spread, found.high, found.p_adjusted)),
+        mean=pl.Series(common.scores.mean(axis=1)),
+        spread=pl.Series(found.spread),
+        discrimination=_series(found.discrimination),
+        ci_low=_series(found.low),
+        ci_high=_series(found.high),
+        p_adjusted=_series(found.p_adjusted),
+    )
+    parts = [_labelled(common, runs[name], labels[name]) for name in common.names if name in labels] if bounded else []
+    none = pl.lit(None, pl.Int64)
+    if parts:
+        people = pl.concat(parts).group_by("case_id").agg(pl.len().alias("labelled"), pl.col("apart").sum())
+        table = table.join(people.rename({"apart": "contradicted"}), on="case_id", how="left", maintain_order="left")
+    else:
+        table = table.with_columns(labelled=none, contradicted=none)
+    return ItemTable(common.dataset, common.metric, systems, table, why_not)
+
+
+def _series(values: Floats) -> pl.Series:
+    return pl.Series(values).fill_nan(None)
+
+
+def _kinds(common: CommonCases, spread: Floats, high: Floats, p: Floats) -> Sequence[Kind]:
+    constant = spread == 0
+    passed = common.passed
+    all_pass, all_fail = (constant & (False if passed is None else (passed == end).all(axis=1)) for end in (1, 0))
+    kinds = np.select(
+        [all_pass, all_fail, constant, p < LEVEL, high < 0],
+        ["all_pass", "all_fail", "alike", "key_suspect", "reversed"],
+        "separates",
+    )
+    return kinds.tolist()
+
+
+def _labelled(common: CommonCases, scores: pl.LazyFrame, labels: pl.DataFrame) -> pl.DataFrame:
+    """The labelled answers of a run: case_id, and whether score and label are half the scale or more apart."""
+    of_metric = (pl.col("dataset") == common.dataset) & (pl.col("metric") == common.metric)
+    found = labelled_scores(scores.filter(of_metric), labels.filter(of_metric)).drop_nulls("human")
+    return found.select("case_id", apart=(pl.col("score") - pl.col("human")).abs() >= _HALF)
