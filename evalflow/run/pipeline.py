@@ -86,27 +86,30 @@ class Pipeline:
 
     async def run(self, cases: Iterable[Case]) -> None:
         """Process the cases, reading the next one only when there is room for it."""
-        queue = iter(cases)
+        await run_turn_by_turn([self], cases)
+
+    @property
+    def width(self) -> int:
+        return self._plan.width
+
+    @property
+    def stopping(self) -> bool:
+        return self._stopping
+
+    def begin(self) -> None:
         self._deadlines = Deadlines(self._plan.case_timeout_s, Owner())
         self._scorer = Scorer(self._tally, self._deadlines)
-        try:
-            async with asyncio.TaskGroup() as workers:
-                for _ in range(self._plan.width):
-                    workers.create_task(self._work(queue))
-        except* EvalflowError as failures:
-            raise first_of(failures) from None
-        finally:
-            self._deadlines.close()
 
-    async def _work(self, queue: Iterator[Case]) -> None:
-        for case in queue:
-            if self._stopping:
-                return
-            self._tally.in_flight += 1
-            self._tally.asked[case.dataset] += 1
-            for repeat in range(self._plan.target_repeats):
-                await self._case(case, repeat)
-            self._tally.in_flight -= 1
+    def end(self) -> None:
+        self._deadlines.close()
+
+    async def process(self, case: Case) -> None:
+        """Answer and score one case, with all its repeats."""
+        self._tally.in_flight += 1
+        self._tally.asked[case.dataset] += 1
+        for repeat in range(self._plan.target_repeats):
+            await self._case(case, repeat)
+        self._tally.in_flight -= 1
 
     async def _case(self, case: Case, target_repeat: int) -> None:
         plan = self._plan
@@ -215,6 +218,30 @@ class Pipeline:
         if judgement.member_of is None:
             self._tally.scores[record.status] += 1
         return record.score
+
+
+async def run_turn_by_turn(pipelines: Sequence[Pipeline], cases: Iterable[Case]) -> None:
+    """Let each pipeline in turn process each case. The next one is read only when there is room for it."""
+    queue = iter(cases)
+    for one in pipelines:
+        one.begin()
+    try:
+        async with asyncio.TaskGroup() as workers:
+            for _ in range(sum(one.width for one in pipelines)):
+                workers.create_task(_work(pipelines, queue))
+    except* EvalflowError as failures:
+        raise first_of(failures) from None
+    finally:
+        for one in pipelines:
+            one.end()
+
+
+async def _work(pipelines: Sequence[Pipeline], queue: Iterator[Case]) -> None:
+    for case in queue:
+        if any(one.stopping for one in pipelines):
+            return
+        for one in pipelines:
+            await one.process(case)
 
 
 def _name(judge: Judge | None) -> str | None:

@@ -113,7 +113,7 @@ class GateRow:
         compared: Number of cases compared with the baseline; None for other gates.
         undefined_in: The run with too many undefined scores; empty if none.
         method: That of the interval of the mean, figure or difference.
-        looked: The method of an interval that allows looks, and its number of cases; empty for other gates.
+        looked: Which look decides, and after how many cases; empty without looks.
         labelled: Number of labelled answers, or cases of both runs, that the value is about; None if nobody labelled.
         judged: The judge's own result, if labels correct it.
         uncorrected: Why labels correct nothing; empty if they do, or if there are none.
@@ -143,7 +143,7 @@ class GateRow:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """The last look at a gate's statistic: its value and interval then, the decision so far, and the method in words.
+    """The last look at a gate's statistic: its value and interval then, the decision so far, which look it was.
 
     Value and interval are None if there was no look, or nothing to look at.
     """
@@ -153,6 +153,7 @@ class Looked:
     high: float | None
     passed: bool | None
     text: str
+    method: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +243,7 @@ def _rows(
         else:
             look = looked[gate, row["dataset"]]
             key = (row["dataset"], row["target"], row["metric"], row["judge"])
-            outcome = GateRow(*key, look.value, look.low, look.high, look.passed, looked=look.text)
+            outcome = GateRow(*key, look.value, look.low, look.high, look.passed, looked=look.text, method=look.method)
         if gate.statistic in _BY_LABELS and _key(row, tag=False) in corrected:
             of_all = row["n"] == sizes[_key(row, tag=False)]  # a tag of all answers has no row of its own
             outcome = _by_labels(gate, row, outcome, corrected.get(_key(row, tag=not of_all)))

@@ -60,7 +60,7 @@ def test_a_run_ends_once_its_gate_is_decided_and_says_what_was_not_asked(
         page = (program.latest / "report.html").read_text(encoding="utf-8")
         for text in (done.stdout, page, (program.latest / "summary.md").read_text(encoding="utf-8")):
             assert f"{note} in random order" in text
-            assert "looks at any time: beta" in text
+            assert f"looks at any time, after {count} of 1,000 cases, by the beta mixture" in text
         with (program.latest / "results.csv").open(encoding="utf-8") as file:
             assert len(list(csv.DictReader(file))) == count
         assert len((program.latest / "cases.jsonl").read_text(encoding="utf-8").splitlines()) == 1000
@@ -83,7 +83,7 @@ def test_planned_looks_stop_at_their_cases_only(program: Program) -> None:
         assert 1 <= look <= 4
         # The cases that were under way at the look are finished.
         assert program.manifest["asked"]["rag"] < 200 * look + 80
-        assert f"look {look} of 5: obrien_fleming, after {200 * look} of 1,000 cases" in done.stdout
+        assert f"look {look} of 5, after {200 * look} of 1,000 cases, by O'Brien-Fleming" in done.stdout
 
 
 def test_looks_without_a_stop_ask_everything_in_random_order(program: Program) -> None:

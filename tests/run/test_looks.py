@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalflow.records import Case
-from evalflow.run.looks import LookedMetric, Looks
+from evalflow.run.gate_looks import GateLooks
+from evalflow.run.looks import LookedMetric
 from evalflow.run.plan import Draw, shuffled
 from evalflow.summary.gates import Condition, Gate
 
@@ -23,7 +24,7 @@ def cases(count: int, **changes: Any) -> list[Case]:
     return [Case(dataset="d", index=i, id=f"c{i}", **changes) for i in range(count)]
 
 
-def asked(looks: Looks, data: Iterable[Case], scores: dict[str, float], seed: int = 0) -> list[str]:
+def asked(looks: GateLooks, data: Iterable[Case], scores: dict[str, float], seed: int = 0) -> list[str]:
     """The ids of the cases that are asked one by one."""
     found: list[str] = []
     for case in looks.follow(data, seed):
@@ -60,7 +61,7 @@ def test_the_first_cases_of_a_shuffle_are_spread_over_the_data() -> None:
 
 def test_cases_are_left_out_once_all_gates_are_decided() -> None:
     data = cases(200)
-    looks = Looks([ABOVE], [M], stops=True)
+    looks = GateLooks([ABOVE], [M], stops=True)
     found = asked(looks, data, dict.fromkeys((case.id for case in data), 1.0))
     assert looks.stopped
     assert 5 <= len(found) < 30
@@ -68,11 +69,11 @@ def test_cases_are_left_out_once_all_gates_are_decided() -> None:
     assert looked.passed is True
     assert looked.low is not None
     assert looked.low >= 0.499
-    assert looked.text == f"looks at any time: beta_mixture, after {len(found)} of 200 cases"
+    assert (looked.method, looked.text) == ("beta_mixture", f"looks at any time, after {len(found)} of 200 cases")
 
 
 def test_without_a_stop_all_cases_are_asked() -> None:
-    looks = Looks([ABOVE], [M])
+    looks = GateLooks([ABOVE], [M])
     assert len(asked(looks, cases(50), {f"c{i}": 1.0 for i in range(50)})) == 50
     assert looks.decided
     assert not looks.stopped
@@ -81,7 +82,7 @@ def test_without_a_stop_all_cases_are_asked() -> None:
 @pytest.mark.parametrize(("operator", "score", "passed"), [(">=", 0.0, False), ("<=", 0.0, True), ("<", 1.0, False)])
 def test_a_gate_fails_or_passes_at_either_side(operator: Any, score: float, passed: bool) -> None:
     gate = Gate("m", "mean", Condition(operator, 0.5), looks="anytime")
-    looks = Looks([gate], [M])
+    looks = GateLooks([gate], [M])
     asked(looks, cases(50), {f"c{i}": score for i in range(50)})
     assert looks.results()[gate, "d"].passed is passed
 
@@ -89,7 +90,7 @@ def test_a_gate_fails_or_passes_at_either_side(operator: Any, score: float, pass
 def test_only_the_cases_before_the_first_unfinished_one_count() -> None:
     """The first case is slow; fifty others that are done say nothing yet."""
     data = cases(100)
-    looks = Looks([ABOVE], [M], stops=True)
+    looks = GateLooks([ABOVE], [M], stops=True)
     order = looks.follow(data, 0)
     slow = next(order)
     for _ in range(50):
@@ -104,25 +105,26 @@ def test_only_the_cases_before_the_first_unfinished_one_count() -> None:
 
 def test_a_group_counts_once_it_is_complete() -> None:
     data = [Case(dataset="d", index=i, id=f"c{i}", group=f"g{i // 5}") for i in range(20)]
-    looks = Looks([ABOVE], [M])
+    looks = GateLooks([ABOVE], [M])
     order = looks.follow(data, 0)
     counts: list[str] = []
     for case in order:
         looks.add("d", case.id, "m", "scored", 1.0)
         counts.append(looks.results()[ABOVE, "d"].text.split(" after ")[1])
     assert counts[:7] == ["0 of 20 cases"] * 5 + ["5 of 20 cases"] * 2
-    assert looks.results()[ABOVE, "d"].text == "looks at any time: cluster_betting, after 20 of 20 cases"
+    assert looks.results()[ABOVE, "d"].method == "cluster_betting"
 
 
 def test_planned_looks_are_equally_spaced_and_decide_nothing_in_between() -> None:
     gate = Gate("m", "mean", Condition(">=", 0.5), looks=5)
-    looks = Looks([gate], [M], stops=True)
+    looks = GateLooks([gate], [M], stops=True)
     found = asked(looks, cases(100), {f"c{i}": 1.0 for i in range(100)})
     assert len(found) in (20, 40, 60)
     looked = looks.results()[gate, "d"]
     assert looked.passed is True
-    assert looked.text.startswith(f"look {len(found) // 20} of 5: obrien_fleming")
-    fresh = Looks([gate], [M])
+    assert looked.method == "obrien_fleming"
+    assert looked.text.startswith(f"look {len(found) // 20} of 5, after")
+    fresh = GateLooks([gate], [M])
     for case, _ in zip(fresh.follow(cases(100), 0), range(19), strict=False):
         fresh.add("d", case.id, "m", "scored", 1.0)
     none = fresh.results()[gate, "d"]
@@ -134,7 +136,7 @@ def test_a_tag_is_looked_at_alone_and_a_dataset_without_it_is_not_waited_for() -
     gate = Gate("m", "mean", Condition(">=", 0.5), tag="A", looks="anytime")
     data = [*cases(40, tags=("A > B",)), *(Case(dataset="other", index=i, id=f"c{i}") for i in range(40))]
     data += [Case(dataset="d", index=40 + i, id=f"n{i}") for i in range(40)]
-    looks = Looks([gate], [LookedMetric("m", 1, ["d", "other"])], stops=True)
+    looks = GateLooks([gate], [LookedMetric("m", 1, ["d", "other"])], stops=True)
     for case in looks.follow(data, 0):
         looks.add(case.dataset, case.id, "m", "scored", float(bool(case.tags)))
     assert looks.stopped
@@ -144,18 +146,18 @@ def test_a_tag_is_looked_at_alone_and_a_dataset_without_it_is_not_waited_for() -
 
 def test_a_case_with_repeats_is_one_value_and_waits_for_all_of_them() -> None:
     gate = Gate("m", "pass_rate", Condition(">=", 0.3), looks="anytime")
-    looks = Looks([gate], [LookedMetric("m", 2, ["d"], threshold=0.7)])
+    looks = GateLooks([gate], [LookedMetric("m", 2, ["d"], threshold=0.7)])
     for case in looks.follow(cases(30), 0):
         looks.add("d", case.id, "m", "scored", 0.9)
         looks.add("d", case.id, "m", "scored", 0.1)
     looked = looks.results()[gate, "d"]
     assert looked.value == 0.5
-    assert looked.text == "looks at any time: betting, after 30 of 30 cases"
+    assert (looked.method, looked.text) == ("betting", "looks at any time, after 30 of 30 cases")
 
 
 @pytest.mark.parametrize("status", ["undefined", "error", "skipped"])
 def test_a_case_without_a_score_counts_as_asked_and_as_no_number(status: str) -> None:
-    looks = Looks([ABOVE], [M])
+    looks = GateLooks([ABOVE], [M])
     for i, case in enumerate(looks.follow(cases(60), 0)):
         looks.add("d", case.id, "m", *((status, None) if i % 2 else ("scored", 1.0)))  # type: ignore[arg-type]
     looked = looks.results()[ABOVE, "d"]
@@ -169,15 +171,15 @@ def test_looks_are_the_same_from_finished_scores_and_after_an_interruption() -> 
     randomly = random.Random(1)
     data = cases(300)
     scores = {case.id: float(randomly.random() < 0.7) for case in data}
-    first = Looks([ABOVE], [M], stops=True)
+    first = GateLooks([ABOVE], [M], stops=True)
     found = asked(first, data, scores)
-    again = Looks([ABOVE], [M])
+    again = GateLooks([ABOVE], [M])
     for case_id in found:
         again.add("d", case_id, "m", "scored", scores[case_id])
     again.look_again(data, 0)
     assert again.results() == first.results()
 
-    resumed = Looks([ABOVE], [M], stops=True)
+    resumed = GateLooks([ABOVE], [M], stops=True)
     half = found[: len(found) // 2]
     for case_id in half:
         resumed.add("d", case_id, "m", "scored", scores[case_id])
@@ -187,7 +189,7 @@ def test_looks_are_the_same_from_finished_scores_and_after_an_interruption() -> 
     assert resumed.results() == first.results()
 
 
-def _asking(looks: Looks, data: Sequence[Case], scores: dict[str, float], known: list[str]) -> Iterable[Case]:
+def _asking(looks: GateLooks, data: Sequence[Case], scores: dict[str, float], known: list[str]) -> Iterable[Case]:
     for case in looks.follow(data, 0):
         if case.id not in known:
             looks.add("d", case.id, "m", "scored", scores[case.id])
@@ -197,7 +199,7 @@ def _asking(looks: Looks, data: Sequence[Case], scores: dict[str, float], known:
 def test_what_an_earlier_part_has_begun_is_finished_before_a_resumed_run_stops() -> None:
     data = cases(200)
     order = [case.id for case in shuffled(data, 0)]
-    looks = Looks([ABOVE], [M], stops=True)
+    looks = GateLooks([ABOVE], [M], stops=True)
     for case_id in order[:40]:
         looks.add("d", case_id, "m", "scored", 1.0)
     looks.begun([("d", case_id) for case_id in order[:42]])
@@ -208,7 +210,7 @@ def test_what_an_earlier_part_has_begun_is_finished_before_a_resumed_run_stops()
 def test_every_gate_must_be_decided_on_every_dataset() -> None:
     both = Gate("m", "mean", Condition(">=", 0.5), looks="anytime")
     data = [Case(dataset=name, index=i, id=f"c{i}") for name in ("d", "e") for i in range(40)]
-    looks = Looks([both], [LookedMetric("m", 1, ["d", "e"])], stops=True)
+    looks = GateLooks([both], [LookedMetric("m", 1, ["d", "e"])], stops=True)
     for case in looks.follow(data, 0):
         looks.add(case.dataset, case.id, "m", "scored", 1.0 if case.dataset == "d" else 0.5)
     assert not looks.stopped

@@ -32,8 +32,8 @@ from evalflow.redaction import Redactor
 from evalflow.run import manifest as manifests
 from evalflow.run.deadline import Deadlines, Failed
 from evalflow.run.folder import RunFolder
+from evalflow.run.gate_looks import GateLooks
 from evalflow.run.journal import AnswerBook, Finished, RememberingTarget, read_finished
-from evalflow.run.looks import Looks
 from evalflow.run.manifest import Tally
 from evalflow.run.plan import PreparedFile
 from evalflow.run.scoring import MeteredJudge, Pair
@@ -142,7 +142,7 @@ def open_manifest(order: RunOrder, facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def finished_before(
-    order: RunOrder, parts: Parts, bounded: Collection[str], tally: Tally, looks: Looks | None = None
+    order: RunOrder, parts: Parts, bounded: Collection[str], tally: Tally, looks: GateLooks | None = None
 ) -> Finished:
     """The finished results of an earlier part of this run; their cost counts towards the tally and the budget.
 

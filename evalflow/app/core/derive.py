@@ -13,7 +13,7 @@ from evalflow.app.core.saved import SavedRun
 from evalflow.errors import UserError
 from evalflow.lazy import pl
 from evalflow.records import Case, passes
-from evalflow.report.wording import caveat, counted
+from evalflow.report.wording import caveat, counted, method
 from evalflow.run.folder import RunFolder
 from evalflow.summary.gates import Gate, GateResult, GateRow, evaluate_gates
 from evalflow.summary.scan import InputOrder, scan_journal
@@ -166,7 +166,7 @@ def _gate_rows(result: GateResult, why: str) -> Iterator[dict[str, Any]]:
     if not result.rows:
         note = _missing(gate, why)
         nothing = dict.fromkeys(
-            ("value", "ci_low", "ci_high", "dataset", "passed", "cases_needed", "n_labels", "judged")
+            ("value", "ci_low", "ci_high", "dataset", "passed", "cases_needed", "n_labels", "judged", "method")
         )
         texts = {"of": "", "note": note, "message": f"{gate}: {note}"}
         yield {**about, **nothing, "basis": "", "of_metric": gate.metric, **texts}
@@ -175,7 +175,7 @@ def _gate_rows(result: GateResult, why: str) -> Iterator[dict[str, Any]]:
         parts = (row.metric if gate.metric is None else "", row.dataset, row.target, row.judge)
         of = " · ".join(part for part in parts if part)
         rough = caveat(row.method) if row.low is not None and row.judged is None else ""
-        basis = "; ".join(text for text in (row.looked, _labelled(row), _basis(row), rough) if text)
+        basis = "; ".join(text for text in (_looked(row), _labelled(row), _basis(row), rough) if text)
         note, value, judged = _undecided(gate, row), _value(row), row.judged
         yield {
             **about,
@@ -185,6 +185,7 @@ def _gate_rows(result: GateResult, why: str) -> Iterator[dict[str, Any]]:
             "dataset": row.dataset,
             "passed": row.passed,
             "cases_needed": row.cases_needed,
+            "method": row.method or None,
             "n_labels": row.labelled,
             "judged": judged
             and {"value": judged.value, "ci_low": judged.low, "ci_high": judged.high, "passed": judged.passed},
@@ -202,6 +203,10 @@ _OUTCOMES = {True: "passes", False: "fails", None: "is undecided"}
 def _value(row: GateRow) -> str:
     interval = "" if row.value is None or row.low is None else f" [{row.low:.4g}, {row.high:.4g}]"
     return "no value" if row.value is None else f"{row.value:.4g}{interval}"
+
+
+def _looked(row: GateRow) -> str:
+    return f"{row.looked}, by {method(row.method)}" if row.looked and row.method else row.looked
 
 
 def _labelled(row: GateRow) -> str:

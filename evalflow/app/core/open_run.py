@@ -35,8 +35,8 @@ from evalflow.redaction import Redactor
 from evalflow.run import manifest as manifests
 from evalflow.run.deadline import interruptible
 from evalflow.run.folder import RunFolder, point_latest, telling_full_disks
+from evalflow.run.gate_looks import GateLooks
 from evalflow.run.journal import JournalSink, WatchedSink, read_finished
-from evalflow.run.looks import Looks
 from evalflow.run.manifest import Tally
 from evalflow.run.pipeline import Pipeline, RunPlan
 from evalflow.run.plan import shuffled
@@ -104,7 +104,7 @@ class OpenRun:
         if looks is not None and looks.stopped:
             self.stopped = "decided"
 
-    def sink(self, looks: Looks | None) -> Sink:
+    def sink(self, looks: GateLooks | None) -> Sink:
         """Where the run's records go: into its journals, and before the eyes of those who watch."""
         verbose = [
             name for name, metric in self.inspection.parts.metrics.items() if getattr(metric.config, "verbose", False)
@@ -112,7 +112,7 @@ class OpenRun:
         sink: Sink = WatchedSink(self.journal, verbose, self.screen.scored) if verbose else self.journal
         return sink if looks is None else WatchedSink(sink, looks.metrics, looks.note)
 
-    async def pipeline(self, resources: ExitStack, sink: Sink, looks: Looks | None = None) -> Pipeline:
+    async def pipeline(self, resources: ExitStack, sink: Sink, looks: GateLooks | None = None) -> Pipeline:
         """The pipeline of the run, its metrics prepared; what earlier parts of the run finished is left out."""
         order, parts, tally = self.order, self.inspection.parts, self.tally
         run = parts.settings.run
@@ -135,7 +135,7 @@ class OpenRun:
         )
         return Pipeline(plan, sink, tally)
 
-    def _cases(self, looks: Looks | None) -> Iterable[Case]:
+    def _cases(self, looks: GateLooks | None) -> Iterable[Case]:
         """The cases to ask, in their order; none more of a race that is decided."""
         before, seed = self.order.resumed or {}, self.inspection.parts.settings.run.seed
         if before.get("stopped"):

@@ -11,7 +11,8 @@ from evalflow.errors import Problem, did_you_mean
 from evalflow.metrics.kinds.composite import BY_PASSING, CompositeMetricConfig
 from evalflow.protocols import Measured
 from evalflow.records import FigureSpec
-from evalflow.run.looks import LookedMetric, Looks
+from evalflow.run.gate_looks import GateLooks
+from evalflow.run.looks import LookedMetric
 from evalflow.summary.gates import SHARES, Gate
 from evalflow.summary.scan import Composite, Source
 from evalflow.summary.summarise import Threshold
@@ -135,7 +136,7 @@ class ResultRules:
                 what = "this gate is decided at the end only, and the run would stop before"
                 yield Problem(what, f"gate.{gate.about}.{gate.statistic}", "add looks: anytime, or leave stop out")
 
-    def looks(self) -> Looks | None:
+    def looks(self) -> GateLooks | None:
         """The looks at the gates while cases are asked in random order; None if no gate has any."""
         run, gates = self.settings.run, [gate for gate in self.gates if gate.looks is not None]
         if not gates:
@@ -149,7 +150,7 @@ class ResultRules:
             return LookedMetric(name, cells, covered, limit.value if limit else None, config.direction)
 
         names = dict.fromkeys(str(gate.metric) for gate in gates)
-        return Looks(gates, map(looked, names), stops=run.stop is not None)
+        return GateLooks(gates, map(looked, names), stops=run.stop is not None)
 
     def _no_threshold(self, what: str, name: str) -> tuple[str, str]:
         """The problem, and how to set a threshold that applies with the metric's judge."""

@@ -1,0 +1,127 @@
+"""Looks at a run's gates, by intervals that hold at every look."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from evalflow.datasets import tag_levels
+from evalflow.lazy import np
+from evalflow.records import Case, passes
+from evalflow.run.looks import Cells, Course, Data, LookedMetric, Looks
+from evalflow.summary.gates import Gate, Looked
+
+
+class GateLooks(Looks["_GateCourse"]):
+    """The looks at all gates that have any; all of them together may stop a run."""
+
+    def __init__(self, gates: Iterable[Gate], metrics: Iterable[LookedMetric], *, stops: bool = False) -> None:
+        super().__init__(metrics, stops=stops)
+        self._gates = [gate for gate in gates if gate.looks is not None]
+
+    @property
+    def decided(self) -> bool:
+        """Whether every gate is decided, on all of its datasets; a gate that concerns no case is not."""
+        return super().decided and len({course.gate for _, course in self._all()}) == len(self._gates)
+
+    def results(self) -> dict[tuple[Gate, str], Looked]:
+        """The last look at each gate, by gate and dataset."""
+        return {(course.gate, dataset): course.looked() for dataset, course in self._all()}
+
+    def _begin(self, data: Data) -> Mapping[str, Sequence[_GateCourse]]:
+        courses: defaultdict[str, list[_GateCourse]] = defaultdict(list)
+        for gate in self._gates:
+            metric = self.metrics[str(gate.metric)]
+            kind = _AnytimeCourse if gate.looks == "anytime" else _PlannedCourse
+            for dataset in data.cases:
+                if dataset in metric.datasets and (gate.tag is None or gate.tag in data.tags[dataset]):
+                    courses[dataset].append(kind(gate, metric, data.cases[dataset], data.largest_group(dataset)))
+        return courses
+
+
+class _GateCourse(Course):
+    """The looks at one gate on one dataset.
+
+    Attributes:
+        passed: The decision, which stays once it is made; None as long as there is none.
+    """
+
+    def __init__(self, gate: Gate, metric: LookedMetric, cases: int, largest: int) -> None:
+        super().__init__(cases, largest)
+        self.gate = gate
+        self._metric = metric
+        self._states = Counter[str]()
+        self._verdict: bool | None = None
+
+    @property
+    def passed(self) -> bool | None:
+        expected = self._states.total() - self._states["skipped"]
+        undefined = self._states["undefined"] / expected if expected else 0.0
+        few = passes(undefined, self.gate.max_undefined_rate, higher_is_better=False)
+        return self._verdict if few else None
+
+    @property
+    def decided(self) -> bool:
+        return self.passed is not None
+
+    def looked(self) -> Looked:
+        raise NotImplementedError
+
+    def _value(self, case: Case, cells: Cells) -> float | None:
+        """The mean of a case's repeats; None if it has no score or lacks the gate's tag."""
+        if self.gate.tag is not None and not any(self.gate.tag in tag_levels(tag) for tag in case.tags):
+            return None
+        own = cells.get(self._metric.name, ())
+        self._states.update(status for status, _ in own)
+        scores = [score for _, score in own if score is not None]
+        if self.gate.statistic != "mean":
+            higher = self._metric.direction == "higher_is_better"
+            scores = [float(passes(score, self._metric.threshold, higher_is_better=higher)) for score in scores]
+        return sum(scores) / len(scores) if scores else None
+
+
+class _AnytimeCourse(_GateCourse):
+    def __init__(self, gate: Gate, metric: LookedMetric, cases: int, largest: int) -> None:
+        from evalflow.stats.looks import LimitTest
+
+        super().__init__(gate, metric, cases, largest)
+        self._test = LimitTest(gate.condition.limit, largest=largest)
+
+    def _look(self, values: Sequence[float]) -> None:
+        if not values or self._verdict is not None:
+            return
+        self._test.add(sum(values), len(values))
+        if self._test.verdict is not None:
+            self._verdict = (self._test.verdict == "above") == (self.gate.condition.operator in (">=", ">"))
+
+    def looked(self) -> Looked:
+        from evalflow.stats.looks import anytime_interval
+
+        found = anytime_interval(self._values, self._clusters, largest=self._largest)
+        value = float(np.mean(self._values)) if self._values else None
+        return Looked(value, found.low, found.high, self.passed, f"looks at any time, {self._after()}", found.method)
+
+
+class _PlannedCourse(_GateCourse):
+    _done = 0
+    _last: Looked | None = None
+
+    def _look(self, values: Sequence[float]) -> None:
+        looks = int(self.gate.looks or 1)
+        due = looks * self._seen // self._cases
+        if due > self._done and self._verdict is None and self._values:
+            from evalflow.stats.looks import planned_interval
+
+            self._done = due
+            found = planned_interval(self._values, self._clusters, look=due, looks=looks)
+            if found.low is not None and found.high is not None:
+                self._verdict = self.gate.condition.decided_by(found.low, found.high)
+            text = f"look {due} of {looks}, {self._after()}"
+            self._last = Looked(float(np.mean(self._values)), found.low, found.high, None, text, found.method)
+
+    def looked(self) -> Looked:
+        if self._last is None:
+            first = -(-self._cases // int(self.gate.looks or 1))
+            return Looked(None, None, None, None, f"no look yet: the first is after {first:,} cases, {self._after()}")
+        return replace(self._last, passed=self.passed)
