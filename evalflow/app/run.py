@@ -12,7 +12,7 @@ import yaml
 
 from evalflow.app.core.assemble import settings_of, with_default_judge
 from evalflow.app.core.begin import RunOrder
-from evalflow.app.core.open_run import opened
+from evalflow.app.core.open_run import inspected, opened
 from evalflow.app.core.saved import ProgramError, agree, composed_of, expect_agreed, find_run, read_manifest
 from evalflow.config.load import HydraJob, launch
 from evalflow.config.schema import BudgetConfig
@@ -28,9 +28,9 @@ def run(order: RunOrder, screen: TerminalScreen) -> int:
     """Check the run, execute it, write all files, and report the outcome; returns the exit code: 0, 1 or 3.
 
     Raises:
-        As of `opened`, and KeyboardInterrupt: stopped by hand; finished results are written.
+        As of `inspected` and `opened`, and KeyboardInterrupt: stopped by hand; finished results are written.
     """
-    with opened(order, screen) as one:
+    with opened(order, inspected(order), screen) as one:
         one.score()
     return one.exit_code
 

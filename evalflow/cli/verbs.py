@@ -119,6 +119,25 @@ def _compare(words: list[str]) -> int:
     return compare(parser.parse_args(words), _console())
 
 
+def _race(words: list[str]) -> int:
+    from evalflow.app.core.saved import is_override
+    from evalflow.app.race import race
+
+    config_dir, words = _config_dir_of(words)
+    parser = _parser_of("race", "Ask two configurations the same cases turn by turn, until one is shown to be better.")
+    what = "the names of two experiments; else one of the overrides has two values: target=A,B"
+    parser.add_argument("experiments", nargs="*", metavar="EXPERIMENT | OVERRIDE", help=what)
+    parser.add_argument("--metric", help="the metric whose mean decides; needed with several")
+    parser.add_argument(
+        "--margin", type=float, help="also stop once the difference is at most this, in either direction"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON document")
+    overrides = [word for word in words if is_override(word)]
+    options = parser.parse_args([word for word in words if word not in overrides])
+    sides = [f"experiment={','.join(options.experiments)}"] if options.experiments else []
+    return race([*sides, *overrides], options, config_dir, _console(), _console(stderr=True))
+
+
 def _rank(words: list[str]) -> int:
     from evalflow.app.core.comparison import KINDS
     from evalflow.app.rank import rank
@@ -401,6 +420,7 @@ VERBS: dict[str, Handler] = {
     "report": _report,
     "open": _open,
     "compare": _compare,
+    "race": _race,
     "rank": _rank,
     "calibrate": _calibrate,
     "plan": _plan,

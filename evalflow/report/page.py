@@ -124,10 +124,14 @@ def sample_lines(manifest: Mapping[str, Any]) -> Sequence[str]:
     drawn = f"in random order (seed {order.get('seed')})" if order.get("shuffled") else "in the order of the data"
     lines: list[str] = []
     if 0 < asked < of:
-        why = "all gates were decided" if manifest.get("stopped") else f"the run ended early, {manifest.get('status')}"
+        stops = {"decided": "all gates were decided", "race": "the race was decided"}
+        why = stops.get(str(manifest.get("stopped")), f"the run ended early, {manifest.get('status')}")
         lines.append(f"not asked: {of - asked:,} of {of:,} cases, as {why}; means are over the {asked:,} asked {drawn}")
         if manifest.get("stopped"):
-            lines.append("stopped by looks: only the gates' intervals allow for it; all others are too narrow")
+            allowing = (
+                "the gates' intervals allow" if manifest["stopped"] == "decided" else "the race's interval allows"
+            )
+            lines.append(f"stopped by looks: only {allowing} for it; all others are too narrow")
         elif not order.get("shuffled"):
             lines.append("they are no random sample of all cases")
     elif order.get("shuffled"):

@@ -73,7 +73,13 @@ class LimitTest:
         self._by_size = np.array([-bets, bets * limit / (1 - limit)])
         self._of_a_case = 1 + self._by_size
         self._capital = np.ones_like(self._by_size)
+        self._peak = 1.0
         self.verdict: Literal["above", "below"] | None = None
+
+    @property
+    def p_value(self) -> float:
+        """The two-sided p-value that the mean is the limit, valid at every look: 2 / the largest capital so far."""
+        return min(1.0, 2 / self._peak)
 
     def add(self, total: float, size: float = 1.0) -> None:
         """Add a case's score, or the sum and size of a whole cluster, in the order in which they were drawn.
@@ -89,7 +95,8 @@ class LimitTest:
         factors += self._of_a_case if size == 1 else 1 + self._by_size * size
         self._capital *= factors
         above, below = self._capital.dot(self._shares).tolist()
-        if max(above, below) >= self._needed:
+        self._peak = max(self._peak, above, below)
+        if self._peak >= self._needed:
             self.verdict = "above" if above >= below else "below"
 
 

@@ -51,6 +51,7 @@ class RunOrder:
         siblings: Finished runs of the same sweep, whose answers are reused.
         resumed: run.json of the run to finish; None for a new run.
         retry_errors: Whether a resumed run retries what ended in error.
+        races: Whether it is a side of a race, which asks its cases in random order.
     """
 
     composed: Composed
@@ -60,6 +61,7 @@ class RunOrder:
     siblings: Sequence[Path] = ()
     resumed: dict[str, Any] | None = None
     retry_errors: bool = False
+    races: bool = False
 
 
 def open_folder(order: RunOrder) -> RunFolder:
@@ -134,6 +136,7 @@ def open_manifest(order: RunOrder, facts: dict[str, Any]) -> dict[str, Any]:
     """
     if order.resumed is None:
         known = {**facts, "spent_before": asdict(_spent_before(order))}
+        known["order"] = {**facts["order"], "shuffled": facts["order"]["shuffled"] or order.races}
         return manifests.opening(order.run_id, order.composed.overrides, known)
     if changes := manifests.changes(order.resumed, facts):
         where, hint = str(order.folder), "put it back as it was, or start a new run"
@@ -151,7 +154,7 @@ def finished_before(
     session = parts.session
     before = _spent_before(order)
     if session.budget:
-        session.budget.spent = before
+        session.budget.spent += before
     if order.resumed is None:
         return Finished()
     stops = any(metric.stops for metric in parts.metrics.values())

@@ -204,7 +204,7 @@ def compare_pairs(
         measured_alike = all(o.kind == "cases" for o in found)
         own, pairing = compare_two(a, b, how, labels if measured_alike else NO_LABELS)
         apart |= bool(pairing.counts["only_a"].sum() and pairing.counts["only_b"].sum())
-        notes += _notes(a, b, pairing, ("A", "B") if len(pairs) == 1 else (a.name, b.name))
+        notes += notes_of(a, b, pairing, ("A", "B") if len(pairs) == 1 else (a.name, b.name))
         rows += own
         if _is_sample(b, of=a) and not any(o.kind == "cases" for o in found):
             seed = b.manifest["config"]["seed"]
@@ -224,7 +224,7 @@ def compare_pairs(
         margin=how.margin,
         notes=notes,
         flips=listed,
-        questions=dict(_questions(runs, listed)),
+        questions=dict(questions_of(runs, listed)),
         paired=not how.unpaired,
         adjusted_means=adjusted_by_a,
     )
@@ -297,7 +297,8 @@ def _of_both(labels: Labels, a: SavedRun, b: SavedRun) -> tuple[pl.DataFrame | N
     return labels.get(str(a.folder.path)), labels.get(str(b.folder.path))
 
 
-def _notes(a: SavedRun, b: SavedRun, pairing: Pairing, names: tuple[str, str]) -> Iterator[str]:
+def notes_of(a: SavedRun, b: SavedRun, pairing: Pairing, names: tuple[str, str]) -> Iterator[str]:
+    """What is not compared of two runs, and what makes their comparison less than it seems."""
     for row in pairing.counts.iter_rows(named=True):
         where = f"{row['dataset']}, {row['metric']}"
         if not row["common"] + row["unscored"]:
@@ -312,9 +313,11 @@ def _notes(a: SavedRun, b: SavedRun, pairing: Pairing, names: tuple[str, str]) -
     for run, name in zip((a, b), names, strict=True):
         if run.manifest["status"] != "done":
             yield f"{name} ended early ({run.manifest['status']}); what it finished is compared"
+        elif run.manifest.get("stopped"):
+            yield f"{name} was stopped by looks, which the intervals here do not allow for: they are too narrow"
 
 
-def _questions(runs: dict[str, SavedRun], listed: Sequence[FlippedCases]) -> Iterator[tuple[tuple[str, str], str]]:
+def questions_of(runs: dict[str, SavedRun], listed: Sequence[FlippedCases]) -> Iterator[tuple[tuple[str, str], str]]:
     """The questions of the cases that are listed, by dataset and id."""
     for found in listed:
         wanted = {(row["dataset"], row["case_id"]) for row in found.rows}

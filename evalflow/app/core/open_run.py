@@ -27,6 +27,7 @@ from evalflow.app.core.certificates import with_certificates
 from evalflow.app.core.derive import Derived, decide, derive, report
 from evalflow.app.core.inspect import Inspection, inspect
 from evalflow.app.core.saved import SavedRun, agree
+from evalflow.calls.client import CallSession
 from evalflow.errors import EvalflowError, IncompleteError, InfrastructureError, UserError, command
 from evalflow.lazy import load
 from evalflow.protocols import Sink
@@ -155,16 +156,24 @@ async def _load_tables() -> None:
     await asyncio.to_thread(load)
 
 
-@contextmanager
-def opened(order: RunOrder, screen: TerminalScreen) -> Generator[OpenRun]:
-    """Check a run, open its folder and, when the block ends or fails, write all files and report the outcome.
+def inspected(order: RunOrder, session: CallSession | None = None) -> Inspection:
+    """Check a run; nothing is sent or written. `session` is for its calls; without it, it has its own.
 
     Raises:
-        UserError: The configuration or the data are invalid; nothing was sent or written.
+        UserError: The configuration or the data are invalid.
+    """
+    return inspect(assemble(settings_of(order.composed), order.run_id, session))
+
+
+@contextmanager
+def opened(order: RunOrder, inspection: Inspection, screen: TerminalScreen) -> Generator[OpenRun]:
+    """Open a run's folder and, when the block ends or fails, write all files and report the outcome.
+
+    Raises:
+        UserError: The folder cannot be written, or the run has changed since it began; nothing was sent.
         InfrastructureError, BudgetError: No further calls could be made; finished results are written.
         IncompleteError: The run ended without all scores; finished results are written.
     """
-    inspection = inspect(assemble(settings_of(order.composed), order.run_id))
     opening = open_manifest(order, facts_of(inspection))
     folder = open_folder(order)
     tally = Tally(expected=inspection.cells)

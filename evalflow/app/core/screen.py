@@ -63,7 +63,7 @@ class TerminalScreen:
 
     def was_decided(self, inspection: Inspection, asked: Mapping[str, int]) -> None:
         count, of = sum(asked.values()), inspection.cases.total()
-        what = f"all gates were decided after {count:,} of {of:,} cases, so no further case is asked"
+        what = f"it was decided after {count:,} of {of:,} cases, so no further case is asked"
         self._err.print(literal(what), soft_wrap=True)
 
     def stopping(self, in_progress: int) -> None:

@@ -1,0 +1,114 @@
+"""Two configurations on the same cases, turn by turn, until their difference is decided."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from evalflow.testing import Endpoint, Request, reply
+from tests.cli.conftest import Program
+from tests.cli.test_looks import words
+
+pytestmark = pytest.mark.slow
+
+
+def bots(request: Request) -> Any:
+    """`good` is right in 90 of a hundred questions, `bad` in 60; `same` answers as `good` does."""
+    number = int(request.text.rpartition("Question ")[2].partition("?")[0])
+    share = {"good": 90, "same": 90, "bad": 60}[str(request.model)]
+    return reply("yes" if number * 37 % 100 < share else "no")
+
+
+def sides(url: str, models: str, *more: str) -> list[str]:
+    bot = [f"target.model={models}", f"target.base_url={url}", "target.api_key_env=null", "cache.mode=off"]
+    return ["generate=true", "target=openai", *bot, "target.concurrency.max=8", *more]
+
+
+@pytest.mark.parametrize(("models", "verdict"), [("bad,good", "better"), ("good,bad", "worse")])
+def test_a_race_stops_once_one_side_is_better(program: Program, models: str, verdict: str) -> None:
+    with Endpoint(bots) as endpoint:
+        done = program("race", *words(program), *sides(endpoint.url, models), "--json")
+        assert done.returncode == 0, done.stderr
+        count = endpoint.count
+    found = json.loads(done.stdout)
+    (row,) = found["rows"]
+    assert row["verdict"] == verdict
+    assert abs(row["difference"]) > 0.1
+    assert row["method"].startswith("betting: after ")
+    assert row["p_value"] <= 0.05
+    assert count <= 500  # of 2,000
+    assert found["saved"] == {
+        "cases": 1000, "asked": count // 2, "requests": count, "requests_saved": 2000 - count,
+    }  # fmt: skip
+    assert (program.latest / "compare.html").is_file()
+    runs = [json.loads((program.latest.parent / name / "run.json").read_text()) for name in found["runs"]]
+    assert [run["target"]["name"] for run in runs] == [f"openai:{model}" for model in models.split(",")]
+    assert all(run["stopped"] == "race" and run["asked"] == {"rag": count // 2} for run in runs)
+    again = program("resume")
+    assert again.returncode == 0, again.stderr
+    assert f"it was decided after {count // 2} of 1,000 cases" in again.stderr
+    compared = program("compare", *(str(program.latest.parent / name) for name in found["runs"]))
+    assert "was stopped by looks, which the intervals here do not allow for" in compared.stdout
+
+
+def test_equal_sides_are_told_apart_by_nothing_and_stop_by_a_margin_only(program: Program) -> None:
+    with Endpoint(bots) as endpoint:
+        given = [*words(program, 300), *sides(endpoint.url, "good,same")]
+        within = program("race", *given, "--margin", "0.1")
+        assert within.returncode == 0, within.stderr
+        assert endpoint.count < 300
+        assert "rag: the difference is at most 0.1, in either direction" in within.stdout
+        assert "not worse by more than 0.1" in within.stdout
+        assert "cases on each side were not asked, about" in within.stdout
+        before = endpoint.count
+        without = program("race", *given)
+        assert without.returncode == 0, without.stderr
+        assert endpoint.count - before == 600
+    assert "cannot tell" in without.stdout
+    assert "saved  nothing: all 300 cases were asked" in without.stdout
+    assert program.manifest["stopped"] is None
+
+
+def test_experiments_race_by_their_names(program: Program) -> None:
+    folder = program.folder / "conf/experiment"
+    folder.mkdir(parents=True)
+    (program.folder / "conf/metric").mkdir()
+    for name in ("good", "bad"):
+        text = f"# @package _global_\ntarget:\n  model: {name}\n"
+        (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
+    with Endpoint(bots) as endpoint:
+        shared = [word for word in sides(endpoint.url, "") if not word.startswith("target.model")]
+        done = program("race", "bad", "good", *words(program, 200), *shared)
+        assert done.returncode == 0, done.stderr
+    assert "better" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("change", "what", "hint"),
+    [
+        ("target.model=good", "a race has two sides, and these are 1", "target=gpt,claude"),
+        ("target.model=good,bad,same", "a race has two sides, and these are 3", "target=gpt,claude"),
+        ("seed=1,2", "the sides differ in seed, so they would not be asked the same cases", "only the target"),
+        (
+            "metric=[exact_match,semantic_similarity]",
+            "2 metrics are on both sides, and one decides",
+            "--metric exact_match",
+        ),
+        ("stop=when_decided", "a race stops by its own looks", "leave stop out"),
+    ],
+)
+def test_what_is_no_race_is_refused_before_anything_is_sent(
+    program: Program, change: str, what: str, hint: str
+) -> None:
+    with Endpoint(bots) as endpoint:
+        given = sides(endpoint.url, "good" if change.startswith("seed") else "good,bad")
+        given = [word for word in [*words(program, 5), *given] if word.partition("=")[0] != change.partition("=")[0]]
+        gate = ["gate={exact_match: {mean: '>= 0.5', looks: anytime}}"] if change.startswith("stop") else []
+        done = program("race", *given, change, *gate)
+        assert done.returncode == 2, done.stdout + done.stderr
+        assert what in done.stderr
+        assert hint in done.stderr
+        assert endpoint.count == 0
+    assert not list((program.folder / "outputs").rglob("run.json"))
