@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from _draws import equal, unequal
 from numpy.typing import NDArray
 
 from evalflow.stats.classification import of_class
@@ -14,8 +15,11 @@ from evalflow.stats.unpaired import unpaired_difference, unpaired_figure_differe
 
 Floats = NDArray[np.float64]
 CELLS = [("true", "true"), ("true", "false"), ("false", "false"), ("false", "true")]
-GROUPINGS = {"cases alone": 1, "groups of five": 5, "groups of five, shared": 5}
-"""Cases of a group share a part of what becomes of them; where groups are shared, both runs have the same ones."""
+GROUPINGS = ("cases alone", "groups of five", "groups of five, shared", "unequal groups")
+"""Cases of a group share a part of what becomes of them; where groups are shared, both runs have the same ones.
+
+The sizes of unequal groups are as 1, 1/2, 1/3 ..., five cases on average.
+"""
 KINDS = ("pass or fail", "scores", "precision", "F1")
 SIZES = ((10, 10), (30, 30), (30, 100), (100, 100), (300, 300))
 _SHARED = 0.2
@@ -24,7 +28,7 @@ _POSITIVE = 1 / 3
 
 def rates(kind: str, grouping: str, sizes: tuple[int, int], runs: int, level: float) -> tuple[float, float, float]:
     """The share of simulations that find a difference, that have an interval, and whose interval holds 0."""
-    rng = np.random.default_rng([*sizes, KINDS.index(kind), list(GROUPINGS).index(grouping)])
+    rng = np.random.default_rng([*sizes, KINDS.index(kind), GROUPINGS.index(grouping)])
     found, given, covered = 0, 0, 0
     for _ in range(runs):
         one = _compared(kind, list(_drawn(rng, grouping, sizes)), int(rng.integers(2**31)))
@@ -39,15 +43,16 @@ def _drawn(
     rng: np.random.Generator, grouping: str, sizes: tuple[int, int]
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.bool_], Floats]]:
     """For each run the groups of its cases, which of them are positive, and the chance of each to be right."""
-    group = GROUPINGS[grouping]
     spread = (1 - _SHARED) / _SHARED
-    known = rng.beta(0.8 * spread, 0.2 * spread, -(-max(sizes) // group))
+    known = rng.beta(0.8 * spread, 0.2 * spread, max(sizes))
     for side, n in enumerate(sizes):
-        names = np.arange(n) // group
+        names = np.arange(n) if grouping == "cases alone" else equal(n)
+        names = unequal(n)[:n] if grouping == "unequal groups" else names
+        n = names.size
         own = rng.beta(0.8 * spread, 0.2 * spread, names[-1] + 1)
         shared = grouping.endswith("shared")
         chance = (known if shared else own)[names]
-        yield names + (0 if shared else side * max(sizes)), rng.random(n) < _POSITIVE, chance
+        yield names + (0 if shared else side * 2 * max(sizes)), rng.random(n) < _POSITIVE, chance
 
 
 def _compared(kind: str, sides: list[tuple[NDArray[np.int64], NDArray[np.bool_], Floats]], seed: int) -> Difference:

@@ -1,6 +1,6 @@
 """How often each test of a comparison finds a difference where there is none, against its level of 5 %.
 
-    python -m bench type1 [--runs 2000]
+    python -m bench type1 [--runs 1000]
 
 Every cell is simulated under a hypothesis of no difference: the same case is scored in two runs, with the case's own
 difficulty in both, and with judge noise that the cases of a cluster share. The column `compare` is the p-value that
@@ -17,9 +17,11 @@ from typing import Any
 
 import _samples
 import numpy as np
+from _draws import binary_in_groups, piled, ties
 from numpy.typing import NDArray
 
 from evalflow.stats.classification import of_class
+from evalflow.stats.figures import BINS, bin_of, calibration_error
 from evalflow.stats.paired import (
     adjust,
     cluster_sums,
@@ -83,6 +85,51 @@ def uneven_clusters(rng: np.random.Generator, n: int) -> tuple[Floats, Floats, N
     clusters = np.where(np.arange(n) < n // 2, 0, np.arange(n) // 5)
     noise = rng.normal(0, 0.1, (2, n))[:, clusters]
     return a + noise[0], b + noise[1], clusters
+
+
+def piled_up(rng: np.random.Generator, n: int) -> tuple[Floats, Floats, None]:
+    """Grades of which most are exactly 1 in both runs, 0.945 on average; half of the others are bad in both."""
+    shared, own = piled(rng, 0.945, 1, n)[0], piled(rng, 0.945, 2, n)
+    a, b = np.where(rng.random((2, n)) < 0.5, shared, own)
+    return a, b, None
+
+
+def tied(rng: np.random.Generator, n: int) -> tuple[Floats, Floats, None]:
+    """Wins, losses and ties against the same opponent, 0.94 on average; half of them are alike in both runs."""
+    shared, own = ties(rng, 0.94, 1, n)[0], ties(rng, 0.94, 2, n)
+    a, b = np.where(rng.random((2, n)) < 0.5, shared, own)
+    return a, b, None
+
+
+def unequal_clusters(p: float) -> Draw:
+    """Passes and failures in groups whose sizes are as 1, 1/2, 1/3 ..., ten on average; a chance for group and run."""
+
+    def draw(rng: np.random.Generator, n: int) -> tuple[Floats, Floats, NDArray[np.int64]]:
+        sizes = 1 / np.arange(1, n // 10 + 1)
+        clusters = np.repeat(np.arange(sizes.size), np.maximum(1, np.round(n * sizes / sizes.sum())).astype(int))
+        a, b = binary_in_groups(rng, p, 2, clusters)
+        return a, b, clusters
+
+    return draw
+
+
+def ece_alike(off: float, n: int, runs: int) -> tuple[float, float]:
+    """Of two runs whose confidences are too high by `off`: how often their errors differ, how often 0 is covered."""
+    rng = np.random.default_rng([n, round(100 * off)])
+    found = covered = given = 0
+    for _ in range(runs):
+        stated = rng.choice([0.6, 0.7, 0.8, 0.9], (2, n))
+        gaps = (rng.random((2, n)) < stated - off) - stated
+        cells = np.zeros((2, n, BINS + 1))
+        np.put_along_axis(cells, bin_of(stated)[..., None], gaps[..., None], axis=2)
+        cells[..., BINS] = 1
+        both = PairedClusters(cells[0], cells[1], np.ones(n, dtype=np.int64), n, int(rng.integers(2**31)))
+        one = figure_difference(calibration_error, both)
+        found += one.p_value is not None and one.p_value <= LEVEL
+        if one.low is not None and one.high is not None:
+            given += 1
+            covered += one.low <= 0 <= one.high
+    return found / runs, covered / max(1, given)
 
 
 def skewed(rng: np.random.Generator, n: int) -> tuple[Floats, Floats, None]:
@@ -173,19 +220,20 @@ def f1_alike(p: float, n: int, group: int, runs: int) -> tuple[float, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=2000, help="simulations of a cell")
+    parser.add_argument("--runs", type=int, default=1000, help="simulations of a cell, a quarter of them for figures")
     runs = parser.parse_args().runs
     limit = GOAL + 2 * math.sqrt(GOAL * (1 - GOAL) / runs)
     cells: list[tuple[str, Draw]] = [(f"pass or fail, p = {p}", binary(p)) for p in (0.5, 0.9, 0.99)]
     cells += [(f"pass or fail, p = {p}, clusters", binary_clusters(p)) for p in (0.5, 0.9, 0.99)]
     cells += [("scores", scores), ("scores, clusters", score_clusters), ("scores, uneven clusters", uneven_clusters)]
-    cells.append(("scores, skewed differences", skewed))
+    cells += [("scores, skewed differences", skewed), ("grades, most are 1", piled_up), ("wins, losses, ties", tied)]
+    cells += [(f"pass or fail, p = {p}, unequal", unequal_clusters(p)) for p in (0.7, 0.95)]
     print(f"{runs} simulations a cell; * above {GOAL:.1%} by more than their error\n")
     print(f"{'':32}{'n':>6}" + "".join(f"{test:>{WIDTH}}" for test in TESTS))
     missed: list[str] = []
     for name, draw in cells:
-        for n in (10, 30, 100, 1000):
-            found = rates(draw, n, runs if n < 1000 else max(200, runs // 4))
+        for n in (20, 60, 200, 500) if name.endswith("unequal") else (10, 30, 100, 1000):
+            found = rates(draw, n, runs)
             marks = {test: f"{rate:.3f}{'*' if rate > limit else ' '}" for test, rate in found.items()}
             missed += [f"{test}: {name}, n = {n}: {found[test]:.3f}" for test in found if found[test] > limit]
             print(f"{name:32}{n:6}" + "".join(f"{marks.get(test, '– '):>{WIDTH}}" for test in TESTS), flush=True)
@@ -195,11 +243,21 @@ def main() -> None:
             rate, covered = f1_alike(p, n, group, max(200, runs // 4))
             name = f"right {p:.0%}" + (", clusters of five" if group > 1 else "")
             print(f"  {name:28}{n:6} {rate:.3f}{'*' if rate > limit else ' '} covered {covered:.3f}", flush=True)
+    print("\ncalibration errors of two runs that are alike")
+    for off in (0.0, 0.1):
+        for n in (30, 100, 1000):
+            rate, covered = ece_alike(off, n, max(200, runs // 4))
+            print(
+                f"  too high by {off:<16g}{n:6} {rate:.3f}{'*' if rate > limit else ' '} covered {covered:.3f}",
+                flush=True,
+            )
     print("\ntwo samples of different cases that are alike: told apart, and how often an interval holds 0")
     for kind in _samples.KINDS:
         for grouping in _samples.GROUPINGS:
             for sizes in _samples.SIZES:
-                rate, given, covered = _samples.rates(kind, grouping, sizes, max(200, runs // 4), LEVEL)
+                rate, given, covered = _samples.rates(
+                    kind, grouping, sizes, runs if kind in _samples.KINDS[:2] else max(200, runs // 4), LEVEL
+                )
                 name, n = f"{kind}, {grouping}", f"{sizes[0]} | {sizes[1]}"
                 none = "" if given == 1 else f", none in {1 - given:.0%}"
                 mark = "*" if rate > limit else " "
