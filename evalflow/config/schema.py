@@ -148,6 +148,8 @@ class MetricConfig(Strict):
         threshold: The lowest passing score (the highest, if lower is better); does not affect the exit code.
         judge: Part of a judge's configuration that this metric overrides.
         gate: Conditions on its summary rows, by statistic: {mean: ">= 0.8"}.
+        test_order: The order in which a comparison tests its mean and its pass rate; the second counts only after the
+            first, and neither is adjusted for the other. null: both are adjusted.
     """
 
     kind: str
@@ -161,9 +163,17 @@ class MetricConfig(Strict):
     threshold: float | None = None
     judge: dict[str, Any] | None = None
     gate: dict[str, GateValue] | None = None
+    test_order: tuple[Literal["mean", "pass_rate"], Literal["mean", "pass_rate"]] | None = None
 
     def covers(self, dataset: str) -> bool:
         return self.datasets is None or dataset in self.datasets
+
+    @field_validator("test_order")
+    @classmethod
+    def _two_statistics(cls, order: tuple[str, str] | None) -> tuple[str, str] | None:
+        if order is not None and order[0] == order[1]:
+            raise ValueError("test_order names mean and pass_rate, each once")
+        return order
 
     @field_validator("needs")
     @classmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from evalflow.summary.adjusted_means import AdjustedMean
-    from evalflow.summary.compare import ComparisonRow
+    from evalflow.summary.compare import ComparisonRow, Orders
 
 
 _HALF = 0.5
@@ -98,6 +98,7 @@ class Comparison:
         questions: The questions of the cases that changed, by dataset and id.
         paired: Whether the runs were compared case by case, and not as two samples.
         adjusted_means: B's means that A's scores of more cases make narrower.
+        orders: By metric, the statistics that were tested in a declared order.
     """
 
     runs: Mapping[str, Mapping[str, Any]]
@@ -109,11 +110,14 @@ class Comparison:
     questions: Mapping[tuple[str, str], str]
     paired: bool = True
     adjusted_means: Sequence[AdjustedMean] = ()
+    orders: Orders = field(default_factory=dict[str, Sequence[str]])
 
     @property
     def family(self) -> str:
         """The tests that were adjusted together, in words."""
         how = f"p-values adjusted together by {ADJUSTMENTS[self.adjust]}"
+        for name, order in self.orders.items():
+            how += f" ({name}: {' before '.join(order)}, as declared, at one level)"
         each = "; each interval is at 95 % by itself, not adjusted" if self.family_size > 1 else ""
         return f"family of {counted(self.family_size, 'comparison')}, {how}, level 5 %{each}"
 
@@ -144,7 +148,12 @@ class Comparison:
                 name: _about(manifest) | {"judges": judge_lines(manifest)} for name, manifest in self.runs.items()
             },
             "paired": self.paired,
-            "family": {"size": self.family_size, "adjust": self.adjust, "level": 0.05},
+            "family": {
+                "size": self.family_size,
+                "adjust": self.adjust,
+                "level": 0.05,
+                "test_order": {name: list(order) for name, order in self.orders.items()},
+            },
             "rows": [row.document(self.margin) for row in self.rows],
             "flips": [
                 {

@@ -15,6 +15,7 @@ from evalflow.stats.paired import (
     Adjustment,
     Difference,
     adjust,
+    adjust_in_order,
     cases_needed,
     identical_cases_to_decide,
     paired_difference,
@@ -151,11 +152,12 @@ LEVEL = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """A metric's direction, whether its scores lie in 0..1, and its figures besides the mean."""
+    """A metric's direction, whether its scores lie in 0..1, its figures, and the declared order of its tests."""
 
     higher_is_better: bool = True
     bounded: bool = False
     figures: FigureSpec | None = None
+    test_order: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,13 +406,41 @@ def _same(one: Difference, other: Difference) -> bool:
     return one.n == other.n and all(x == y or math.isclose(x or 0.0, y or 0.0, abs_tol=1e-12) for x, y in pairs)
 
 
-def adjusted(rows: Sequence[ComparisonRow], method: Adjustment) -> list[ComparisonRow]:
-    """The rows as one family of tests: with adjusted p-values and detectable differences."""
+Orders = Mapping[str, Sequence[str]]
+"""By metric, its statistics in the order in which they are tested."""
+UNORDERED: Orders = {}
+
+
+def adjusted(rows: Sequence[ComparisonRow], method: Adjustment, orders: Orders = UNORDERED) -> list[ComparisonRow]:
+    """The rows as one family of tests: with adjusted p-values and detectable differences; Holm keeps to the orders."""
     made = [row for row in rows if row.found.p_value is not None]
-    p = adjust([row.found.p_value or 0.0 for row in made], method)
-    known = {id(row): float(value) for row, value in zip(made, p, strict=True)}
-    level = LEVEL / max(1, len(made))
+    p = [row.found.p_value or 0.0 for row in made]
+    after = _after(made, orders) if method == "holm" else [None] * len(made)
+    found = adjust_in_order(p, after) if any(one is not None for one in after) else adjust(p, method)
+    known = {id(row): float(value) for row, value in zip(made, found, strict=True)}
+    level = LEVEL / max(1, after.count(None))
     return [replace(row, p_adjusted=known.get(id(row)), detectable=_detectable(row, level)) for row in rows]
+
+
+def orders_used(rows: Sequence[ComparisonRow], orders: Orders) -> Orders:
+    """The orders of the metrics for which some row is tested after another one."""
+    made = [row for row in rows if row.found.p_value is not None]
+    later = {row.metric for row, before in zip(made, _after(made, orders), strict=True) if before is not None}
+    return {name: order for name, order in orders.items() if name in later}
+
+
+def _after(rows: Sequence[ComparisonRow], orders: Orders) -> list[int | None]:
+    """For each row, the place of the row that is tested before it."""
+    places = {(row.pair, row.dataset, row.metric, row.tag, row.statistic): at for at, row in enumerate(rows)}
+
+    def before(row: ComparisonRow) -> int | None:
+        order = [*orders.get(row.metric, ())]
+        if row.statistic not in order[1:]:
+            return None
+        one = order[order.index(row.statistic) - 1]
+        return places.get((row.pair, row.dataset, row.metric, row.tag, one))
+
+    return [before(row) for row in rows]
 
 
 def _detectable(row: ComparisonRow, level: float) -> float | None:

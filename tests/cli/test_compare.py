@@ -56,7 +56,7 @@ def test_two_runs(program: Program, two: tuple[str, str]) -> None:
     assert row["p_value"] == pytest.approx(2 / 2**9)
     assert {"dataset", "metric", "statistic", "judge", "value_a", "value_b", "ci_low", "ci_high", "p_adjusted",
             "detectable_difference"} <= set(row)  # fmt: skip
-    assert backwards["family"] == {"size": 1, "adjust": "holm", "level": 0.05}
+    assert backwards["family"] == {"size": 1, "adjust": "holm", "level": 0.05, "test_order": {}}
     assert backwards["flips"][0]["worsened"] == 9
     assert backwards["flips"][0]["cases"][0]["change"] == -1
 
@@ -111,6 +111,16 @@ def test_a_sample_is_adjusted_by_the_scores_of_a_full_run(program: Program) -> N
     first = evaluate(program, "b", rows(again), "limit=80")
     for other in (json.loads(program("compare", *pair, "--json").stdout) for pair in ((a, first), (b, a))):
         assert other["adjusted_means"] == []
+
+
+def test_an_order_of_tests_is_declared_with_the_metric(program: Program, two: tuple[str, str]) -> None:
+    wrong = program("check", "dataset=rag", "metric=exact_match", "+metric.exact_match.test_order=[mean,mean]")
+    assert wrong.returncode == 2
+    assert "test_order names mean and pass_rate, each once" in wrong.stderr
+    declared = evaluate(program, "b", cases(11), "+metric.exact_match.test_order=[mean,pass_rate]")
+    document = json.loads(program("compare", two[0], declared, "--json").stdout)
+    assert document["family"]["test_order"] == {}  # the other run does not declare it, and both rows are one
+    assert document["rows"][0]["verdict"] == "better"
 
 
 def test_one_run_is_held_against_the_latest(program: Program, two: tuple[str, str]) -> None:

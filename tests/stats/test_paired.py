@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+import scipy.stats
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from evalflow.stats.intervals import wilson
 from evalflow.stats.paired import (
     Adjustment,
     adjust,
+    adjust_in_order,
     identical_cases_needed,
     max_share_changed,
     mcnemar,
@@ -208,3 +211,57 @@ def test_very_many_cases_are_left_to_the_t_test():
     found = paired_difference(np.zeros(d.size), d)
     assert found.method == "paired_t"
     assert found.p_value == pytest.approx(t_test(float(d.mean()), standard_error(d)[0] or 0, d.size - 1))
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
+def test_without_sequences_an_order_is_holm(p_values: list[float]):
+    found = adjust_in_order(p_values, [None] * len(p_values))
+    assert found == pytest.approx(adjust(p_values, "holm"))
+
+
+@given(st.lists(st.lists(st.floats(0, 1), min_size=1, max_size=3), min_size=1, max_size=4), st.floats(0.001, 0.5))
+def test_tests_in_order_are_those_of_the_graphical_procedure(sequences: list[list[float]], level: float):
+    """Against Bretz et al.'s algorithm 1, which rejects at a level, by hand."""
+    p_values = [p for sequence in sequences for p in sequence]
+    starts = list(itertools.accumulate((len(one) for one in sequences), initial=0))
+    after = [None if at in starts else at - 1 for at in range(len(p_values))]
+    found = adjust_in_order(p_values, after)
+    assume(all(abs(p - level) > 1e-6 for p in found))
+    assert {at for at, p in enumerate(found) if p <= level} == _rejected(p_values, starts, level)
+    assert all(found[at] >= max(p_values[at], found[at - 1] if before is not None else 0) - 1e-9
+               for at, before in enumerate(after))  # fmt: skip
+
+
+def _rejected(p_values: list[float], starts: list[int], level: float) -> set[int]:
+    heads, size = starts[:-1], len(p_values)
+    weight = {at: 1 / len(heads) if at in heads else 0.0 for at in range(size)}
+    flow = dict.fromkeys(itertools.product(range(size), repeat=2), 0.0)
+    for at in range(size):
+        if at + 1 < size and at + 1 not in heads:
+            flow[at, at + 1] = 1.0
+            continue
+        others = [head for head in heads if head != max(one for one in heads if one <= at)]
+        flow |= {(at, head): 1 / len(others) for head in others}
+    left, rejected = set(range(size)), set[int]()
+    while able := [at for at in left if weight[at] > 0 and p_values[at] <= weight[at] * level]:
+        one = able[0]
+        left.discard(one)
+        rejected.add(one)
+        weight = {at: weight[at] + weight[one] * flow[one, at] for at in left}
+        flow = {
+            (a, b): (flow[a, b] + flow[a, one] * flow[one, b]) / (1 - flow[a, one] * flow[one, a])
+            if a != b and flow[a, one] * flow[one, a] < 1 else 0.0
+            for a in left for b in left
+        }  # fmt: skip
+    return rejected
+
+
+def test_an_order_keeps_the_family_wise_error_rate():
+    """Two sequences of two true hypotheses, of which the tests of one are nearly the same."""
+    rng = np.random.default_rng(6)
+    wrong = 0
+    for _ in range(2_000):
+        shared = rng.normal(size=2)
+        z = np.repeat(shared, 2) * 0.95**0.5 + rng.normal(size=4) * 0.05**0.5
+        wrong += bool((adjust_in_order(2 * scipy.stats.norm.sf(abs(z)), [None, 0, None, 2]) < 0.05).any())
+    assert wrong / 2_000 <= 0.06

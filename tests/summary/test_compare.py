@@ -16,6 +16,7 @@ from evalflow.summary.compare import (
     adjusted,
     compare_cases,
     compare_samples,
+    orders_used,
     pair_scores,
 )
 from evalflow.summary.gates import Condition, Gate, evaluate_gates
@@ -288,3 +289,26 @@ def test_of_pairs_the_win_rate_is_the_mean_and_what_the_judge_leans_to_is_not_co
     traits = Traits(bounded=True, figures=FigureSpec("pairwise"))
     [row] = compare_cases(pair_scores(*sides), ("a", "b"), {"m": traits})
     assert (row.statistic, list(row.also)) == ("mean", ["win_rate"])
+
+
+def test_a_declared_order_takes_over_the_level_and_stops_at_the_first_that_is_not_clear(
+    rows: Callable[..., list[ComparisonRow]],
+):
+    """The mean is clear and the pass rate nearly; then the mean is not clear, whatever the pass rate is."""
+    low = [0.4 + 0.01 * (i % 9) for i in range(40)]
+    high = [score + (0.3 if i < 7 else 0.02 * (i % 3)) for i, score in enumerate(low)]
+    mean, rate = rows(low, high, threshold=0.6)
+    assert (mean.statistic, rate.statistic) == ("mean", "pass_rate")
+    assert mean.found.p_value is not None
+    assert rate.found.p_value is not None
+    assert rate.p_adjusted == pytest.approx(max(rate.found.p_value, 2 * mean.found.p_value))
+    first, second = adjusted([mean, rate], "holm", {"m": ("mean", "pass_rate")})
+    assert (first.p_adjusted, second.p_adjusted) == (mean.found.p_value, max(mean.found.p_value, rate.found.p_value))
+    assert (first.detectable or 0) < (mean.detectable or 0)
+    second, first = adjusted([rate, mean], "holm", {"m": ("pass_rate", "mean")})
+    assert first.p_adjusted == pytest.approx(max(rate.found.p_value, mean.found.p_value))
+    assert [row.p_adjusted for row in adjusted([mean, rate], "bh", {"m": ("mean", "pass_rate")})] == [
+        row.p_adjusted for row in adjusted([mean, rate], "bh")
+    ]
+    assert orders_used([mean, rate], {"m": ("mean", "pass_rate"), "n": ()}) == {"m": ("mean", "pass_rate")}
+    assert orders_used([mean], {"m": ("mean", "pass_rate")}) == {}

@@ -24,12 +24,15 @@ from evalflow.report.wording import bracketed, counted, method, number, signed
 from evalflow.stats.prediction import MIN_LABELS
 from evalflow.summary.adjusted_means import AdjustedMean, adjusted_means
 from evalflow.summary.compare import (
+    UNORDERED,
     ComparisonRow,
+    Orders,
     Pairing,
     Traits,
     adjusted,
     compare_cases,
     compare_samples,
+    orders_used,
     pair_scores,
 )
 from evalflow.summary.gates import Gate
@@ -192,8 +195,7 @@ def compare_pairs(
             continue
         notes += [f"{a.name} and {b.name}: {o.what}; compared all the same, as allowed" for o in found]
         if how.unpaired:
-            names, seed = (a.name, b.name), b.manifest["config"]["seed"]
-            traits = a.traits | b.traits
+            names, traits, seed = (a.name, b.name), a.traits | b.traits, b.manifest["config"]["seed"]
             own, common = compare_samples(a.scores(), b.scores(), names, traits, **how.rows_by, seed=seed)
             rows += own
             if common:
@@ -207,8 +209,7 @@ def compare_pairs(
         notes += notes_of(a, b, pairing, ("A", "B") if len(pairs) == 1 else (a.name, b.name))
         rows += own
         if _is_sample(b, of=a) and not any(o.kind == "cases" for o in found):
-            seed = b.manifest["config"]["seed"]
-            adjusted_by_a += adjusted_means(pairing, (a.name, b.name), a.traits | b.traits, seed=seed)
+            adjusted_by_a += adjusted_means(pairing, (a.name, b.name), b.traits, seed=b.manifest["config"]["seed"])
         lower = [name for name, traits in (a.traits | b.traits).items() if not traits.higher_is_better]
         listed.append(flips((a.name, b.name), pairing.cases, b.scores(), lower, _FLIPS))
     notes += _notes_of_rows(rows, several=len(pairs) > 1)
@@ -217,9 +218,10 @@ def compare_pairs(
         raise UserError(refused or [_nothing_in_common(pairs[0], how, apart=apart)])
     notes += [f"not compared: {problem.where}: {problem.what}" for problem in refused]
     runs = {run.name: run for pair in pairs for run in pair}
+    orders = orders_used(rows, test_orders(runs.values()) if how.adjust == "holm" else UNORDERED)
     return Comparison(
         runs={name: run.manifest for name, run in runs.items()},
-        rows=adjusted(rows, how.adjust),
+        rows=adjusted(rows, how.adjust, orders),
         adjust=how.adjust,
         margin=how.margin,
         notes=notes,
@@ -227,7 +229,17 @@ def compare_pairs(
         questions=dict(questions_of(runs, listed)),
         paired=not how.unpaired,
         adjusted_means=adjusted_by_a,
+        orders=orders,
     )
+
+
+def test_orders(runs: Iterable[SavedRun]) -> Orders:
+    """The declared test orders of the metrics for which all runs that have them declare the same."""
+    found: dict[str, set[tuple[str, ...]]] = {}
+    for run in runs:
+        for name, traits in run.traits.items():
+            found.setdefault(name, set()).add(tuple(traits.test_order))
+    return {name: order for name, orders in found.items() if len(orders) == 1 for order in orders if order}
 
 
 def _is_sample(run: SavedRun, *, of: SavedRun) -> bool:

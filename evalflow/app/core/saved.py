@@ -76,8 +76,9 @@ class SavedRun:
         from evalflow.summary.compare import Traits
 
         def of(name: str, facts: Mapping[str, Any]) -> Traits:
-            lower = metric_config(self.manifest, name).get("direction") == "lower_is_better"
-            return Traits(not lower, facts["bounded"], _figures(facts))
+            config = metric_config(self.manifest, name)
+            lower = config.get("direction") == "lower_is_better"
+            return Traits(not lower, facts["bounded"], _figures(facts), tuple(config.get("test_order") or ()))
 
         return {name: of(name, facts) for name, facts in self.manifest["metrics"].items()}
 
@@ -168,7 +169,7 @@ def metric_config(manifest: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 # Keys that do not affect the meaning of a metric's scores; versions are compared separately.
-_NO_MEANING = ("threshold", "gate", "description", "family", "judge", "steps_from", "version")
+_NO_MEANING = ("threshold", "gate", "test_order", "description", "family", "judge", "steps_from", "version")
 
 
 def declared_meaning(manifest: Mapping[str, Any], name: str) -> dict[str, Any]:

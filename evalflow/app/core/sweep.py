@@ -9,7 +9,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from evalflow.app.core.comparison import ComparisonOptions, compare_two, obstacles
+from evalflow.app.core.comparison import ComparisonOptions, compare_two, obstacles, test_orders
 from evalflow.app.core.result_rules import RunMetric
 from evalflow.app.core.saved import SavedRun
 from evalflow.config.schema import MetricConfig
@@ -98,7 +98,9 @@ def leaderboards(runs: Sequence[SavedRun], summary: pl.DataFrame) -> list[dict[s
     by_name = {run.name: run for run in runs}
     pairs = [pair for pair in combinations(runs, 2) if not obstacles(*pair)]
     options = ComparisonOptions()
-    differences = adjusted([row for a, b in pairs for row in compare_two(a, b, options)[0]], options.adjust)
+    differences = adjusted(
+        [row for a, b in pairs for row in compare_two(a, b, options)[0]], options.adjust, test_orders(runs)
+    )
     found: list[dict[str, Any]] = []
     for key, rows in summary.filter(pl.col("tag").is_null()).group_by(_BOARD, maintain_order=True):
         about: dict[str, Any] = dict(zip(_BOARD, key, strict=True))

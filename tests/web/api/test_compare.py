@@ -21,7 +21,7 @@ def test_two_runs_are_compared_as_the_command_does(api: Api, finished: Finished)
     [row] = answer.json["rows"]
     assert (row["metric"], row["n"], row["verdict"], row["not_worse"]) == ("exact", 12, "better", True)
     assert row["difference"] == pytest.approx(10 / 12)
-    assert answer.json["family"] == {"size": 1, "adjust": "holm", "level": 0.05}
+    assert answer.json["family"] == {"size": 1, "adjust": "holm", "level": 0.05, "test_order": {}}
     [flips] = answer.json["flips"]
     assert (flips["worsened"], flips["improved"]) == (1, 11)
     assert flips["cases"][0]["case_id"] == "c0"
