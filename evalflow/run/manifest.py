@@ -201,13 +201,16 @@ def versions() -> dict[str, str]:
 
 def git_commit() -> str | None:
     """The commit of the working directory, with `+` if files have changed; None outside a repository."""
+    command = ["git", "status", "--porcelain=v2", "--branch", "--untracked-files=no"]
     try:
-        head = _git("rev-parse", "HEAD")
-        return f"{head}+" if _git("status", "--porcelain", "--untracked-files=no") else head
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=5)  # noqa: S603
     except (OSError, subprocess.SubprocessError):
         return None
-
-
-def _git(*arguments: str) -> str:
-    done = subprocess.run(["git", *arguments], capture_output=True, text=True, check=True, timeout=5)  # noqa: S603, S607
-    return done.stdout.strip()
+    head, changed = None, False
+    for line in done.stdout.splitlines():
+        if line.startswith("# branch.oid "):
+            head = line.rpartition(" ")[2]
+        changed |= not line.startswith("#")
+    if head is None or head == "(initial)":
+        return None
+    return f"{head}+" if changed else head

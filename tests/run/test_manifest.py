@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from evalflow.records import Answer, Usage
-from evalflow.run.manifest import Tally
+from evalflow.run.manifest import Tally, git_commit
 
 
 def answer(**changes: Any) -> Answer:
@@ -59,3 +61,23 @@ def test_a_cached_answer_counts_no_request() -> None:
 )
 def test_generated_tells_a_targets_answer_from_a_recorded_one(changes: dict[str, Any], generated: bool) -> None:
     assert answer(**changes).generated is generated
+
+
+def test_the_commit_says_whether_files_have_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert git_commit() is None
+    git("init", "-q")
+    assert git_commit() is None  # there is no commit yet
+    Path("a").write_text("1")
+    git("add", "a")
+    git("-c", "user.name=n", "-c", "user.email=n@localhost", "commit", "-q", "-m", "x")
+    head = git("rev-parse", "HEAD")
+    assert git_commit() == head
+    Path("other").write_text("1")
+    assert git_commit() == head
+    Path("a").write_text("2")
+    assert git_commit() == f"{head}+"
+
+
+def git(*words: str) -> str:
+    return subprocess.run(["git", *words], check=True, capture_output=True, text=True).stdout.strip()
