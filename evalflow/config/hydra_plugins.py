@@ -6,6 +6,7 @@ that YAML names. A config folder may be somebody else's, so its files must not s
 
 from __future__ import annotations
 
+import copy
 import pickle
 import re
 import time
@@ -14,11 +15,12 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, cast
 
+from hydra._internal import defaults_list
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_repository import ConfigRepository
 from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra.core.config_search_path import ConfigSearchPath
-from hydra.core.default_element import ResultDefault
+from hydra.core.default_element import InputDefault, ResultDefault
 from hydra.core.object_type import ObjectType
 from hydra.core.plugins import Plugins
 from hydra.plugins.config_source import ConfigResult, ConfigSource
@@ -137,6 +139,17 @@ def register() -> None:
     """Register both plugins with Hydra; repeated calls have no effect."""
     Plugins.instance().register(UserConfigSource)
     Plugins.instance().register(UserSearchPath)
+    defaults_list._create_interpolation_map = _interpolation_map  # pyright: ignore[reportPrivateUsage]
+
+
+_every_choice = defaults_list._create_interpolation_map  # pyright: ignore[reportPrivateUsage]
+_NO_CHOICE = DictConfig({})
+
+
+def _interpolation_map(overrides: Any, own: list[InputDefault], self_added: bool) -> DictConfig:
+    """The choices so far. Hydra lists them for each file, a third of a composition, but few files refer to any."""
+    refers = any(one.is_interpolation() for one in own if not one.is_self())
+    return _every_choice(overrides, own, self_added) if refers else _NO_CHOICE
 
 
 _SETTLED_NS = 2 * 10**9
@@ -151,6 +164,9 @@ _OF_HYDRA: dict[tuple[tuple[Any, Any], ...], bytes] = {}
 
 class _Repository(ConfigRepository):
     """Remembers in this process what it read, for as long as the file is the same by its status."""
+
+    def __deepcopy__(self, _: Any) -> _Repository:
+        return copy.copy(self)  # Hydra only gives the copy a list of sources of its own
 
     def load_config(self, config_path: str) -> ConfigResult | None:
         source = self._find_object_source(config_path, ObjectType.CONFIG)

@@ -313,6 +313,5 @@ def _swept_keys(overrides: Sequence[str]) -> set[str]:
 
 
 def _name_folders(run_id: str, overrides: Sequence[str]) -> None:
-    swept = _swept_keys(overrides)
     OmegaConf.register_new_resolver("run_id", lambda: run_id, replace=True)
-    OmegaConf.register_new_resolver("swept", lambda: sweep_slug(_job_overrides(), swept), replace=True)
+    OmegaConf.register_new_resolver("swept", lambda: sweep_slug(_job_overrides(), _swept_keys(overrides)), replace=True)
