@@ -25,6 +25,8 @@ from evalflow.datasets.sources import (
     digest,
     files,
     format_of,
+    parse_json,
+    record,
     shown,
     text_bytes,
     unreadable,
@@ -332,6 +334,24 @@ def _file_rows(name: str, config: DatasetConfig, path: Path, index: int) -> Iter
     for position, row in enumerate(table.rows):
         case = [row] if isinstance(row, Problem) else builder.case(index + position, row)
         yield ReadRow(position, row.where, case) if isinstance(case, Case) else ReadRow(position, row.where, None, case)
+
+
+def saved_cases(path: Path, lines: Iterable[tuple[int, str, bytes]]) -> Iterator[Case]:
+    """The cases of some lines of a run's cases.jsonl, given as the number of the line from 0, its dataset and its text.
+
+    Raises:
+        UserError: A line is damaged.
+    """
+    name = shown(path)
+    config = DatasetConfig(path=str(path), format="jsonl", allow_irregular=True)
+    builder = Builder("cases", field_map("cases", config), cells=False, allow_irregular=True)
+    for index, dataset, line in lines:
+        value = parse_json(line.rstrip(), name, index + 1)
+        row = value if isinstance(value, Problem) else record(value, f"{name}:{index + 1}")
+        case = [row] if isinstance(row, Problem) else builder.case(index, row)
+        if not isinstance(case, Case):
+            raise UserError(case)
+        yield replace(case, dataset=dataset)
 
 
 def case_to_row(case: Case) -> dict[str, Any]:

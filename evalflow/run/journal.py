@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Set
@@ -43,6 +44,9 @@ def _answers() -> TypeAdapter[Answer]:
     return TypeAdapter(Answer)
 
 
+_CASE_ID = re.compile(rb'"case_id":\s*("(?:[^"\\]|\\.)*")')
+
+
 def parse_answer(line: bytes) -> Answer | None:
     """The answer in a line of answers.jsonl; None if the line is damaged."""
     try:
@@ -78,17 +82,17 @@ class AnswerBook:
         self._files: list[int] = []
         self._places: dict[int, tuple[int, int, int]] = {}
 
-    def add(self, journal: Path, datasets: Iterable[str], *, case_id: str | None = None) -> None:
-        """Add a journal's answers to cases of these datasets. A missing journal is ignored."""
+    def add(self, journal: Path, datasets: Iterable[str], *, case_ids: Collection[str] | None = None) -> None:
+        """Add a journal's answers to cases of these datasets (and ids). A missing journal is ignored."""
         if not journal.exists():
             return
         wanted = set(datasets)
-        needle = b"" if case_id is None else json_line(case_id)
+        ids = None if case_ids is None else {json_line(case_id) for case_id in case_ids}
         file = os.open(journal, os.O_RDONLY)
         self._files.append(file)
         damaged = 0
         for offset, line in _lines(journal):
-            if needle not in line:
+            if ids is not None and (found := _CASE_ID.search(line)) and found[1] not in ids:
                 continue
             answer = parse_answer(line)
             if answer is None:

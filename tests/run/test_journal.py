@@ -99,7 +99,7 @@ def test_for_one_case_no_line_of_another_is_parsed(kit, tmp_path):
     with RunFolder(tmp_path / "r").answers.open("ab") as file:
         file.write(b'{"case_id": "c7", and this is no JSON\n')
     with AnswerBook() as found:
-        found.add(RunFolder(tmp_path / "r").answers, ("d",), case_id="c1")
+        found.add(RunFolder(tmp_path / "r").answers, ("d",), case_ids=["c1"])
         assert len(found) == 1
         assert found.get("d", "c1", "fake", 0) == kit.answer(cases[1])
 

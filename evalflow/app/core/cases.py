@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
@@ -119,10 +119,15 @@ def answer_in_data(run: RunConfig, case: Case, target: str, repeat: int) -> Answ
 
 
 @contextmanager
-def answers_of(folder: RunFolder, run: RunConfig) -> Generator[Callable[[Case, str, int], Answer | None]]:
-    """A function that finds a run's answers by case, target and repeat: in its journal, else in the data."""
+def answers_of(
+    folder: RunFolder, run: RunConfig, case_ids: Collection[str] | None = None
+) -> Generator[Callable[[Case, str, int], Answer | None]]:
+    """A function that finds a run's answers by case, target and repeat: in its journal, else in the data.
+
+    With `case_ids` only those of these cases: other lines of the journal are not parsed.
+    """
     with AnswerBook() as book:
-        book.add(folder.answers, run.dataset)
+        book.add(folder.answers, run.dataset, case_ids=case_ids)
 
         def find(case: Case, target: str, repeat: int) -> Answer | None:
             return book.get(case.dataset, case.id, target, repeat) or answer_in_data(run, case, target, repeat)

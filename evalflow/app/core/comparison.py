@@ -333,9 +333,8 @@ def questions_of(runs: dict[str, SavedRun], listed: Sequence[FlippedCases]) -> I
     """The questions of the cases that are listed, by dataset and id."""
     for found in listed:
         wanted = {(row["dataset"], row["case_id"]) for row in found.rows}
-        for case in runs[found.pair[1]].cases() if wanted else ():
-            if (case.dataset, case.id) in wanted:
-                yield (case.dataset, case.id), case.question or ""
+        for case in runs[found.pair[1]].cases(wanted) if wanted else ():
+            yield (case.dataset, case.id), case.question or ""
 
 
 def open_baseline(run: RunConfig) -> SavedRun:

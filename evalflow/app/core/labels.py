@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -233,7 +233,8 @@ def labels_of_sweep(runs: Mapping[str, SavedRun], file: str | None) -> dict[str,
     Raises:
         UserError: There are no labels, some are invalid, or none is of an answer of any run.
     """
-    elsewhere = _everything(runs.values())
+    named = parse(_read_rows(paths.resolve(file))[0], file).given if file else None
+    elsewhere = _everything(runs.values(), None if named is None else {one.case_id for one in named})
     found = {name: read_labels(run, file, elsewhere) for name, run in runs.items()}
     if not any(one.frame.height for one in found.values()):
         why = "; ".join(dict.fromkeys(note for one in found.values() for note in one.notes))
@@ -274,12 +275,14 @@ def other_runs(folder: Path) -> Elsewhere:
     return _everything([open_scored(one) for one in others if one.scores.is_file()])
 
 
-def _everything(runs: Iterable[SavedRun]) -> Elsewhere:
+def _everything(runs: Iterable[SavedRun], ids: Collection[str] | None = None) -> Elsewhere:
+    """The metrics and cases of all runs; of the cases only those with such an id, if `ids` are given."""
+    known = pl.lit(value=True) if ids is None else pl.col("case_id").is_in(list(ids))
     metrics: set[str] = set()
     cases: dict[str, set[str]] = {}
     for run in runs:
         metrics.update(run.manifest["metrics"])
-        for dataset, case_id in run.scores().select("dataset", "case_id").unique().collect().iter_rows():
+        for dataset, case_id in run.scores().filter(known).select("dataset", "case_id").unique().collect().iter_rows():
             cases.setdefault(case_id, set()).add(dataset)
     return Elsewhere(metrics, cases)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +13,8 @@ from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
+
+from pydantic_core import from_json
 
 from evalflow import datasets
 from evalflow.app.core.assemble import settings_of
@@ -26,6 +29,7 @@ from evalflow.records import Case, FigureSpec
 from evalflow.run.folder import RunFolder
 from evalflow.run.manifest import SCHEMA
 from evalflow.summary.gate_config import parse_gates
+from evalflow.summary.journal import json_line
 from evalflow.targets.registry import TARGET_KINDS
 
 if TYPE_CHECKING:
@@ -34,6 +38,8 @@ if TYPE_CHECKING:
 
 
 LATEST = Path("outputs") / "latest"
+_ID = re.compile(rb'\{"id":("(?:[^"\\]|\\.)*")')
+"""The id with which a line of cases.jsonl begins."""
 
 
 @dataclass(frozen=True)
@@ -85,10 +91,29 @@ class SavedRun:
     def scores(self) -> pl.LazyFrame:
         return pl.scan_parquet(self.folder.scores)
 
-    def cases(self) -> Iterator[Case]:
-        """The cases as evaluated, in input order; from the data if the run ended before writing cases.jsonl."""
+    def lines(self) -> Iterator[tuple[int, str, bytes]]:
+        """The lines of cases.jsonl, from 0, with the dataset of each; none if the run ended before writing it."""
+        if self.folder.cases.is_file():
+            with self.folder.cases.open("rb") as file:
+                numbered = enumerate(file)
+                for name, facts in self.manifest["datasets"].items():
+                    yield from ((number, name, line) for number, line in islice(numbered, facts["cases"]))
+
+    def cases(self, wanted: Collection[tuple[str, str]] | None = None) -> Iterator[Case]:
+        """The cases as evaluated, in input order; from the data if the run ended before writing cases.jsonl.
+
+        With `wanted` (dataset, id) only these: other lines are not parsed.
+        """
         if not self.folder.cases.is_file():
-            yield from select(self.rules.settings.run)
+            everything = select(self.rules.settings.run)
+            yield from (one for one in everything if wanted is None or (one.dataset, one.id) in wanted)
+            return
+        if wanted is not None:
+            ids = {json_line(case_id) for _, case_id in wanted}
+            named = ((_ID.match(one[2]), one) for one in self.lines())
+            lines = (one for match, one in named if match is None or match[1] in ids)
+            found = datasets.saved_cases(self.folder.cases, lines)
+            yield from (case for case in found if (case.dataset, case.id) in wanted)
             return
         config = DatasetConfig(path=str(self.folder.cases), format="jsonl", allow_irregular=True)
         everything = datasets.read("cases", config)
@@ -103,15 +128,14 @@ class SavedRun:
 
     def iterate_digests(self) -> Iterator[tuple[tuple[str, str], bytes]]:
         """The same, streamed. Reads the lines of cases.jsonl as they are: cases take ten times as long."""
-        if not self.folder.cases.is_file():
-            return
-        with self.folder.cases.open("rb") as lines:
-            for name, facts in self.manifest["datasets"].items():
-                for line in islice(lines, facts["cases"]):
-                    row: dict[str, Any] = json.loads(line)
-                    asked = [turn["content"] for turn in row.get("messages", ()) if turn["role"] != "assistant"]
-                    text = json.dumps([asked, row.get("reference"), row.get("expected")], sort_keys=True)
-                    yield (name, row["id"]), hashlib.blake2b(text.encode(), digest_size=16).digest()
+        for _, name, line in self.lines():
+            row: dict[str, Any] = from_json(line)
+            expected = row.get("expected")
+            asked = [turn["content"] for turn in row.get("messages", ()) if turn["role"] != "assistant"]
+            said = [asked, row.get("reference"), expected]
+            in_order = isinstance(expected, dict | list)  # of its keys
+            text = json.dumps(said, sort_keys=True).encode() if in_order else json_line(said)
+            yield (name, row["id"]), hashlib.blake2b(text, digest_size=16).digest()
 
 
 def open_run(folder: RunFolder, name: str = "") -> SavedRun:
@@ -315,6 +339,5 @@ def answered_rows(run: SavedRun, scores: pl.LazyFrame, wanted: Collection[tuple[
 
     keys = pl.DataFrame(list(wanted), schema={"dataset": pl.String, "case_id": pl.String}, orient="row")
     chosen = scores.join(keys.lazy(), on=["dataset", "case_id"], how="semi", maintain_order="left")
-    cases = (case for case in run.cases() if (case.dataset, case.id) in wanted)
-    with answers_of(run.folder, run.rules.settings.run) as answers:
-        yield from (row for row in rows(cases, answers, chosen) if row.scores)
+    with answers_of(run.folder, run.rules.settings.run, {case_id for _, case_id in wanted}) as answers:
+        yield from (row for row in rows(run.cases(set(wanted)), answers, chosen) if row.scores)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from evalflow.app.core.assemble import Parts, assemble
-from evalflow.app.core.cases import answer_in_data
+from evalflow.app.core.cases import answers_of
 from evalflow.app.core.saved import SavedRun, open_run
 from evalflow.app.studio.metric_trial import SentPrompt, keyless, sent_prompt
 from evalflow.app.studio.runs import run_row
@@ -24,7 +24,6 @@ from evalflow.metrics.kinds.composite import CompositeMetricConfig
 from evalflow.records import Answer, Ask, Case, Reply
 from evalflow.report.results_csv import as_answered
 from evalflow.run.folder import RunFolder
-from evalflow.run.journal import AnswerBook
 from evalflow.run.plan import PreparedFile
 from evalflow.run.scoring import Pair
 from evalflow.store.scores import CaseAnswer, RunScores
@@ -80,14 +79,12 @@ def _whole_case(folder: RunFolder, found: Mapping[str, Any]) -> tuple[Case | Non
 def case_and_answer(saved: SavedRun, found: Mapping[str, Any]) -> tuple[Case, Answer | None]:
     """A case and its answer, from the run's own files. `found` has dataset, case_id, target and target_repeat."""
     wanted = (found["dataset"], found["case_id"])
-    case = next((case for case in saved.cases() if (case.dataset, case.id) == wanted), None)
+    case = next(saved.cases({wanted}), None)
     if case is None:
         raise UserError(Problem(f"{saved.folder.path} does not hold case {found['case_id']!r} any more", "case"))
     run = saved.rules.settings.run
-    with AnswerBook() as book:
-        book.add(saved.folder.answers, run.dataset, case_id=found["case_id"])
-        known = book.get(*wanted, found["target"], found["target_repeat"])
-    return case, known or answer_in_data(run, case, found["target"], found["target_repeat"])
+    with answers_of(saved.folder, run, {case.id}) as answers:
+        return case, answers(case, found["target"], found["target_repeat"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,58 @@
+"""The cases of a finished run, read back: all of them, or only the wanted ones."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from evalflow.app.core.saved import SavedRun
+from evalflow.datasets import case_to_row
+from evalflow.errors import UserError
+from evalflow.records import Case, Message
+from evalflow.run.folder import RunFolder
+from evalflow.summary.journal import json_line
+
+IDS = ["a", 'ä "quoted" \\', "b", "a"]
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> SavedRun:
+    """A run of two datasets that share an id."""
+    made = [
+        Case(dataset="d", index=i, id=case_id, messages=(Message("user", f'{{"id":"a"}} {i}'),))
+        for i, case_id in enumerate(IDS)
+    ]
+    lines = b"".join(json_line(case_to_row(case)) + b"\n" for case in made)
+    (tmp_path / "cases.jsonl").write_bytes(lines)
+    return SavedRun(RunFolder(tmp_path), {"datasets": {"d": {"cases": 3}, "e": {"cases": 1}}})
+
+
+def test_the_wanted_cases_are_those_among_all(saved: SavedRun):
+    everything = list(saved.cases())
+    assert [(case.dataset, case.id) for case in everything] == [("d", one) for one in IDS[:3]] + [("e", "a")]
+    assert list(saved.cases({("d", IDS[1]), ("e", "a"), ("e", "b")})) == [everything[1], everything[3]]
+    assert list(saved.cases(set())) == []
+
+
+def test_a_line_of_another_case_is_not_parsed_and_a_damaged_one_is_told(saved: SavedRun):
+    path = saved.folder.cases
+    path.write_bytes(path.read_bytes().replace(b'{"id":"b",', b'{"id":"b",,'))
+    assert [case.id for case in saved.cases({("d", "a")})] == ["a"]
+    with pytest.raises(UserError, match=r"cases\.jsonl:3"):
+        list(saved.cases({("d", "b")}))
+
+
+def test_a_digest_is_of_the_question_and_the_expectation_alone(saved: SavedRun):
+    first = next(saved.cases())
+    digests = dict(saved.iterate_digests())
+    assert len(digests) == 4
+    case = replace(first, answer="another", expected={"x": 1, "y": [2]})
+    rows = [case_to_row(one) for one in (case, replace(case, expected={"y": [2], "x": 1}))]
+    found: list[bytes] = []
+    for row in rows:
+        saved.folder.cases.write_bytes(json_line(json.loads(json_line(row))) + b"\n")
+        found += [digest for _, digest in saved.iterate_digests()]
+    assert found[0] == found[1] != digests["d", "a"]
