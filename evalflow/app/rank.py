@@ -17,7 +17,7 @@ from evalflow.app.core.saved import SavedRun, find_folder, jobs_of, open_scored
 from evalflow.app.core.screen import propose_command, shown, write_new
 from evalflow.errors import Problem, UserError, command
 from evalflow.importers.files import option_text
-from evalflow.report.ranking import RankingPage, print_rankings, write_ranking
+from evalflow.report.ranking import print_rankings, write_ranking
 from evalflow.run.folder import RunFolder
 from evalflow.summary.short_set import ShortSet, short_set
 
@@ -38,8 +38,7 @@ def rank(options: argparse.Namespace, console: Console) -> int:
     items, notes = ranked_items(found, options.labels) if options.items else ([], [])
     short = None if options.short is None else _short(found, options.short)
     files = {} if short is None or not options.out else _short_yaml(options.out, short, next(iter(found.runs.values())))
-    manifests = {name: run.manifest for name, run in found.runs.items()}
-    page = RankingPage(manifests, found.rankings, [*found.notes, *notes], items, short)
+    page = found.page(items, notes, short)
     written = write_ranking(folder, page)
     if options.json:
         write_new(files, Console(stderr=True))

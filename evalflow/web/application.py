@@ -60,7 +60,7 @@ def rest_api(workspace: Workspace) -> FastAPI:
     from fastapi import FastAPI
     from starlette.middleware import Middleware
 
-    from evalflow.web.api import bots, compare, datasets, metrics, runs, transfer
+    from evalflow.web.api import bots, compare, datasets, metrics, rank, runs, transfer
     from evalflow.web.api.idempotency import IdempotencyKeys
     from evalflow.web.api.problems import describe_problems, handle_faults
 
@@ -79,6 +79,7 @@ def rest_api(workspace: Workspace) -> FastAPI:
         *(datasets.router, datasets.cases_router, datasets.tags_router, transfer.upload_router, transfer.router),
         *(runs.router, runs.files_router, runs.events_router, runs.scores_router, runs.thresholds_router),
         compare.router,
+        rank.router,
     ):
         app.include_router(router)
     handle_faults(app)

@@ -12,11 +12,13 @@ from evalflow.app.core.comparison import Kind, obstacles
 from evalflow.app.core.labels import labels_to_compare
 from evalflow.app.core.saved import SavedRun, metric_config
 from evalflow.errors import Problem, UserError, did_you_mean
+from evalflow.report.ranking import RankingPage
 from evalflow.report.wording import counted, percent
 from evalflow.stats.bradley_terry import NoStrengthsError
 from evalflow.summary.compare import Traits
 from evalflow.summary.items import ItemTable, item_table
 from evalflow.summary.ranking import CommonCases, Ranking, common_cases, rank_by_mean, rank_by_pairs, rank_by_verdicts
+from evalflow.summary.short_set import ShortSet
 
 LEAST_OVERLAP = 0.5
 """Least share of the cases of the run with the fewest that all runs must have scored. Below it the common cases are the
@@ -40,6 +42,13 @@ class Standings:
     tables: Sequence[CommonCases]
     seed: int
     notes: Sequence[str]
+
+    def page(
+        self, items: Sequence[ItemTable] = (), notes: Sequence[str] = (), short: ShortSet | None = None
+    ) -> RankingPage:
+        """The rankings for people, with more notes."""
+        manifests = {name: run.manifest for name, run in self.runs.items()}
+        return RankingPage(manifests, self.rankings, [*self.notes, *notes], items, short)
 
 
 def rank_runs(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from evalflow.app.compare import Changes, cells_between
 from evalflow.app.core.comparison import (
     ComparisonOptions,
+    Kind,
     Obstacle,
     compare_pairs,
     obstacles,
@@ -17,6 +18,7 @@ from evalflow.app.core.comparison import (
     unlike_metrics,
 )
 from evalflow.app.core.labels import labels_to_compare
+from evalflow.app.core.ranking import rank_runs, ranked_items
 from evalflow.app.core.saved import SavedRun, find_run, open_scored, read_manifest
 from evalflow.app.studio.bots import get_bot
 from evalflow.app.studio.datasets import list_datasets
@@ -29,6 +31,7 @@ from evalflow.summary.gates import Condition, parse_condition
 
 if TYPE_CHECKING:
     from evalflow.report.comparison import Comparison
+    from evalflow.report.ranking import RankingPage
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,15 @@ def compare_runs(space: Workspace, a: str, b: str, how: ComparisonOptions | None
     labels, notes = ({}, []) if how.unpaired else labels_to_compare(pair, None)
     found = compare_pairs([pair], how, labels)
     return replace(found, notes=[*found.notes, *notes])
+
+
+def rank(
+    space: Workspace, runs: Sequence[str], *, metric: str | None, pairwise: bool, items: bool, allow: Collection[Kind]
+) -> RankingPage:
+    """Rank runs as the command `rank` does, without writing files."""
+    saved = [scored_of(get_run(space, run_id)) for run_id in runs]
+    found = rank_runs(saved, metric=metric, pairwise=pairwise, allow=allow, allow_option="allow=")
+    return found.page(*(ranked_items(found, None) if items else ([], [])))
 
 
 def changed_cases(space: Workspace, a: str, b: str) -> Changes:
