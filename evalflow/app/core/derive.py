@@ -21,6 +21,7 @@ from evalflow.summary.summarise import Summary, score_table, summarise, write_sc
 
 if TYPE_CHECKING:
     from evalflow.report.calibration import Calibration
+    from evalflow.run.gate_looks import GateLooks
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +72,15 @@ def derive(folder: RunFolder, rules: ResultRules) -> Derived:
     return Derived(scores, summary, states, sum(states.values()) - computed, *_errors(scores))
 
 
-def decide(run: SavedRun, rules: ResultRules, derived: Derived, cases: Cases) -> Derived:
-    """Evaluate the run's gates and its exit code. If it was calibrated, calibration.json is up to date."""
-    labelled = derived.calibration is not None
-    results, rows = evaluate_run_gates(run, rules, derived.summary.frame, derived.scores, cases, labelled=labelled)
+def decide(
+    run: SavedRun, rules: ResultRules, derived: Derived, cases: Cases, looks: GateLooks | None = None
+) -> Derived:
+    """Evaluate the run's gates and its exit code. If it was calibrated, calibration.json is up to date.
+
+    `looks` are those of a run that just ended; without them the gates are looked at again.
+    """
+    frame, labelled = derived.summary.frame, derived.calibration is not None
+    results, rows = evaluate_run_gates(run, rules, frame, derived.scores, cases, labelled=labelled, looks=looks)
     code = _exit_code(results, derived.states, rules.settings.run.max_error_rate)
     return replace(derived, gates=tuple(rows), exit_code=code)
 
@@ -128,7 +134,14 @@ def _errors(scores: pl.LazyFrame) -> tuple[tuple[str, ...], str | None]:
 
 
 def evaluate_run_gates(
-    run: SavedRun, rules: ResultRules, summary: pl.DataFrame, scores: pl.LazyFrame, cases: Cases, *, labelled: bool
+    run: SavedRun,
+    rules: ResultRules,
+    summary: pl.DataFrame,
+    scores: pl.LazyFrame,
+    cases: Cases,
+    *,
+    labelled: bool,
+    looks: GateLooks | None = None,
 ) -> tuple[list[GateResult], list[dict[str, Any]]]:
     """Evaluate a run's gates on the columns of summary.parquet, and gates against a baseline on the scores.
 
@@ -150,10 +163,10 @@ def evaluate_run_gates(
             compared |= {"differences": rows, "baseline": baseline_summary(config)}
         except UserError as error:
             why = error.problems[0].what
-    looks = rules.looks()
-    if looks is not None:
+    if looks is None and (looks := rules.looks()) is not None:
         looks.note_all(scores)
         looks.look_again(cases(), config.seed)
+    if looks is not None:
         compared["looked"] = looks.results()
     results = evaluate_gates(rules.gates, summary, **compared)
     return results, [row for result in results for row in _gate_rows(result, why)]

@@ -58,6 +58,7 @@ class OpenRun:
 
     Attributes:
         stopped: Why cases were left out: its gates were decided, or a race was. None: none was.
+        looks: The looks at its gates; None if no gate has any.
         derived: The results; they are there after the `with`.
     """
 
@@ -68,6 +69,7 @@ class OpenRun:
     tally: Tally
     screen: TerminalScreen
     stopped: manifests.Stop | None = None
+    looks: GateLooks | None = None
     derived: Derived | None = None
 
     @property
@@ -79,7 +81,7 @@ class OpenRun:
 
         An interrupt finishes the cases in progress; a second one stops at once.
         """
-        looks = self.inspection.rules().looks()
+        looks = self.looks = self.inspection.rules().looks()
         sink, cases = self.sink(looks), self._cases(looks)
 
         async def work(resources: ExitStack) -> bool:
@@ -226,7 +228,9 @@ def _end(
         status, code = "failed", incomplete.exit_code
     saved = SavedRun(folder, {**opening, "status": status})
     derived = _calibrated(saved, derived, in_data=inspection.labels_apply)
-    derived = decide(saved, rules, derived, inspection.selected)
+    # A run that stopped early is looked at again, up to the deciding case: those under way then were finished too.
+    looks = one.looks if status == "done" and not one.stopped else None
+    derived = decide(saved, rules, derived, inspection.selected, looks)
     code = derived.exit_code if status == "done" else code
     ended = manifests.closing(opening, status, code, one.tally, derived.states, seconds, one.stopped)
     ended = with_certificates(ended, folder)
