@@ -22,6 +22,7 @@ from evalflow.report.wording import (
     method,
     number,
     p_value,
+    rank_range,
     signed,
     table_of,
 )
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from evalflow.summary.items import ItemTable
-    from evalflow.summary.ranking import RankedRun, Ranking
+    from evalflow.summary.ranking import Ranking
     from evalflow.summary.short_set import ShortSet
 
 
@@ -86,11 +87,6 @@ def method_line(ranking: Ranking) -> str:
     return f"{cases}; ranks hold together with 95 % confidence; {method(ranking.method)}"
 
 
-def rank_range(row: RankedRun) -> str:
-    """The ranks that a run may have, such as `1 to 3`, or `2` if it is known."""
-    return str(row.rank_low) if row.rank_low == row.rank_high else f"{row.rank_low} to {row.rank_high}"
-
-
 def print_rankings(console: Console, found: RankingPage) -> None:
     """Print a table for each ranking, its sentences, and what was left out."""
     for line in found.judges:
@@ -99,7 +95,13 @@ def print_rankings(console: Console, found: RankingPage) -> None:
         console.print(literal(title(ranking), style="bold"), soft_wrap=True)
         show = signed if ranking.by in ("pairs", "verdicts") else number
         lines = [
-            [folded(row.run, _NAME), str(row.rank), rank_range(row), show(row.value), interval(row.low, row.high, show)]
+            [
+                folded(row.run, _NAME),
+                str(row.rank),
+                rank_range(row.rank_low, row.rank_high),
+                show(row.value),
+                interval(row.low, row.high, show),
+            ]
             for row in ranking.rows
         ]
         value = _BY[ranking.by].partition(",")[0]

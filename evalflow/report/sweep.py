@@ -26,6 +26,7 @@ from evalflow.report.wording import (
     p_value,
     percent,
     print_indented,
+    rank_range,
     series_name,
     table_of,
     unscored,
@@ -256,7 +257,8 @@ def _cases(board: Mapping[str, Any]) -> str:
 
 def _line(row: Mapping[str, Any]) -> str:
     left = row["n"] - row["n_scored"]
-    return _ranked(row, row["run"], _VERDICTS[row["verdict"]]) + (f", {left:,} not scored" if left else "")
+    ranks = "" if row["rank_low"] is None else f"; rank {rank_range(row['rank_low'], row['rank_high'])}"
+    return _ranked(row, row["run"], _VERDICTS[row["verdict"]]) + ranks + (f", {left:,} not scored" if left else "")
 
 
 _SHARED = ("Dataset", "Target", "Metrics", "Versions")

@@ -152,6 +152,11 @@ def bracketed(low: float | None, high: float | None, show: Callable[[float], str
     return "" if low is None or high is None else f" ({interval(low, high, show)})"
 
 
+def rank_range(low: int, high: int) -> str:
+    """The ranks that a run may have, such as `1 to 3`, or `2` if it is known."""
+    return str(low) if low == high else f"{low} to {high}"
+
+
 def counted(n: int, noun: str) -> str:
     """A count with its noun: `1 case`, `2,000 cases`."""
     return f"{n:,} {noun}{'' if n == 1 else 's'}"

@@ -34,6 +34,7 @@ class CommonCases:
         scores: Means over the repeats, shape (cases, runs).
         passed: The same for pass or fail; None if a run has none for some case.
         left_out: Per run, its scored cases that another run did not score.
+        all_left_out: Number of cases that some of the runs scored, but not all.
     """
 
     dataset: str
@@ -44,6 +45,7 @@ class CommonCases:
     scores: Floats
     passed: Floats | None
     left_out: Mapping[str, int]
+    all_left_out: int
 
     @property
     def clusters(self) -> NDArray[Any]:
@@ -88,6 +90,7 @@ def common_cases(runs: Mapping[str, pl.LazyFrame]) -> Iterator[CommonCases]:
             shared["score"].to_numpy().reshape(shape),
             None if passed.null_count() else passed.to_numpy().reshape(shape),
             {name: own[place] - first.height for name, place in zip(names, places, strict=True)},
+            part["case_id"].n_unique() - first.height,
         )
 
 

@@ -23,7 +23,8 @@ def test_the_leader_and_who_cannot_be_told_apart(program: Program) -> None:
     # McNemar on 18 flips of one kind, the smallest of the three pairs of the board.
     assert rows[2]["p_adjusted"] == pytest.approx(3 * 2 / 2**18)
     assert "leaderboard: exact_match · rag" in done.stdout
-    assert "1. 1.000 (0.839 to 1.000) 2_dataset.rag.path=c.jsonl: leads" in done.stdout
+    assert "1. 1.000 (0.839 to 1.000) 2_dataset.rag.path=c.jsonl: leads; rank 1 to 2" in " ".join(done.stdout.split())
+    assert [(row["rank_low"], row["rank_high"]) for row in rows] == [(1, 2), (1, 2), (3, 3)]
     page = (program.latest / "report.html").read_text(encoding="utf-8")
     assert '<h2 id="leaders">Leaderboard</h2>' in page
     assert "no clear difference to the first, p 1.000" in page

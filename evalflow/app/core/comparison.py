@@ -247,7 +247,7 @@ def _is_sample(run: SavedRun, *, of: SavedRun) -> bool:
     own, other = (one.manifest["config"] for one in (run, of))
 
     def selected(config: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: dataset.get("tags") for name, dataset in config["dataset"].items()}
+        return {name: (dataset.get("tags"), dataset.get("ids")) for name, dataset in config["dataset"].items()}
 
     same = own["limit"] == other["limit"] and selected(own) == selected(other)
     return own["sample"] is not None and other["sample"] is None and same

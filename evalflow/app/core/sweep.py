@@ -18,7 +18,8 @@ from evalflow.paths import private_folder
 from evalflow.report.sweep import agreement, write_sweep_report
 from evalflow.run.folder import RunFolder
 from evalflow.run.manifest import SCHEMA, now
-from evalflow.summary.compare import ComparisonRow, adjusted, by_case
+from evalflow.summary.compare import ComparisonRow, Traits, adjusted
+from evalflow.summary.ranking import CommonCases, common_cases, rank_by_mean
 from evalflow.summary.summarise import Summary, summarise, write_summary
 
 
@@ -109,8 +110,12 @@ def leaderboards(runs: Sequence[SavedRun], summary: pl.DataFrame) -> list[dict[s
             continue
         own = [row for row in differences if (row.dataset, row.metric) == (about["dataset"], about["metric"])]
         ranked = _comparable(names, {row.pair for row in own})
-        common, left_out = _coverage([by_name[name] for name in ranked], about)
-        shown = pl.concat([_on(by_name[name], common, about) for name in ranked]) if left_out else rows
+        common = next(common_cases({name: _scores(by_name[name], about) for name in ranked}), None) if ranked else None
+        cases = {"cases": common.cases.height if common else 0, "cases_left_out": common.all_left_out if common else 0}
+        shown = rows
+        if common and common.all_left_out:
+            shown = pl.concat([_on(by_name[name], common.cases.select("case_id"), about) for name in ranked])
+        ranges = _rank_ranges(common, by_name[names[0]].traits.get(about["metric"], Traits()))
         known: set[str] = set()
         for statistic, standing in _standings(rows):
             if statistic in known or standing["run"].n_unique() < standing.height or standing.height < 2:
@@ -119,8 +124,7 @@ def leaderboards(runs: Sequence[SavedRun], summary: pl.DataFrame) -> list[dict[s
             also = [name for name in (compared[0].also if compared else ()) if all(name in r.also for r in compared)]
             known.update(also)
             values = dict(_standings(shown)).get(statistic)
-            board = _ranked(standing, values, ranked, compared)
-            cases = {"cases": common.height, "cases_left_out": left_out}
+            board = _ranked(standing, values, ranked, compared, ranges.get(statistic, {}))
             found.append({**about, "statistic": statistic, "also": also, **cases, "leaderboard": board})
     return found
 
@@ -137,13 +141,14 @@ def _comparable(names: Sequence[str], pairs: Collection[tuple[str, str]]) -> lis
     return best if len(best) > 1 else []
 
 
-def _coverage(runs: Sequence[SavedRun], about: Mapping[str, Any]) -> tuple[pl.DataFrame, int]:
-    """The ids of the cases that all these runs have scored, and the number of those that only some have."""
-    none = pl.DataFrame(schema={"case_id": pl.String, "len": pl.UInt32})
-    scored = [by_case(_scores(run, about)).drop_nulls("score").select("case_id").collect() for run in runs]
-    counts = pl.concat(scored).group_by("case_id").len() if scored else none
-    common = counts.filter(pl.col("len") == len(runs)).select("case_id")
-    return common, counts.height - common.height
+def _rank_ranges(common: CommonCases | None, traits: Traits) -> dict[str, dict[str, tuple[int, int]]]:
+    """The ranks that each run may have, by statistic; for means and pass rates."""
+    if common is None or not common.cases.height:
+        return {}
+    return {
+        ranking.by: {row.run: (row.rank_low, row.rank_high) for row in ranking.rows}
+        for ranking in rank_by_mean(common, traits)
+    }
 
 
 def _scores(run: SavedRun, about: Mapping[str, Any]) -> pl.LazyFrame:
@@ -172,9 +177,12 @@ def _standings(rows: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
 
 
 def _ranked(
-    standing: pl.DataFrame, values: pl.DataFrame | None, ranked: Sequence[str], compared: Sequence[ComparisonRow]
-) -> list[dict[str, Any]]:
+    standing: pl.DataFrame, values: pl.DataFrame | None, ranked: Sequence[str], compared: Sequence[ComparisonRow],
+    ranges: Mapping[str, tuple[int, int]],
+) -> list[dict[str, Any]]:  # fmt: skip
     """The rows with p_adjusted and verdict: the ranked ones, the best first, then those that are not comparable.
+
+    `ranges` are the ranks that each run may have; none for figures.
 
     The first is best unless another was found better on the cases that the two share; the verdict of each other is
     that of its comparison with the first: worse, cannot_tell or better.
@@ -189,11 +197,13 @@ def _ranked(
     for name in order:
         own = {key: known[name][key] for key in ("value", "ci_low", "ci_high")}
         p, verdict = _against(pairs, order[0], name) if name != order[0] else (None, "best")
-        board.append({**rows[name], **own, "p_adjusted": p, "verdict": verdict})
+        low, high = ranges.get(name, (None, None))
+        board.append({**rows[name], **own, "p_adjusted": p, "verdict": verdict, "rank_low": low, "rank_high": high})
     if any(row["verdict"] == "better" for row in board):
         board[0]["verdict"] = "cannot_tell"
     rest = [row for name, row in rows.items() if name not in order]
-    return [*board, *({**row, "p_adjusted": None, "verdict": "not_comparable"} for row in rest)]
+    none = {"p_adjusted": None, "verdict": "not_comparable", "rank_low": None, "rank_high": None}
+    return [*board, *(row | none for row in rest)]
 
 
 def _against(pairs: Mapping[tuple[str, str], ComparisonRow], first: str, other: str) -> tuple[float | None, str]:

@@ -86,7 +86,7 @@ def _run(folder: Path, scores: Scores, direction: Any) -> SavedRun:
     manifest: dict[str, Any] = {
         "metrics": {"m": {"key": "m", "bounded": True, "figures": None, "prompt_sha256": None, "judge": "j"}},
         "judges": {"j": {"identity": "i", "nature": None, "calibrated": True}},
-        "config": {"metric": {"m": {"direction": direction}}, "seed": 0},
+        "config": {"metric": {"m": {"direction": direction}}, "seed": 0, "limit": None, "sample": None, "dataset": {}},
         "datasets": {"d": {"sha256": "same", "cases": len(scores)}},
         "status": "done",
     }
