@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
 from evalflow import __version__
+from evalflow.config.kinds import installed_version
 from evalflow.records import Answer, Spend, Usage
 
 
@@ -195,7 +195,7 @@ def closing(
 
 def versions() -> dict[str, str]:
     """Versions of Python, evalflow and the packages that affect results."""
-    packages = {package: metadata.version(package) for package in PACKAGES}
+    packages = {package: installed_version(package) for package in PACKAGES}
     return {"python": platform.python_version(), "evalflow": __version__, **packages}
 
 

@@ -1,8 +1,11 @@
 from xml.etree import ElementTree
+from xml.sax.saxutils import quoteattr
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from evalflow.report.ci import write_junit
+from evalflow.report.ci import _quoted, write_junit
 
 GATES = [
     {"name": "m mean >= 0.8", "of_metric": "m", "passed": True, "message": "0.9"},
@@ -114,3 +117,8 @@ def test_text_that_xml_forbids_or_that_looks_like_markup_is_harmless(written):
     assert gates[0][0].text == 'a </failure><evil a="b">]]> & é 😀'
     assert scores[0][0].text.endswith('</failure><evil a="b">]]> & é 😀')
     assert scores[0].get("name").startswith("x |")
+
+
+@given(st.text("ab\"'&<>\n\r\t é"))
+def test_an_attribute_is_quoted_as_the_standard_library_does(text):
+    assert _quoted(text) == quoteattr(text)
