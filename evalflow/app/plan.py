@@ -6,13 +6,13 @@ import argparse
 import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from rich.console import Console
 
 from evalflow.app.core.comparison import obstacles
-from evalflow.app.core.labels import bound_labels
+from evalflow.app.core.labels import bound_labels, labels_to_compare
 from evalflow.app.core.saved import SavedRun, find_run, open_scored
 from evalflow.errors import Problem, UserError, command
 from evalflow.lazy import pl
@@ -20,7 +20,7 @@ from evalflow.report.plan import Goal, LabelRow, PlanReport, PlanRow, print_plan
 from evalflow.run.journal import read_answers
 from evalflow.stats.paired import standard_error
 from evalflow.stats.power import cases_for_rate_width, cases_for_width
-from evalflow.stats.prediction import Spread, assumed_spread, observed_spread
+from evalflow.stats.prediction import MOST_LABELS, Spread, assumed_spread, observed_spread
 from evalflow.stats.variance import Components, variance_limit
 from evalflow.summary.agreement import labelled_scores
 from evalflow.summary.compare import pair_scores
@@ -51,12 +51,11 @@ def plan(options: argparse.Namespace, console: Console) -> int:
     assumptions = {basis.name: basis.assumptions for basis in bases}
     labels: list[LabelRow] = []
     if options.judge_correlation is not None:
-        basis = bases[0]
-        spread = assumed_spread(basis.scores.variance(), options.judge_correlation, basis.design_effect)
         answers = _ANSWERS if options.cases is None else (options.cases,)
-        labels = list(_label_rows(basis.name, spread, options.width, answers, basis.rate))
+        for goal in goals:
+            labels += _label_rows(bases[0].name, _assumed(bases[0], goal, options), goal, answers, level, bases[0].rate)
     if options.labels is not None:
-        labels, of_labels = _measured_labels(options)
+        labels, of_labels = _measured_labels(options, goals, level)
         assumptions |= {name: [*assumptions.get(name, []), *lines] for name, lines in of_labels.items()}
     whole = PlanReport(rows, labels, assumptions, level, cost is not None, options.assurance)
     if options.json:
@@ -101,14 +100,19 @@ def _problems(options: argparse.Namespace) -> Iterator[Problem]:
     if options.noise is not None and options.sd is None:
         yield Problem("--noise is about scores whose spread is stated", where, "--sd 0.3 --noise 0.1")
     stated = {"sd", "rate"} & set(sources)
-    if options.judge_correlation is not None and not (stated and options.width is not None):
-        what = "labels are planned for an interval, from a guess of what people's labels are like"
+    is_for_labels = options.width is not None or options.detect is not None
+    if options.judge_correlation is not None and not (stated and is_for_labels):
+        what = "labels are planned for an interval or a difference, from a guess of what people's labels are like"
         yield Problem(what, where, "--width 0.1 --rate 0.8 --judge-correlation 0.7")
     if options.assurance is not None and (stated or options.flips is not None):
         what = "--assurance is about how uncertain a pilot is, and guesses do not say that"
         yield Problem(what, where, "--assurance 0.8 --from RUN, or leave it out")
-    if options.labels is not None and (options.width is None or stated or options.flips is not None):
-        yield Problem("labels tell of a run, for an interval", where, "--width 0.1 --from RUN --labels labels.csv")
+    if options.labels is not None and (not is_for_labels or stated or options.flips is not None):
+        what = "labels tell of a run, for an interval, or of two, for a difference"
+        yield Problem(what, where, "--width 0.1 --from RUN --labels labels.csv")
+    elif options.labels is not None and options.detect is not None and len(options.runs or ()) != 2:
+        what = "a difference is corrected by labels of the two runs that it is of"
+        yield Problem(what, where, "--detect 0.05 --from RUN_A RUN_B --labels labels.csv")
     yield from _contradictions(options, sources)
 
 
@@ -352,40 +356,85 @@ def _sum(*terms: float | None) -> float | None:
     return None if None in terms else sum(term for term in terms if term is not None)
 
 
-def _measured_labels(options: argparse.Namespace) -> tuple[list[LabelRow], dict[str, list[str]]]:
-    """Labels needed, estimated from the labels of a pilot run; and what the estimate rests on, by name."""
-    folder = find_run(options.runs[-1] if options.runs else None, "plan", "--from")
-    run = open_scored(folder)
-    people = bound_labels(run, options.labels)
+def _assumed(basis: Basis, goal: Goal, options: argparse.Namespace) -> Spread:
+    """The assumed spread of labels, or of their differences between two runs, and of the judge's scores."""
+    variance = basis.scores.variance()
+    if goal.kind == "detect":
+        variance = basis.difference_spread + 2 * (basis.scores.generator_noise or 0.0)
+    return assumed_spread(variance, options.judge_correlation, basis.design_effect)
+
+
+_Measured = tuple[list[LabelRow], dict[str, list[str]]]
+
+
+def _measured_labels(options: argparse.Namespace, goals: Sequence[Goal], level: Level) -> _Measured:
+    """Labels needed, estimated from the labels of pilot runs; and what the estimate rests on, by name."""
+    runs = [open_scored(find_run(run, "plan", "--from")) for run in options.runs or [None]]
     rows: list[LabelRow] = []
     assumptions: dict[str, list[str]] = {}
-    answers = labelled_scores(run.scores(), people.frame).sort("metric", "judge", maintain_order=True)
-    for key, part in answers.group_by("dataset", "metric", "target", "judge", maintain_order=True):
-        given = part.drop_nulls("human")
-        labels, judged = given["human"].to_numpy(), given["score"].to_numpy()
-        spread = observed_spread(labels, judged, given["cluster"].to_numpy())
-        if spread is None or options.metric not in (None, key[1]):
-            continue
-        name = " · ".join(str(word) for word in (key[1], key[3]) if word)
-        sizes = (part.height, 10 * part.height, None) if options.cases is None else (options.cases,)
-        rows += _label_rows(name, spread, options.width, sizes, None)
-        scale = math.sqrt(spread.labels * spread.judged)
-        related = f"correlate by {spread.shared / scale:.2g}" if scale else "do not vary together"
-        groups = "" if spread.design_effect == 1 else f"; groups: {spread.design_effect:.3g} times the labels"
-        assumptions[name] = [
-            f"measured: people's labels have a standard deviation of {spread.labels**0.5:.3g}, the judge's scores of "
-            f"{spread.judged**0.5:.3g}, and they {related}, on {len(labels)} labelled answers of "
-            f"{folder.path.name}{groups}"
-        ]
+    for goal in goals:
+        named = ("differences between the runs", "differences") if goal.kind == "detect" else ("labels", "scores")
+        for name, answers, spread, on in _labelled(goal, runs, options) if goal.kind != "cases" else ():
+            sizes = (answers, 10 * answers, None) if options.cases is None else (options.cases,)
+            rows += _label_rows(name, spread, goal, sizes, level, None)
+            scale = math.sqrt(spread.labels * spread.judged)
+            related = f"correlate by {spread.shared / scale:.2g}" if scale else "do not vary together"
+            groups = "" if spread.design_effect == 1 else f"; groups: {spread.design_effect:.3g} times the labels"
+            assumptions.setdefault(name, []).append(
+                f"measured: people's {named[0]} have a standard deviation of {spread.labels**0.5:.3g}, the judge's "
+                f"{named[1]} of {spread.judged**0.5:.3g}, and they {related}, on {on}{groups}"
+            )
     return rows, assumptions
 
 
-def _label_rows(
-    name: str, spread: Spread, width: float, answers: Sequence[int | None], rate: float | None
-) -> Iterator[LabelRow]:
-    if rate is None:
-        alone = cases_for_width(spread.labels * spread.design_effect, width)
+def _labelled(
+    goal: Goal, runs: Sequence[SavedRun], options: argparse.Namespace
+) -> Iterator[tuple[str, int, Spread, str]]:
+    """Of each metric with labels: its name, its number of answers (or cases of both runs), its spread, on what."""
+    of_two, notes = goal.kind == "detect", list[str]()
+    on = f"labelled answers of {runs[-1].name}"
+    if of_two:
+        on = f"cases labelled in both {runs[0].name} and {runs[1].name}"
+        labels, notes = labels_to_compare(runs, options.labels)
+        people = (labels.get(str(runs[0].folder.path)), labels.get(str(runs[1].folder.path)))
+        pairs = pair_scores(runs[0].scores(), runs[1].scores(), labels=people).cases
+        differences = (pl.col(f"{name}_b") - pl.col(f"{name}_a") for name in ("human", "score"))
+        parts = pairs.with_columns(
+            *(one.alias(name) for one, name in zip(differences, ("human", "score"), strict=True))
+        )
+        parts = parts.with_columns(judge=pl.lit(None, pl.String))
     else:
-        alone = math.ceil(cases_for_rate_width(rate, width) * spread.design_effect)
+        parts = labelled_scores(runs[-1].scores(), bound_labels(runs[-1], options.labels).frame)
+    found = False
+    keys = ("dataset", "metric") if of_two else _SLICE
+    for _, part in parts.sort("metric", "judge", maintain_order=True).group_by(keys, maintain_order=True):
+        given, metric, judge = part.drop_nulls("human"), str(part["metric"][0]), part["judge"][0]
+        human, score, cluster = (given[name].to_numpy() for name in ("human", "score", "cluster"))
+        spread = observed_spread(human, score, cluster)
+        if spread is not None and options.metric in (None, metric):
+            found = True
+            yield " · ".join(str(word) for word in (metric, judge) if word), part.height, spread, f"{given.height} {on}"
+    if not found:
+        what = f"there are fewer than two {on}" + (f" on {options.metric}" if options.metric else "")
+        hint = f"label the same cases of both: {command('calibrate', runs[-1].folder.path, '--sample', 60)}"
+        raise UserError(Problem(what, options.labels, "; ".join([*notes, hint])))
+
+
+def _label_rows(
+    name: str, spread: Spread, goal: Goal, answers: Sequence[int | None], level: Level, rate: float | None
+) -> Iterator[LabelRow]:
+    def needed(own: Spread, most: float) -> int | None:
+        if goal.kind == "detect":
+            return own.labels_to_detect(goal.value, most, **asdict(level))
+        return own.labels_for(goal.value, most)
+
+    if goal.kind == "cases":
+        return
+    if goal.kind == "detect":
+        alone = needed(replace(spread, judged=0.0, shared=0.0), math.inf) or MOST_LABELS
+    elif rate is None:
+        alone = cases_for_width(spread.labels * spread.design_effect, goal.value)
+    else:
+        alone = math.ceil(cases_for_rate_width(rate, goal.value) * spread.design_effect)
     for judged in answers:
-        yield LabelRow(name, width, judged, spread.labels_for(width, judged or math.inf), alone)
+        yield LabelRow(name, goal, judged, needed(spread, judged or math.inf), alone)

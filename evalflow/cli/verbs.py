@@ -207,7 +207,9 @@ def _plan(words: list[str]) -> int:
     pilots = "one pilot run, or two to be compared; the latest run where nothing is stated"
     parser.add_argument("--from", dest="runs", nargs="+", default=[], metavar="RUN", help=pilots)
     parser.add_argument("--metric", help="of the pilot, only this metric")
-    parser.add_argument("--labels", metavar="FILE", help="people's labels of the pilot; plans labels too")
+    parser.add_argument(
+        "--labels", metavar="FILE", help="people's labels of the pilot (with --detect of both); plans labels too"
+    )
     for name, value, about in _PLANNED:
         parser.add_argument(name, type=float, default=value, metavar="X", help=about)
     parser.add_argument("--json", action="store_true", help="one JSON document")

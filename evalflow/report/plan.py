@@ -64,16 +64,17 @@ class PlanRow:
 
 @dataclass(frozen=True, slots=True)
 class LabelRow:
-    """Number of labels for a required interval width of a judge's corrected mean.
+    """Number of labels for a required width of a judge's corrected mean, or to detect a corrected difference.
 
     Attributes:
+        goal: The width, or the difference of two runs; labels and answers are then cases, labelled in both runs.
         answers: Number of answers that the judge scores, labelled ones included; None for any number.
         labels: Labels needed; None if the interval is too wide even with labels on all answers but two.
         labels_alone: Labels needed without a judge.
     """
 
     name: str
-    width: float
+    goal: Goal
     answers: int | None
     labels: int | None
     labels_alone: int
@@ -97,7 +98,7 @@ class PlanReport:
         ]
         return {
             "rows": rows,
-            "labels": [asdict(row) for row in self.labels],
+            "labels": [{**asdict(row), "goal": row.goal.kind, "wanted": row.goal.value} for row in self.labels],
             "assumptions": self.assumptions,
             "alpha": self.level.alpha,
             "power": self.level.power,
@@ -127,8 +128,12 @@ def print_plan(console: Console, plan: PlanReport) -> None:
         least = rows[0].least_cases
         if least is not None:
             console.print(literal(f"no number of repeats makes it fewer than {least:,} cases", style="dim"))
-    for name, width in dict.fromkeys((row.name, row.width) for row in plan.labels):
-        title = f"{name}: labels for a corrected 95 % interval {width:g} wide"
+    for name, goal in dict.fromkeys((row.name, row.goal) for row in plan.labels):
+        title = f"{name}: labels for a corrected 95 % interval {goal.value:g} wide"
+        heads = ("answers judged", "labels", "labels without a judge")
+        if goal.kind == "detect":
+            title = f"{name}: cases labelled in both runs, {goal.words}"
+            heads = ("cases judged", "labelled cases", "without a judge")
         console.print(literal(title, style="bold"), soft_wrap=True)
         cells = [
             (
@@ -137,9 +142,8 @@ def print_plan(console: Console, plan: PlanReport) -> None:
                 f"{row.labels_alone:,}",
             )
             for row in plan.labels
-            if (row.name, row.width) == (name, width)
+            if (row.name, row.goal) == (name, goal)
         ]
-        heads = ("answers judged", "labels", "labels without a judge")
         console.print(table_of(dict.fromkeys(heads, "number"), cells))
     for name, said in plan.assumptions.items():
         console.print(literal(folded(name, 80), style="bold"))

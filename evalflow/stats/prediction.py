@@ -36,11 +36,13 @@ from evalflow.stats.arrays import UPPER, Interval, cluster_codes, constant, no_i
 from evalflow.stats.intervals import FEW_CLUSTERS, t_interval
 from evalflow.stats.labelled import Sample, bias_interval, cluster_variance, human_interval, sample, unseen_variance
 from evalflow.stats.paired import Difference, paired_difference, standard_error, t_test
-from evalflow.stats.power import cases_for_rate_width, cases_for_width
+from evalflow.stats.power import ALPHA, POWER, cases_for_rate_width, cases_for_width
 from evalflow.stats.quantiles import quantile
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
+    from collections.abc import Callable
+
+    from numpy.typing import ArrayLike, NDArray
 
     from evalflow.stats.arrays import Floats, Ints
 
@@ -324,10 +326,8 @@ class Spread:
     shared: float
     design_effect: float = 1.0
 
-    def width(self, n: ArrayLike, answers: float = math.inf) -> Floats:
-        """Expected width of the corrected interval."""
-        from scipy.special import stdtrit  # pyright: ignore[reportMissingTypeStubs]
-
+    def error(self, n: ArrayLike, answers: float = math.inf) -> Floats:
+        """Expected standard error of the corrected mean with n labels of so many answers."""
         labels = np.asarray(n, dtype=np.float64)
         rest = np.full(labels.shape, answers) - labels
         lambda_ = np.ones(labels.shape)
@@ -337,21 +337,47 @@ class Spread:
             lambda_ = np.where(labels < CROSSFIT_LABELS, share, tuned)
         residual = self.labels - 2 * lambda_ * self.shared + lambda_**2 * self.judged
         variance = (lambda_**2 * self.judged / rest + residual / labels) * self.design_effect
-        quantile = stdtrit(labels - 1, UPPER)
-        width: Floats = 2 * quantile * np.sqrt(variance)
-        return width
+        return np.sqrt(variance)
+
+    def width(self, n: ArrayLike, answers: float = math.inf) -> Floats:
+        """Expected width of the corrected interval."""
+        return 2 * _t_quantile(UPPER, n) * self.error(n, answers)
 
     def labels_for(self, width: float, answers: float = math.inf) -> int | None:
         """Smallest number of labels whose corrected interval is no wider; None if it is wider with all but two."""
+        return self._fewest(lambda n: self.width(n, answers) <= width, answers)
+
+    def labels_to_detect(
+        self, difference: float, answers: float = math.inf, *, alpha: float = ALPHA, power: float = POWER
+    ) -> int | None:
+        """Smallest number of labels with which a true difference is detected; None if all but two are too few.
+
+        The spread is then that of differences of two runs, by case.
+        """
+
+        def enough(n: Floats) -> NDArray[np.bool_]:
+            reach = _t_quantile(1 - alpha / 2, n) + _t_quantile(power, n)
+            return reach * self.error(n, answers) <= difference
+
+        return self._fewest(enough, answers)
+
+    def _fewest(self, enough: Callable[[Floats], NDArray[np.bool_]], answers: float) -> int | None:
         most = min(answers - 2, MOST_LABELS)
         start, step = MIN_LABELS, 1_000
         while start <= most:
             n = np.arange(start, min(start + step, most + 1))
-            enough = np.flatnonzero(self.width(n, answers) <= width)
-            if enough.size:
-                return int(n[enough[0]])
+            found = np.flatnonzero(enough(n))
+            if found.size:
+                return int(n[found[0]])
             start, step = start + step, 2 * step
         return None
+
+
+def _t_quantile(p: float, labels: ArrayLike) -> Floats:
+    from scipy.special import stdtrit  # pyright: ignore[reportMissingTypeStubs]
+
+    found: Floats = stdtrit(np.asarray(labels, dtype=np.float64) - 1, p)
+    return found
 
 
 def observed_spread(labels: ArrayLike, judged: ArrayLike, clusters: ArrayLike) -> Spread | None:

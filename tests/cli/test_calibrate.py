@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import random
 import re
@@ -431,6 +432,31 @@ def test_a_labelled_run_tells_how_many_labels_a_width_needs(lab: Lab) -> None:
     [said] = [line for line in document["assumptions"]["likes"] if "people's labels" in line]
     assert "on 60 labelled answers of" in said
     assert "labels tell of a run" in lab("plan", "--width", "0.2", "--rate", "0.5", "--labels", path).stderr
+
+
+def test_labels_of_two_runs_tell_how_many_a_difference_needs(lab: Lab) -> None:
+    first = str(lab.latest.resolve())
+    evaluate(lab, [{**row, "answer": f"B{i}", "likes": truth(i) and i % 9 > 0} for i, row in enumerate(cases())])
+    second = str(lab.latest.resolve())
+    hashes = {name: [hashlib.sha256(f"{name}{i}".encode()).hexdigest()[:16] for i in range(N)] for name in ("=A", "B")}
+    rows = [label(i, answer_hash=own[i]) for own in hashes.values() for i in range(60)]
+    better = [i for i in range(60) if not truth(i)][:10]
+    rows += [label(i, True, answer_hash=hashes["B"][i], by="bo") for i in better]
+    path = lab.write("l.jsonl", *rows)
+    words = ("plan", "--detect", "0.1", "--from", first, second, "--labels", path)
+    done = lab(*words, "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert [row["answers"] for row in document["labels"]] == [N, 10 * N, None]
+    assert all(row["goal"] == "detect" for row in document["labels"])
+    [said] = [line for line in document["assumptions"]["likes"] if "people's differences" in line]
+    assert "on 60 cases labelled in both" in said
+    alone = lab("plan", "--detect", "0.1", "--from", first, "--labels", path)
+    assert (alone.returncode, "--from RUN_A RUN_B" in alone.stderr) == (2, True)
+    one = lab.write("one.jsonl", *rows[:60])
+    done = lab(*words[:-1], one)
+    assert done.returncode == 2
+    assert "there are fewer than two cases labelled in both" in done.stderr
 
 
 CERTIFICATES = ".evalflow/certificates"

@@ -66,8 +66,22 @@ def test_labels_that_a_corrected_mean_needs(program: Program) -> None:
     assert "more answers needed" in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert planned(program, "--width", "0.1", "--rate", "0.8")["labels"] == []
-    wrong = program("plan", "--detect", "0.1", "--rate", "0.8", "--judge-correlation", "0.9")
+    wrong = program("plan", "--cases", "100", "--rate", "0.8", "--judge-correlation", "0.9")
     assert "labels are planned for an interval" in wrong.stderr
+
+
+def test_labels_of_both_runs_that_a_difference_needs(program: Program) -> None:
+    words = ("--detect", "0.05", "--sd", "0.3", "--judge-correlation")
+    rows = planned(program, *words, "0.7")["labels"]
+    needed = [row["labels"] for row in rows]
+    assert [(row["goal"], row["wanted"], row["answers"]) for row in rows[-1:]] == [("detect", 0.05, None)]
+    assert needed[0] is None
+    assert needed[1:] == sorted(needed[1:], reverse=True)
+    assert {row["labels_alone"] for row in rows} == {568}
+    [half] = planned(program, "--detect", "0.1", *words[2:], "0.7", "--cases", "2000")["labels"]
+    assert half["labels"] < needed[1] / 3
+    done = program("plan", *words, "0.7")
+    assert "cases labelled in both runs, to detect a difference of 0.05" in done.stdout
 
 
 def test_an_assurance_asks_for_more_cases_than_the_estimate(program: Program) -> None:

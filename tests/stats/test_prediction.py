@@ -14,6 +14,7 @@ from evalflow.labels.sheet import UnlabelledAnswer, draw, score_strata
 from evalflow.stats.labelled import sample
 from evalflow.stats.prediction import (
     CorrectedMean,
+    assumed_spread,
     corrected_difference,
     corrected_mean,
     crossfitted,
@@ -373,3 +374,22 @@ def test_swapping_pass_and_fail_mirrors_the_estimate(seed: int, n: int):
     assert mirrored.estimate == pytest.approx(1 - (found.estimate or 0), abs=0.03)
     assert mirrored.judge_mean == pytest.approx(1 - (found.judge_mean or 0))
     assert mirrored.bias == pytest.approx(-(found.bias or 0))
+
+
+def test_planned_labels_find_the_difference_as_often_as_planned():
+    rng, difference, cases = np.random.default_rng(8), 0.1, 600
+    spread = assumed_spread(0.16, 0.5)
+    n = spread.labels_to_detect(difference, cases)
+    assert n is not None
+    found = 0
+    for _ in range(400):
+        people, judge = rng.multivariate_normal([difference, 0.3], 0.16 * np.array([[1, 0.5], [0.5, 1]]), cases).T
+        seen = np.where(np.arange(cases) < n, people, np.nan)
+        made = corrected_difference((np.zeros(cases), judge), (np.zeros(cases), seen))
+        assert made is not None
+        found += (made.p_value or 0.0) < 0.05
+    assert 0.74 < found / 400 < 0.88
+    assert spread.labels_to_detect(difference, 30) is None
+    more = spread.labels_to_detect(difference, cases, power=0.95)
+    assert more is not None
+    assert more > n
