@@ -44,11 +44,11 @@ class Run:
     largest: float
 
     def ends(self, looks: int) -> list[int]:
-        """How many cases are there at each of equally spaced looks, without groups that are not complete."""
+        """How many cases are there at each of equally spaced looks, without a group that is not complete."""
         ends = (
             np.arange(CASES) + 1 if self.groups is None else np.append(np.flatnonzero(np.diff(self.groups)) + 1, CASES)
         )
-        return [int(ends[ends <= CASES * look // looks][-1]) for look in range(1, looks + 1)]
+        return [int(ends[ends <= CASES * look // looks].max(initial=0)) for look in range(1, looks + 1)]
 
 
 def alone(draw: Callable[[Random, float, int, int], Floats]) -> Callable[[Random, float], Run]:
@@ -121,6 +121,8 @@ METHODS = {"one look": once, "peeking": peeking, "5 looks": planned, "anytime": 
 
 def _first(run: Run, looks: int, of: Callable[[Floats, Floats | None, int], Interval]) -> Decided:
     for look, end in enumerate(run.ends(looks), start=1):
+        if not end:
+            continue
         found = of(run.scores[:end], None if run.groups is None else run.groups[:end], look)
         if found.low is not None and found.high is not None and not found.low <= LIMIT <= found.high:
             return ("above" if found.low > LIMIT else "below"), end
