@@ -88,6 +88,17 @@ def test_of_all_sequences_no_more_are_decided_wrongly_than_a_side_may_err(limit:
     assert sum(wrong.values()) > 0
 
 
+def test_a_p_value_at_every_look_is_small_no_more_often_than_it_says():
+    small = dict.fromkeys((0.05, 0.1, 0.3), 0.0)
+    for values in product((0.0, 1.0), repeat=11):
+        test = LimitTest(0.4, level=0.99)
+        for value in values:
+            test.add(value)
+        chance = 0.4 ** sum(values) * 0.6 ** (11 - sum(values))
+        small = {level: total + chance * (test.p_value <= level) for level, total in small.items()}
+    assert all(0 < total <= level for level, total in small.items())
+
+
 def test_no_more_are_decided_wrongly_where_large_clusters_score_worse():
     small, large, wrong = 0.9, (1 - 0.9 / 2) / 1.5, {"above": 0.0, "below": 0.0}
     units = [((1, 1), small / 2), ((0, 1), (1 - small) / 2), ((3, 3), large / 2), ((0, 3), (1 - large) / 2)]
