@@ -258,8 +258,8 @@ def _folds(units: Ints, seed: int) -> Ints:
 
 def cascade_advice(members: MemberScores, current: float, seed: int) -> CascadeAdvice | None:
     """Agreement and cost by threshold; None for fewer than MIN_LABELS labels that the cascade scored, or one group."""
-    first = members.confidence[:, 0]
-    tried = np.round(np.quantile(first[~np.isnan(first)], np.linspace(0, 1, _THRESHOLDS)), 3)
+    sure = members.confidence[~np.isnan(members.confidence[:, 0]), 0]
+    tried = np.round(np.quantile(sure, np.linspace(0, 1, _THRESHOLDS)), 3) if sure.size else sure
     thresholds = np.unique(np.append(tried[(tried > 0) & (tried < current)], current))
     made = [_decide(members, threshold) for threshold in thresholds.tolist()]
     truth = members.of_class(members.human)
