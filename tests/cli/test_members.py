@@ -14,6 +14,8 @@ import pytest
 from evalflow.testing import Endpoint, Request, reply
 from tests.cli.conftest import Program
 
+pytestmark = pytest.mark.slow
+
 N = 150
 ROWS = [{"id": f"c{i:03}", "question": f"Question {i}?", "answer": f"Answer {i}."} for i in range(N)]
 TRUTH = [random.Random(i).random() < 0.6 for i in range(N)]
@@ -58,10 +60,8 @@ def arguments(program: Program, url: str, members: dict[str, str], *more: str) -
     return [*words, *more]
 
 
-def labels(program: Program, n: int) -> str:
-    rows = [
-        {"case_id": f"c{i:03}", "metric": "coherence", "value": 5 if TRUTH[i] else 1, "by": "ann"} for i in range(n)
-    ]
+def labels(program: Program, n: int, metric: str = "coherence") -> str:
+    rows = [{"case_id": f"c{i:03}", "metric": metric, "value": 5 if TRUTH[i] else 1, "by": "ann"} for i in range(n)]
     return str(program.write("labels.jsonl", *rows))
 
 
@@ -131,6 +131,11 @@ def test_members_of_one_skill_are_not_said_to_gain_by_weights(program: Program) 
     told = " ".join(program("calibrate", "--labels", labels(program, 60)).stdout.split())
     assert re.search("so they are (not shown to be better|not better|worse)", told)
     assert "make the same mistakes" not in told
+    weights = [{"case_id": f"c{i:03}", "metric": "coherence", "value": 5 if TRUTH[i] else 1, "by": "ann",
+                "weight": 1 + i % 2} for i in range(60)]  # fmt: skip
+    name = program.write("weighted.jsonl", *weights)
+    weighted = json.loads(program("calibrate", "--labels", name, "--json").stdout)["rows"][0]["members"]
+    assert weighted["why"] == "the labels carry weights"
     few = json.loads(program("calibrate", "--labels", labels(program, 12), "--json").stdout)["rows"][0]["members"]
     assert few["why"].startswith("12 labelled answers that its members scored, and it takes 15")
     assert "confusion" not in few
@@ -139,10 +144,10 @@ def test_members_of_one_skill_are_not_said_to_gain_by_weights(program: Program) 
 def test_a_cascade_is_told_when_to_escalate(program: Program) -> None:
     with Endpoint(doubt) as endpoint:
         words = arguments(program, endpoint.url, {"first": "good", "second": "cheap"}, "judge=cascade")
-        words += ["judge.members.second.logprobs=true", "judge.escalate_below=0.99"]
+        words += ["judge.members.second.logprobs=true", "judge.escalate_below=0.99", "+metric.coherence.name=Clarity"]
         done = program(*words)
         assert done.returncode == 0, done.stderr
-    done = program("calibrate", "--labels", labels(program, 120), "--json")
+    done = program("calibrate", "--labels", labels(program, 120, "Clarity"), "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)["rows"][0]["members"]
     points = found["points"]

@@ -30,9 +30,9 @@ def advise_on_members(
 
 
 def _advice(run: SavedRun, row: CalibrationRow, scores: pl.LazyFrame, names: Sequence[str]) -> MemberAdvice:
-    config = run.rules.settings.judges[row.metric]
-    assert isinstance(config, MembersConfig)
     facts = run.manifest["metrics"][row.metric]
+    config = run.rules.settings.judges[facts["declared"]]
+    assert isinstance(config, MembersConfig)
     own = run.rules.metrics[row.metric].config.judge
     place = f"metric.{facts['key']}.judge" if own and ("vote" in own or "escalate_below" in own) else "judge"
     seed = run.manifest["config"]["seed"]
