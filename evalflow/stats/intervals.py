@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from evalflow.lazy import np
-from evalflow.stats.arrays import UPPER, Interval, cluster_sums
+from evalflow.stats.arrays import UPPER, Interval, cluster_codes
 from evalflow.stats.bootstrap import FEW_CASES, FEW_CLUSTERS
 from evalflow.stats.quantiles import normal_quantile, student_quantile
 
@@ -133,14 +133,18 @@ def mean_error(values: ArrayLike, clusters: ArrayLike | None = None) -> tuple[fl
     """
     x = np.asarray(values, dtype=np.float64)
     residuals = x - x.mean() if x.size else x
-    return cr2(cluster_sums(residuals, clusters), cluster_sums(np.ones(x.size), clusters))
+    codes = None if clusters is None else cluster_codes(clusters)
+    return cr2(
+        *(x if codes is None else np.bincount(codes, x).astype(np.float64) for x in (residuals, np.ones(x.size)))
+    )
 
 
 def cluster_spread(scores: Floats, clusters: ArrayLike | None, *, bounded: bool) -> tuple[float, ...]:
     """The fields clusters, std_error, centre, spread and df of `Moments` for one row."""
     if clusters is None or not scores.size:
         return (float(scores.size), *(np.nan,) * 4)
-    sums, sizes = cluster_sums(scores, clusters), cluster_sums(np.ones(scores.size), clusters)
+    codes = cluster_codes(clusters)
+    sums, sizes = np.bincount(codes, scores).astype(np.float64), np.bincount(codes).astype(np.float64)
     mean = float(scores.mean())
     error, df = cr2(sums - mean * sizes, sizes)
     if not bounded:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from evalflow.lazy import np, pl
@@ -31,30 +31,47 @@ def noise(cases: pl.DataFrame, units: Units) -> list[dict[str, Any]]:
     """
     keys = units.keys
     scored = cases.filter(pl.col("judgements") > 0)
+    numbers = [pl.int_range(pl.len()).alias("row")]
+    if scored["cluster"].null_count() < scored.height:  # a case without a group is its own cluster
+        rank = pl.col("cluster").rank("dense").cast(pl.Int64)
+        numbers.append(rank.fill_null(rank.max() + pl.int_range(1, pl.len() + 1)).alias("cluster"))
+    table = scored.select("part", *_REPEATED, *_COUNTED, *numbers)
     return [
-        {**keys[unit], "statistic": "mean", "n": own.height, "noise": _noise(own)}
-        for unit, own in units.rows(scored)
+        {**keys[unit], "statistic": "mean", "n": own["mean"].size, "noise": _noise(own, scored["case_id"])}
+        for unit, own in units.arrays(table)
         if (own["judgements"] > 1).any()
     ]
 
 
+_REPEATED = ("mean", "answers", "answer_variance", "per_judgement", "judge_variance")
+_COUNTED = ("judgements", "verdicts", "passes", "judged", "passing")
+
+
 def components_of(cases: pl.DataFrame) -> Components | None:
     """The variance components of rows of `repeats_of`; None for fewer than two cases, or clusters."""
-    names = ("mean", "answers", "answer_variance", "per_judgement", "judge_variance")
-    columns = [cases[name].cast(pl.Float64).to_numpy() for name in names]
+    columns = [cases[name].cast(pl.Float64).to_numpy() for name in _REPEATED]
     return components(Repeated(*columns), case_clusters(cases))
 
 
-def _noise(cases: pl.DataFrame) -> dict[str, Any]:
-    total = int(cases["answers"].sum())
-    answers, judgements = total / cases.height, int(cases["judgements"].sum()) / total
+Columns = Mapping[str, "NDArray[np.float64]"]
+"""Columns of `repeats_of`, their row, and their cluster as a number if cases have groups."""
+
+
+def _noise(cases: Columns, ids: pl.Series) -> dict[str, Any]:
+    n, total = cases["mean"].size, cases["answers"].sum()
+    answers, judgements = float(total / n), float(cases["judgements"].sum() / total)
     found: dict[str, Any] = {"answers_per_case": answers, "judgements_per_answer": judgements}
-    found |= _parts(components_of(cases), answers, judgements)
-    judged = cases.filter(cases["verdicts"] > 0)
+    parts = components(Repeated(*(cases[name] for name in _REPEATED)), _clusters(cases))
+    found |= _parts(parts, answers, judgements)
+    judged = {name: column[cases["verdicts"] > 0] for name, column in cases.items()}
     return found | {
-        "stability": _stability(judged) if judged.height else None,
+        "stability": _stability(judged, ids) if judged["mean"].size else None,
         "draws": list(_draws(judged)) or None,
     }
+
+
+def _clusters(cases: Columns) -> NDArray[np.int64] | None:
+    return cases["cluster"].astype(np.int64) if "cluster" in cases else None
 
 
 def _parts(parts: Components | None, answers: float, judgements: float) -> dict[str, Any]:
@@ -85,31 +102,36 @@ def _after_one_more(parts: Components, answers: float, judgements: float, varian
     return {"std_error": math.sqrt(variance / n), "as_more_cases": same}
 
 
-def _stability(cases: pl.DataFrame) -> dict[str, Any]:
+def _stability(cases: Columns, ids: pl.Series) -> dict[str, Any]:
     """Counts of stable and flaky cases; and the flaky ones, the most evenly split first."""
-    verdicts, passes = pl.col("verdicts"), pl.col("passes")
+    verdicts, passes = cases["verdicts"], cases["passes"]
     several, split = verdicts > 1, (passes > 0) & (passes < verdicts)
-    counts = cases.select(
-        stable_pass=(several & (passes == verdicts)).sum(), flaky=split.sum(),
-        stable_fail=(several & (passes == 0)).sum(), judged_once=(~several).sum(),
-    )  # fmt: skip
-    most_even = cases.lazy().filter(split).sort((passes / verdicts - _HALF).abs(), "case_id").head(_LISTED)
-    return counts.row(0, named=True) | {
-        "flaky_cases": most_even.select("case_id", "passes", "verdicts").collect().to_dicts()
+    counts = {
+        "stable_pass": several & (passes == verdicts),
+        "flaky": split,
+        "stable_fail": several & (passes == 0),
+        "judged_once": ~several,
     }
+    flaky = pl.DataFrame({
+        "case_id": ids[cases["row"][split].astype(np.int64)],
+        "passes": passes[split].astype(np.int64),
+        "verdicts": verdicts[split].astype(np.int64),
+        "uneven": np.abs(passes[split] / verdicts[split] - _HALF),
+    })  # fmt: skip
+    listed = flaky.bottom_k(_LISTED, by=["uneven", "case_id"]).sort("uneven", "case_id").drop("uneven")
+    return {name: int(chosen.sum()) for name, chosen in counts.items()} | {"flaky_cases": listed.to_dicts()}
 
 
-def _draws(cases: pl.DataFrame) -> Iterator[dict[str, Any]]:
-    most = max(cases["judged"].to_list(), default=0)
+def _draws(cases: Columns) -> Iterator[dict[str, Any]]:
+    most = int(cases["judged"].max(initial=0))
     if most < 2:
         return
     for k in sorted({*(k for k in _DRAWS if k < most), most}):
-        enough = cases.filter(cases["judged"] >= k)
-        passed, judged = enough["passing"].to_numpy(), enough["judged"].to_numpy()
-        clusters = case_clusters(enough)
+        enough = {name: column[cases["judged"] >= k] for name, column in cases.items()}
+        passed, judged, clusters = enough["passing"], enough["judged"], _clusters(enough)
         yield {
             "k": k,
-            "cases": enough.height,
+            "cases": judged.size,
             "pass_at_k": _mean(pass_at_k(passed, judged, k), clusters),
             "pass_all_k": _mean(pass_all_k(passed, judged, k), clusters),
         }

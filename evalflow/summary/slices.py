@@ -299,7 +299,7 @@ def _case_measures(unit: int, cases: Mapping[str, Floats], *, bounded: bool) -> 
     found: dict[str, Any] = {"unit": unit, "median": _quantile(cases["score"], 0.5)}
     groups = cases.get("cluster")
     if groups is not None:  # a case without a group is its own cluster
-        groups = np.where(groups > 0, groups, np.arange(-groups.size, 0)) if groups.any() else None
+        groups = np.where(groups > 0, groups, np.arange(-groups.size, 0)).astype(np.int64) if groups.any() else None
     for name in NAMES if "cluster" in cases else ():
         known = ~np.isnan(cases[name])
         own = None if groups is None else groups[known]
