@@ -92,6 +92,7 @@ def write(folder: Path, n: int) -> None:
     import polars as pl
 
     from evalflow.config.schema import MetricConfig
+    from evalflow.records.manifest import JudgeFacts, Manifest, TargetFacts
     from evalflow.report.html import Reported, write_reports
 
     texts = ("group", "member_of", "value", "error", "error_type", "path")
@@ -107,7 +108,18 @@ def write(folder: Path, n: int) -> None:
         summary=pl.DataFrame(schema=dict.fromkeys(columns, pl.String)),
         details=[],
         gates=[],
-        manifest={"run_id": "bench", "judges": {"embedded": {"nature": "made up"}}},
+        manifest=Manifest.model_construct(
+            run_id="bench",
+            status="done",
+            started_at="",
+            overrides=(),
+            datasets={},
+            metrics={},
+            versions={},
+            git_commit=None,
+            target=TargetFacts(name="recorded", identity=""),
+            judges={"embedded": JudgeFacts(nature="made up", identity="", calibrated=True)},
+        ),
         metrics={name: MetricConfig(kind="judge") for name in METRICS},
         cases=cases(n),
         answers=lambda *_: None,

@@ -109,11 +109,11 @@ def _gates_changed(run: SavedRun, derived: Derived) -> Iterator[str]:
     changed = [gate for gate in derived.gates if gate["judged"] and gate["judged"]["passed"] != gate["passed"]]
     for gate in changed:
         yield f"gate {_OUTCOMES[gate['passed']]}: {gate['message']}"
-    before = run.manifest.get("exit_code")
+    before = run.manifest.exit_code
     if before is not None and derived.exit_code != before:
         yield f"exit code of the run: {before} → {derived.exit_code}"
     if changed:
-        gates: dict[str, dict[str, Any]] = deepcopy(run.manifest["config"]["gate"] or {})
+        gates: dict[str, dict[str, Any]] = deepcopy(run.manifest.config["gate"] or {})
         for gate in changed:
             gates.setdefault(gate["metric"], {})["judge_alone"] = True
         again = command("report", run.folder.path, f"gate={json.dumps(gates, ensure_ascii=False)}")

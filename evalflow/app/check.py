@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from evalflow.app.core.assemble import assemble, composed_settings, secrets_of, with_default_judge
-from evalflow.app.core.begin import facts_of
+from evalflow.app.core.begin import described
 from evalflow.app.core.inspect import Inspection, inspect
 from evalflow.errors import Problem, UserError
 from evalflow.redaction import Redactor
@@ -28,7 +28,8 @@ def check(overrides: Sequence[str], config_dir: Path | None, console: Console, *
     if flags := [word for word in overrides if word.startswith("-")]:
         raise UserError(Problem(f"check does not take {flags[0]}", "command line", "check one composition at a time"))
     found = inspect(assemble(composed_settings(with_default_judge(overrides, config_dir), config_dir)))
-    facts_of(found)
+    if found.parts.settings.run.baseline is not None:
+        described(found)  # raises if the baseline is no run to compare with
     facts = _facts(found)
     if as_json:
         console.file.write(json.dumps(facts, indent=2, ensure_ascii=False) + "\n")

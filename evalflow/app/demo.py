@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -25,6 +24,7 @@ from evalflow.config.validate import Settings
 from evalflow.errors import InfrastructureError, Problem, UserError, command
 from evalflow.paths import share_dir
 from evalflow.records import Case, Message
+from evalflow.records.manifest import Manifest
 from evalflow.run.folder import RunFolder
 from evalflow.run.journal import AnswerBook
 from evalflow.summary.journal import json_line
@@ -59,14 +59,14 @@ class _DemoScreen(TerminalScreen):
         super().__init__(out, err)
         self._replacing = replacing
 
-    def ends(self, folder: RunFolder, manifest: dict[str, Any], rules: ResultRules, derived: Derived) -> None:
+    def ends(self, folder: RunFolder, manifest: Manifest, rules: ResultRules, derived: Derived) -> None:
         super().ends(folder, manifest, rules, derived)
         run = rules.settings.run
         with AnswerBook() as book:
             book.add(folder.answers, run.dataset)
 
             def example(case: Case) -> Message | None:
-                return _example(run, book, case, manifest["target"]["name"])
+                return _example(run, book, case, manifest.target.name)
 
             for name, config in run.dataset.items():
                 if config.generates == "answer":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -21,6 +20,7 @@ from evalflow.importers.files import ImportedConfig
 from evalflow.importers.govuk import read_config
 from evalflow.importers.tiamat import read_test
 from evalflow.paths import private_folder, write_atomically
+from evalflow.records.manifest import Manifest
 from evalflow.report.comparison import native_means, print_pairs
 from evalflow.report.wording import literal
 from evalflow.run.folder import RunFolder
@@ -82,7 +82,7 @@ def run_tiamat(test: str, overrides: Sequence[str], out: Console, err: Console) 
 class _TiamatScreen(TerminalScreen):
     """Shows each dataset with each metric, case by case, before the summary."""
 
-    def ends(self, folder: RunFolder, manifest: dict[str, Any], rules: ResultRules, derived: Derived) -> None:
+    def ends(self, folder: RunFolder, manifest: Manifest, rules: ResultRules, derived: Derived) -> None:
         distinct = derived.scores.select("dataset", "case_id").unique(maintain_order=True)
         wanted = distinct.group_by("dataset", maintain_order=True).head(_SHOWN).collect()
         print_pairs(self._out, list(case_rows(folder, derived.scores, wanted)), native_means(derived.scores))

@@ -340,9 +340,9 @@ def _unknown(one: _Slice) -> Iterator[str]:
 
 def _cost(run: SavedRun) -> tuple[float, float] | None:
     """Dollars, without the cache, of an answer, and of judging it with all metrics; None if a price is unknown."""
-    total = _sum(run.manifest.get("cost_usd"), run.manifest.get("saved_usd"))
-    cases = sum(facts["cases"] for facts in run.manifest["datasets"].values())
-    repeats = run.manifest["config"]["repeats"]
+    total = run.manifest.full_cost
+    cases = sum(facts.cases for facts in run.manifest.datasets.values())
+    repeats = run.manifest.config["repeats"]
     target: float | None = 0.0
     for answer in read_answers(run.folder.answers):
         target = _sum(target, answer and answer.cost_usd, answer and answer.saved_usd)

@@ -15,7 +15,7 @@ from typing import Any
 from rich.console import Console
 
 from evalflow.app.core.assemble import settings_of
-from evalflow.app.core.begin import RunOrder, facts_of
+from evalflow.app.core.begin import RunOrder, described
 from evalflow.app.core.comparison import ComparisonOptions, notes_of, questions_of, unlike_metrics
 from evalflow.app.core.inspect import Inspection
 from evalflow.app.core.open_run import OpenRun, inspected, opened
@@ -109,7 +109,6 @@ def _raced(a: Inspection, b: Inspection, given: str | None) -> str:
             what = f"the sides differ in {key}, so they would not be asked the same cases in the same order"
             problems.append(Problem(what, where, "let only the target, its settings or repeats differ"))
     problems += [Problem("a race stops by its own looks", "stop", "leave stop out") for run in runs if run.stop][:1]
-    facts = [json.loads(json.dumps(facts_of(side))) for side in (a, b)]
     common = [name for name in a.scored if name in b.scored]
     if given is not None and given not in common:
         raise UserError(Problem(f"no metric {given!r} on both sides", "--metric", did_you_mean(given, common)))
@@ -118,7 +117,8 @@ def _raced(a: Inspection, b: Inspection, given: str | None) -> str:
         problems.append(Problem(what, where, f"name it: --metric {common[0] if common else 'METRIC'}"))
         raise UserError(problems)
     name = given or common[0]
-    problems += [Problem(o.what, where, "a race needs one metric and judge") for o in unlike_metrics(name, *facts)]
+    unlike = unlike_metrics(name, described(a), described(b))
+    problems += [Problem(o.what, where, "a race needs one metric and judge") for o in unlike]
     metric = a.scored[name].metric
     if not metric.bounded:
         what = f"the scores of {name} are not in 0..1, so their difference has no known range"

@@ -77,7 +77,7 @@ def _short_yaml(name: str, short: ShortSet, run: SavedRun) -> dict[Path, str]:
         UserError: The name is invalid or taken.
     """
     check_new_name("dataset", name)
-    declared: dict[str, dict[str, Any]] = run.manifest["config"]["dataset"]
+    declared: dict[str, dict[str, Any]] = run.manifest.config["dataset"]
     [values] = [one for key, one in declared.items() if short.dataset == (one.get("name") or key)]
     about = (
         f"{len(short.ids):,} of {short.of:,} cases of {short.dataset}, chosen to keep the ranking of {short.runs} runs"

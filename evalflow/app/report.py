@@ -60,7 +60,7 @@ def _numbers(run: Path) -> dict[str, str]:
         found[name] = number(row["value"])
         if row["pass_rate"] is not None:
             found[f"{name}, pass rate"] = percent(row["pass_rate"])
-    return {**found, "exit code": str(folder.read_manifest().get("exit_code"))}
+    return {**found, "exit code": str(folder.read_manifest().exit_code)}
 
 
 def _changes(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:

@@ -13,11 +13,12 @@ import yaml
 from evalflow.app.core.assemble import settings_of, with_default_judge
 from evalflow.app.core.begin import RunOrder
 from evalflow.app.core.open_run import inspected, opened
-from evalflow.app.core.saved import ProgramError, agree, composed_of, expect_agreed, find_run, read_manifest
+from evalflow.app.core.saved import ProgramError, agree, composed_of, expect_agreed, find_run
 from evalflow.config.load import HydraJob, launch
 from evalflow.config.schema import BudgetConfig
 from evalflow.errors import EvalflowError, Problem, UserError, command, did_you_mean
 from evalflow.paths import conf_dirs, new_run_id
+from evalflow.records.manifest import Manifest
 from evalflow.run.folder import RunFolder, refuse_links
 
 if TYPE_CHECKING:
@@ -87,7 +88,10 @@ class _Jobs:
         folder = RunFolder(job.folder)
 
         def has_begun() -> bool:
-            return folder.manifest.exists() and folder.read_manifest()["run_id"] == own_id
+            try:
+                return folder.manifest.exists() and folder.read_manifest().run_id == own_id
+            except UserError:  # somebody else's, which this run has refused to overwrite
+                return False
 
         try:
             order = RunOrder(job.read(), job.folder, own_id, latest, tuple(self.folders))
@@ -132,7 +136,7 @@ def resume(
     """
     folder = find_run(given, "resume")
     refuse_links(folder)
-    manifest = read_manifest(folder)
+    manifest = folder.read_manifest()
     try:
         hint = f"if you trust it: {command('resume', folder.path, '--trust-program')}"
         expect_agreed(manifest, str(folder.path), hint)
@@ -141,7 +145,7 @@ def resume(
             raise
         agree(manifest)
     manifest = _with_budget(manifest, changes)
-    order = RunOrder(composed_of(manifest), folder.path, manifest["run_id"], None, (), manifest, retry_errors)
+    order = RunOrder(composed_of(manifest), folder.path, manifest.run_id, None, (), manifest, retry_errors)
     try:
         return run(order, screen)
     except KeyboardInterrupt:
@@ -149,22 +153,21 @@ def resume(
         return 130
 
 
-def _with_budget(manifest: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:
+def _with_budget(manifest: Manifest, changes: Sequence[str]) -> Manifest:
     """The manifest with another budget, the only setting that can change when a run is resumed."""
     settings = [change for change in changes if not change.startswith("budget.")]
     if settings:
         what = f"{', '.join(settings)}: a run keeps its settings, all but its budget, or its scores would not be alike"
         changed = {change.partition("=")[0].lstrip("+~") for change in changes}
-        kept = [word for word in manifest["overrides"] if word.partition("=")[0].lstrip("+~") not in changed]
-        own = [folder for folder in manifest["search_folders"]["conf"] if Path(folder) not in conf_dirs(None)]
+        kept = [word for word in manifest.overrides if word.partition("=")[0].lstrip("+~") not in changed]
+        own = [folder for folder in manifest.search_folders["conf"] if Path(folder) not in conf_dirs(None)]
         again = command(*(["--config-dir", own[0]] if own else []), *kept, *changes)
         raise UserError(Problem(what, "command line", f"start it again; what was asked is remembered: {again}"))
-    config = manifest["config"]
-    values: dict[str, Any] = {**config.get("budget", {})}
+    values: dict[str, Any] = {**manifest.config.get("budget", {})}
     for change in changes:
         key, _, text = change.removeprefix("budget.").partition("=")
         if key not in BudgetConfig.model_fields:
             hint = did_you_mean(key, BudgetConfig.model_fields)
             raise UserError(Problem(f"the budget has no {key!r}", "command line", hint))
         values[key] = yaml.safe_load(text)
-    return {**manifest, "config": {**config, "budget": values}}
+    return manifest.model_copy(update={"config": {**manifest.config, "budget": values}})

@@ -30,6 +30,8 @@ from evalflow.store.tables import now
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+    from evalflow.records.manifest import Manifest
+
 
 log = logging.getLogger("evalflow")
 TICK_S = 0.2
@@ -241,7 +243,7 @@ class WorkerJob:
             return True
         task = self._row["task"]
         was_started = self._row["pid"] is not None
-        if self._row["cancelling"] or (was_started and manifest and manifest["status"] != "running"):
+        if self._row["cancelling"] or (was_started and manifest and manifest.status != "running"):
             return True
         if manifest is None:
             arguments = ["run", "--run-id", self.run_id, *self._row["arguments"]]
@@ -268,7 +270,7 @@ class WorkerJob:
                 return self._save_progress() and self._stop_if_asked()
             manifest, row = self._manifest(), self._current_row()
             is_cancelled = bool(row and row["cancelling"])
-            was_killed = manifest is None or manifest["status"] == "running"
+            was_killed = manifest is None or manifest.status == "running"
             if self._is_adopted and was_killed and not is_cancelled:
                 return self.begin()
             self._ending = ending(manifest, code, is_cancelled=is_cancelled, folder=self._path)
@@ -380,9 +382,9 @@ class WorkerJob:
         return True
 
     def _known_pid(self) -> int | None:
-        return self._pid or self._row["pid"] or (self._manifest() or {}).get("process")
+        return self._pid or self._row["pid"] or ((manifest := self._manifest()) and manifest.process)
 
-    def _manifest(self) -> dict[str, Any] | None:
+    def _manifest(self) -> Manifest | None:
         return self._files.read_manifest() if self._files.manifest.is_file() else None
 
     def _current_row(self) -> Mapping[str, Any] | None:
@@ -394,12 +396,12 @@ class WorkerJob:
         return False
 
 
-def ending(manifest: Mapping[str, Any] | None, code: int | None, *, is_cancelled: bool, folder: Path) -> dict[str, Any]:
+def ending(manifest: Manifest | None, code: int | None, *, is_cancelled: bool, folder: Path) -> dict[str, Any]:
     """State, exit code, cost and message of a run whose process has ended."""
-    status = manifest["status"] if manifest else None
-    recorded = manifest.get("exit_code") if manifest else None
+    status = manifest.status if manifest else None
+    recorded = manifest.exit_code if manifest else None
     code = recorded if code is None or (status in ("done", "failed") and recorded is not None) else code
-    values: dict[str, Any] = {"exit_code": code, "cost_usd": manifest.get("cost_usd") if manifest else None}
+    values: dict[str, Any] = {"exit_code": code, "cost_usd": manifest.cost_usd if manifest else None}
     if status == "done":
         return {**values, "state": "done"}
     if is_cancelled:

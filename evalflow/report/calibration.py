@@ -31,6 +31,7 @@ from evalflow.report.wording import (
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from evalflow.records.manifest import Manifest
     from evalflow.report.members import MemberAdvice
     from evalflow.stats.prediction import CorrectedMean
     from evalflow.summary.agreement import Raters
@@ -55,7 +56,7 @@ class Calibration:
         advice: On the members of judges that have some.
     """
 
-    manifest: Mapping[str, Any]
+    manifest: Manifest
     rows: Sequence[CalibrationRow]
     source: str
     left_out: Mapping[str, int]
@@ -85,7 +86,7 @@ class Calibration:
     def document(self) -> dict[str, Any]:
         """The calibration as JSON."""
         return {
-            "run_id": self.manifest["run_id"],
+            "run_id": self.manifest.run_id,
             "labels": self.source,
             "left_out": dict(self.left_out),
             "rows": [
@@ -152,7 +153,7 @@ def write_calibration(path: Path, found: Calibration) -> None:
         "title": f"The {found.who} compared with human labels",
         "found": found,
         "judges": judge_lines(manifest),
-        "facts": [("Run", manifest["run_id"]), ("Labels", f"{found.source}: {found.rests_on}")],
+        "facts": [("Run", manifest.run_id), ("Labels", f"{found.source}: {found.rests_on}")],
         "blocks": [_block(row, found.advice_on(row)) for row in found.rows],
         "shown": _SHOWN,
     }

@@ -28,6 +28,7 @@ from evalflow.report.wording import (
 )
 
 if TYPE_CHECKING:
+    from evalflow.records.manifest import Manifest
     from evalflow.report.calibration import CorrectedRow
     from evalflow.report.html import Reported
 
@@ -60,7 +61,7 @@ class _Decides:
 def write_junit(
     path: Path,
     *,
-    manifest: Mapping[str, Any],
+    manifest: Manifest,
     gates: Sequence[Mapping[str, Any]],
     scores: pl.LazyFrame,
     max_error_rate: float,
@@ -92,7 +93,7 @@ def write_junit(
     with replacing(path) as file:
         file.write('<?xml version="1.0" encoding="utf-8"?>\n')
         whole = {name: sum(total[name] for total in totals) for name in (*counts, "time")}
-        file.write(f"<testsuites{_attributes({'name': str(manifest['run_id']), **whole})}>\n")
+        file.write(f"<testsuites{_attributes({'name': str(manifest.run_id), **whole})}>\n")
         file.write(f"<testsuite{_attributes({'name': 'gates', **totals[0]})}>\n{judges}")
         file.writelines(_case("gates", name, None, verdict) for name, verdict in judged)
         file.write("</testsuite>\n")
@@ -104,7 +105,7 @@ def write_junit(
         file.write("</testsuite>\n</testsuites>\n")
 
 
-def _judges(manifest: Mapping[str, Any]) -> str:
+def _judges(manifest: Manifest) -> str:
     """A property for each judge, with its line of the header: `embedded (...), uncalibrated`."""
     lines = (line.removeprefix("judge: ") for line in judge_lines(manifest))
     found = (f"<property{_attributes({'name': 'judge', 'value': line})}/>" for line in lines)
@@ -224,7 +225,7 @@ def _lines(run: Reported) -> Iterator[str]:
     if run.calibration:
         yield from _corrected(run.calibration.corrected_means, run.calibration.who)
     yield ""
-    yield f"{_text(str(run.manifest['run_id']))}, cost {cost(run.manifest.get('cost_usd'))}"
+    yield f"{_text(str(run.manifest.run_id))}, cost {cost(run.manifest.cost_usd)}"
 
 
 def _corrected(means: Sequence[CorrectedRow], who: str) -> Iterator[str]:

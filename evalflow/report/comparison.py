@@ -38,6 +38,7 @@ from evalflow.report.wording import (
 if TYPE_CHECKING:
     from rich.text import Text
 
+    from evalflow.records.manifest import Manifest
     from evalflow.summary.adjusted_means import AdjustedMean
     from evalflow.summary.compare import ComparisonRow, Orders
 
@@ -101,7 +102,7 @@ class Comparison:
         orders: By metric, the statistics that were tested in a declared order.
     """
 
-    runs: Mapping[str, Mapping[str, Any]]
+    runs: Mapping[str, Manifest]
     rows: Sequence[ComparisonRow]
     adjust: str
     margin: float | None
@@ -224,12 +225,12 @@ def _point(row: ComparisonRow, *, with_dataset: bool) -> IntervalPoint:
     return IntervalPoint(label, row.found.difference, row.found.low, row.found.high)
 
 
-def _about(manifest: Mapping[str, Any]) -> dict[str, Any]:
+def _about(manifest: Manifest) -> dict[str, Any]:
     keys = ("run_id", "started_at", "status", "overrides", "git_commit")
-    return {key: manifest[key] for key in keys} | {"target": manifest["target"]["name"]}
+    return {key: getattr(manifest, key) for key in keys} | {"target": manifest.target.name}
 
 
-def _facts(manifest: Mapping[str, Any]) -> str:
+def _facts(manifest: Manifest) -> str:
     about = _about(manifest)
     return f"{about['run_id']}; target {about['target']}; {shlex.join(about['overrides'])}"
 

@@ -31,6 +31,7 @@ from evalflow.report.wording import (
 )
 
 if TYPE_CHECKING:
+    from evalflow.records.manifest import Manifest
     from evalflow.run.manifest import Tally
 
 _STATES = (("n_scored", "scored"), ("n_undefined", "undef"), ("n_error", "error"), ("n_skipped", "skip"))
@@ -39,9 +40,7 @@ _NAME_WIDTH = 20
 _NUMBERS = 61
 
 
-def print_summary(
-    console: Console, manifest: Mapping[str, Any], summary: pl.DataFrame, directions: Mapping[str, str]
-) -> None:
+def print_summary(console: Console, manifest: Manifest, summary: pl.DataFrame, directions: Mapping[str, str]) -> None:
     """Print the judges and the table of a run: a line per metric, or per figure if the metric has figures."""
     for line in (*judge_lines(manifest), *sample_lines(manifest)):
         console.print(literal(line, style="dim"), soft_wrap=True)
@@ -76,18 +75,18 @@ def worst_rows(scores: pl.LazyFrame, directions: Mapping[str, str], count: int =
     return ordered.unique(["dataset", "case_id"], keep="first", maintain_order=True).head(count).collect().to_dicts()
 
 
-def print_totals(console: Console, manifest: Mapping[str, Any]) -> None:
+def print_totals(console: Console, manifest: Manifest) -> None:
     """Print requests, tokens (if any), cost (also if unknown) and time in one line."""
-    requests, cached = manifest["requests"], manifest["cached"]
+    requests, cached = manifest.requests, manifest.cached
     parts = ["requests unknown" if requests is None else counted(requests, "request")]
     if cached:
-        saved = manifest.get("saved_usd")
-        parts.append(f"{cached:,} from the cache" + (f", which saves {cost(saved)}" if saved else ""))
-    if tokens := manifest["input_tokens"] + manifest["output_tokens"]:
+        saved = f", which saves {cost(manifest.saved_usd)}" if manifest.saved_usd else ""
+        parts.append(f"{cached:,} from the cache{saved}")
+    if tokens := (manifest.input_tokens or 0) + (manifest.output_tokens or 0):
         parts.append(f"{tokens:,} tokens")
-    if tokens or manifest["cost_usd"] is None:
-        parts.append(f"cost {cost(manifest['cost_usd'])}")
-    parts.append(f"{manifest['seconds']:.1f} s")
+    if tokens or manifest.cost_usd is None:
+        parts.append(f"cost {cost(manifest.cost_usd)}")
+    parts.append(f"{manifest.seconds:.1f} s")
     console.print(literal(" · ".join(parts), style="dim"))
 
 

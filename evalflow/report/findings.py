@@ -26,6 +26,8 @@ from evalflow.report.wording import (
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from evalflow.records.manifest import Manifest
+
 Details = Sequence[Mapping[str, Any]]
 """`details` of summary.json."""
 _SLICE = ("metric", *PARTS)
@@ -41,7 +43,7 @@ class Findings:
     lines: Sequence[str]
 
 
-def print_details(console: Console, details: Details, manifest: Mapping[str, Any]) -> None:
+def print_details(console: Console, details: Details, manifest: Manifest) -> None:
     """Print all findings of a run: of pairs, of repeats, and of panels."""
     for text in preference_findings(details):
         console.print(literal(text, style="dim"), soft_wrap=True)
@@ -147,15 +149,14 @@ _RELIABLE, _TENTATIVE = 0.8, 0.667
 """Krippendorff (2004): conclusions from 0.8 on, tentative ones from 0.667 on."""
 
 
-def panel_findings(details: Details, manifest: Mapping[str, Any]) -> list[Findings]:
+def panel_findings(details: Details, manifest: Manifest) -> list[Findings]:
     """For each metric (and dataset and target) whose judge has members: each member alone, and their agreement."""
-    judges: Mapping[str, Mapping[str, Any]] = manifest.get("judges") or {}
     findings: list[Findings] = []
     for detail in (detail for detail in details if "panel" in detail):
-        about = judges.get(detail["judge"], {})
-        places = {name: place for place, name in enumerate(about.get("members") or ())}
+        about = manifest.judges.get(detail["judge"])
+        places = {name: place for place, name in enumerate(about.members if about else ())}
         members = sorted(detail["panel"]["members"], key=lambda one: places.get(one["judge"], len(places)))
-        lines = _cascade(members) if about.get("kind") == "cascade" else _panel(detail)
+        lines = _cascade(members) if about and about.kind == "cascade" else _panel(detail)
         title = f"{detail['metric']} on {joined(detail['dataset'], detail['target'], detail['judge'])}"
         findings.append(Findings(title, [*map(_member, members), *lines]))
     return findings

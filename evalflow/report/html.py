@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from evalflow.report.wording import PARTS, joined, series_name, varying, without
 if TYPE_CHECKING:
     from evalflow.config.schema import MetricConfig
     from evalflow.records import Case
+    from evalflow.records.manifest import Manifest
     from evalflow.report.calibration import Calibration
     from evalflow.report.results_csv import AnswerOf
 
@@ -48,7 +48,7 @@ class Reported:
     summary: pl.DataFrame
     details: Sequence[Mapping[str, Any]]
     gates: Sequence[Mapping[str, Any]]
-    manifest: Mapping[str, Any]
+    manifest: Manifest
     metrics: Mapping[str, MetricConfig]
     cases: Iterable[Case]
     answers: AnswerOf
@@ -67,9 +67,9 @@ def write_html(path: Path, run: Reported, explorer: ExplorerWriter) -> None:
     rows = without_means_of_figures(run.summary.to_dicts())
     context = {
         "title": title(run.manifest),
-        "run_id": run.manifest["run_id"],
+        "run_id": run.manifest.run_id,
         "facts": facts(run.manifest),
-        "manifest": json.dumps(run.manifest, indent=2, ensure_ascii=False, default=str),
+        "manifest": run.manifest.text,
         "judges": [*judge_lines(run.manifest), *sample_lines(run.manifest)],
         "gates": run.gates,
         "rows": [row for row in rows if row["tag"] is None],
@@ -149,7 +149,7 @@ def write_reports(folder: Path, run: Reported) -> None:
             writers.append(MiscategorisedWriter(file, run.categorising).write)
         for row in rows(run.cases, run.answers, run.scores):
             write_case(row)
-            for write in writers if row.scores or not run.manifest.get("stopped") else ():
+            for write in writers if row.scores or not run.manifest.stopped else ():
                 write(row)
         explorer.finish()
         write_html(folder / "report.html", run, explorer)

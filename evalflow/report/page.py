@@ -16,6 +16,7 @@ from rich import box
 from rich.table import Table
 
 from evalflow.paths import replacing
+from evalflow.records.manifest import Manifest, MetricFacts, SweepManifest
 from evalflow.report import wording
 from evalflow.report.wording import bracketed, cost, literal
 from evalflow.summary.agreement import beyond_chance, headline_measure
@@ -29,43 +30,39 @@ _NAMED = 4
 _MINUTE = 60
 
 
-def facts(manifest: Mapping[str, Any]) -> list[Fact]:
-    """Label and text of the run's main facts; those not in the manifest are left out."""
-    target: Mapping[str, Any] = manifest.get("target") or {}
-    overrides: Sequence[str] | None = manifest.get("overrides")
-    tokens = [manifest.get(f"{side}_tokens") for side in ("input", "output")]
-    described: Mapping[str, Mapping[str, Any]] = manifest.get("datasets") or {}
-    datasets = [f"{name} ({about['cases']:,} cases)" if "cases" in about else name for name, about in described.items()]
+def facts(manifest: Manifest | SweepManifest) -> list[Fact]:
+    """Label and text of the main facts of a run or a sweep; totals of an unfinished one are left out."""
+    run = None if isinstance(manifest, SweepManifest) else manifest
+    sent, received = manifest.input_tokens, manifest.output_tokens
+    datasets = [f"{name} ({about.cases:,} cases)" for name, about in run.datasets.items()] if run else []
     found: list[tuple[str, str | None]] = [
-        ("Started", _moment(manifest.get("started_at"))),
-        ("Time", _duration(manifest.get("seconds"))),
-        ("Status", manifest.get("status")),
-        ("Dataset", ", ".join(datasets) or None),
-        ("Target", target.get("name")),
-        ("Metrics", ", ".join(manifest.get("metrics") or ()) or None),
+        ("Started", _moment(manifest.started_at)),
+        ("Time", _duration(manifest.seconds)),
+        ("Status", manifest.status),
+        ("Dataset", ", ".join(datasets)),
+        ("Target", run and run.target.name),
+        ("Metrics", run and ", ".join(run.metrics)),
         ("Requests", _requests(manifest)),
-        ("Tokens", None if None in tokens else "{:,} in, {:,} out".format(*tokens)),
-        ("Cost", cost(manifest["cost_usd"]) if "cost_usd" in manifest else None),
-        ("Saved", cost(manifest["saved_usd"]) if "saved_usd" in manifest and manifest.get("cached") else None),
-        ("Versions", _versions(manifest)),
-        ("Command", None if overrides is None else shlex.join(["python", "-m", "evalflow", *overrides])),
+        ("Tokens", None if sent is None or received is None else f"{sent:,} in, {received:,} out"),
+        ("Cost", cost(manifest.cost_usd) if "cost_usd" in manifest.model_fields_set else None),
+        ("Saved", cost(manifest.saved_usd) if manifest.cached else None),
+        ("Versions", run and _versions(run)),
+        ("Command", shlex.join(["python", "-m", "evalflow", *manifest.overrides])),
     ]
     return [(label, text) for label, text in found if text]
 
 
-def title(manifest: Mapping[str, Any]) -> str:
+def title(manifest: Manifest) -> str:
     """A one-line title, such as `faithfulness, relevance on rag`; else the run's id."""
-    metrics, datasets = list(manifest.get("metrics") or ()), list(manifest.get("datasets") or ())
+    metrics, datasets = list(manifest.metrics), list(manifest.datasets)
     if not metrics or not datasets:
-        return str(manifest["run_id"])
+        return manifest.run_id
     what = ", ".join(metrics) if len(metrics) <= _NAMED else f"{len(metrics)} metrics"
     return f"{what} on {', '.join(datasets)}"
 
 
-def _moment(text: str | None) -> str | None:
+def _moment(text: str) -> str:
     """An ISO time to the second, with a space, and UTC spelled out."""
-    if text is None:
-        return None
     stem = text.removesuffix("Z").removesuffix("+00:00")
     zone = " UTC" if stem != text else ""
     return stem.split(".")[0].replace("T", " ") + zone
@@ -81,78 +78,69 @@ def _duration(seconds: float | None) -> str | None:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
 
 
-def _requests(manifest: Mapping[str, Any]) -> str | None:
-    if "requests" not in manifest:
+def _requests(manifest: Manifest | SweepManifest) -> str | None:
+    if "requests" not in manifest.model_fields_set:
         return None
-    cached = manifest.get("cached")
-    sent = manifest["requests"]
-    return ("unknown" if sent is None else f"{sent:,}") + (f", {cached:,} more from the cache" if cached else "")
+    sent = "unknown" if manifest.requests is None else f"{manifest.requests:,}"
+    return sent + (f", {manifest.cached:,} more from the cache" if manifest.cached else "")
 
 
-def _versions(manifest: Mapping[str, Any]) -> str | None:
+def _versions(manifest: Manifest) -> str:
     """The main versions; the manifest at the end of the page has all."""
-    versions: Mapping[str, str] = manifest.get("versions") or {}
-    texts = [f"{name} {versions[name]}" for name in ("evalflow", "python") if name in versions]
-    commit: str | None = manifest.get("git_commit")
-    if commit:
+    texts = [f"{name} {manifest.versions[name]}" for name in ("evalflow", "python") if name in manifest.versions]
+    if commit := manifest.git_commit:
         texts.append(f"commit {commit[:10]}{' with changes' if commit.endswith('+') else ''}")
-    return ", ".join(texts) or None
+    return ", ".join(texts)
 
 
-Metrics = Mapping[str, Mapping[str, Any]]
 _MEASURES = {"kappa": "kappa", "kappa_weighted": "weighted kappa", "spearman": "Spearman"}
 
 
-def judge_lines(manifest: Mapping[str, Any]) -> Sequence[str]:
+def judge_lines(manifest: Manifest) -> Sequence[str]:
     """A line for each judge, such as `judge: embedded (text overlap, not an LLM), uncalibrated`."""
-    judges: Mapping[str, Mapping[str, Any]] = manifest.get("judges") or {}
-    metrics: Metrics = manifest.get("metrics") or {}
     lines: list[str] = []
-    for name, about in judges.items():
-        nature = f" ({about['nature']})" if about.get("nature") else ""
-        own = {metric: facts for metric, facts in metrics.items() if facts.get("judge") == name}
+    for name, about in manifest.judges.items():
+        nature = f" ({about.nature})" if about.nature else ""
+        own = {metric: facts for metric, facts in manifest.metrics.items() if facts.judge == name}
         lines.append(f"judge: {name}{nature}, {'; '.join(_calibrations(own)) or 'uncalibrated'}")
     return lines or ["judge: none (no metric needs one)"]
 
 
-def sample_lines(manifest: Mapping[str, Any]) -> Sequence[str]:
+def sample_lines(manifest: Manifest) -> Sequence[str]:
     """What every mean of the run rests on, if not on all cases in a fixed number: a line for each reason."""
-    datasets: Mapping[str, Mapping[str, Any]] = manifest.get("datasets") or {}
-    counts: Mapping[str, int] = manifest.get("asked") or {}
-    asked, of = sum(counts.values()), sum(about.get("cases", 0) for about in datasets.values())
-    order: Mapping[str, Any] = manifest.get("order") or {}
-    drawn = f"in random order (seed {order.get('seed')})" if order.get("shuffled") else "in the order of the data"
+    asked, of = sum(manifest.asked.values()), sum(about.cases for about in manifest.datasets.values())
+    order = manifest.order
+    drawn = f"in random order (seed {order.seed})" if order.shuffled else "in the order of the data"
     lines: list[str] = []
     if 0 < asked < of:
         stops = {"decided": "all gates were decided", "race": "the race was decided"}
-        why = stops.get(str(manifest.get("stopped")), f"the run ended early, {manifest.get('status')}")
+        why = stops[manifest.stopped] if manifest.stopped else f"the run ended early, {manifest.status}"
         lines.append(f"not asked: {of - asked:,} of {of:,} cases, as {why}; means are over the {asked:,} asked {drawn}")
-        if manifest.get("stopped"):
-            allowing = (
-                "the gates' intervals allow" if manifest["stopped"] == "decided" else "the race's interval allows"
-            )
+        if manifest.stopped:
+            by_gates = manifest.stopped == "decided"
+            allowing = "the gates' intervals allow" if by_gates else "the race's interval allows"
             lines.append(f"stopped by looks: only {allowing} for it; all others are too narrow")
-        elif not order.get("shuffled"):
+        elif not order.shuffled:
             lines.append("they are no random sample of all cases")
-    elif order.get("shuffled"):
+    elif order.shuffled:
         lines.append(f"cases were asked {drawn}")
     again = "each further look raises the error of gates without `looks`"
-    if manifest.get("ended_before"):
+    if manifest.ended_before:
         lines.append(f"resumed after results had been written: if they were looked at before, {again}")
     elif _is_extended(manifest):
-        cached = f"{manifest['cached']:,} replies are from earlier runs"
+        cached = f"{manifest.cached:,} replies are from earlier runs"
         lines.append(f"{cached}: if this extends a smaller sample that was looked at, {again}")
     return lines
 
 
-def _is_extended(manifest: Mapping[str, Any]) -> bool:
+def _is_extended(manifest: Manifest) -> bool:
     """Whether a run with gates takes part of its replies from earlier runs, as one with a larger `sample` does."""
-    config: Mapping[str, Any] = manifest.get("config") or {}
+    config = manifest.config
     metrics: Mapping[str, Mapping[str, Any]] = config.get("metric") or {}
     own: Mapping[str, Mapping[str, Any]] = config.get("gate") or {}
     gates: list[Mapping[str, Any]] = [*own.values(), *(metric.get("gate") or {} for metric in metrics.values())]
     part = bool(config.get("sample") or config.get("limit"))
-    partly_known = bool(manifest.get("cached") and manifest.get("requests"))
+    partly_known = bool(manifest.cached and manifest.requests)
     return part and partly_known and any(gate and "looks" not in gate for gate in gates)
 
 
@@ -178,9 +166,9 @@ def verdict_of(metric: str, certificate: Mapping[str, Any]) -> str:
     return f"{labels}: no agreement shown, {', '.join([*_figures(certificate), on])}"
 
 
-def _calibrations(metrics: Metrics) -> Iterator[str]:
+def _calibrations(metrics: Mapping[str, MetricFacts]) -> Iterator[str]:
     """The judge's agreement with people for each metric, if any has a certificate."""
-    certificates = {name: facts.get("certificate") for name, facts in metrics.items()}
+    certificates = {name: facts.certificate for name, facts in metrics.items()}
     if not any(certificates.values()):
         return
     for name, certificate in certificates.items():

@@ -30,6 +30,7 @@ from evalflow.report.wording import (
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from evalflow.records.manifest import Manifest
     from evalflow.summary.items import ItemTable
     from evalflow.summary.ranking import Ranking
     from evalflow.summary.short_set import ShortSet
@@ -49,7 +50,7 @@ _SUSPECTS, _CASES = 10, 50
 class RankingPage:
     """The rankings of several runs, for people: `runs` are manifests by name; items and short set if asked for."""
 
-    runs: Mapping[str, Mapping[str, Any]]
+    runs: Mapping[str, Manifest]
     rankings: Sequence[Ranking]
     notes: Sequence[str]
     items: Sequence[ItemTable] = ()
@@ -64,7 +65,7 @@ class RankingPage:
         """The rankings as JSON."""
         return {
             "runs": {
-                name: {"run_id": manifest["run_id"], "judges": judge_lines(manifest)}
+                name: {"run_id": manifest.run_id, "judges": judge_lines(manifest)}
                 for name, manifest in self.runs.items()
             },
             "rankings": [ranking.document() for ranking in self.rankings],

@@ -36,6 +36,8 @@ from evalflow.report.wording import (
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from evalflow.records.manifest import Manifest, SweepManifest
+
 
 def cost_pictures(rows: Rows, costs: Mapping[str, float | None]) -> list[Picture]:
     """One picture for each metric for which at least two runs have a mean and a known cost above 0."""
@@ -55,12 +57,6 @@ def cost_pictures(rows: Rows, costs: Mapping[str, float | None]) -> list[Picture
         )
         found.append(draw(f"Cost against {metric}", sentence, cost_chart(points, "mean")))
     return found
-
-
-def full_cost(manifest: Mapping[str, Any]) -> float | None:
-    """Cost of a run without a cache; None if a price is unknown."""
-    paid, saved = manifest.get("cost_usd"), manifest.get("saved_usd")
-    return None if paid is None or saved is None else paid + saved
 
 
 _COST_WIDTH, _COST_HEIGHT = 300, 200
@@ -262,13 +258,13 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 _SHARED = ("Dataset", "Target", "Metrics", "Versions")
-Run = tuple[str, Mapping[str, Any], "pl.DataFrame"]
+Run = tuple[str, "Manifest", "pl.DataFrame"]
 
 
 def write_sweep_report(
     path: Path,
     *,
-    manifest: Mapping[str, Any],
+    manifest: SweepManifest,
     runs: Sequence[Run],
     agreement: pl.DataFrame,
     boards: Rows,
@@ -285,10 +281,10 @@ def write_sweep_report(
         for row in summary.filter(summary["tag"].is_null()).iter_rows(named=True)
     ]
     columns, parts = _columns(rows)
-    costs = {name: full_cost(about) for name, about, _ in runs}
+    costs = {name: about.full_cost for name, about, _ in runs}
     context = {
         "title": f"Sweep of {len(runs)} runs",
-        "run_id": manifest["run_id"],
+        "run_id": manifest.run_id,
         "facts": _facts(manifest, runs),
         "judges": list(dict.fromkeys(line for _, about, _ in runs for line in judge_lines(about))),
         "columns": columns,
@@ -333,16 +329,16 @@ def _numbered(rows: Rows, parts: Sequence[str]) -> list[Mapping[str, Any]]:
     return [{**row, "target": row["run"]} for row in by_metric] if "run" in parts else by_metric
 
 
-def _facts(manifest: Mapping[str, Any], runs: Sequence[Run]) -> list[Fact]:
+def _facts(manifest: SweepManifest, runs: Sequence[Run]) -> list[Fact]:
     every = [facts(about) for _, about, _ in runs]
     shared = [fact for fact in every[0] if all(fact in other for other in every)] if every else []
-    own = facts({**manifest, "overrides": ["-m", *manifest.get("overrides", ())]})
+    own = facts(manifest.model_copy(update={"overrides": ["-m", *manifest.overrides]}))
     return [*own[:-1], *(fact for fact in shared if fact[0] in _SHARED), *own[-1:]]
 
 
-def _cost(name: str, manifest: Mapping[str, Any]) -> dict[str, Any]:
+def _cost(name: str, manifest: Manifest) -> dict[str, Any]:
     keys = ("status", "requests", "input_tokens", "output_tokens", "cost_usd")
-    return {"name": name} | {key: manifest.get(key) for key in keys}
+    return {"name": name} | {key: getattr(manifest, key) for key in keys}
 
 
 _CELL = ("dataset", "case_id", "target", "target_repeat", "metric", "repeat")
@@ -385,14 +381,14 @@ _SHOWN_COLUMNS = 5
 _HEAD_WIDTH = 12
 
 
-def run_line(name: str, manifest: Mapping[str, Any], summary: pl.DataFrame) -> str:
+def run_line(name: str, manifest: Manifest, summary: pl.DataFrame) -> str:
     """A run of a sweep in one line: its first numbers, its errors, and its exit code if it is not 0."""
     rows = headline_rows(summary)
     found = [f"{_column_name(row)} {number(row['value'])}" for row in rows[:_SHOWN_COLUMNS]]
     found += [f"{len(rows) - _SHOWN_COLUMNS} more"] if len(rows) > _SHOWN_COLUMNS else []
-    errors = manifest["scores"]["error"]
+    errors = manifest.scores["error"]
     ends = [counted(errors, "error")] if errors else []
-    ends += [f"exit code {manifest['exit_code']}"] if manifest["exit_code"] else []
+    ends += [f"exit code {manifest.exit_code}"] if manifest.exit_code else []
     return "; ".join((f"{name}: {', '.join(found)}", *ends))
 
 

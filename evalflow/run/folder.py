@@ -13,21 +13,17 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
+
+from pydantic import ValidationError
 
 from evalflow.errors import EvalflowError, InfrastructureError, Problem, UserError, command
 from evalflow.jsonvalues import kind
 from evalflow.paths import write_atomically
-from evalflow.run.manifest import SCHEMA
+from evalflow.records.manifest import SCHEMA, Header, Manifest, SweepManifest
 
 log = logging.getLogger("evalflow")
-
-_OF_SWEEPS = (("jobs", list),)
-_OF_RUNS = (
-    ("run_id", str), ("status", str), ("overrides", list),
-    *((key, dict) for key in ("config", "choices", "search_folders", "datasets", "metrics", "judges", "target")),
-)  # fmt: skip
-"""Keys that run.json always holds."""
+H = TypeVar("H", bound=Header)
 
 _NO_ROOM = 64 * 1024
 """Free bytes below which a disk counts as full."""
@@ -60,28 +56,50 @@ class RunFolder:
     calibration_page = _File("calibration.html")  # the same, if `calibrate` was called
     log = _File("evalflow.log")  # warnings and errors
 
-    def read_manifest(self) -> dict[str, Any]:
-        """run.json as a dict; UserError if it is damaged."""
+    def read_manifest(self) -> Manifest:
+        """Read run.json of a run.
+
+        Raises:
+            UserError: It is damaged, or another version wrote it.
+        """
+        return self._read(Manifest, self._json())
+
+    def read_sweep(self) -> SweepManifest | None:
+        """Read run.json of a sweep; None for a single run.
+
+        Raises:
+            UserError: It is damaged.
+        """
+        found = self._json()
+        return self._read(SweepManifest, found) if "jobs" in found else None
+
+    def _json(self) -> dict[str, Any]:
         try:
             found: Any = json.loads(self.manifest.read_bytes())
         except (ValueError, RecursionError) as error:
             raise self._damaged(str(error)) from None
         if not isinstance(found, dict):
             raise self._damaged(f"expected an object, got {kind(found)}")
-        manifest = cast("dict[str, Any]", found)
-        wanted = _OF_SWEEPS if "jobs" in manifest else _OF_RUNS if manifest.get("schema") == SCHEMA else ()
-        for key, types in wanted:
-            if not isinstance(manifest.get(key), types):
-                raise self._damaged(f"`{key}` is {kind(manifest[key]) if key in manifest else 'missing'}")
-        return manifest
+        return cast("dict[str, Any]", found)
+
+    def _read(self, model: type[H], found: dict[str, Any]) -> H:
+        if model is Manifest and (schema := found.get("schema")) != SCHEMA:
+            what = f"this run was written by another version of evalflow (schema {schema}, not {SCHEMA})"
+            raise UserError(Problem(what, str(self.manifest), "open it with the version named in it"))
+        try:
+            return model.model_validate(found)
+        except ValidationError as error:
+            first = error.errors()[0]
+            key, is_missing = ".".join(map(str, first["loc"])), first["type"] == "missing"
+            raise self._damaged(f"`{key}` is {'missing' if is_missing else kind(first['input'])}") from None
 
     def _damaged(self, why: str) -> UserError:
         hint = "start that run again; the cache has its replies"
         return UserError(Problem(f"run.json is damaged: {why}", str(self.manifest), hint))
 
-    def write_manifest(self, manifest: dict[str, Any]) -> None:
+    def write_manifest(self, manifest: Header) -> None:
         """Write run.json; a reader never sees half of it."""
-        write_atomically(self.manifest, json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
+        write_atomically(self.manifest, manifest.text + "\n")
 
 
 def refuse_links(folder: RunFolder) -> None:

@@ -1,4 +1,4 @@
-"""run.json: the description of a run, written before the first request and again at the end."""
+"""The totals of a run, and its run.json at the start, at a resume and at the end."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from evalflow import __version__
 from evalflow.config.kinds import installed_version
 from evalflow.records import Answer, Spend, Usage
+from evalflow.records.manifest import SCHEMA, Manifest, Stop
 
 
 @dataclass(slots=True)
@@ -95,13 +96,7 @@ class Tally:
         self.cost_usd -= spend.cost_usd or 0.0
 
 
-Stop = Literal["decided", "race"]
-"""Why a run left cases out: all its gates were decided, or the race was that it was part of."""
 PACKAGES = ("hydra-core", "omegaconf", "pydantic", "instructor", "openai", "polars", "jinja2")
-SCHEMA = 4
-"""The version of the format of a run's files; raised when their meaning changes."""
-
-
 _COUNTS = ("requests", "cached", "reasks", "input_tokens", "output_tokens")
 _TOTALS = (*_COUNTS, "cost_usd", "saved_usd")
 """Totals that are written at the end of a run; the manifest of a killed run lacks them."""
@@ -112,33 +107,33 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def opening(run_id: str, overrides: tuple[str, ...], facts: Mapping[str, Any]) -> dict[str, Any]:
-    """The manifest of a new run."""
-    return {
-        "schema": SCHEMA,
-        "run_id": run_id,
-        "status": "running",
-        "started_at": now(),
-        "finished_at": None,
-        "overrides": list(overrides),
-        "working_directory": str(Path.cwd()),
-        "process": os.getpid(),
-        "versions": versions(),
-        "git_commit": git_commit(),
+def opening(run_id: str, overrides: tuple[str, ...], facts: Mapping[str, Any]) -> Manifest:
+    """The manifest of a new run; `facts` are its other fields."""
+    return Manifest(
+        schema=SCHEMA,
+        run_id=run_id,
+        status="running",
+        started_at=now(),
+        finished_at=None,
+        overrides=list(overrides),
+        working_directory=str(Path.cwd()),
+        process=os.getpid(),
+        versions=versions(),
+        git_commit=git_commit(),
         **facts,
-    }
+    )
 
 
-def reopening(manifest: Mapping[str, Any]) -> dict[str, Any]:
+def reopening(manifest: Manifest) -> Manifest:
     """The manifest of a resumed run."""
-    resumed = [*manifest.get("resumed_at", []), now()]
-    begun = {key: value for key, value in manifest.items() if key not in _TOTALS}
-    if manifest["status"] not in ("running", "done"):
-        begun["ended_before"] = [*manifest.get("ended_before", []), manifest["status"]]
-    return {**begun, "status": "running", "finished_at": None, "resumed_at": resumed, "process": os.getpid()}
+    begun = manifest.model_dump(by_alias=True, exclude_unset=True, exclude={*_TOTALS})
+    if manifest.status not in ("running", "done"):
+        begun["ended_before"] = [*manifest.ended_before, manifest.status]
+    again = {"status": "running", "finished_at": None, "process": os.getpid()}
+    return Manifest.model_validate({**begun, **again, "resumed_at": [*manifest.resumed_at, now()]})
 
 
-def changes(manifest: Mapping[str, Any], facts: Mapping[str, Any]) -> list[str]:
+def changes(manifest: Manifest, fresh: Manifest) -> list[str]:
     """The parts that have changed since the run began: `dataset rag`, `metric faithfulness`, `judge x`."""
     found: list[str] = []
     for group, keys in (
@@ -146,39 +141,38 @@ def changes(manifest: Mapping[str, Any], facts: Mapping[str, Any]) -> list[str]:
         ("metrics", ("version", "prompt_sha256", "judge")),
         ("judges", ("identity",)),
     ):
-        before, after = manifest[group], facts[group]
+        before, after = getattr(manifest, group), getattr(fresh, group)
         for name in dict.fromkeys([*before, *after]):
-            old, new = before.get(name, {}), after.get(name, {})
-            if any(old.get(key) != new.get(key) for key in keys):
+            old, new = before.get(name), after.get(name)
+            if any(getattr(old, key, None) != getattr(new, key, None) for key in keys):
                 found.append(f"{group.removesuffix('s')} {name}")
-    if manifest["target"]["identity"] != facts["target"]["identity"]:
-        found.append(f"target {facts['target']['name']}")
+    if manifest.target.identity != fresh.target.identity:
+        found.append(f"target {fresh.target.name}")
     return found
 
 
-def take_up(tally: Tally, manifest: Mapping[str, Any]) -> bool:
+def take_up(tally: Tally, manifest: Manifest) -> bool:
     """Set the tally to the totals in a manifest. False if it has none, as that of a killed run."""
-    if "requests" not in manifest:
+    if manifest.requests is None:
         return False
     for name in _COUNTS:
-        setattr(tally, name, manifest[name])
-    tally.cost_usd, tally.unpriced = manifest["cost_usd"] or 0.0, manifest["cost_usd"] is None
-    tally.saved_usd, tally.saved_unpriced = manifest["saved_usd"] or 0.0, manifest["saved_usd"] is None
+        setattr(tally, name, getattr(manifest, name))
+    tally.cost_usd, tally.unpriced = manifest.cost_usd or 0.0, manifest.cost_usd is None
+    tally.saved_usd, tally.saved_unpriced = manifest.saved_usd or 0.0, manifest.saved_usd is None
     return True
 
 
 def closing(
-    manifest: Mapping[str, Any],
+    manifest: Manifest,
     status: str,
     exit_code: int,
     tally: Tally,
     states: Mapping[str, int],
     seconds: float,
     stopped: Stop | None,
-) -> dict[str, Any]:
+) -> Manifest:
     """The manifest of a run that has ended; `stopped` is why cases were left out."""
-    return {
-        **manifest,
+    ended = {
         "status": status,
         "exit_code": exit_code,
         "finished_at": now(),
@@ -191,6 +185,7 @@ def closing(
         "cost_usd": tally.cost,
         "saved_usd": tally.saved,
     }
+    return manifest.model_copy(update=ended)
 
 
 def versions() -> dict[str, str]:

@@ -10,6 +10,7 @@ import polars as pl
 from evalflow.app.compare import Changes, cells_between
 from evalflow.app.core.saved import SavedRun
 from evalflow.run.folder import RunFolder
+from tests.manifests import manifest_of
 
 Cell = tuple[str, str, float | None, bool | None]
 """Case, metric, score, passed."""
@@ -39,9 +40,9 @@ def scored(folder: Path, cells: Sequence[Cell]) -> SavedRun:
     )  # fmt: skip
     run = RunFolder(folder)
     frame.write_parquet(run.scores)
-    facts = {name: {"key": name, "bounded": name == "good", "figures": None} for name in ("good", "slow")}
+    facts = {name: {"bounded": name == "good"} for name in ("good", "slow")}
     config = {"metric": {"good": {}, "slow": {"direction": "lower_is_better"}}}
-    return SavedRun(run, {"metrics": facts, "config": config}, folder.name)
+    return SavedRun(run, manifest_of(metrics=facts, config=config), folder.name)
 
 
 def changes(folder: Path, other_answers: Sequence[str] = ("said", "flips")) -> Changes:

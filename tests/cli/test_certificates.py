@@ -25,11 +25,11 @@ def certificate(program: Program) -> Certificate:
     folder = RunFolder(program.latest)
     manifest = folder.read_manifest()
     return Certificate(
-        judge=manifest["metrics"]["faithfulness"]["judge"],
+        judge=manifest.metrics["faithfulness"].judge or "",
         metric="faithfulness",
         dataset="rag",
         key=key_of(manifest, "faithfulness", folder),
-        run_id=manifest["run_id"],
+        run_id=manifest.run_id,
         issued_at="2026-11-20T10:00:00+00:00",
         n_labels=60,
         n_people=2,

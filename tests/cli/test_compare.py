@@ -143,7 +143,7 @@ def test_what_cannot_be_compared_is_refused_unless_allowed(program: Program, two
 def test_other_versions_prompts_and_judges_are_named_together(program: Program, two: tuple[str, str]) -> None:
     manifest = json.loads((Path(two[1]) / "run.json").read_text())
     manifest["metrics"]["exact_match"] |= {"prompt_sha256": "other", "judge": "j"}
-    manifest["judges"] = {"j": {"identity": "i", "nature": None, "calibrated": True}}
+    manifest["judges"] = {"j": {"identity": "i", "nature": "an LLM", "calibrated": True}}
     manifest["config"]["metric"]["exact_match"]["combine"] = "any"
     (Path(two[1]) / "run.json").write_text(json.dumps(manifest))
     refused = program("compare", *two)

@@ -9,6 +9,7 @@ import pytest
 from evalflow.config.schema import MetricConfig
 from evalflow.records import Answer, Case, Message
 from evalflow.report.html import Reported
+from tests.manifests import manifest_of
 
 SCORES = {
     "run_id": pl.String, "dataset": pl.String, "case_id": pl.String, "group": pl.String, "tags": pl.List(pl.String),
@@ -89,11 +90,11 @@ def make_run(cases: Sequence[Case], cells: Sequence[Cell], **fields: Any) -> Rep
             "summary": make_summary(scores),
             "details": [],
             "gates": [],
-            "manifest": {
-                "run_id": "2026-11-21T14-03-22Z_rag_faithfulness_x7k2",
-                "judges": {"embedded": {"nature": "text overlap, not an LLM", "calibrated": False}},
-                "cost_usd": None,
-            },
+            "manifest": manifest_of(
+                run_id="2026-11-21T14-03-22Z_rag_faithfulness_x7k2",
+                judges={"embedded": {"nature": "text overlap, not an LLM", "calibrated": False}},
+                cost_usd=None,
+            ),
             "metrics": {"faithfulness": MetricConfig(kind="judge", description="Share of claims supported.")},
             "cases": cases,
             "answers": recorded,

@@ -12,6 +12,7 @@ from rich.console import Console
 from evalflow.report.cases import print_case
 from evalflow.report.console import print_gates, print_summary, print_worst
 from evalflow.report.wording import plain, plain_line
+from tests.manifests import manifest_of
 from tests.report.conftest import SUMMARY
 
 EVIL = "\x1b]52;c;ZXZpbA==\x07a\x1b[2J\x9b31m\rb\x7f[/x]\ud800"
@@ -44,7 +45,7 @@ def test_text_keeps_all_but_controls(text):
 
 def test_a_summary_shows_every_label_as_it_is_spelt():
     on = console()
-    print_summary(on, {"judges": {}}, figures(*(f"precision[{label}]" for label in [*LABELS, EVIL[:-1]])), {})
+    print_summary(on, manifest_of(), figures(*(f"precision[{label}]" for label in [*LABELS, EVIL[:-1]])), {})
     for label in LABELS:
         assert f"precision[{label}]" in printed(on)
     assert f"precision[{SEEN}]" in printed(on)
@@ -91,9 +92,7 @@ def test_a_case():
 
 def test_names_of_classes_never_cut_a_number_at_80_columns():
     on = Console(file=io.StringIO(), width=80, highlight=False)
-    print_summary(
-        on, {"judges": {}}, figures("precision[multi_questions_in_one]", f"f1[{'x' * 70}]", "weighted_f1"), {}
-    )
+    print_summary(on, manifest_of(), figures("precision[multi_questions_in_one]", f"f1[{'x' * 70}]", "weighted_f1"), {})
     rows = [line for line in printed(on).splitlines() if "0.500" in line]
     assert len(rows) == 3
     assert "…" not in printed(on)

@@ -12,6 +12,7 @@ from evalflow.records import Context, Message
 from evalflow.report.cases import BLOCK, ExplorerWriter, most_informative, script_json
 from evalflow.report.html import write_reports
 from evalflow.report.page import facts, judge_lines, title
+from tests.manifests import manifest_of
 
 EVIL = '</script><script>window.owned=1</script><img src=x onerror="window.owned=1"> \' <!-- {{ 7*7 }} \u2028'
 
@@ -65,7 +66,7 @@ def _evil(make_run, make_case, tmp_path_factory):
         "case_id": EVIL, "metric": EVIL, "judge": EVIL, "target": EVIL, "score": 0.2, "threshold": 0.5, "passed": False,
         "reason": EVIL, "value": json.dumps(EVIL), "steps": json.dumps([step]), "tags": [EVIL],
     }  # fmt: skip
-    manifest = {"run_id": EVIL, "judges": {EVIL: {"nature": EVIL}}, "overrides": [EVIL], "git_commit": EVIL}
+    manifest = manifest_of(run_id=EVIL, judges={EVIL: {"nature": EVIL}}, overrides=[EVIL], git_commit=EVIL)
     matrix = {"dataset": "rag", "target": EVIL, "metric": EVIL, "judge": EVIL, "tag": None, "statistic": "confusion"}
     run = make_run(
         [case],
@@ -205,32 +206,33 @@ def test_lone_surrogates_do_not_stop_a_report(make_run, make_case, tmp_path):
 
 
 def test_the_header_says_what_the_manifest_knows():
-    manifest = {
-        "run_id": "r",
-        "started_at": "2026-11-21T14:03:22+00:00",
-        "seconds": 75.2,
-        "overrides": ["dataset=rag", "metric=[a,b]"],
-        "datasets": {"rag": {"cases": 1200}},
-        "metrics": {"a": {}, "b": {}},
-        "target": {"name": "recorded"},
-        "requests": 1234,
-        "cached": 5,
-        "cost_usd": None,
-        "git_commit": "0123456789abcdef+",
-    }
+    manifest = manifest_of(
+        started_at="2026-11-21T14:03:22+00:00",
+        seconds=75.2,
+        overrides=["dataset=rag", "metric=[a,b]"],
+        datasets={"rag": {"cases": 1200}},
+        metrics={"a": {}, "b": {}},
+        requests=1234,
+        cached=5,
+        cost_usd=None,
+        saved_usd=0.5,
+        git_commit="0123456789abcdef+",
+    )
     assert facts(manifest) == [
         ("Started", "2026-11-21 14:03:22 UTC"),
         ("Time", "1 min 15 s"),
+        ("Status", "done"),
         ("Dataset", "rag (1,200 cases)"),
         ("Target", "recorded"),
         ("Metrics", "a, b"),
         ("Requests", "1,234, 5 more from the cache"),
         ("Cost", "unknown"),
+        ("Saved", "$0.5000"),
         ("Versions", "commit 0123456789 with changes"),
         ("Command", "python -m evalflow dataset=rag 'metric=[a,b]'"),
     ]
     assert title(manifest) == "a, b on rag"
-    assert title({"run_id": "r"}) == "r"
+    assert title(manifest_of()) == "r"
 
 
 def test_a_judge_is_uncalibrated_until_a_certificate_says_otherwise():
@@ -249,13 +251,13 @@ def test_a_judge_is_uncalibrated_until_a_certificate_says_otherwise():
         "relevance": {"judge": "c"},
     }
     judges = {"a": {"nature": "an LLM"}, "b": {}, "c": {"nature": "an LLM", "calibrated": True}}
-    assert judge_lines({"judges": judges, "metrics": metrics}) == [
+    assert judge_lines(manifest_of(judges=judges, metrics=metrics)) == [
         "judge: a (an LLM), calibrated for faithfulness: Spearman 0.61 (0.40 to 0.80), bias -0.062, 40 labels on rag; "
         "uncalibrated for coherence",
         "judge: b, uncalibrated for tone (changed since it was labelled: its prompts)",
         "judge: c (an LLM), uncalibrated",
     ]
-    assert judge_lines({"judges": {}}) == ["judge: none (no metric needs one)"]
+    assert judge_lines(manifest_of()) == ["judge: none (no metric needs one)"]
 
 
 @pytest.mark.parametrize(
@@ -269,7 +271,7 @@ def test_a_judge_is_uncalibrated_until_a_certificate_says_otherwise():
 )
 def test_a_judge_is_not_called_calibrated_by_labels_that_show_no_agreement(agreement: dict[str, Any], said: str):
     held = {"dataset": "rag", "n_labels": 40, "agreement": agreement, "bias": {"value": -0.034}, "stale": []}
-    manifest = {"judges": {"a": {}}, "metrics": {"tone": {"judge": "a", "certificate": held}}}
+    manifest = manifest_of(judges={"a": {}}, metrics={"tone": {"judge": "a", "certificate": held}})
     [line] = judge_lines(manifest)
     assert line == f"judge: a, tone checked against 40 labels: no agreement shown, {said}bias -0.034, on rag"
 
@@ -280,7 +282,7 @@ def test_grades_that_are_one_off_throughout_agree_by_weighted_kappa():
         "kappa_weighted": {"value": 0.7, "ci_low": 0.5, "ci_high": 0.85},
     }
     held = {"dataset": "rag", "n_labels": 40, "agreement": agreement, "bias": {"value": None}, "stale": []}
-    [line] = judge_lines({"judges": {"a": {}}, "metrics": {"tone": {"judge": "a", "certificate": held}}})
+    [line] = judge_lines(manifest_of(judges={"a": {}}, metrics={"tone": {"judge": "a", "certificate": held}}))
     assert line == "judge: a, calibrated for tone: weighted kappa 0.70 (0.50 to 0.85), 40 labels on rag"
 
 

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalflow.report.ci import _quoted, write_junit
+from tests.manifests import manifest_of
 
 GATES = [
     {"name": "m mean >= 0.8", "of_metric": "m", "passed": True, "message": "0.9"},
@@ -27,7 +28,7 @@ CELLS = [
 @pytest.fixture(name="written")
 def _written(tmp_path, make_scores):
     def write(cells, gates=(), max_error_rate=0.0, **facts):
-        manifest = {"run_id": "run", **facts}
+        manifest = manifest_of(run_id="run", **facts)
         junit = tmp_path / "junit.xml"
         write_junit(junit, manifest=manifest, gates=gates, scores=make_scores(cells), max_error_rate=max_error_rate)
         return ElementTree.parse(tmp_path / "junit.xml").getroot()

@@ -3,6 +3,7 @@ import re
 import pytest
 
 from evalflow.report.sweep import agreement, write_sweep_report
+from tests.manifests import manifest_of, sweep_of
 
 
 @pytest.fixture(name="page")
@@ -11,7 +12,7 @@ def _page(tmp_path):
         agreed = agreement([run.scores for _, run in runs])
         write_sweep_report(
             tmp_path / "report.html",
-            manifest=manifest or {"run_id": "sweep", "overrides": ["judge=a,b"]},
+            manifest=manifest or sweep_of(run_id="sweep", overrides=["judge=a,b"]),
             runs=[(name, run.manifest, run.summary) for name, run in runs],
             agreement=agreed,
             boards=[],
@@ -25,7 +26,7 @@ def _page(tmp_path):
 
 def run_of(make_run, make_case, judge, scores, **manifest):
     cells = [{"case_id": f"case-{i}", "judge": judge, "score": s, "passed": s >= 0.5} for i, s in enumerate(scores)]
-    about = {"run_id": judge, "judges": {judge: {"nature": f"nature of {judge}"}}, **manifest}
+    about = manifest_of(run_id=judge, judges={judge: {"nature": f"nature of {judge}"}}, **manifest)
     return make_run([make_case(i) for i in range(len(scores))], cells, manifest=about)
 
 
@@ -43,8 +44,8 @@ def test_metrics_by_judge_agreement_and_cost(page, make_run, make_case):
     assert "faithfulness a b 3 67 % 1.00" in words
     assert re.findall(r"<h3>(.*?) · faithfulness</h3>", text) == ["Same pass or fail", "Rank correlation"]
     assert "on faithfulness, and below it the number of answers. Highest: a and b (67 %)." in words
-    assert "0_judge=a – 3 – – $0.2500" in words
-    assert "1_judge=b – 6 – – unknown" in words
+    assert "0_judge=a done 3 – – $0.2500" in words
+    assert "1_judge=b done 6 – – unknown" in words
     assert 'href="0_judge%3Da/report.html"' in text
 
 
@@ -72,5 +73,5 @@ def test_a_sweep_over_metrics_has_one_column(page, make_run, make_case):
 
 def test_names_are_escaped(page, make_run, make_case):
     evil = "<img src=x onerror=alert(1)>"
-    text, _ = page([(evil, run_of(make_run, make_case, evil, [0.5]))], {"run_id": evil})
+    text, _ = page([(evil, run_of(make_run, make_case, evil, [0.5]))], sweep_of(run_id=evil))
     assert "<img" not in text

@@ -28,6 +28,7 @@ from evalflow.llm.panel import Panel
 from evalflow.paths import private_folder, write_atomically
 from evalflow.protocols import Judge, Metric, Target
 from evalflow.records import NOTHING, Case, Outcome, Spend, Usage
+from evalflow.records.manifest import CaseOrder, DatasetFacts, JudgeFacts, Manifest, MetricFacts, TargetFacts
 from evalflow.redaction import Redactor
 from evalflow.run import manifest as manifests
 from evalflow.run.deadline import Deadlines, Failed
@@ -59,7 +60,7 @@ class RunOrder:
     run_id: str
     latest: Path | None
     siblings: Sequence[Path] = ()
-    resumed: dict[str, Any] | None = None
+    resumed: Manifest | None = None
     retry_errors: bool = False
     races: bool = False
 
@@ -128,17 +129,17 @@ def log_to(path: Path, secrets: Iterable[str]) -> Generator[None]:
         handler.close()
 
 
-def open_manifest(order: RunOrder, facts: dict[str, Any]) -> dict[str, Any]:
+def open_manifest(order: RunOrder, inspection: Inspection) -> Manifest:
     """The manifest of a run that starts or resumes.
 
     Raises:
-        UserError: The run to be resumed has changed since it began.
+        UserError: The run to be resumed has changed since it began; or the baseline that gates need is not a run, or
+            measured something else.
     """
+    fresh = described(inspection, order.run_id, _spent_before(order), races=order.races)
     if order.resumed is None:
-        known = {**facts, "spent_before": asdict(_spent_before(order))}
-        known["order"] = {**facts["order"], "shuffled": facts["order"]["shuffled"] or order.races}
-        return manifests.opening(order.run_id, order.composed.overrides, known)
-    if changes := manifests.changes(order.resumed, facts):
+        return fresh
+    if changes := manifests.changes(order.resumed, fresh):
         where, hint = str(order.folder), "put it back as it was, or start a new run"
         raise UserError([Problem(f"{change} has changed since the run began", where, hint) for change in changes])
     return manifests.reopening(order.resumed)
@@ -169,7 +170,7 @@ def finished_before(
     )
     if looks is not None and finished.scores is not None:
         looks.note_all(finished.scores.lazy())
-        most = sum(order.resumed["asked"].values()) if order.resumed.get("stopped") else None
+        most = sum(order.resumed.asked.values()) if order.resumed.stopped else None
         looks.begun(finished.scores.select("dataset", "case_id").unique().iter_rows(), most)
     counted = manifests.take_up(tally, order.resumed)
     if session.budget:
@@ -197,18 +198,18 @@ def sharing_target(order: RunOrder, parts: Parts, resources: ExitStack) -> Targe
     for path in order.siblings:
         sibling = RunFolder(path)
         manifest = sibling.read_manifest()
-        if manifest["target"]["identity"] == parts.target.identity:
+        if manifest.target.identity == parts.target.identity:
             book.add(sibling.answers, _same_data(manifest, parts))
     return RememberingTarget(parts.target, book)
 
 
-def _same_data(manifest: dict[str, Any], parts: Parts) -> list[str]:
+def _same_data(manifest: Manifest, parts: Parts) -> list[str]:
     """The datasets that another run read from the same data in the same way."""
-    mine, theirs = parts.settings.composed.storable["dataset"], manifest["config"]["dataset"]
+    mine, theirs = parts.settings.composed.storable["dataset"], manifest.config["dataset"]
 
     def same(name: str, config: DatasetConfig) -> bool:
         key = parts.settings.keys["dataset", name]
-        return theirs.get(key) == mine[key] and manifest["datasets"][name]["sha256"] == datasets.digest(config)
+        return theirs.get(key) == mine[key] and manifest.datasets[name].sha256 == datasets.digest(config)
 
     return [name for name, config in parts.datasets.items() if same(name, config)]
 
@@ -225,14 +226,12 @@ def earlier_answers(order: RunOrder, parts: Parts, resources: ExitStack) -> Answ
 def _spent_before(order: RunOrder) -> Amount:
     """What earlier runs of the same sweep have spent: all runs of a sweep share one budget."""
     if order.resumed:
-        return Amount(**order.resumed["spent_before"])
+        return Amount(**order.resumed.spent_before)
     spent = Amount()
     for path in order.siblings:
         ended = RunFolder(path).read_manifest()
-        requests, sent, received, usd = (
-            ended.get(key) or 0 for key in ("requests", "input_tokens", "output_tokens", "cost_usd")
-        )
-        spent += Amount(requests, sent + received, usd)
+        tokens = (ended.input_tokens or 0) + (ended.output_tokens or 0)
+        spent += Amount(ended.requests or 0, tokens, ended.cost_usd or 0)
     return spent
 
 
@@ -292,8 +291,10 @@ class _BilledEntries:
         self.written(entry)
 
 
-def facts_of(inspection: Inspection) -> dict[str, Any]:
-    """Configuration, data, prompts, metrics, judges and target. They must not change before a run is resumed.
+def described(
+    inspection: Inspection, run_id: str = "", spent_before: Amount | None = None, *, races: bool = False
+) -> Manifest:
+    """The manifest of a new run: its configuration, data, prompts, metrics, judges and target.
 
     Raises:
         UserError: The baseline that gates need is not a run, or measured something else.
@@ -308,45 +309,53 @@ def facts_of(inspection: Inspection) -> dict[str, Any]:
             "prompts": [str(folder) for folder in composed.prompt_folders],
         },
         "datasets": {
-            name: {
-                "files": [str(path) for path in datasets.files(config)],
-                "sha256": datasets.digest(config),
-                "cases": inspection.cases[name],
-                "labelled": inspection.labelled[name],
-            }
+            name: DatasetFacts(
+                files=[str(path) for path in datasets.files(config)],
+                sha256=datasets.digest(config),
+                cases=inspection.cases[name],
+                labelled=inspection.labelled[name],
+            )
             for name, config in parts.datasets.items()
         },
         "metrics": {name: _metric_facts(inspection, name, rule) for name, rule in inspection.rules().metrics.items()},
         "judges": {name: _judge_facts(judge) for name, judge in inspection.judges.items()},
-        "target": {"name": parts.target.name, "identity": parts.target.identity},
-        "order": {"shuffled": inspection.rules().looks() is not None, "seed": run.seed},
+        "target": TargetFacts(name=parts.target.name, identity=parts.target.identity),
+        "order": CaseOrder(shuffled=races or inspection.rules().looks() is not None, seed=run.seed),
         "prices": {name: price for name, price in parts.prices().items() if price},
+        "spent_before": asdict(spent_before or Amount()),
     }
+    # In the form of run.json: JSON turns the anchors of a scale into texts.
+    manifest = Manifest.model_validate_json(manifests.opening(run_id, composed.overrides, facts).text)
     if run.baseline is not None:
         from evalflow.app.core.comparison import baseline_problems
 
-        if problems := baseline_problems(inspection.gates, run, facts):
+        if problems := baseline_problems(inspection.gates, run, manifest):
             raise UserError(problems)
-    return facts
+    return manifest
 
 
-def _metric_facts(inspection: Inspection, name: str, rule: RunMetric) -> dict[str, Any]:
+def _metric_facts(inspection: Inspection, name: str, rule: RunMetric) -> MetricFacts:
     parts, metric = inspection.parts, inspection.scored[name].metric
-    return {
-        **{key: getattr(rule, key) for key in ("declared", "judge", "asks", "embeds", "bounded")},
-        "key": parts.settings.keys["metric", rule.declared],
-        "description": metric.config.description,
-        "version": metric.config.version,
-        "prompt_sha256": parts.prompts.digest(metric.prompts) if metric.prompts else None,
-        "figures": asdict(metric.figures) if metric.figures else None,
-    }
+    return MetricFacts(
+        declared=rule.declared,
+        judge=rule.judge,
+        asks=rule.asks,
+        embeds=rule.embeds,
+        bounded=rule.bounded,
+        key=parts.settings.keys["metric", rule.declared],
+        description=metric.config.description,
+        version=metric.config.version,
+        prompt_sha256=parts.prompts.digest(metric.prompts) if metric.prompts else None,
+        figures=metric.figures,
+    )
 
 
-def _judge_facts(judge: Judge) -> dict[str, Any]:
-    facts = {key: getattr(judge.info, key) for key in ("nature", "identity", "calibrated")}
+def _judge_facts(judge: Judge) -> JudgeFacts:
+    panel: dict[str, Any] = {}
     if isinstance(judge, Panel):
-        facts |= {"kind": judge.config.kind, "members": [member.info.name for member in judge.members]}
-    return facts
+        panel = {"kind": judge.config.kind, "members": [member.info.name for member in judge.members]}
+    info = judge.info
+    return JudgeFacts(nature=info.nature, identity=info.identity, calibrated=info.calibrated, **panel)
 
 
 def _pinned(parts: Parts) -> dict[str, Any]:

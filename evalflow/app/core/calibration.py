@@ -19,7 +19,6 @@ from evalflow.paths import write_atomically
 from evalflow.report.calibration import Calibration
 from evalflow.report.page import verdict_of
 from evalflow.report.results_csv import as_answered
-from evalflow.report.sweep import full_cost
 from evalflow.run.folder import RunFolder
 from evalflow.run.manifest import now
 from evalflow.stats.prediction import MIN_LABELS
@@ -29,6 +28,7 @@ from evalflow.summary.details import consistency, replies
 from evalflow.summary.judge_choice import JudgeInRun, choose, chooses
 
 if TYPE_CHECKING:
+    from evalflow.records.manifest import Manifest
     from evalflow.summary.calibration import CalibrationRow
 
 
@@ -39,7 +39,7 @@ _LISTED = 25
 def calibration_of(run: SavedRun, labels: RunLabels) -> Calibration | None:
     """Compare a run's judges with labels; None if none of the labelled answers has a score."""
     scores = without_unanswered(run, run.scores())
-    rows = calibrate_scores(scores, labels.frame, run.traits, seed=run.manifest["config"]["seed"])
+    rows = calibrate_scores(scores, labels.frame, run.traits, seed=run.manifest.config["seed"])
     if not rows:
         return None
     notes = [*labels.notes]
@@ -72,7 +72,7 @@ def saved_calibration(run: SavedRun) -> Calibration | None:
         UserError: calibration.json was changed by hand or is damaged.
     """
     labels, calibrated = None, run.folder.calibration.is_file()
-    if calibrated or run.manifest["status"] == "done":
+    if calibrated or run.manifest.status == "done":
         try:
             labels = labels_of_run(run)
         except UserError as error:
@@ -137,7 +137,7 @@ def certify(found: Calibration, scores: pl.LazyFrame, folder: RunFolder) -> list
 
 
 def _certificate(
-    row: CalibrationRow, judge: str, manifest: Mapping[str, Any], scores: pl.LazyFrame, folder: RunFolder
+    row: CalibrationRow, judge: str, manifest: Manifest, scores: pl.LazyFrame, folder: RunFolder
 ) -> Certificate:
     c = row.corrected
     judged: Sequence[float] = row.answers.filter(row.answers["human"].is_not_null())["score"].to_list()
@@ -148,7 +148,7 @@ def _certificate(
     )  # fmt: skip
     return Certificate(
         judge=judge, metric=row.metric, dataset=row.dataset, key=key_of(manifest, row.metric, folder),
-        run_id=manifest["run_id"], issued_at=now(), n_labels=len(judged), n_people=row.people[0],
+        run_id=manifest.run_id, issued_at=now(), n_labels=len(judged), n_people=row.people[0],
         judge_mean=sum(judged) / len(judged) if judged else None, human_mean=c.human_mean,
         bias={"value": c.bias, "ci_low": c.bias_low, "ci_high": c.bias_high},
         agreement={name: one.document() for name, one in row.agreement.items()},
@@ -192,7 +192,7 @@ def rank_judges(runs: Mapping[str, SavedRun], labels: Mapping[str, pl.DataFrame]
     if not judges:
         why = "no two runs judged the same metric of the same answers otherwise, so there is no judge to choose"
         return JudgeRanking([], [why], {})
-    seed = next(iter(runs.values())).manifest["config"]["seed"]
+    seed = next(iter(runs.values())).manifest.config["seed"]
     halves = {name: _split(run, labels[name], seed) for name, run in runs.items()} if split else {}
     boards: list[Mapping[str, Any]] = []
     notes: list[str] = []
@@ -265,7 +265,7 @@ def save_ranking(
         if row := next(own, None):
             means = {name: row["corrected"][name] for name in ("estimate", "ci_low", "ci_high", "method")}
             corrected = {**means, "n_labels": row["n_labels"]}
-        return {**place, "cost_usd": full_cost(runs[place["run"]].manifest), "corrected": corrected}
+        return {**place, "cost_usd": runs[place["run"]].manifest.full_cost, "corrected": corrected}
 
     boards = [{**board, "ranking": [with_mean(place, board) for place in board["ranking"]]} for board in ranking.boards]
     _write(folder / "calibration.json", {"choice": boards, **document})

@@ -23,6 +23,7 @@ from rich.console import Console
 from evalflow.app.core.saved import declared_meaning, prepared_steps
 from evalflow.errors import Problem, UserError
 from evalflow.paths import private_folder, write_atomically
+from evalflow.records.manifest import Manifest, MetricFacts
 from evalflow.run.folder import RunFolder
 
 log = logging.getLogger("evalflow")
@@ -72,14 +73,14 @@ class Certificate:
         return [words for part, words in _PARTS.items() if self.key.get(part) != key.get(part)]
 
 
-def key_of(manifest: Mapping[str, Any], metric: str, folder: RunFolder) -> dict[str, str | None]:
+def key_of(manifest: Manifest, metric: str, folder: RunFolder) -> dict[str, str | None]:
     """Digests of the parts that decide what a judge's scores on a metric mean: judge, metric, prompts, prepared."""
-    facts = manifest["metrics"][metric]
+    facts = manifest.metrics[metric]
     steps = prepared_steps(folder, metric)
     return {
-        "judge": _digest(manifest["judges"][facts["judge"]]["identity"]),
-        "metric": _digest([facts["version"], declared_meaning(manifest, metric)]),
-        "prompts": facts["prompt_sha256"],
+        "judge": _digest(manifest.judges[facts.judge or ""].identity),
+        "metric": _digest([facts.version, declared_meaning(manifest, metric)]),
+        "prompts": facts.prompt_sha256,
         "prepared": _digest(steps) if steps else None,
     }
 
@@ -128,23 +129,23 @@ def print_certificates(console: Console, *, as_json: bool) -> int:
     return 0
 
 
-def with_certificates(manifest: Mapping[str, Any], folder: RunFolder) -> dict[str, Any]:
+def with_certificates(manifest: Manifest, folder: RunFolder) -> Manifest:
     """The manifest with `certificate` of each metric's judge, or None.
 
     A certificate has its fields except the key, and `stale`: a list of changes since. If there are several, valid ones
     are preferred, then those on a dataset of the run, then the newest.
     """
     known = saved_certificates()
-    metrics: dict[str, Any] = {}
-    for name, facts in manifest["metrics"].items():
-        own = [one for one in known if (one.metric, one.judge) == (name, facts["judge"])]
+    metrics: dict[str, MetricFacts] = {}
+    for name, facts in manifest.metrics.items():
+        own = [one for one in known if (one.metric, one.judge) == (name, facts.judge)]
         key = key_of(manifest, name, folder) if own else {}
-        own.sort(key=lambda one: (not one.stale(key), one.dataset in manifest["datasets"], one.issued_at))
+        own.sort(key=lambda one: (not one.stale(key), one.dataset in manifest.datasets, one.issued_at))
         found = {**asdict(own[-1]), "stale": own[-1].stale(key)} if own else None
         if found:
             del found["key"]
-        metrics[name] = {**facts, "certificate": found}
-    return {**manifest, "metrics": metrics}
+        metrics[name] = facts.model_copy(update={"certificate": found})
+    return manifest.model_copy(update={"metrics": metrics})
 
 
 def _read(path: Path) -> Certificate:

@@ -19,6 +19,7 @@ from evalflow.errors import Problem, UserError, command, did_you_mean
 from evalflow.lazy import pl
 from evalflow.protocols import Measured
 from evalflow.records import Case
+from evalflow.records.manifest import Manifest
 from evalflow.report.comparison import Comparison, FlippedCases, flips
 from evalflow.report.wording import bracketed, counted, method, number, signed
 from evalflow.stats.prediction import MIN_LABELS
@@ -70,7 +71,7 @@ def obstacles(a: SavedRun, b: SavedRun, *, declared_only: bool = False) -> list[
     """
     old, new = (_versions(run, declared_only=declared_only) for run in (a, b))
     found = list(other_versions(old, new))
-    shared = [name for name in a.manifest["metrics"] if name in b.manifest["metrics"]]
+    shared = [name for name in a.manifest.metrics if name in b.manifest.metrics]
     for name in shared:
         found += unlike_metrics(name, a.manifest, b.manifest)
     for name in shared:
@@ -84,22 +85,20 @@ def obstacles(a: SavedRun, b: SavedRun, *, declared_only: bool = False) -> list[
     return sorted(found, key=lambda obstacle: KINDS.index(obstacle.kind))
 
 
-def unlike_metrics(
-    name: str, a: Mapping[str, Any], b: Mapping[str, Any], called: tuple[str, str] = ("A", "B")
-) -> Iterator[Obstacle]:
+def unlike_metrics(name: str, a: Manifest, b: Manifest, called: tuple[str, str] = ("A", "B")) -> Iterator[Obstacle]:
     """The differences of a metric between two manifests: in its configuration, prompts or judge."""
-    left, right = a["metrics"][name], b["metrics"][name]
-    if left["prompt_sha256"] != right["prompt_sha256"]:
+    left, right = a.metrics[name], b.metrics[name]
+    if left.prompt_sha256 != right.prompt_sha256:
         yield Obstacle("prompt", f"the prompts of metric {name} are not the same")
     ours, theirs = (declared_meaning(manifest, name) for manifest in (a, b))
     keys = [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]
     if keys:
         yield Obstacle("metric", f"metric {name} is configured otherwise: {', '.join(sorted(keys))}")
-    ours, theirs = (own["judge"] and run["judges"][own["judge"]]["identity"] for run, own in ((a, left), (b, right)))
+    ours, theirs = (own.judge and run.judges[own.judge].identity for run, own in ((a, left), (b, right)))
     if ours != theirs:
-        how = f"{left['judge']} in {called[0]} and {right['judge']} in {called[1]}"
-        if left["judge"] == right["judge"]:
-            how = f"{left['judge']}, with other settings"
+        how = f"{left.judge} in {called[0]} and {right.judge} in {called[1]}"
+        if left.judge == right.judge:
+            how = f"{left.judge}, with other settings"
         yield Obstacle("judge", f"metric {name} has another judge: {how}")
 
 
@@ -116,15 +115,15 @@ def other_versions(
 def _versions(run: SavedRun, *, declared_only: bool) -> dict[str, int]:
     """The version of each metric in run.json, or else of each one with scores: also of the checks named in cases."""
     if declared_only:
-        return {name: facts["version"] for name, facts in run.manifest["metrics"].items()}
+        return {name: facts.version for name, facts in run.manifest.metrics.items()}
     table = run.scores().select("metric", "metric_version").unique().sort("metric").collect(engine="streaming")
     return dict(table.iter_rows())
 
 
 def _changed_cases(a: SavedRun, b: SavedRun) -> list[str]:
     """Ids of cases whose question or expectation differs between the runs; identical files are not read."""
-    left, right = a.manifest["datasets"], b.manifest["datasets"]
-    shared = [name for name in left if name in right and left[name]["sha256"] != right[name]["sha256"]]
+    left, right = a.manifest.datasets, b.manifest.datasets
+    shared = [name for name in left if name in right and left[name].sha256 != right[name].sha256]
     if not shared:
         return []
     known = a.case_digests
@@ -195,7 +194,7 @@ def compare_pairs(
             continue
         notes += [f"{a.name} and {b.name}: {o.what}; compared all the same, as allowed" for o in found]
         if how.unpaired:
-            names, traits, seed = (a.name, b.name), a.traits | b.traits, b.manifest["config"]["seed"]
+            names, traits, seed = (a.name, b.name), a.traits | b.traits, b.manifest.config["seed"]
             own, common = compare_samples(a.scores(), b.scores(), names, traits, **how.rows_by, seed=seed)
             rows += own
             if common:
@@ -209,7 +208,7 @@ def compare_pairs(
         notes += notes_of(a, b, pairing, ("A", "B") if len(pairs) == 1 else (a.name, b.name))
         rows += own
         if _is_sample(b, of=a) and not any(o.kind == "cases" for o in found):
-            adjusted_by_a += adjusted_means(pairing, (a.name, b.name), b.traits, seed=b.manifest["config"]["seed"])
+            adjusted_by_a += adjusted_means(pairing, (a.name, b.name), b.traits, seed=b.manifest.config["seed"])
         lower = [name for name, traits in (a.traits | b.traits).items() if not traits.higher_is_better]
         listed.append(flips((a.name, b.name), pairing.cases, b.scores(), lower, _FLIPS))
     notes += _notes_of_rows(rows, several=len(pairs) > 1)
@@ -244,7 +243,7 @@ def test_orders(runs: Iterable[SavedRun]) -> Orders:
 
 def _is_sample(run: SavedRun, *, of: SavedRun) -> bool:
     """Whether the run drew its cases at random from those that the other one selected, as far as both declare."""
-    own, other = (one.manifest["config"] for one in (run, of))
+    own, other = (one.manifest.config for one in (run, of))
 
     def selected(config: Mapping[str, Any]) -> dict[str, Any]:
         return {name: (dataset.get("tags"), dataset.get("ids")) for name, dataset in config["dataset"].items()}
@@ -301,7 +300,7 @@ def compare_two(
 ) -> tuple[list[ComparisonRow], Pairing]:
     """The differences of two runs case by case, with unadjusted p-values, and the cases that they share."""
     pairing = pair_scores(a.scores(), b.scores(), labels=_of_both(labels, a, b))
-    seed = b.manifest["config"]["seed"]
+    seed = b.manifest.config["seed"]
     return compare_cases(pairing, (a.name, b.name), a.traits | b.traits, **how.rows_by, seed=seed), pairing
 
 
@@ -323,9 +322,9 @@ def notes_of(a: SavedRun, b: SavedRun, pairing: Pairing, names: tuple[str, str])
             common = f"{row['common']:,} case{'' if row['common'] == 1 else 's'} compared"
             yield f"{where}: {common}; left out: {', '.join(left)}"
     for run, name in zip((a, b), names, strict=True):
-        if run.manifest["status"] != "done":
-            yield f"{name} ended early ({run.manifest['status']}); what it finished is compared"
-        elif run.manifest.get("stopped"):
+        if run.manifest.status != "done":
+            yield f"{name} ended early ({run.manifest.status}); what it finished is compared"
+        elif run.manifest.stopped:
             yield f"{name} was stopped by looks, which the intervals here do not allow for: they are too narrow"
 
 
@@ -370,8 +369,8 @@ class BaselineAnswers:
         if not self._file.is_file():
             return
         with self._file.open("rb") as lines:
-            for dataset, facts in baseline.manifest["datasets"].items():
-                for _ in range(facts["cases"]):
+            for dataset, facts in baseline.manifest.datasets.items():
+                for _ in range(facts.cases):
                     place = lines.tell()
                     if line := lines.readline():
                         self._places[_digest(dataset, json.loads(line)["id"])] = place
@@ -400,24 +399,22 @@ def _digest(dataset: str, case_id: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
 
 
-def baseline_problems(gates: Sequence[Gate], run: RunConfig, facts: Mapping[str, Any]) -> list[Problem]:
+def baseline_problems(gates: Sequence[Gate], run: RunConfig, manifest: Manifest) -> list[Problem]:
     """Why gates cannot use the baseline: it is not a run, or it measured something else."""
     try:
         baseline = open_baseline(run)
     except UserError as error:
-        folders = [Path(folder) for folder in facts["search_folders"]["conf"]]
+        folders = [Path(folder) for folder in manifest.search_folders["conf"]]
         return _target_problems(str(run.baseline), folders) or list(error.problems)
-    where, known = f"baseline={run.baseline}", baseline.manifest["metrics"]
-    # In the form of run.json: JSON turns the anchors of a scale into texts.
-    now: dict[str, Any] = json.loads(json.dumps(facts))
+    where, known = f"baseline={run.baseline}", baseline.manifest.metrics
     problems: list[Problem] = []
-    wanted = (gate.metric for gate in gates if gate.baseline and gate.metric in now["metrics"])
+    wanted = (gate.metric for gate in gates if gate.baseline and gate.metric in manifest.metrics)
     for name in dict.fromkeys(str(metric) for metric in wanted):
         if name not in known:
             problems.append(Problem(f"the baseline has no metric {name!r}", where, did_you_mean(name, known)))
             continue
         hint = "run the baseline again as this run is, and name that"
-        problems += [Problem(o.what, where, hint) for o in unlike_metrics(name, baseline.manifest, now)]
+        problems += [Problem(o.what, where, hint) for o in unlike_metrics(name, baseline.manifest, manifest)]
     return problems
 
 

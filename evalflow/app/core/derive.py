@@ -13,6 +13,7 @@ from evalflow.app.core.saved import SavedRun
 from evalflow.errors import UserError
 from evalflow.lazy import pl
 from evalflow.records import Case, passes
+from evalflow.records.manifest import Manifest
 from evalflow.report.wording import caveat, counted, method
 from evalflow.run.folder import RunFolder
 from evalflow.summary.gates import Gate, GateResult, GateRow, evaluate_gates
@@ -85,9 +86,7 @@ def decide(
     return replace(derived, gates=tuple(rows), exit_code=code)
 
 
-def report(
-    folder: RunFolder, rules: ResultRules, derived: Derived, cases: Iterable[Case], manifest: Mapping[str, Any]
-) -> None:
+def report(folder: RunFolder, rules: ResultRules, derived: Derived, cases: Iterable[Case], manifest: Manifest) -> None:
     """Write results.csv, cases.jsonl, report.html, junit.xml and summary.md; `manifest` is run.json as it will be."""
     from evalflow.report.html import Reported, write_reports  # late: the first request does not wait for it
 

@@ -123,7 +123,7 @@ def labels_of_run(run: SavedRun) -> RunLabels | None:
     """
     path = run.folder.calibration
     if not path.is_file():
-        has_labels = any(facts["labelled"] for facts in run.manifest["datasets"].values())
+        has_labels = any(facts.labelled for facts in run.manifest.datasets.values())
         return labels_of_data(run) if has_labels else None
     try:
         saved: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
@@ -218,11 +218,12 @@ def finished_runs(folder: Path, jobs: Sequence[Path]) -> tuple[dict[str, SavedRu
         raise UserError(Problem("no run of this sweep has scores yet", str(folder), hint))
     notes = [f"run {job.name} has no scores yet, and is left out" for job in jobs if job.name not in runs]
     notes += [
-        f"run {name} is not complete ({run.manifest['status']}): only the answers that it scored count"
+        f"run {name} is not complete ({run.manifest.status}): only the answers that it scored count"
         for name, run in runs.items()
-        if run.manifest["status"] != "done"
+        if run.manifest.status != "done"
     ]
-    failed: Mapping[str, str] = RunFolder(folder).read_manifest().get("failed", {})
+    sweep = RunFolder(folder).read_sweep()
+    failed: Mapping[str, str] = sweep.failed if sweep else {}
     notes += [f"run {name} failed, and is left out: {why}" for name, why in failed.items() if name not in runs]
     return runs, notes
 
@@ -267,11 +268,11 @@ def labels_to_compare(runs: Sequence[SavedRun], file: str | None) -> tuple[dict[
 
 def other_runs(folder: Path) -> Elsewhere:
     """The metrics and cases of the other runs in a run's sweep; empty if it is not part of a sweep."""
-    sweep = RunFolder(folder.parent)
-    names = sweep.read_manifest().get("jobs") if sweep.manifest.is_file() else None
-    if not names or folder.name not in names:
+    above = RunFolder(folder.parent)
+    sweep = above.read_sweep() if above.manifest.is_file() else None
+    if sweep is None or folder.name not in sweep.jobs:
         return HERE
-    others = [RunFolder(folder.parent / name) for name in names if name != folder.name]
+    others = [RunFolder(folder.parent / name) for name in sweep.jobs if name != folder.name]
     return _everything([open_scored(one) for one in others if one.scores.is_file()])
 
 
@@ -281,7 +282,7 @@ def _everything(runs: Iterable[SavedRun], ids: Collection[str] | None = None) ->
     metrics: set[str] = set()
     cases: dict[str, set[str]] = {}
     for run in runs:
-        metrics.update(run.manifest["metrics"])
+        metrics.update(run.manifest.metrics)
         for dataset, case_id in run.scores().filter(known).select("dataset", "case_id").unique().collect().iter_rows():
             cases.setdefault(case_id, set()).add(dataset)
     return Elsewhere(metrics, cases)

@@ -21,21 +21,21 @@ def advise_on_members(
     run: SavedRun, rows: Sequence[CalibrationRow], scores: pl.LazyFrame
 ) -> Mapping[Series, MemberAdvice]:
     """Advice for each row whose judge has members."""
-    judges = run.manifest["judges"]
+    judges = run.manifest.judges
     return {
-        (row.dataset, row.metric, row.target, row.judge): _advice(run, row, scores, judges[row.judge]["members"])
+        (row.dataset, row.metric, row.target, row.judge): _advice(run, row, scores, members)
         for row in rows
-        if row.judge in judges and "members" in judges[row.judge]
+        if row.judge in judges and (members := judges[row.judge or ""].members)
     }
 
 
 def _advice(run: SavedRun, row: CalibrationRow, scores: pl.LazyFrame, names: Sequence[str]) -> MemberAdvice:
-    facts = run.manifest["metrics"][row.metric]
-    config = run.rules.settings.judges[facts["declared"]]
+    facts = run.manifest.metrics[row.metric]
+    config = run.rules.settings.judges[facts.declared]
     assert isinstance(config, MembersConfig)
     own = run.rules.metrics[row.metric].config.judge
-    place = f"metric.{facts['key']}.judge" if own and ("vote" in own or "escalate_below" in own) else "judge"
-    seed = run.manifest["config"]["seed"]
+    place = f"metric.{facts.key}.judge" if own and ("vote" in own or "escalate_below" in own) else "judge"
+    seed = run.manifest.config["seed"]
 
     def advice(found: object = None, why: str = "") -> MemberAdvice:
         keys = dict(zip(names, config.asked, strict=True))

@@ -9,13 +9,12 @@ from collections import Counter
 from collections.abc import Generator, Iterable
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from evalflow.app.core.assemble import assemble, secrets_of, settings_of
 from evalflow.app.core.begin import (
     RunOrder,
     earlier_answers,
-    facts_of,
     finished_before,
     log_to,
     open_folder,
@@ -32,6 +31,7 @@ from evalflow.errors import EvalflowError, IncompleteError, InfrastructureError,
 from evalflow.lazy import load
 from evalflow.protocols import Sink
 from evalflow.records import Case
+from evalflow.records.manifest import Manifest, Stop
 from evalflow.redaction import Redactor
 from evalflow.run import manifest as manifests
 from evalflow.run.deadline import interruptible
@@ -68,7 +68,7 @@ class OpenRun:
     journal: JournalSink
     tally: Tally
     screen: TerminalScreen
-    stopped: manifests.Stop | None = None
+    stopped: Stop | None = None
     looks: GateLooks | None = None
     derived: Derived | None = None
 
@@ -140,16 +140,16 @@ class OpenRun:
 
     def _cases(self, looks: GateLooks | None) -> Iterable[Case]:
         """The cases to ask, in their order; none more of a race that is decided."""
-        before, seed = self.order.resumed or {}, self.inspection.parts.settings.run.seed
-        if before.get("stopped"):
-            self.screen.was_decided(self.inspection, before["asked"])
+        before, seed = self.order.resumed, self.inspection.parts.settings.run.seed
+        if before and before.stopped:
+            self.screen.was_decided(self.inspection, before.asked)
         if looks is not None:
             return looks.follow(self.inspection.selected(), seed)
-        if before.get("stopped"):
-            self.stopped, self.tally.asked = before["stopped"], Counter(before["asked"])
+        if before and before.stopped:
+            self.stopped, self.tally.asked = before.stopped, Counter(before.asked)
             return ()
         cases = self.inspection.selected()
-        return shuffled(cases, seed) if before and before["order"]["shuffled"] else cases
+        return shuffled(cases, seed) if before and before.order.shuffled else cases
 
 
 async def _load_tables() -> None:
@@ -176,7 +176,7 @@ def opened(order: RunOrder, inspection: Inspection, screen: TerminalScreen) -> G
         InfrastructureError, BudgetError: No further calls could be made; finished results are written.
         IncompleteError: The run ended without all scores; finished results are written.
     """
-    opening = open_manifest(order, facts_of(inspection))
+    opening = open_manifest(order, inspection)
     folder = open_folder(order)
     tally = Tally(expected=inspection.cells)
     started = time.monotonic()
@@ -218,15 +218,15 @@ def _restore(folder: RunFolder) -> str:
 
 
 def _end(
-    one: OpenRun, opening: dict[str, Any], status: str, code: int, seconds: float
-) -> tuple[IncompleteError | None, dict[str, Any]]:
+    one: OpenRun, opening: Manifest, status: str, code: int, seconds: float
+) -> tuple[IncompleteError | None, Manifest]:
     """Derive the results, and write run.json and the reports; returns the error if scores are missing, and run.json."""
     folder, inspection, rules = one.folder, one.inspection, one.inspection.rules()
     derived, incomplete = derive(folder, rules), None
     if status == "done" and derived.cells < inspection.cells and not one.stopped:
         incomplete = _incomplete(one.order, inspection)
         status, code = "failed", incomplete.exit_code
-    saved = SavedRun(folder, {**opening, "status": status})
+    saved = SavedRun(folder, opening.model_copy(update={"status": status}))
     derived = _calibrated(saved, derived, in_data=inspection.labels_apply)
     # A run that stopped early is looked at again, up to the deciding case: those under way then were finished too.
     looks = one.looks if status == "done" and not one.stopped else None
@@ -245,7 +245,7 @@ def _end(
 
 def _calibrated(run: SavedRun, derived: Derived, *, in_data: bool) -> Derived:
     """Compare a finished run's judges with human labels, if it was calibrated before, or some are in its data."""
-    if run.manifest["status"] != "done" or not (in_data or run.folder.calibration.is_file()):
+    if run.manifest.status != "done" or not (in_data or run.folder.calibration.is_file()):
         return derived
     from evalflow.app.core.calibration import certify, saved_calibration
 

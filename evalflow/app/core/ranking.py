@@ -10,7 +10,7 @@ from typing import Any
 from evalflow.app.core.cases import BASELINE
 from evalflow.app.core.comparison import Kind, obstacles
 from evalflow.app.core.labels import labels_to_compare
-from evalflow.app.core.saved import SavedRun, metric_config
+from evalflow.app.core.saved import SavedRun
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.report.ranking import RankingPage
 from evalflow.report.wording import counted, percent
@@ -66,10 +66,10 @@ def rank_runs(
     """
     by_name = _named(runs)
     notes = list(_differences(list(by_name.values()), allow, allow_option))
-    known = dict.fromkeys(name for run in runs for name in run.manifest["metrics"])
+    known = dict.fromkeys(name for run in runs for name in run.manifest.metrics)
     if metric is not None and metric not in known:
         raise UserError(Problem(f"no run has the metric {metric!r}", "--metric", did_you_mean(metric, known)))
-    seed = max(run.manifest["config"]["seed"] for run in runs)
+    seed = max(run.manifest.config["seed"] for run in runs)
     scores = {name: run.scores() for name, run in by_name.items()}
     rankings: list[Ranking] = []
     tables: list[CommonCases] = []
@@ -135,7 +135,7 @@ def _differences(runs: Sequence[SavedRun], allow: Collection[Kind], allow_option
     first: dict[str, SavedRun] = {}
     refused: dict[tuple[str, str], Problem] = {}
     for run in runs:
-        metrics: Collection[str] = run.manifest["metrics"]
+        metrics: Collection[str] = run.manifest.metrics
         earlier = {one.name: one for name in metrics if (one := first.get(name)) is not None}
         for name in metrics:
             first.setdefault(name, run)
@@ -202,10 +202,10 @@ def _rankings(
 
 def _opponent(run: SavedRun, metric: str, runs: Mapping[str, SavedRun]) -> str:
     """The name of what a pairwise metric compared the run's answers with: another run, or the field of the case."""
-    against = str(metric_config(run.manifest, metric)["against"])
+    against = str(run.manifest.metric_config(metric)["against"])
     if against != f"vars.{BASELINE}":
         return against
-    config: Mapping[str, Any] = run.manifest["config"]
+    config: Mapping[str, Any] = run.manifest.config
     baseline = Path(str(config["baseline"]))
     same = (name for name, one in runs.items() if one.folder.path.resolve() == baseline.resolve())
     return next(same, baseline.name)

@@ -17,6 +17,7 @@ from evalflow.app.core.derive import Derived, decide, derive, evaluate_run_gates
 from evalflow.app.core.saved import SavedRun, open_run
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.lazy import pl
+from evalflow.records.manifest import Manifest
 from evalflow.report.calibration import Calibration, write_calibration
 from evalflow.report.page import judge_lines, sample_lines
 from evalflow.run.folder import RunFolder, refuse_links
@@ -27,7 +28,7 @@ from evalflow.summary.journal import json_line
 
 def rewrite(
     folder: RunFolder, overrides: Sequence[str] = (), calibration: Calibration | None = None
-) -> tuple[dict[str, Any], Derived]:
+) -> tuple[Manifest, Derived]:
     """Derive tables, calibration, gates and reports of a run again; a `calibration` that is given was saved just now.
 
     Returns:
@@ -49,9 +50,10 @@ def rewrite(
     derived = decide(run, run.rules, derived, run.cases)
     if derived.calibration is not None and folder.calibration_page.is_file():
         write_calibration(folder.calibration_page, derived.calibration)
-    manifest = {**with_certificates(run.manifest, folder), "scores": derived.states}
-    if manifest["status"] == "done":
-        manifest["exit_code"] = derived.exit_code
+    found: dict[str, Any] = {"scores": derived.states}
+    if run.manifest.status == "done":
+        found["exit_code"] = derived.exit_code
+    manifest = with_certificates(run.manifest, folder).model_copy(update=found)
     report(folder, run.rules, derived, run.cases(), manifest)
     folder.write_manifest(manifest)
     return manifest, derived
@@ -67,13 +69,13 @@ _CHANGEABLE = re.compile(rf"\+?(metric\.\w+\.({'|'.join(_METRIC_KEYS)}|of\.\w+)|
 """The keys that can be changed in a finished run."""
 
 
-def overridden(manifest: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+def overridden(manifest: Manifest, overrides: Sequence[str]) -> Manifest:
     """The manifest with other thresholds, gates or rules of composites. The scores themselves stay.
 
     Raises:
         UserError: An override would need new scores.
     """
-    config = deepcopy(manifest["config"])
+    config = deepcopy(manifest.config)
     problems: list[Problem] = []
     for override in overrides:
         key, _, text = override.partition("=")
@@ -87,7 +89,7 @@ def overridden(manifest: dict[str, Any], overrides: Sequence[str]) -> dict[str, 
         here[last] = yaml.safe_load(text)
     if problems:
         raise UserError(problems)
-    return {**manifest, "config": config, "overrides": [*manifest["overrides"], *overrides]}
+    return manifest.model_copy(update={"config": config, "overrides": [*manifest.overrides, *overrides]})
 
 
 def _unchangeable(key: str, config: dict[str, Any]) -> Problem:
@@ -119,11 +121,11 @@ def original_thresholds(run: SavedRun) -> dict[str, float]:
     if not path.is_file():
         return current_thresholds(run)
     made: Mapping[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
-    config = deepcopy(run.manifest["config"])
+    config = deepcopy(run.manifest.config)
     for name, metric in config["metric"].items():
         metric["threshold"] = made["metric"][name].get("threshold")
     config["judge"]["thresholds"] = made["judge"].get("thresholds")
-    return current_thresholds(replace(run, manifest={**run.manifest, "config": config}))
+    return current_thresholds(replace(run, manifest=run.manifest.model_copy(update={"config": config})))
 
 
 def override_of(run: SavedRun, metric: str, value: float | None) -> str:
@@ -162,11 +164,11 @@ def facts_of_run(folder: RunFolder) -> dict[str, Any]:
         "metrics": facts_of_metrics(run),
         "summary": [row for row in summary["rows"] if row["tag"] is None],
         "gates": json.loads(json_line(gates)),
-        "datasets": {name: facts["cases"] for name, facts in run.manifest["datasets"].items()},
-        "asked": run.manifest.get("asked"),
+        "datasets": {name: facts.cases for name, facts in run.manifest.datasets.items()},
+        "asked": run.manifest.asked,
         "sampling": sample_lines(run.manifest),
-        "target": run.manifest["target"]["name"],
-        "judges": run.manifest["judges"],
+        "target": run.manifest.target.name,
+        "judges": {name: judge.model_dump(exclude_unset=True) for name, judge in run.manifest.judges.items()},
         "kept": list(dict.fromkeys(override_of(run, name, now.get(name)) for name in changed)),
         "seed": run.rules.settings.run.seed,
         "wrote_steps": sorted({entry["metric"] for entry in PreparedFile(folder).entries() if entry.get("steps")}),
@@ -175,11 +177,12 @@ def facts_of_run(folder: RunFolder) -> dict[str, Any]:
 
 def facts_of_metrics(run: SavedRun) -> list[dict[str, Any]]:
     """The facts of each metric of a run, which may still be active."""
-    limits, original, judges = current_thresholds(run), original_thresholds(run), run.manifest["judges"]
+    limits, original, judges = current_thresholds(run), original_thresholds(run), run.manifest.judges
 
     def judged(name: str, judge: str | None) -> str:
         own = {one: about for one, about in judges.items() if one == judge}
-        return judge_lines({"metrics": {name: run.manifest["metrics"][name]}, "judges": own})[0]
+        only = {"metrics": {name: run.manifest.metrics[name]}, "judges": own}
+        return judge_lines(run.manifest.model_copy(update=only))[0]
 
     return [
         {

@@ -25,9 +25,9 @@ from evalflow.config.schema import DatasetConfig
 from evalflow.errors import Problem, UserError, command
 from evalflow.lazy import pl
 from evalflow.paths import private_file, private_folder
-from evalflow.records import Case, FigureSpec
+from evalflow.records import Case
+from evalflow.records.manifest import Manifest, MetricFacts
 from evalflow.run.folder import RunFolder
-from evalflow.run.manifest import SCHEMA
 from evalflow.summary.gate_config import parse_gates
 from evalflow.summary.journal import json_line
 from evalflow.targets.registry import TARGET_KINDS
@@ -52,7 +52,7 @@ class SavedRun:
     """
 
     folder: RunFolder
-    manifest: dict[str, Any]
+    manifest: Manifest
     name: str = ""
 
     @cached_property
@@ -65,12 +65,15 @@ class SavedRun:
         settings = settings_of(composed_of(self.manifest))
         metrics = {
             name: RunMetric(
-                settings.run.metric[facts["declared"]].model_copy(update={"description": facts["description"]}),
-                facts["bounded"],
-                _figures(facts),
-                **{key: facts[key] for key in ("declared", "judge", "asks", "embeds")},
+                settings.run.metric[facts.declared].model_copy(update={"description": facts.description}),
+                facts.bounded,
+                facts.figures,
+                facts.declared,
+                facts.judge,
+                facts.asks,
+                facts.embeds,
             )
-            for name, facts in self.manifest["metrics"].items()
+            for name, facts in self.manifest.metrics.items()
         }
         if wrong := unusable_parts(settings, metrics):
             raise UserError([problem for problems in wrong.values() for problem in problems])
@@ -81,12 +84,12 @@ class SavedRun:
         """What a comparison needs to know of each metric."""
         from evalflow.summary.compare import Traits
 
-        def of(name: str, facts: Mapping[str, Any]) -> Traits:
-            config = metric_config(self.manifest, name)
+        def of(name: str, facts: MetricFacts) -> Traits:
+            config = self.manifest.metric_config(name)
             lower = config.get("direction") == "lower_is_better"
-            return Traits(not lower, facts["bounded"], _figures(facts), tuple(config.get("test_order") or ()))
+            return Traits(not lower, facts.bounded, facts.figures, tuple(config.get("test_order") or ()))
 
-        return {name: of(name, facts) for name, facts in self.manifest["metrics"].items()}
+        return {name: of(name, facts) for name, facts in self.manifest.metrics.items()}
 
     def scores(self) -> pl.LazyFrame:
         return pl.scan_parquet(self.folder.scores)
@@ -96,8 +99,8 @@ class SavedRun:
         if self.folder.cases.is_file():
             with self.folder.cases.open("rb") as file:
                 numbered = enumerate(file)
-                for name, facts in self.manifest["datasets"].items():
-                    yield from ((number, name, line) for number, line in islice(numbered, facts["cases"]))
+                for name, facts in self.manifest.datasets.items():
+                    yield from ((number, name, line) for number, line in islice(numbered, facts.cases))
 
     def cases(self, wanted: Collection[tuple[str, str]] | None = None) -> Iterator[Case]:
         """The cases as evaluated, in input order; from the data if the run ended before writing cases.jsonl.
@@ -117,8 +120,8 @@ class SavedRun:
             return
         config = DatasetConfig(path=str(self.folder.cases), format="jsonl", allow_irregular=True)
         everything = datasets.read("cases", config)
-        for name, facts in self.manifest["datasets"].items():
-            for case in islice(everything, facts["cases"]):
+        for name, facts in self.manifest.datasets.items():
+            for case in islice(everything, facts.cases):
                 yield replace(case, dataset=name)
 
     @cached_property
@@ -144,7 +147,7 @@ def open_run(folder: RunFolder, name: str = "") -> SavedRun:
     Raises:
         UserError: The run was written by another version.
     """
-    return SavedRun(folder, read_manifest(folder), name or folder.path.name)
+    return SavedRun(folder, folder.read_manifest(), name or folder.path.name)
 
 
 def open_scored(folder: RunFolder, name: str = "") -> SavedRun:
@@ -160,45 +163,26 @@ def open_scored(folder: RunFolder, name: str = "") -> SavedRun:
     return run
 
 
-def read_manifest(folder: RunFolder) -> dict[str, Any]:
-    """Read run.json.
-
-    Raises:
-        UserError: Another version wrote it.
-    """
-    manifest = folder.read_manifest()
-    if manifest.get("schema") != SCHEMA:
-        what = f"this run was written by another version of evalflow (schema {manifest.get('schema')}, not {SCHEMA})"
-        raise UserError(Problem(what, str(folder.manifest), "open it with the version named in it"))
-    return manifest
-
-
-def composed_of(manifest: dict[str, Any]) -> Composed:
+def composed_of(manifest: Manifest) -> Composed:
     """The configuration of a run."""
-    search = manifest["search_folders"]
     return Composed(
-        values=resolved(manifest["config"]),
-        unresolved=manifest["config"],
-        choices=manifest["choices"],
+        values=resolved(manifest.config),
+        unresolved=manifest.config,
+        choices=manifest.choices,
         sources={},
-        overrides=tuple(manifest["overrides"]),
-        conf_folders=tuple(Path(path) for path in search["conf"]),
-        prompt_folders=tuple(Path(path) for path in search["prompts"]),
+        overrides=tuple(manifest.overrides),
+        conf_folders=tuple(Path(path) for path in manifest.search_folders["conf"]),
+        prompt_folders=tuple(Path(path) for path in manifest.search_folders["prompts"]),
     )
-
-
-def metric_config(manifest: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """The configuration of a metric. For a check named in a case, the configuration of its metric."""
-    return manifest["config"]["metric"][manifest["metrics"][name]["key"]]
 
 
 # Keys that do not affect the meaning of a metric's scores; versions are compared separately.
 _NO_MEANING = ("threshold", "gate", "test_order", "description", "family", "judge", "steps_from", "version")
 
 
-def declared_meaning(manifest: Mapping[str, Any], name: str) -> dict[str, Any]:
+def declared_meaning(manifest: Manifest, name: str) -> dict[str, Any]:
     """The part of a metric's configuration that decides the meaning of its scores, without its version."""
-    return {key: value for key, value in metric_config(manifest, name).items() if key not in _NO_MEANING}
+    return {key: value for key, value in manifest.metric_config(name).items() if key not in _NO_MEANING}
 
 
 def prepared_steps(folder: RunFolder, name: str) -> list[Any]:
@@ -206,10 +190,6 @@ def prepared_steps(folder: RunFolder, name: str) -> list[Any]:
     path = folder.prepared
     entries: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     return [entry["steps"] for entry in entries.values() if entry.get("metric") == name]
-
-
-def _figures(facts: Mapping[str, Any]) -> FigureSpec | None:
-    return FigureSpec(**facts["figures"]) if facts["figures"] else None
 
 
 def find_folder(given: str | None) -> Path:
@@ -237,9 +217,8 @@ def find_run(given: str | None, *verb: str) -> RunFolder:
         UserError: There is none, or it is a sweep, which has several.
     """
     folder = RunFolder(find_folder(given))
-    jobs = folder.read_manifest().get("jobs")
-    if jobs is not None:
-        names = [f"{given or LATEST}/{job}" for job in jobs]
+    if sweep := folder.read_sweep():
+        names = [f"{given or LATEST}/{job}" for job in sweep.jobs]
         lines = "\n    ".join(command(*verb, name) if verb else shlex.quote(name) for name in names)
         where = str(given or LATEST)
         raise UserError(Problem("this is a sweep of several runs", where, f"name one of them:\n    {lines}"))
@@ -248,9 +227,9 @@ def find_run(given: str | None, *verb: str) -> RunFolder:
 
 def jobs_of(folder: Path) -> list[Path] | None:
     """The runs of a sweep, in order; None if the folder holds a single run."""
-    jobs = RunFolder(folder).read_manifest().get("jobs")
-    if jobs is None or jobs:
-        return None if jobs is None else [folder / job for job in jobs]
+    sweep = RunFolder(folder).read_sweep()
+    if sweep is None or sweep.jobs:
+        return sweep and [folder / job for job in sweep.jobs]
     # A killed sweep has no list of its runs.
     begun = [path.parent for path in folder.glob("*/run.json")]
     return sorted(begun, key=lambda path: (len(path.name.partition("_")[0]), path.name))
@@ -268,7 +247,7 @@ class ProgramError(UserError):
     """Starting a program needs the user's consent."""
 
 
-def expect_agreed(manifest: Mapping[str, Any], where: str, hint: str, root: Path | None = None) -> None:
+def expect_agreed(manifest: Manifest, where: str, hint: str, root: Path | None = None) -> None:
     """Refuse to resume a run that would start a program without the user's consent.
 
     `hint` says how to agree; `root` is the working directory of resumed runs, by default this process's.
@@ -281,7 +260,7 @@ def expect_agreed(manifest: Mapping[str, Any], where: str, hint: str, root: Path
         raise ProgramError(Problem(f"to resume this run starts a program of this machine: {program}", where, hint))
 
 
-def agree(manifest: Mapping[str, Any], root: Path | None = None) -> None:
+def agree(manifest: Manifest, root: Path | None = None) -> None:
     """Allow the run's program, if it has one, to be started from now on."""
     path = (root or Path.cwd()) / FILE
     if _new_program(manifest, path) is None:
@@ -291,14 +270,14 @@ def agree(manifest: Mapping[str, Any], root: Path | None = None) -> None:
         file.write(f"{_digest(manifest)}\n")
 
 
-def _new_program(manifest: Mapping[str, Any], agreed: Path) -> str | None:
+def _new_program(manifest: Manifest, agreed: Path) -> str | None:
     """The program that a run starts, as configured; None if it only calls services, or the program is agreed.
 
     Unknown kinds of targets count as programs.
     """
     if agreed.is_file() and _digest(manifest) in agreed.read_text(encoding="utf-8").split():
         return None
-    target: object = manifest["config"].get("target")
+    target: object = manifest.config.get("target")
     values: Mapping[str, Any] = cast("Mapping[str, Any]", target) if isinstance(target, Mapping) else {}
     kind = str(values.get("kind"))
     try:
@@ -312,8 +291,8 @@ def _new_program(manifest: Mapping[str, Any], agreed: Path) -> str | None:
     return str(values.get("call") or f"a target of kind {kind}")
 
 
-def _digest(manifest: Mapping[str, Any]) -> str:
-    known = json.dumps([manifest["run_id"], manifest["config"].get("target")], sort_keys=True)
+def _digest(manifest: Manifest) -> str:
+    known = json.dumps([manifest.run_id, manifest.config.get("target")], sort_keys=True)
     return hashlib.sha256(known.encode()).hexdigest()
 
 

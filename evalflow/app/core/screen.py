@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from evalflow.app.core.inspect import Inspection
     from evalflow.app.core.result_rules import ResultRules
     from evalflow.app.core.sweep import SweepTables
+    from evalflow.records.manifest import Manifest
 
 _MEANING = {
     1: "a gate failed (exit code 1)",
@@ -75,7 +76,7 @@ class TerminalScreen:
     def scored(self, record: ScoreRecord) -> None:
         print_score(self._err, record)
 
-    def ends(self, folder: RunFolder, manifest: dict[str, Any], rules: ResultRules, derived: Derived) -> None:
+    def ends(self, folder: RunFolder, manifest: Manifest, rules: ResultRules, derived: Derived) -> None:
         if self._sweeping:
             from evalflow.report.sweep import run_line
 
@@ -93,14 +94,14 @@ class TerminalScreen:
         print_worst(self._out, worst)
         print_gates(self._out, derived.gates)
         print_totals(self._out, manifest)
-        errors = manifest["scores"]["error"]
+        errors = manifest.scores["error"]
         if errors:
-            share = errors / sum(manifest["scores"].values())
+            share = errors / sum(manifest.scores.values())
             what = f"{errors} score{'s' if errors > 1 else ''} could not be made ({share:.1%} of all): "
             self._out.print(literal(what + "; ".join(derived.error_types), style="red"), soft_wrap=True)
             self._out.print(literal(f"  such as: {derived.error_example}", style="dim"), soft_wrap=True)
-        if manifest["exit_code"]:
-            self._out.print(literal(_MEANING[manifest["exit_code"]], style="bold red"))
+        if manifest.exit_code:
+            self._out.print(literal(_MEANING[manifest.exit_code], style="bold red"))
         self._out.print()
         is_latest = folder.path.resolve() == (Path("outputs") / "latest").resolve()
         words = [] if is_latest else [shown(folder.path)]

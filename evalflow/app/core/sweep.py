@@ -15,9 +15,10 @@ from evalflow.app.core.saved import SavedRun
 from evalflow.config.schema import MetricConfig
 from evalflow.lazy import pl
 from evalflow.paths import private_folder
+from evalflow.records.manifest import SCHEMA, Manifest, SweepManifest
 from evalflow.report.sweep import agreement, write_sweep_report
 from evalflow.run.folder import RunFolder
-from evalflow.run.manifest import SCHEMA, now
+from evalflow.run.manifest import now
 from evalflow.summary.compare import ComparisonRow, Traits, adjusted
 from evalflow.summary.ranking import CommonCases, common_cases, rank_by_mean
 from evalflow.summary.summarise import Summary, summarise, write_summary
@@ -43,8 +44,9 @@ class SweepTables:
 def open_sweep(folder: Path, run_id: str, overrides: Sequence[str]) -> None:
     """Write the sweep's run.json before its first job."""
     private_folder(folder)
-    manifest = {"schema": SCHEMA, "run_id": run_id, "status": "running", "started_at": now(), "finished_at": None}
-    RunFolder(folder).write_manifest(manifest | {"overrides": list(overrides), "jobs": []})
+    begun: dict[str, Any] = {"schema": SCHEMA, "run_id": run_id, "status": "running", "started_at": now()}
+    manifest = SweepManifest(**begun, finished_at=None, overrides=list(overrides), jobs=[])
+    RunFolder(folder).write_manifest(manifest)
 
 
 def write_sweep(folder: Path, jobs: Sequence[Path], failures: Mapping[str, str] | None = None) -> SweepTables:
@@ -54,16 +56,11 @@ def write_sweep(folder: Path, jobs: Sequence[Path], failures: Mapping[str, str] 
     agreed = agreement([pl.scan_parquet(RunFolder(job).scores) for job in jobs])
     boards = leaderboards([SavedRun(RunFolder(folder / name), about, name) for name, about, _ in runs], summary)
     write_summary(Summary(summary, boards), folder)
-    opened = RunFolder(folder).read_manifest()
-    failed: Mapping[str, str] = opened.get("failed", {}) if failures is None else failures
-    manifest = {
-        **opened,
-        "status": "failed" if failed else "done",
-        "finished_at": now(),
-        "jobs": [job.name for job in jobs],
-        "failed": failed,
-        **_totals(runs),
-    }
+    opened = RunFolder(folder).read_sweep()
+    assert opened is not None
+    failed = opened.failed if failures is None else failures
+    ended = {"status": "failed" if failed else "done", "finished_at": now(), "jobs": [job.name for job in jobs]}
+    manifest = opened.model_copy(update={**ended, "failed": failed, **_totals(runs)})
     calibration = RunFolder(folder).calibration
     choice = json.loads(calibration.read_text(encoding="utf-8")) if calibration.is_file() else None
     write_sweep_report(
@@ -73,11 +70,11 @@ def write_sweep(folder: Path, jobs: Sequence[Path], failures: Mapping[str, str] 
     return SweepTables(summary, agreed, boards, failed)
 
 
-def _totals(runs: Sequence[tuple[str, dict[str, Any], pl.DataFrame]]) -> dict[str, Any]:
+def _totals(runs: Sequence[tuple[str, Manifest, pl.DataFrame]]) -> dict[str, Any]:
     """Requests, tokens, cost and time of all runs; None if a run's value is unknown."""
     totals: dict[str, Any] = {}
     for key in ("requests", "cached", "input_tokens", "output_tokens", "cost_usd", "saved_usd", "seconds"):
-        values = [manifest[key] for _, manifest, _ in runs if manifest.get(key) is not None]
+        values = [value for _, manifest, _ in runs if (value := getattr(manifest, key)) is not None]
         totals[key] = sum(values) if len(values) == len(runs) else None
     return totals
 
@@ -161,7 +158,7 @@ def _on(run: SavedRun, cases: pl.DataFrame, about: Mapping[str, Any]) -> pl.Data
     config = MetricConfig(kind="", direction="higher_is_better" if traits.higher_is_better else "lower_is_better")
     measured = {about["metric"]: RunMetric(config, traits.bounded, traits.figures)}
     scores = _scores(run, about).join(cases.lazy(), on="case_id", how="semi")
-    rows = summarise(scores, measured, run.manifest["config"]["seed"]).frame
+    rows = summarise(scores, measured, run.manifest.config["seed"]).frame
     return rows.filter(pl.col("tag").is_null()).select(pl.lit(run.name).alias("run"), pl.all())
 
 

@@ -19,12 +19,13 @@ from evalflow.app.core.comparison import (
 )
 from evalflow.app.core.labels import labels_to_compare
 from evalflow.app.core.ranking import rank_runs, ranked_items
-from evalflow.app.core.saved import SavedRun, find_run, open_scored, read_manifest
+from evalflow.app.core.saved import SavedRun, find_run, open_scored
 from evalflow.app.studio.bots import get_bot
 from evalflow.app.studio.datasets import list_datasets
 from evalflow.app.studio.runs import MAX_PAGE, Run, get_run, list_runs, run_row
 from evalflow.app.studio.space import NotFoundError, TakenError, Workspace
 from evalflow.errors import EvalflowError, Problem, UserError
+from evalflow.records.manifest import Manifest
 from evalflow.run.folder import RunFolder
 from evalflow.store.scores import common_cases
 from evalflow.summary.gates import Condition, parse_condition
@@ -173,7 +174,6 @@ def _before(space: Workspace, run: Run) -> ComparableRun | None:
 _ENDS = {"pass_rate": ("pass_rate", "pass_rate_low", "pass_rate_high")}
 """Statistics that are columns of the row of the mean."""
 _CALLED = ("the run before", "this one")
-Manifest = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,7 +310,7 @@ def _gates(run: Run, dataset: str, metric: str, statistic: str) -> Iterator[Poin
 
 def _manifest(run: Run) -> Manifest | None:
     try:
-        return read_manifest(RunFolder(run.folder))
+        return RunFolder(run.folder).read_manifest()
     except (EvalflowError, OSError, ValueError):
         return None
 
@@ -318,16 +318,16 @@ def _manifest(run: Run) -> Manifest | None:
 def _breaks(metric: str, before: Manifest | None, now: Manifest | None) -> list[Obstacle]:
     if before is None or now is None:
         return [Obstacle("metric", "the folder of a run is gone, so that nobody can tell whether it measured the same")]
-    old, new = (manifest["metrics"].get(metric) for manifest in (before, now))
+    old, new = (manifest.metrics.get(metric) for manifest in (before, now))
     if old is None or new is None:
         return [Obstacle("metric", f"the files of a run do not know metric {metric}")]
-    versions = other_versions({metric: old["version"]}, {metric: new["version"]}, _CALLED)
+    versions = other_versions({metric: old.version}, {metric: new.version}, _CALLED)
     return [*versions, *unlike_metrics(metric, before, now, _CALLED)]
 
 
 def _changed(dataset: str, before: Manifest, now: Manifest) -> Iterator[str]:
-    if before["target"]["identity"] != now["target"]["identity"]:
+    if before.target.identity != now.target.identity:
         yield "the bot"
-    old, new = (manifest["datasets"].get(dataset) for manifest in (before, now))
-    if old and new and (old["sha256"], old["cases"]) != (new["sha256"], new["cases"]):
+    old, new = (manifest.datasets.get(dataset) for manifest in (before, now))
+    if old and new and (old.sha256, old.cases) != (new.sha256, new.cases):
         yield "the data"

@@ -141,9 +141,9 @@ async def _calls(saved: SavedRun, case: Case, answer: Answer, score: Score) -> l
 def _parts(saved: SavedRun, metric: str) -> Parts:
     settings = keyless(saved.rules.settings)
     run = settings.run
-    declared = saved.manifest["metrics"][metric]["declared"]
+    declared = saved.manifest.metrics[metric].declared
     kept = Path(run.cache.path).expanduser()
-    cache = Cache(kept, "read", run_id=saved.manifest["run_id"], max_bytes=run.cache.max_bytes)
+    cache = Cache(kept, "read", run_id=saved.manifest.run_id, max_bytes=run.cache.max_bytes)
     session = CallSession(single_flight=SingleFlight(cache if kept.is_file() else None))
     only = run.model_copy(update={"metric": {declared: run.metric[declared]}, "gate": None})
     judges = {name: judge for name, judge in settings.judges.items() if name == declared}
@@ -151,12 +151,12 @@ def _parts(saved: SavedRun, metric: str) -> Parts:
 
 
 def _expect_the_same(saved: SavedRun, parts: Parts, pair: Pair, score: Score) -> None:
-    facts = saved.manifest["metrics"][score.metric]
-    known = saved.manifest["judges"].get(score.judge, {}).get("identity")
+    facts = saved.manifest.metrics[score.metric]
+    known = saved.manifest.judges.get(score.judge or "")
     digest = parts.prompts.digest(pair.metric.prompts) if pair.metric.prompts else None
-    if facts["prompt_sha256"] != digest:
+    if facts.prompt_sha256 != digest:
         what = f"the templates of {score.metric} have changed since the run, which did not freeze them"
-    elif pair.judge is None or pair.judge.info.identity != known:
+    elif pair.judge is None or known is None or pair.judge.info.identity != known.identity:
         what = f"the judge of {score.metric} is not configured as it was in the run"
     else:
         return

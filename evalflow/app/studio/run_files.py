@@ -177,14 +177,14 @@ def _rewrite(
         with working_on(folder.path):
             row = _ended_row(space, run_id, expected)  # unchanged while no other process works on it
             saved = open_run(folder)
-            refuse_elsewhere(space, saved.manifest["config"])
+            refuse_elsewhere(space, saved.manifest.config)
             if metric not in saved.rules.metrics:
                 raise not_found("metric", metric, list(saved.rules.metrics))
             threshold = original_thresholds(saved).get(metric) if is_back else value
             manifest, _ = rewrite(folder, [override_of(saved, metric, threshold)])
-            found = {"facts": facts_of_run(folder)}
-            if row["exit_code"] is not None and manifest["status"] == "done":
-                found["exit_code"] = manifest["exit_code"]
+            found: dict[str, Any] = {"facts": facts_of_run(folder)}
+            if row["exit_code"] is not None and manifest.status == "done":
+                found["exit_code"] = manifest.exit_code
             with space.database.writing() as connection:
                 changed = runs.change(connection, run_id, row["version"], **found)
                 intake = Intake(row)

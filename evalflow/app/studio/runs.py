@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from evalflow.app.core.saved import agree, expect_agreed, find_run, read_manifest
+from evalflow.app.core.saved import agree, expect_agreed, find_run
 from evalflow.app.studio.bots import BOTS
 from evalflow.app.studio.snapshot import (
     Own,
@@ -32,6 +32,7 @@ from evalflow.app.studio.space import (
 )
 from evalflow.errors import Problem, UserError, command
 from evalflow.paths import new_run_id
+from evalflow.records.manifest import Manifest
 from evalflow.run.folder import refuse_links
 from evalflow.store import runs
 from evalflow.store.runs import ENDED, State
@@ -283,7 +284,7 @@ def _expect_own(space: Workspace, row: Mapping[str, Any]) -> None:
     folder = run_folder(space, row)
     if folder.manifest.is_file():
         manifest = folder.read_manifest()
-        refuse_elsewhere(space, manifest["config"])
+        refuse_elsewhere(space, manifest.config)
         expect_agreed(manifest, str(folder.path), "resume it on the command line, where you are asked", space.root)
 
 
@@ -331,34 +332,34 @@ def open_run(space: Workspace, folder: Path, *, trust_program: bool = False) -> 
     """
     found = find_run(within(space, folder))
     refuse_links(found)
-    manifest = read_manifest(found)
-    refuse_elsewhere(space, manifest["config"])
+    manifest = found.read_manifest()
+    refuse_elsewhere(space, manifest.config)
     if trust_program:
         agree(manifest, space.root)
     expect_agreed(manifest, str(found.path), "open it with trust_program if you trust whoever made it", space.root)
-    if manifest["status"] == "running" or not found.scores.is_file():
+    if manifest.status == "running" or not found.scores.is_file():
         hint = f"finish it: {command('resume', found.path)}"
         raise UserError(Problem("this run has no scores yet", str(found.path), hint))
     values: dict[str, Any] = {
-        "run_id": manifest["run_id"],
+        "run_id": manifest.run_id,
         "title": "",
-        "bot": manifest["target"]["name"],
+        "bot": manifest.target.name,
         "state": "queued",
         "task": "load",
         "origin": "command line",
         "composition": {},
-        "arguments": [*_own_conf(manifest), *manifest["overrides"]],
+        "arguments": [*_own_conf(manifest), *manifest.overrides],
         "folder": str(found.path),
     }
     with space.database.writing() as connection:
-        if runs.get(connection, manifest["run_id"]):
-            raise TakenError(Problem(f"run {manifest['run_id']} is here already", str(found.path)))
+        if runs.get(connection, manifest.run_id):
+            raise TakenError(Problem(f"run {manifest.run_id} is here already", str(found.path)))
         runs.create(connection, values)
-    return get_run(space, manifest["run_id"])
+    return get_run(space, manifest.run_id)
 
 
-def _own_conf(manifest: Mapping[str, Any]) -> list[str]:
+def _own_conf(manifest: Manifest) -> list[str]:
     """The command-line words that set the run's config folder; empty if it was not set."""
-    first, *_ = folders = manifest["search_folders"]["conf"]
-    found_anyway = (str(Path(manifest["working_directory"], "conf").resolve()), folders[-1])
+    first, *_ = folders = manifest.search_folders["conf"]
+    found_anyway = (str(Path(manifest.working_directory, "conf").resolve()), folders[-1])
     return [] if first in found_anyway else ["--config-dir", path_for_commands(Path(first))]

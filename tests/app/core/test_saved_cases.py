@@ -14,6 +14,7 @@ from evalflow.errors import UserError
 from evalflow.records import Case, Message
 from evalflow.run.folder import RunFolder
 from evalflow.summary.journal import json_line
+from tests.manifests import manifest_of
 
 IDS = ["a", 'ä "quoted" \\', "b", "a"]
 
@@ -27,7 +28,7 @@ def saved(tmp_path: Path) -> SavedRun:
     ]
     lines = b"".join(json_line(case_to_row(case)) + b"\n" for case in made)
     (tmp_path / "cases.jsonl").write_bytes(lines)
-    return SavedRun(RunFolder(tmp_path), {"datasets": {"d": {"cases": 3}, "e": {"cases": 1}}})
+    return SavedRun(RunFolder(tmp_path), manifest_of(datasets={"d": {"cases": 3}, "e": {"cases": 1}}))
 
 
 def test_the_wanted_cases_are_those_among_all(saved: SavedRun):

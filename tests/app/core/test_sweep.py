@@ -22,6 +22,7 @@ from evalflow.errors import UserError
 from evalflow.run.folder import RunFolder
 from evalflow.summary.journal import scores_schema
 from evalflow.summary.summarise import Threshold, summarise, with_passed
+from tests.manifests import manifest_of
 
 Scores = Sequence[float | None]
 """One score per case; None for an undefined one."""
@@ -83,13 +84,12 @@ def _run(folder: Path, scores: Scores, direction: Any) -> SavedRun:
     frame = pl.LazyFrame(cells, schema=scores_schema())
     with_passed(frame, [Threshold("m", "j", 0.5, direction)]).collect().write_parquet(run.scores)
     run.cases.write_text("".join(f'{{"id": "c{i}", "question": "Q?"}}\n' for i in range(len(scores))))
-    manifest: dict[str, Any] = {
-        "metrics": {"m": {"key": "m", "bounded": True, "figures": None, "prompt_sha256": None, "judge": "j"}},
-        "judges": {"j": {"identity": "i", "nature": None, "calibrated": True}},
-        "config": {"metric": {"m": {"direction": direction}}, "seed": 0, "limit": None, "sample": None, "dataset": {}},
-        "datasets": {"d": {"sha256": "same", "cases": len(scores)}},
-        "status": "done",
-    }
+    manifest = manifest_of(
+        metrics={"m": {"judge": "j"}},
+        judges={"j": {}},
+        config={"metric": {"m": {"direction": direction}}, "seed": 0, "limit": None, "sample": None, "dataset": {}},
+        datasets={"d": {"sha256": "same", "cases": len(scores)}},
+    )
     return SavedRun(run, manifest, folder.name)
 
 

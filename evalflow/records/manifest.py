@@ -1,0 +1,176 @@
+"""run.json: the description of a run, or of a sweep of several."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from evalflow.records.scores import FigureSpec
+
+SCHEMA = 4
+"""The version of the format of a run's files; raised when their meaning changes."""
+
+
+Stop = Literal["decided", "race"]
+"""Why a run left cases out: all its gates were decided, or the race was that it was part of."""
+
+
+class _Facts(BaseModel):
+    """Unknown keys are kept, and keys that a file lacks are not written."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", defer_build=True)
+
+
+class DatasetFacts(_Facts):
+    """A dataset of a run: its files, their digest, and the number of its cases and of those with labels."""
+
+    files: Sequence[str]
+    sha256: str
+    cases: int
+    labelled: int
+
+
+class MetricFacts(_Facts):
+    """A metric of a run's scores.
+
+    Attributes:
+        declared: The metric's name in the configuration, which may bind to several.
+        judge: The judge column of its scores; None for a metric that needs no judge.
+        asks, embeds: Whether it calls a judge, and the embedder.
+        bounded: Whether its scores lie in 0..1.
+        key: The name of its map in the configuration.
+        certificate: How well its judge agreed with people, as of the last time the results were derived; see
+            `app.core.certificates`.
+    """
+
+    declared: str
+    judge: str | None
+    asks: bool
+    embeds: bool
+    bounded: bool
+    key: str
+    description: str
+    version: int
+    prompt_sha256: str | None
+    figures: FigureSpec | None
+    certificate: Mapping[str, Any] | None = None
+
+
+class JudgeFacts(_Facts):
+    """A judge of a run; see `JudgeInfo`. A panel or a cascade has a kind, and the names of its members."""
+
+    nature: str
+    identity: str
+    calibrated: bool
+    kind: str | None = None
+    members: Sequence[str] = ()
+
+
+class TargetFacts(_Facts):
+    """The target of a run, with a digest of everything that determines its answers."""
+
+    name: str
+    identity: str
+
+
+class CaseOrder(_Facts):
+    """Whether cases were asked in random order, and the seed of every random choice."""
+
+    shuffled: bool
+    seed: int
+
+
+class Header(_Facts):
+    """What runs and sweeps have in common. Times are in UTC; totals are None until the end, or if unknown."""
+
+    schema_version: int = Field(alias="schema")
+    run_id: str
+    status: str
+    started_at: str
+    finished_at: str | None
+    overrides: Sequence[str]
+
+    @property
+    def text(self) -> str:
+        """The content of run.json."""
+        return json.dumps(self.model_dump(by_alias=True, exclude_unset=True), indent=2, ensure_ascii=False)
+
+
+class Manifest(Header):
+    """run.json of a run, written before the first request and again at the end.
+
+    Attributes:
+        process: The id of the process that works on it, or did.
+        config: The configuration before interpolation.
+        choices: The chosen file of the groups judge, embedder and target.
+        search_folders: The folders of `conf` and `prompts`.
+        spent_before: What earlier runs of the same sweep have spent; see `Amount`.
+        ended_before: The states in which earlier parts of a resumed run ended with results written.
+        resumed_at: When it was resumed.
+        scores, answers: The number of scores and answers by status.
+        asked: The number of cases asked, by dataset.
+        stopped: See `Stop`; None if no cases were left out.
+        requests, cached, reasks: Calls that were sent, that the cache answered, and that repeated an invalid reply.
+        cost_usd, saved_usd: What was paid, and what cached replies would have cost.
+    """
+
+    working_directory: str
+    process: int
+    versions: Mapping[str, str]
+    git_commit: str | None
+    config: dict[str, Any]
+    choices: dict[str, str]
+    search_folders: Mapping[str, Sequence[str]]
+    datasets: Mapping[str, DatasetFacts]
+    metrics: Mapping[str, MetricFacts]
+    judges: Mapping[str, JudgeFacts]
+    target: TargetFacts
+    order: CaseOrder
+    prices: Mapping[str, Any]
+    spent_before: Mapping[str, Any]
+    ended_before: Sequence[str] = ()
+    resumed_at: Sequence[str] = ()
+    exit_code: int | None = None
+    seconds: float | None = None
+    scores: Mapping[str, int] = Field(default_factory=dict)
+    answers: Mapping[str, int] = Field(default_factory=dict)
+    asked: Mapping[str, int] = Field(default_factory=dict)
+    stopped: Stop | None = None
+    requests: int | None = None
+    cached: int | None = None
+    reasks: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost_usd: float | None = None
+    saved_usd: float | None = None
+
+    @property
+    def full_cost(self) -> float | None:
+        """US dollars without the cache; None if a price is unknown."""
+        return None if self.cost_usd is None or self.saved_usd is None else self.cost_usd + self.saved_usd
+
+    def metric_config(self, name: str) -> Mapping[str, Any]:
+        """The configuration of a metric. For a check named in a case, the configuration of its metric."""
+        return self.config["metric"][self.metrics[name].key]
+
+
+class SweepManifest(Header):
+    """run.json of a sweep; each of its runs has its own.
+
+    Attributes:
+        jobs: The folders of its runs, in order; empty until the end.
+        failed: Runs that ended early, by folder, and why.
+    """
+
+    jobs: Sequence[str]
+    failed: Mapping[str, str] = Field(default_factory=dict)
+    requests: int | None = None
+    cached: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost_usd: float | None = None
+    saved_usd: float | None = None
+    seconds: float | None = None
