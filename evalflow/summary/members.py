@@ -133,13 +133,17 @@ class CascadeAdvice:
     gain: Difference
 
 
-def member_scores(row: CalibrationRow, scores: pl.LazyFrame, names: Sequence[str]) -> MemberScores | None:
-    """The members' scores; None if they are neither few classes nor separated by a threshold."""
+def member_scores(
+    row: CalibrationRow, scores: pl.LazyFrame, names: Sequence[str], *, confidence: bool
+) -> MemberScores | None:
+    """The members' scores; None if they are neither few classes nor separated by a threshold.
+
+    Of several judgements the first one counts. `confidence` is whether to read the members' (of a cascade).
+    """
     key = ["case_id", "target_repeat"]
     own = scores.filter(
         (pl.col("dataset") == row.dataset) & (pl.col("metric") == row.metric) & (pl.col("target") == row.target)
     ).with_columns(pl.col("target_repeat").cast(pl.Int64))
-    # A cascade may decide each repeat otherwise, so that one stands for all.
     first = own.filter(pl.col("repeat") == 0)
     parts = first.filter(pl.col("member_of") == row.judge).select(*key, "judge", "score", "cost_usd").collect()
     sides = [
@@ -149,14 +153,16 @@ def member_scores(row: CalibrationRow, scores: pl.LazyFrame, names: Sequence[str
     table = row.answers
     for side in sides:
         table = table.join(side, on=key, how="left", maintain_order="left")
-    steps = first.filter(pl.col("member_of").is_null() & (pl.col("judge") == row.judge)).select(*key, "steps").collect()
-    table = table.join(steps, on=key, how="left", maintain_order="left")
+    sure = np.full((table.height, len(names)), math.nan)
+    if confidence:
+        decided = first.filter(pl.col("member_of").is_null() & (pl.col("judge") == row.judge)).select(*key, "steps")
+        said = table.join(decided.collect(), on=key, how="left", maintain_order="left")["steps"]
+        for place, found in enumerate(map(_confidences, said)):
+            sure[place] = [math.nan if found.get(name) is None else found[name] for name in names]
     columns = [
         table.select(f"{what}:{at}" for at in range(len(names))).cast(pl.Float64).fill_null(math.nan).to_numpy()
         for what in ("score", "cost_usd")
     ]
-    said = [_confidences(text) for text in table["steps"].to_list()]
-    sure = np.array([[math.nan if one.get(name) is None else one[name] for name in names] for one in said])
     human = table["human"].cast(pl.Float64).fill_null(math.nan).to_numpy()
     values = np.unique(columns[0][~np.isnan(columns[0])])
     threshold = table["threshold"].drop_nulls()
@@ -166,7 +172,7 @@ def member_scores(row: CalibrationRow, scores: pl.LazyFrame, names: Sequence[str
     elif values.size > _MAX_CLASSES:
         return None
     return MemberScores(
-        names=names, scores=columns[0], costs=columns[1], confidence=sure.reshape(human.size, len(names)), human=human,
+        names=names, scores=columns[0], costs=columns[1], confidence=sure, human=human,
         units=cluster_codes(table["cluster"].to_numpy()), levels=values, threshold=limit,
         higher_is_better=row.traits.higher_is_better,
     )  # fmt: skip

@@ -43,7 +43,7 @@ def _advice(run: SavedRun, row: CalibrationRow, scores: pl.LazyFrame, names: Seq
 
     if row.weighted:
         return advice(why="the labels carry weights")
-    members = member_scores(row, scores, names)
+    members = member_scores(row, scores, names, confidence=isinstance(config, CascadeConfig))
     if members is None:
         return advice(why="its scores are no classes, and no threshold says what passes")
     if isinstance(config, CascadeConfig):
