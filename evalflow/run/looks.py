@@ -93,6 +93,7 @@ class Looks(Generic[AnyCourse]):
         self.metrics = {metric.name: metric for metric in metrics}
         self._stops = stops
         self._courses: Mapping[str, Sequence[AnyCourse]] = {}
+        self._expected: Mapping[str, Sequence[tuple[str, int]]] = {}
         self._cells: defaultdict[tuple[str, str], defaultdict[str, list[tuple[str, float | None]]]]
         self._cells = defaultdict(lambda: defaultdict(list))
         self._begun: set[tuple[str, str]] = set()
@@ -136,6 +137,7 @@ class Looks(Generic[AnyCourse]):
         data = Data()
         for number, case in enumerate(shuffled(data.counting(cases), seed)):
             self._courses = self._courses or self._begin(data)
+            self._expected = self._expected or {name: self._cells_of(name) for name in data.cases}
             if number == self._most or (self._stops and self.decided and not self._begun):
                 self._left_out = True
                 return
@@ -178,6 +180,10 @@ class Looks(Generic[AnyCourse]):
                 return
             self._unit.append(self._waiting.popleft())
 
+    def _cells_of(self, dataset: str) -> list[tuple[str, int]]:
+        """Each metric that scores the dataset's cases, with its scores of a case."""
+        return [(metric.name, metric.cells) for metric in self.metrics.values() if dataset in metric.datasets]
+
     def _is_whole(self) -> bool:
         last = self._unit[-1]
         if last.group is None:
@@ -187,8 +193,7 @@ class Looks(Generic[AnyCourse]):
 
     def _is_finished(self, case: Case) -> bool:
         cells = self._cells[_key(case)]
-        own = (metric for metric in self.metrics.values() if case.dataset in metric.datasets)
-        return all(len(cells[metric.name]) >= metric.cells for metric in own)
+        return all(len(cells[name]) >= count for name, count in self._expected[case.dataset])
 
 
 def _key(case: Case) -> tuple[str, str]:
@@ -210,7 +215,8 @@ class Data:
     def counting(self, cases: Iterable[Case]) -> Iterator[Case]:
         for case in cases:
             self.cases[case.dataset] += 1
-            self.tags[case.dataset].update(level for tag in case.tags for level in tag_levels(tag))
+            if case.tags:
+                self.tags[case.dataset].update(level for tag in case.tags for level in tag_levels(tag))
             if case.group is not None:
                 self._groups[case.dataset][case.group] += 1
             yield case

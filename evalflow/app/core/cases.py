@@ -14,7 +14,7 @@ from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.records import Answer, Case, Context
 from evalflow.run.folder import RunFolder
 from evalflow.run.journal import AnswerBook
-from evalflow.run.plan import Draw
+from evalflow.run.plan import KEPT_CASES, Draw
 from evalflow.targets.conversation import open_turns
 from evalflow.targets.recorded import recorded_answer
 
@@ -78,8 +78,6 @@ def select(run: RunConfig) -> Iterator[Case]:
 
 KEPT_BYTES = 8 * 2**20
 """Files of up to this size in total are kept in memory."""
-KEPT_CASES = 10_000
-"""At most this many cases are kept in memory: even an empty case takes a kilobyte."""
 
 
 class RunCases:
