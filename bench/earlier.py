@@ -4,7 +4,8 @@
 
 A run has a random sample of the 1,000 cases that an earlier run scored. Both runs' scores of a case come from normal
 variables with the given correlation. A cell has the coverage of the adjusted interval, of the interval that is shown
-(the plain one where the adjusted one is not narrower) and, in brackets, the adjusted width over the plain one.
+(the plain one where the adjusted one is not narrower, or fewer than five scores differ) and, in brackets, the adjusted
+width over the plain one.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from scipy.stats import beta, norm
 
 from evalflow.stats.intervals import interval
 from evalflow.stats.prediction import corrected_mean
+from evalflow.summary.adjusted_means import FEWEST_DIFFERING
 
 ALL = 1_000
 SAMPLES = (50, 200)
@@ -52,7 +54,8 @@ def cell(rng: np.random.Generator, score: Callable[[Any], Any], n: int, r: float
         found = corrected_mean(b, a[:n], a[n:], clusters=groups[:n], unlabelled_clusters=groups[n:])
         plain = interval(b, groups[:n], bounded=True)
         ends = (max(0.0, found.low or 0.0), min(1.0, found.high or 1.0)), (plain.low or 0.0, plain.high or 1.0)
-        shown = ends[0] if found.lambda_ and ends[0][1] - ends[0][0] < ends[1][1] - ends[1][0] else ends[1]
+        narrower = found.lambda_ and ends[0][1] - ends[0][0] < ends[1][1] - ends[1][0]
+        shown = ends[0] if narrower and (b != a[:n]).sum() >= FEWEST_DIFFERING else ends[1]
         held += [low <= true <= high for low, high in (ends[0], shown)]
         widths += [high - low for low, high in ends]
     return f"{held[0] / runs:.1%}, {held[1] / runs:.1%} ({widths[0] / widths[1]:.2f})"

@@ -90,6 +90,9 @@ def _panel(found: PanelAdvice, keys: Mapping[str, str], place: str) -> Iterator[
     yield f"Weights against majority: {_gain(found.gain)}."
     for name in found.useless:
         yield f"{name} is no better than chance; remove it."
+    if found.gain.low is None or found.gain.low <= 0:
+        yield "Keep the vote as it is."
+        return
     weights = ", ".join(f"{keys.get(name, name)}: {max(weight, 0.01):.2f}" for name, weight in found.weights.items())
     override = shlex.join([f"++{place}.vote=weighted", f"++{place}.weights={{{weights}}}"])
     yield f"To vote by weights: {override}"

@@ -20,6 +20,9 @@ from evalflow.summary.calibration import within
 from evalflow.summary.compare import Pairing, Traits, by_case
 from evalflow.summary.slices import cluster_name
 
+FEWEST_DIFFERING = 5
+"""With fewer cases whose scores differ between the runs, the interval is too narrow: they hardly show its variance."""
+
 
 @dataclass(frozen=True, slots=True)
 class AdjustedMean:
@@ -56,8 +59,8 @@ def adjusted_means(
 ) -> Iterator[AdjustedMean]:
     """The means of B that A's scores of more cases make narrower; B's cases are a random sample of A's.
 
-    Left out are metrics where B has cases that A has not scored, and where A's scores show that B's cases can hardly be
-    drawn at random (`sampling_bias`).
+    Left out are metrics where B has cases that A has not scored, where fewer than FEWEST_DIFFERING cases differ, and
+    where A's scores show that B's cases can hardly be drawn at random (`sampling_bias`).
     """
     known = pairing.counts.filter((pl.col("only_a") > 0) & (pl.col("only_b") == 0))
     if not known.height:
@@ -78,7 +81,8 @@ def adjusted_means(
             corrected_mean(scores, *sides, clusters=clusters[0], unlabelled_clusters=clusters[1], seed=seed),
             bounded=bounded,
         )
-        if _narrower(found, plain) and not sampling_bias(*sides, *clusters).biased:
+        differing = int((scores != sides[0]).sum())
+        if differing >= FEWEST_DIFFERING and _narrower(found, plain) and not sampling_bias(*sides, *clusters).biased:
             yield AdjustedMean(pair, dataset, metric, plain, found)
 
 

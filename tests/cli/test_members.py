@@ -131,6 +131,8 @@ def test_members_of_one_skill_are_not_said_to_gain_by_weights(program: Program) 
     told = " ".join(program("calibrate", "--labels", labels(program, 60)).stdout.split())
     assert re.search("so they are (not shown to be better|not better|worse)", told)
     assert "make the same mistakes" not in told
+    assert "Keep the vote as it is." in told
+    assert "To vote by weights" not in told
     weights = [{"case_id": f"c{i:03}", "metric": "coherence", "value": 5 if TRUTH[i] else 1, "by": "ann",
                 "weight": 1 + i % 2} for i in range(60)]  # fmt: skip
     name = program.write("weighted.jsonl", *weights)
