@@ -33,10 +33,10 @@ class DifferenceOut(BaseModel):
     value_b: float | None
     difference: float | None = Field(description="B minus A.")
     std_error: float | None
-    ci_low: float | None
+    ci_low: float | None = Field(description="The 95 % interval of this difference by itself, not adjusted.")
     ci_high: float | None
-    p_value: float | None
-    p_adjusted: float | None
+    p_value: float | None = Field(description="Not adjusted.")
+    p_adjusted: float | None = Field(description="Adjusted over all rows, as `family` says; the verdict follows it.")
     method: str
     detectable_difference: float | None = Field(
         description="The true difference that this many cases find with a power of 80 %."
