@@ -17,6 +17,7 @@ import _draws
 import numpy as np
 from numpy.typing import NDArray
 
+from evalflow.stats import ranks
 from evalflow.stats.bradley_terry import NoStrengthsError, strengths
 from evalflow.stats.items import items
 from evalflow.stats.quantiles import quantile
@@ -113,10 +114,10 @@ def strengths_held(n: int, tie: float | None, copies: int, runs: int) -> tuple[f
             none += 1
             continue
         made += 1
-        half_width = quantile(0.975, found.clusters - 1) * np.sqrt(np.diag(found.covariance))
+        half_width = quantile(0.975, found.df) * np.sqrt(np.diag(found.covariance))
         inside += float((np.abs(found.values - truth) <= half_width).mean())
-        ranks = rank_intervals(found.values, found.covariance, found.clusters - 1, seed=run)
-        wrong += bool((ranks.better & (truth[:, None] <= truth[None, :])).any())
+        placed = rank_intervals(found.values, found.covariance, found.df, seed=run)
+        wrong += bool((placed.better & (truth[:, None] <= truth[None, :])).any())
     return inside / made, wrong / made, none / runs
 
 
@@ -156,6 +157,7 @@ def short_sets(cases: int, systems: int, n: int, runs: int) -> tuple[float, floa
 def print_ranks(runs: int) -> None:
     """Wrong ranks by mean."""
     limit = LEVEL + 2 * math.sqrt(LEVEL * (1 - LEVEL) / runs)
+    ranks.DRAWS = 1_000  # enough for a rate over many runs
     print(f"wrong ranks by mean, wanted at most 5 % (* above {limit:.1%}); {runs} runs a cell")
     sizes = "".join(f"{f'n = {n}':>9}" for n in SIZES)
     print(f"{'':36}{'systems':>8}{sizes}   staircase, n = 100: wrong, width of a range")

@@ -61,8 +61,9 @@ def _short(found: Standings, n: int) -> ShortSet:
         UserError: There are not more than n cases, or several metrics to choose by.
     """
     if len(found.tables) > 1:
-        names = ", ".join(dict.fromkeys(f"--metric {table.metric}" for table in found.tables))
-        raise UserError(Problem("a short set keeps the ranking by one metric, and these are several", "--short", names))
+        names = list(dict.fromkeys(f"--metric {table.metric}" for table in found.tables))
+        hint = ", or ".join(names) if len(names) > 1 else "rank runs of one dataset"
+        raise UserError(Problem("a short set keeps the ranking by one metric of one dataset", "--short", hint))
     [common] = found.tables
     if not 1 <= n < common.cases.height:
         what = f"a short set of {n:,} out of {common.cases.height:,} common cases"

@@ -85,7 +85,9 @@ def method_line(ranking: Ranking) -> str:
     """The cases and the method."""
     cases = counted(ranking.cases, "case")
     cases += f" in {counted(ranking.clusters, 'cluster')}" if ranking.clusters != ranking.cases else ""
-    return f"{cases}; ranks hold together with 95 % confidence; {method(ranking.method)}"
+    name, _, why = ranking.method.partition(": ")
+    held = f"no ranks can be told apart: {why}" if name == "none" else "ranks hold together with 95 % confidence"
+    return f"{cases}; {held}" + ("" if name == "none" else f"; {method(ranking.method)}")
 
 
 def print_rankings(console: Console, found: RankingPage) -> None:

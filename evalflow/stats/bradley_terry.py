@@ -2,8 +2,9 @@
 
 With strengths s and the tie parameter t, i beats j with odds exp(s_i) : exp(s_j), and they tie with exp(t + (s_i +
 s_j) / 2) (Davidson 1970, JASA 65:317). Strengths are log-odds and add up to 0. Their covariance is the sandwich over
-clusters of comparisons (Liang & Zeger 1986, Biometrika 73:13) with the factor G / (G - 1): comparisons of one case, or
-group of cases, may depend on each other in any way.
+clusters of comparisons (Liang & Zeger 1986, Biometrika 73:13): those of one case, or group of cases, may depend on each
+other in any way. With G clusters and p parameters it has the factor G / (G - p) and G - p degrees of freedom, as HC1
+has (MacKinnon & White 1985, Journal of Econometrics 29:305).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class NoStrengthsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Strengths:
-    """Strengths as log-odds that add up to 0, their covariance, and the number of clusters that it comes from.
+    """Strengths as log-odds that add up to 0, their covariance, its degrees of freedom, and the number of clusters.
 
     Attributes:
         tie: The tie parameter; None if nothing tied.
@@ -42,6 +43,7 @@ class Strengths:
     values: Floats
     covariance: Floats
     tie: float | None
+    df: int
     clusters: int
 
 
@@ -57,8 +59,8 @@ def strengths(
         clusters: Names of the clusters of comparisons; None: each stands alone.
 
     Raises:
-        NoStrengthsError: Some systems are not connected by comparisons, everything ties, a single cluster has all
-            comparisons, or the likelihood has no maximum, because some systems win or lose everything.
+        NoStrengthsError: Some systems are not connected by comparisons, everything ties, there are no more clusters
+            than parameters, or the likelihood has no maximum, because some systems win or lose everything.
     """
     i, j = np.asarray(first, dtype=np.int64), np.asarray(second, dtype=np.int64)
     doubled = np.round(2 * np.asarray(points, dtype=np.float64)).astype(np.int64)
@@ -67,14 +69,15 @@ def strengths(
     _expect_connected(i, j, names)
     if (doubled == 1).all():
         raise NoStrengthsError("all comparisons are ties")
-    if groups < 2:
-        raise NoStrengthsError("all comparisons belong to one case or group")
     # Comparisons of the same pair with the same result count together.
     kind = (i * systems + j) * 3 + doubled
     count = np.bincount(kind, minlength=3 * systems**2).astype(np.float64)
     known = np.flatnonzero(count)
     table = _Comparisons(known // 3 // systems, known // 3 % systems, known % 3 / 2, count[known])
     fit = _fitted(table, names)
+    df = groups - systems + int(np.isinf(fit[-1]))
+    if df < 1:
+        raise NoStrengthsError(f"too few cases or groups ({groups}) for the strengths of {systems} systems")
     rest, tie_rest, _ = _residuals(fit, table)
     place = np.searchsorted(known, kind)
     scores = np.zeros(groups * (systems + 1))
@@ -82,9 +85,9 @@ def strengths(
         scores += np.bincount(codes * (systems + 1) + column, parts[place], scores.size)
     by_cluster = scores.reshape(groups, systems + 1)
     bread = np.linalg.pinv(_information(fit, table), hermitian=True)
-    covariance = bread @ (by_cluster.T @ by_cluster) @ bread * groups / (groups - 1)
+    covariance = bread @ (by_cluster.T @ by_cluster) @ bread * groups / df
     tie = None if np.isinf(fit[-1]) else float(fit[-1])
-    return Strengths(fit[:-1], covariance[:systems, :systems], tie, groups)
+    return Strengths(fit[:-1], covariance[:systems, :systems], tie, df, groups)
 
 
 class _Comparisons(NamedTuple):

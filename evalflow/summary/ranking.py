@@ -269,9 +269,8 @@ def _by_strength(
     first, second, points, place = comparisons
     codes = np.unique(common.clusters, return_inverse=True)[1]
     found = strengths(first, second, points, names, codes[place])
-    df = found.clusters - 1
-    ranks = rank_intervals(found.values, found.covariance, df, seed=seed)
-    low, high = t_interval(found.values, np.sqrt(np.diag(found.covariance)), np.full(len(names), df))
+    ranks = rank_intervals(found.values, found.covariance, found.df, seed=seed)
+    low, high = t_interval(found.values, np.sqrt(np.diag(found.covariance)), np.full(len(names), found.df))
     rows = _rows(common, names, found.values, list(zip(low.tolist(), high.tolist(), strict=True)), ranks)
     name = "bradley_terry" if found.tie is None else "davidson"
     ties = int(np.count_nonzero(np.asarray(points) == 0.5))

@@ -212,3 +212,13 @@ def test_short_sets_that_cannot_be(program: Program) -> None:
         assert done.returncode == 2, done.stdout
         assert said in done.stderr
         assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_one_group_of_cases_tells_no_runs_apart(program: Program) -> None:
+    runs = [evaluate(program, name, cases(right, group="g")) for name, right in (("a", 2), ("b", 11))]
+    done = program("rank", *runs, "--pairwise")
+    assert done.returncode == 0, done.stderr
+    assert "No run can be told from another: each may have any rank from 1 to 2." in done.stdout
+    assert "12 cases in 1 cluster; no ranks can be told apart: one cluster" in done.stdout
+    assert "no strengths from pairs of scores" in done.stdout

@@ -78,7 +78,7 @@ def test_the_covariance_is_the_sandwich_of_numerical_derivatives():
     )
     sums = np.stack([np.bincount(clusters, row) for row in slopes])
     bread = np.linalg.pinv(-curves, rcond=1e-6)
-    expected = (bread @ sums @ sums.T @ bread * 50 / 49)[:4, :4]
+    expected = (bread @ sums @ sums.T @ bread * 50 / 46)[:4, :4]
     assert found.covariance == pytest.approx(expected, rel=1e-3, abs=1e-5)
 
 
@@ -89,6 +89,7 @@ def test_the_same_answers_copied_into_their_clusters_say_no_more():
     thrice = strengths(i, j, u, "abcd", np.repeat(np.arange(100), 3))
     assert thrice.values == pytest.approx(once.values)
     assert thrice.covariance == pytest.approx(once.covariance)
+    assert (thrice.clusters, thrice.df) == (100, 96)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +100,7 @@ def test_the_same_answers_copied_into_their_clusters_say_no_more():
         ([0, 1, 2, 3], [1, 2, 3, 1], [1, 0.5, 0.5, 0], None, "a, c never lost; c, d never won"),
         ([0, 0, 1, 1, 2, 2, 3, 3, 0], [1, 1, 0, 0, 3, 3, 2, 2, 2], [1, 0, 1, 0, 1, 0, 1, 0, 1], None,
          "some systems won every decided comparison"),
-        ([0, 1, 2, 3], [1, 2, 3, 0], [1, 1, 1, 1], [1, 1, 1, 1], "belong to one case or group"),
+        ([0, 1, 2, 3], [1, 2, 3, 0], [1, 1, 1, 1], [1, 2, 3, 1], "too few cases or groups .3. for the strengths of 4"),
         ([], [], [], None, "no chain of comparisons"),
     ],
 )  # fmt: skip

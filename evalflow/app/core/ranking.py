@@ -11,7 +11,7 @@ from evalflow.app.core.cases import BASELINE
 from evalflow.app.core.comparison import Kind, obstacles
 from evalflow.app.core.labels import labels_to_compare
 from evalflow.app.core.saved import SavedRun
-from evalflow.errors import Problem, UserError, did_you_mean
+from evalflow.errors import Problem, UserError, command, did_you_mean
 from evalflow.report.ranking import RankingPage
 from evalflow.report.wording import counted, percent
 from evalflow.stats.bradley_terry import NoStrengthsError
@@ -89,9 +89,8 @@ def rank_runs(
     if not rankings:
         hint = "rank runs of the same cases; compare ... --unpaired compares two samples of different cases"
         what = [Problem(f"not ranked: {one}", "runs", hint) for one in refused]
-        raise UserError(
-            what or Problem("no metric is scored in two of the runs", "runs", "see: python -m evalflow cases RUN")
-        )
+        why = f"why cases have no score: {command('cases', runs[0].folder.path, '--failed')}"
+        raise UserError(what or Problem("no metric is scored in two of the runs", "runs", why))
     return Standings(by_name, rankings, tables, seed, [*notes, *(f"{one}; not ranked" for one in refused)])
 
 
