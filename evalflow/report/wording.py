@@ -61,7 +61,7 @@ _METHODS = {
     "fisher": "Fisher",
     "fisher_cr2_t": "Fisher, clustered",
     "max_t": "largest difference (max-t)",
-    "cr2_max_t": "largest difference (max-t), clustered",
+    "cr2_max_t_sign_flip": "largest difference (max-t) and sign flips, clustered",
     "bradley_terry_max_t": "Bradley-Terry, cluster-robust, largest difference (max-t)",
     "davidson_max_t": "Bradley-Terry with ties (Davidson), cluster-robust, largest difference (max-t)",
     "paired_cr2_t_sign_flip": "paired t and sign flips, clustered",

@@ -7,7 +7,8 @@ Economic Studies 91:476). The critical value is that of the largest studentised 
 2005, JASA 100:94): after the first claims, only the remaining ones have to be covered.
 
 Differences are jointly Student's t with the cluster-robust (CR2) covariance of the means and the clusters' degrees of
-freedom: what a multiplier bootstrap with normal weights gives, at no cost for each case.
+freedom: what a multiplier bootstrap with normal weights gives, at no cost for each case. For clustered cases a
+difference must also exceed the critical value under random signs of whole clusters: a few large ones would else decide.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 
 DRAWS = 10_000
+_CHUNK = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +44,10 @@ class Ranks:
     better: Bools
 
 
-def mean_covariance(scores: ArrayLike, clusters: ArrayLike | None = None) -> tuple[Floats, Floats, float]:
-    """Means of systems over the same cases, their covariance, and its degrees of freedom.
+def mean_covariance(
+    scores: ArrayLike, clusters: ArrayLike | None = None
+) -> tuple[Floats, Floats, float, Floats | None]:
+    """Means of systems over the same cases, their covariance, its degrees of freedom, and each cluster's part of them.
 
     The variance of each difference is CR2's, as in a comparison of two runs, with half a case (or average cluster)
     more won and half of one lost, by a usual margin, as Agresti & Min 2005 (Statistics in Medicine 24:729) add to pairs
@@ -53,7 +57,8 @@ def mean_covariance(scores: ArrayLike, clusters: ArrayLike | None = None) -> tup
         scores: Shape (cases, systems), without NaN.
 
     Returns:
-        NaN for the covariance and the degrees of freedom of fewer than two clusters.
+        NaN for the covariance and the degrees of freedom of fewer than two clusters. The parts, of shape (clusters,
+        systems), add up to the means; None if each case stands alone.
     """
     table = np.asarray(scores, dtype=np.float64)
     n, systems = table.shape
@@ -62,37 +67,42 @@ def mean_covariance(scores: ArrayLike, clusters: ArrayLike | None = None) -> tup
     residuals = np.column_stack([cluster_sums(column, codes) for column in (table - means).T])
     sizes = cluster_sums(np.ones(n), codes)
     if sizes.size < 2:
-        return means, np.full((systems, systems), np.nan), np.nan
+        return means, np.full((systems, systems), np.nan), np.nan, None
     df = cr2(residuals[:, 0], sizes)[1]
-    parts = residuals / np.sqrt(1 - sizes / n)[:, None] / n
-    covariance = parts.T @ parts
-    totals = np.column_stack([cluster_sums(column, codes) for column in table.T])
-    return means, covariance + np.eye(systems) * _usual_square(totals / n) / 2, df
+    weighted = residuals / np.sqrt(1 - sizes / n)[:, None] / n
+    covariance = weighted.T @ weighted
+    parts = np.column_stack([cluster_sums(column, codes) for column in table.T]) / n
+    return means, covariance + np.eye(systems) * _usual_square(parts) / 2, df, parts if sizes.size < n else None
 
 
-def _usual_square(totals: Floats) -> float:
+def _usual_square(parts: Floats) -> float:
     """Mean square of the differences between systems, over the clusters in which they differ."""
     squares, found = 0.0, 0
-    for j in range(1, totals.shape[1]):
-        apart = totals[:, :j] - totals[:, [j]]
+    for j in range(1, parts.shape[1]):
+        apart = parts[:, :j] - parts[:, [j]]
         squares += float((apart**2).sum())
         found += int(np.count_nonzero(np.abs(apart) > ROUNDING))
     return squares / found if found else 0.0
 
 
-def rank_intervals(values: ArrayLike, covariance: ArrayLike, df: float, *, seed: int = 0) -> Ranks:
-    """Ranks of estimates, higher as better, with joint intervals; those of an unknown covariance span all ranks."""
+def rank_intervals(
+    values: ArrayLike, covariance: ArrayLike, df: float, parts: Floats | None = None, *, seed: int = 0
+) -> Ranks:
+    """Ranks of estimates, higher as better, with joint intervals; those of an unknown covariance span all ranks.
+
+    `parts` of clusters, of shape (clusters, systems), add up to the values; None: without the test by random signs.
+    """
     estimates, spread = np.asarray(values, dtype=np.float64), np.asarray(covariance, dtype=np.float64)
     systems = estimates.size
     better = np.zeros((systems, systems), dtype=bool)
     tie = ROUNDING * max(1.0, float(np.abs(estimates).max()))
     rank = (estimates[None, :] > estimates[:, None] + tie).sum(axis=1) + 1
     if not np.isnan(spread).any() and systems > 1:
-        better = _shown(estimates, spread, df, seed)
+        better = _shown(estimates, spread, df, parts, seed)
     return Ranks(rank, 1 + better.sum(axis=0), systems - better.sum(axis=1), better)
 
 
-def _shown(values: Floats, covariance: Floats, df: float, seed: int) -> Bools:
+def _shown(values: Floats, covariance: Floats, df: float, parts: Floats | None, seed: int) -> Bools:
     """For each ordered pair, whether the first is better than the second, with a joint error of at most 5 %."""
     variance = np.diag(covariance)
     error = np.sqrt(np.maximum(variance[:, None] + variance[None, :] - 2 * covariance, 0))
@@ -102,14 +112,28 @@ def _shown(values: Floats, covariance: Floats, df: float, seed: int) -> Bools:
     rng = np.random.default_rng(seed)
     drawn = rng.multivariate_normal(np.zeros(values.size), covariance, DRAWS, method="eigh", check_valid="ignore")
     drawn /= np.sqrt(rng.chisquare(df, (DRAWS, 1)) / df)
+    noises = [drawn] if parts is None else [drawn, _random_signs(parts, rng)]
     shown = np.zeros_like(known)
     while (open_pairs := known & ~shown).any():
-        largest = np.full(DRAWS, -np.inf)
-        for j in np.flatnonzero(open_pairs.any(axis=1)):
-            rivals = open_pairs[j]
-            np.maximum(largest, ((drawn[:, [j]] - drawn[:, rivals]) / scale[j, rivals]).max(axis=1), out=largest)
-        found = open_pairs & (statistic > np.quantile(largest, CONFIDENCE))
+        limit = max(_critical(noise, open_pairs, scale) for noise in noises)
+        found = open_pairs & (statistic > limit)
         if not found.any():
             break
         shown |= found
     return shown
+
+
+def _critical(noise: Floats, pairs: Bools, scale: Floats) -> float:
+    """The quantile of the largest studentised difference among some ordered pairs."""
+    largest = np.full(len(noise), -np.inf)
+    for j in np.flatnonzero(pairs.any(axis=1)):
+        rivals = pairs[j]
+        np.maximum(largest, ((noise[:, [j]] - noise[:, rivals]) / scale[j, rivals]).max(axis=1), out=largest)
+    return float(np.quantile(largest, CONFIDENCE))
+
+
+def _random_signs(parts: Floats, rng: np.random.Generator) -> Floats:
+    """Sums of the clusters' parts with random signs, shape (DRAWS, systems)."""
+    step = max(1, _CHUNK // len(parts))
+    sizes = [min(step, DRAWS - start) for start in range(0, DRAWS, step)]
+    return np.concatenate([(2.0 * rng.integers(0, 2, (size, len(parts))) - 1) @ parts for size in sizes])

@@ -172,10 +172,11 @@ def rank_by_mean(common: CommonCases, traits: Traits, *, seed: int = 0) -> list[
 
 def _by_mean(common: CommonCases, by: Scale, table: Floats, higher: bool, bounded: bool, seed: int) -> Ranking:
     grouped = None if common.cases["cluster"].n_unique() == len(table) else common.clusters
-    means, covariance, df = mean_covariance(table, grouped)
-    ranks = rank_intervals(means if higher else -means, covariance, df, seed=seed)
+    means, covariance, df, parts = mean_covariance(table if higher else -table, grouped)
+    ranks = rank_intervals(means, covariance, df, parts, seed=seed)
+    means = table.mean(axis=0)
     ends = [interval(column, grouped, bounded=bounded) for column in table.T]
-    method = "cr2_max_t" if grouped is not None else "max_t"
+    method = "cr2_max_t_sign_flip" if grouped is not None else "max_t"
     clusters = common.cases["cluster"].n_unique()
     bounds = [(one.low, one.high) for one in ends]
     rows = _rows(common, common.names, means, bounds, ranks)

@@ -20,7 +20,10 @@ def graded(cases: int, systems: int, seed: int = 0) -> np.ndarray:
 @pytest.mark.parametrize("clusters", [None, [i // 4 for i in range(40)], [min(i, 7) for i in range(40)]])
 def test_the_variance_of_a_difference_is_that_of_a_comparison_with_half_a_case_more(clusters: list[int] | None):
     scores = graded(40, 3)
-    means, covariance, df = mean_covariance(scores, clusters)
+    means, covariance, df, parts = mean_covariance(scores, clusters)
+    assert (parts is None) == (clusters is None)
+    if parts is not None:
+        assert parts.sum(axis=0) == pytest.approx(means)
     assert means == pytest.approx(scores.mean(axis=0))
     usual: list[float] = []
     for j, k in ((0, 1), (0, 2), (1, 2)):
@@ -66,8 +69,7 @@ def test_later_steps_find_more():
 
 def test_nothing_is_claimed_without_variation():
     for scores in (np.ones((10, 3)), np.zeros((1, 3))):
-        means, covariance, df = mean_covariance(scores)
-        found = rank_intervals(means, covariance, df)
+        found = rank_intervals(*mean_covariance(scores))
         assert found.rank.tolist() == [1, 1, 1]
         assert (found.low.tolist(), found.high.tolist()) == ([1, 1, 1], [3, 3, 3])
     alone = mean_covariance(graded(20, 3), np.zeros(20))
@@ -94,3 +96,14 @@ def test_rules_of_ranks(seed: int, systems: int, cases: int):
     assert again.rank.tolist() == found.rank[order].tolist()
     falling = rank_intervals(*mean_covariance(scores), seed=1)
     assert falling.rank.tolist() == found.rank.tolist()
+
+
+def test_one_large_group_does_not_decide():
+    """In 3 of 20 groups A is better, and one of these holds half of the cases."""
+    clusters = np.repeat(np.arange(20), [95, *[5] * 19])
+    scores = np.zeros((190, 2))
+    scores[clusters < 3, 0] = 1
+    means, covariance, df, parts = mean_covariance(scores, clusters)
+    assert not rank_intervals(means, covariance, df, parts).better.any()
+    scores[clusters < 12, 0] = 1
+    assert rank_intervals(*mean_covariance(scores, clusters)).better[0, 1]
