@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import dropwhile, islice
 from pathlib import Path
@@ -81,8 +81,7 @@ class Builder:
     fields: FieldMap
     cells: bool
     allow_irregular: bool
-    # Cases of one corpus share passages, and HTML is by far the slowest value to convert: cache it.
-    to_text: Callable[[str], str] = field(default_factory=lambda: lru_cache(maxsize=256)(html_text))
+    to_text: Callable[[str], str] = html_text
 
     def case(self, index: int, row: SourceRow) -> Case | Sequence[Problem]:
         """The row's case, or all problems of the row."""
@@ -182,7 +181,7 @@ _READERS: Mapping[Format, Callable[[Path], Table]] = {
 }
 
 
-def read(name: str, config: DatasetConfig) -> Iterator[Case]:
+def read(name: str, config: DatasetConfig, to_text: Callable[[str], str] = html_text) -> Iterator[Case]:
     """Stream the cases of a dataset, in the order of its (sorted) files.
 
     A column with a case field's name maps to that field (except dataset and index). `demo_output` maps to demo_answer.
@@ -192,6 +191,7 @@ def read(name: str, config: DatasetConfig) -> Iterator[Case]:
     earlier turns too.
 
     After the first invalid row no more cases are returned; the rest is read only to report further problems.
+    `to_text` converts contexts in HTML.
 
     Raises:
         UserError: At once, for a missing file or a wrong mapping; while reading, for invalid rows (up to 20 problems
@@ -201,7 +201,7 @@ def read(name: str, config: DatasetConfig) -> Iterator[Case]:
     for path in paths:
         format_of(path, config)
     field_map(name, config)
-    return _cases(name, config, paths)
+    return _cases(name, config, paths, to_text)
 
 
 def read_rows(name: str, config: DatasetConfig) -> Iterator[ReadRow]:
@@ -301,11 +301,11 @@ def _table(path: Path, config: DatasetConfig) -> Table:
     return replace(table, rows=rows())
 
 
-def _cases(name: str, config: DatasetConfig, paths: Sequence[Path]) -> Iterator[Case]:
+def _cases(name: str, config: DatasetConfig, paths: Sequence[Path], to_text: Callable[[str], str]) -> Iterator[Case]:
     index = 0
     problems: list[Problem] = []
     for path in paths:
-        for case in _file_cases(name, config, path, index):
+        for case in _file_cases(name, config, path, index, to_text):
             if not isinstance(case, Case):
                 problems += case
                 if len(problems) >= MAX_PROBLEMS:
@@ -320,17 +320,23 @@ def _cases(name: str, config: DatasetConfig, paths: Sequence[Path]) -> Iterator[
         raise UserError(Problem("the dataset is empty: no case in it", ", ".join(shown(path) for path in paths)))
 
 
-def _file_cases(name: str, config: DatasetConfig, path: Path, index: int) -> Iterator[Case | Sequence[Problem]]:
-    rows = _file_rows(name, config, path, index)
+def _file_cases(
+    name: str, config: DatasetConfig, path: Path, index: int, to_text: Callable[[str], str]
+) -> Iterator[Case | Sequence[Problem]]:
+    rows = _file_rows(name, config, path, index, to_text)
     if not config.conversation:
         yield from (row.problems if row.case is None else row.case for row in rows)
     elif (whole := conversation(index, rows, allow_irregular=config.allow_irregular)) is not None:
         yield whole
 
 
-def _file_rows(name: str, config: DatasetConfig, path: Path, index: int) -> Iterator[ReadRow]:
+def _file_rows(
+    name: str, config: DatasetConfig, path: Path, index: int, to_text: Callable[[str], str] = html_text
+) -> Iterator[ReadRow]:
     table = _table(path, config)
-    builder = Builder(name, field_map(name, config, table.aliases), table.cells, config.allow_irregular)
+    fields = field_map(name, config, table.aliases)
+    # Cases of one corpus share passages, and HTML is by far the slowest value to convert: cache it.
+    builder = Builder(name, fields, table.cells, config.allow_irregular, lru_cache(maxsize=256)(to_text))
     for position, row in enumerate(table.rows):
         case = [row] if isinstance(row, Problem) else builder.case(index + position, row)
         yield ReadRow(position, row.where, case) if isinstance(case, Case) else ReadRow(position, row.where, None, case)

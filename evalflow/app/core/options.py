@@ -280,7 +280,8 @@ class Catalogue:
         for option in self._options.values():
             if option.group == "dataset":
                 try:
-                    cases = datasets.read(option.name, DatasetConfig.model_validate(option.values))
+                    # To have a context is what counts; its HTML need not become text.
+                    cases = datasets.read(option.name, DatasetConfig.model_validate(option.values), to_text=str)
                     found[option.name] = list(islice(cases, _CASES))
                 except (UserError, ValidationError):
                     found[option.name] = []
