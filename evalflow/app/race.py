@@ -23,6 +23,7 @@ from evalflow.app.core.saved import open_run
 from evalflow.app.core.screen import TerminalScreen, shown
 from evalflow.config.load import HydraJob, launch
 from evalflow.errors import Problem, UserError, command, did_you_mean
+from evalflow.lazy import pl
 from evalflow.metrics.kinds.composite import CompositeMetricConfig
 from evalflow.paths import new_run_id
 from evalflow.report.comparison import Comparison, flips, print_comparison, write_comparison
@@ -175,7 +176,7 @@ def _comparison(a: OpenRun, b: OpenRun, looks: RaceLooks, metric: str, how: Comp
     judge = a.inspection.scored[metric].judge
     rows: list[ComparisonRow] = []
     pairing = pair_scores(runs[0].scores(), runs[1].scores())
-    notes = [note for note in notes_of(runs[0], runs[1], pairing, (A, B)) if "stopped by looks" not in note]
+    notes = list(notes_of(runs[0], runs[1], pairing, (A, B)))
     for dataset, (difference, within) in looks.results().items():
         name = judge.info.name if judge else None
         rows.append(ComparisonRow(pair, dataset, metric, name, None, "mean", higher, difference))
@@ -184,7 +185,8 @@ def _comparison(a: OpenRun, b: OpenRun, looks: RaceLooks, metric: str, how: Comp
     others = [name for name in a.inspection.scored if name != metric]
     if others and looks.stopped:
         notes.append(f"{', '.join(others)}: not compared, as intervals of other metrics do not allow for the stop")
-    listed = flips(pair, pairing.cases, runs[1].scores(), [] if higher else [metric], _FLIPS)
+    raced = pairing.cases.filter(pl.col("metric") == metric)
+    listed = flips(pair, raced, runs[1].scores(), [] if higher else [metric], _FLIPS)
     return Comparison(
         runs={run.name: run.manifest for run in runs},
         rows=adjusted(rows, "holm"),

@@ -387,7 +387,9 @@ def run_line(name: str, manifest: Manifest, summary: pl.DataFrame) -> str:
     found = [f"{_column_name(row)} {number(row['value'])}" for row in rows[:_SHOWN_COLUMNS]]
     found += [f"{len(rows) - _SHOWN_COLUMNS} more"] if len(rows) > _SHOWN_COLUMNS else []
     errors = manifest.scores["error"]
-    ends = [counted(errors, "error")] if errors else []
+    left = sum(about.cases for about in manifest.datasets.values()) - sum(manifest.asked.values())
+    ends = [f"not asked: {counted(left, 'case')}"] if manifest.stopped else []
+    ends += [counted(errors, "error")] if errors else []
     ends += [f"exit code {manifest.exit_code}"] if manifest.exit_code else []
     return "; ".join((f"{name}: {', '.join(found)}", *ends))
 

@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
-from evalflow.testing import Endpoint, Request, reply
+from evalflow.app.core.rederive import facts_of_run
+from evalflow.run.folder import RunFolder
+from evalflow.testing import Endpoint, Request, reply, status
 from tests.cli.conftest import Program
 
 pytestmark = pytest.mark.slow
@@ -190,3 +192,42 @@ def test_a_run_that_is_extended_without_looks_says_that_another_look_raises_the_
         assert endpoint.count == 40
     assert "raises the error" not in first.stdout
     assert "20 replies are from earlier runs: if this extends a smaller sample that was looked at" in second.stdout
+
+
+def test_errors_of_a_stopped_run_are_asked_again_and_no_further_case(program: Program) -> None:
+    answer, failing = right(97), [True]
+
+    def script(request: Request) -> Any:
+        return status(400) if failing[0] and "Question 7" in request.text else answer(request)
+
+    with Endpoint(script) as endpoint:
+        done = program(*words(program), *live(endpoint.url), ANYTIME, STOP, "max_error_rate=0.5")
+        assert done.returncode == 0, done.stdout + done.stderr
+        asked, errors = program.manifest["asked"], program.manifest["scores"]["error"]
+        assert errors > 3
+        failing[0], before = False, endpoint.count
+        again = program("resume", "--retry-errors")
+        assert again.returncode == 0, again.stderr
+        assert endpoint.count - before == errors
+    assert (program.manifest["asked"], program.manifest["stopped"]) == (asked, "decided")
+    assert program.manifest["scores"]["error"] == 0
+    facts = facts_of_run(RunFolder(program.latest))
+    assert facts["asked"] == asked
+    assert facts["sampling"][0].startswith(f"not asked: {1000 - asked['rag']} of 1,000 cases")
+    assert [(gate["looks"], gate["passed"], gate["method"]) for gate in facts["gates"]] == [
+        ("anytime", True, "beta_mixture")
+    ]
+
+
+def test_groups_count_whole_in_a_run_that_stops(program: Program) -> None:
+    rows = [
+        {"id": f"c{i}", "question": f"Question {i}?", "reference": "yes", "answer": "yes", "group": f"g{i // 4}"}
+        for i in range(400)
+    ]
+    given = ["dataset=rag", f"dataset.rag.path={program.write('mine.jsonl', *rows)}", "dataset.rag.fields=null"]
+    gate = "gate={exact_match: {pass_rate: '>= 0.8', looks: anytime}}"
+    done = program(*given, "metric=exact_match", gate, STOP, "seed=5")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (gate_row,) = facts_of_run(RunFolder(program.latest))["gates"]
+    assert gate_row["method"] == "cluster_betting"
+    assert program.manifest["asked"]["rag"] < 400

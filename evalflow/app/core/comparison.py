@@ -215,8 +215,8 @@ def compare_pairs(
     notes += [_adjusted_note(one, several=len(pairs) > 1) for one in adjusted_by_a]
     if not rows:
         raise UserError(refused or [_nothing_in_common(pairs[0], how, apart=apart)])
-    notes += [f"not compared: {problem.where}: {problem.what}" for problem in refused]
     runs = {run.name: run for pair in pairs for run in pair}
+    notes += [*(f"not compared: {problem.where}: {problem.what}" for problem in refused), *_of_stopped(runs)]
     orders = orders_used(rows, test_orders(runs.values()) if how.adjust == "holm" else UNORDERED)
     return Comparison(
         runs={name: run.manifest for name, run in runs.items()},
@@ -263,6 +263,12 @@ def _adjusted_note(one: AdjustedMean, *, several: bool) -> str:
         f"{one.dataset}, {one.metric}: the mean of {b}, adjusted by {scored}, is {mean}, {method(found.method)}; "
         f"by its {found.n:,} cases alone {alone}{more}"
     )
+
+
+def _of_stopped(runs: Mapping[str, SavedRun]) -> list[str]:
+    names = ", ".join(name for name, run in runs.items() if run.manifest.stopped)
+    why = "stopped by looks, which the intervals here do not allow for: they are too narrow"
+    return [f"{names}: {why}"] if names else []
 
 
 def _notes_of_rows(rows: Sequence[ComparisonRow], *, several: bool) -> Iterator[str]:
@@ -324,8 +330,6 @@ def notes_of(a: SavedRun, b: SavedRun, pairing: Pairing, names: tuple[str, str])
     for run, name in zip((a, b), names, strict=True):
         if run.manifest.status != "done":
             yield f"{name} ended early ({run.manifest.status}); what it finished is compared"
-        elif run.manifest.stopped:
-            yield f"{name} was stopped by looks, which the intervals here do not allow for: they are too narrow"
 
 
 def questions_of(runs: dict[str, SavedRun], listed: Sequence[FlippedCases]) -> Iterator[tuple[tuple[str, str], str]]:
