@@ -1,6 +1,6 @@
 """How often the corrected interval of a biased judge holds what people would say, by simulation.
 
-    python -m bench calibration [--runs 2000] [--by-score | --differences]
+    python -m bench calibration [--runs 2000] [--by-score | --differences | --these]
 
 Labels are drawn at random from answers that a judge has scored, 500 of which stay without one. Wanted are 90 % or more
 with 15 to 49 labels, and 93 to 97 % from 50 on; two standard errors of the simulation are no miss, and what is outside
@@ -9,6 +9,9 @@ hold is listed at the end.
 
 `--differences` compares two runs that are equal in truth, with a judge that favours one, and says how often the
 corrected difference, and that of the judge alone, is significant.
+
+`--these` draws labels out of 1,000 answers, and says how often the interval for exactly these answers holds their mean,
+and how wide it is against that for answers like them.
 
 `--by-score` draws labels as `calibrate --sample N --stratify score` does, out of 500 answers of which most pass, and
 says how often the interval holds the mean of these answers, and how often that of all answers like them.
@@ -163,6 +166,30 @@ def by_score(rates: tuple[float, float, float], n: int, runs: int) -> str:
     return f"{own / len(widths):.1%}, {like / len(widths):.1%} × {np.median(widths):.2f}"
 
 
+ANSWERS = 1000
+
+
+def these(people: People, judge: Judge, n: int, how: str, runs: int) -> str:
+    """How often the interval for exactly these answers holds their mean, and its width against the other's."""
+    rng, held, ratios = np.random.default_rng([n, runs]), 0, list[float]()
+    group = np.arange(ANSWERS) // GROUP
+    for _ in range(runs):
+        truth = people(rng, ANSWERS)
+        judged = judge(rng, truth)
+        order = rng.permutation(ANSWERS)
+        if how == "whole":
+            order = (rng.permutation(ANSWERS // GROUP)[:, None] * GROUP + np.arange(GROUP)).ravel()
+        own, rest = order[:n], order[n:]
+        units = (None, None) if how == "alone" else (group[own], group[rest])
+        scores = (truth[own], judged[own], judged[rest])
+        found = corrected_mean(*scores, clusters=units[0], unlabelled_clusters=units[1])
+        if found.finite_low is None or found.finite_high is None or found.low is None or found.high is None:
+            continue
+        held += found.finite_low <= truth.mean() <= found.finite_high
+        ratios.append((found.finite_high - found.finite_low) / (found.high - found.low))
+    return f"{held / len(ratios):.1%} × {np.median(ratios):.2f}" if ratios else "none"
+
+
 FAVOURS = (0.0, 0.03, 0.06, 0.1)
 LEVEL = 0.05
 
@@ -188,6 +215,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=2000, help="simulations of a cell")
     parser.add_argument("--by-score", action="store_true", help="labels drawn by strata of the judge's score")
     parser.add_argument("--differences", action="store_true", help="two runs, and a judge that favours one")
+    parser.add_argument("--these", action="store_true", help="intervals for exactly these answers")
     options = parser.parse_args()
     runs = options.runs
     if options.differences:
@@ -195,6 +223,21 @@ def main() -> None:
         print(f"{runs} simulations a cell\n\n| favours B by | {' | '.join(map(str, sizes))} |\n|---|---|---|---|---|")
         for favour in FAVOURS:
             print(f"| {favour} | " + " | ".join(differences(favour, n, runs) for n in sizes) + " |", flush=True)
+        return
+    if options.these:
+        sizes = (50, 100, 300, 800)
+        print(f"{runs} simulations a cell\n\n| people | judge | {' | '.join(map(str, sizes))} |")
+        print("|---|---|---|---|---|---|")
+        for name, people, judges, how in (
+            ("pass or fail, 0.8", passes(0.8), BINARY, "alone"),
+            ("pass or fail, 0.95", passes(0.95), BINARY, "alone"),
+            ("graded, 0.8", graded(0.8), GRADED, "alone"),
+            ("graded, groups of five, whole", graded_in_groups(0.8), GRADED, "whole"),
+            ("graded, groups of five, cut", graded_in_groups(0.8), GRADED, "cut"),
+        ):
+            for kind, judge in judges.items():
+                cells = (these(people, judge, n, how, runs) for n in sizes)
+                print(f"| {name} | {kind} | " + " | ".join(cells) + " |", flush=True)
         return
     if options.by_score:
         print(

@@ -133,6 +133,7 @@ def document_of(row: CalibrationRow) -> dict[str, Any]:
 def _corrected(found: CorrectedMean) -> dict[str, Any]:
     return {
         "estimate": found.estimate, "ci_low": found.low, "ci_high": found.high, "std_error": found.std_error,
+        "finite_ci_low": found.finite_low, "finite_ci_high": found.finite_high,
         "method": found.method, "lambda": found.lambda_, "spread": found.spread and asdict(found.spread),
     }  # fmt: skip
 
@@ -236,6 +237,8 @@ def _means(row: CalibrationRow) -> Table:
         (f"people alone, on {counted(c.n, 'answer')}", c.human_mean, c.human_low, c.human_high, "", ""),
         ("corrected by people", c.estimate, c.low, c.high, c.method, "bold"),
     ]
+    if c.finite_low is not None and c.n_unlabelled:
+        means.append(("  for exactly these answers", c.estimate, c.finite_low, c.finite_high, "", ""))
     rows = [
         (literal(name, style), literal(number(value), style), interval(low, high),
          literal(plain_line(method(how)) if how else "", "dim"))
@@ -287,7 +290,9 @@ def _sentence(row: CalibrationRow, name: str) -> Iterator[str]:
         span = "" if c.low is None else f" ({number(c.low)} to {number(c.high)} for answers like these)"
         yield f"and people, who labelled all {c.n:,} {row.named}, say {number(c.estimate)}{span}."
         return
+    like = "" if c.finite_low is None else " for answers like these"
     yield f"and people would say about {number(c.estimate)}"
     if c.low is not None and c.high is not None:
-        yield f"(most likely {number(c.low)} to {number(c.high)}),"
+        these = f"; {number(c.finite_low)} to {number(c.finite_high)} for exactly these" if like else ""
+        yield f"(most likely {number(c.low)} to {number(c.high)}{like}{these}),"
     yield f"going by {c.n:,} of {c.n + c.n_unlabelled:,} {row.named} that they labelled."

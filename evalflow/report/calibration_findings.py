@@ -98,9 +98,15 @@ def _estimate(row: CalibrationRow) -> Iterator[str]:
         yield f"People labelled {every}, so their mean stands and the {row.who} adds nothing."
         return
     if found.low is not None and found.high is not None:
+        n = f"{found.n + found.n_unlabelled:,}"
+        if found.finite_low is not None and found.finite_high is not None:
+            yield (
+                f"Had people labelled all {n} {row.named}, their mean would most likely be between "
+                f"{number(found.finite_low)} and {number(found.finite_high)}, for exactly these."
+            )
         yield (
-            f"Had people labelled all {found.n + found.n_unlabelled:,} {row.named}, their mean would be about "
-            f"{number(found.estimate)}, most likely between {number(found.low)} and {number(found.high)}."
+            f"For answers like these {n}, people's mean is about {number(found.estimate)}, most likely between "
+            f"{number(found.low)} and {number(found.high)}."
         )
     saved = found.labels_saved
     if saved is not None and saved > 0:
@@ -109,7 +115,8 @@ def _estimate(row: CalibrationRow) -> Iterator[str]:
             "as narrow. With other labels this number may differ."
         )
     elif saved is not None and found.lambda_:
-        yield f"The {row.who} saves no labels: without it the interval is as narrow."
+        wide = "as narrow" if not saved else f"as narrow with {counted(-saved, 'label')} fewer"
+        yield f"The {row.who} saves no labels: without it the interval is {wide}."
 
 
 def _raters(row: CalibrationRow) -> Iterator[str]:

@@ -63,6 +63,8 @@ class CorrectedMean:
         human_mean, bias: Of labelled answers; the bias is judge minus people.
         labels_saved: Number of additional labels that would make the interval as narrow without a judge; negative if
             the judge makes it wider.
+        finite_low, finite_high: The interval of people's mean over exactly these answers, uncertain only by which of
+            them were labelled; None for fewer than CROSSFIT_LABELS labels or clusters, and for weighted labels.
         spread: What the labelled answers vary by; None for fewer than two, and for weighted labels.
     """
 
@@ -82,6 +84,8 @@ class CorrectedMean:
     n: int
     n_unlabelled: int
     labels_saved: int | None
+    finite_low: float | None
+    finite_high: float | None
     spread: Spread | None
 
 
@@ -108,7 +112,7 @@ def corrected_mean(
     saved = _saved(s, human, found, binary) if lambda_ else (None if lambda_ is None else 0)
     return CorrectedMean(
         estimate, found.low, found.high, found.std_error, found.method, lambda_, raw, mean, human.low, human.high,
-        off, bias_low, bias_high, s.labels.size, s.unlabelled.size, saved,
+        off, bias_low, bias_high, s.labels.size, s.unlabelled.size, saved, *_finite(s, mean, human, lambda_, seed),
         observed_spread(s.labels, s.judged, s.units) if s.weights is None else None,
     )  # fmt: skip
 
@@ -214,6 +218,34 @@ def _estimate(s: Sample, mean: float | None, human: Interval, seed: int) -> tupl
     value, error = _centred(s, lambdas)
     low, high = (float(end) for end in t_interval(value, error, groups - 1))
     return value, Interval(low, high, error, _method(s)), s.mean(lambdas)
+
+
+def _finite(
+    s: Sample, mean: float | None, human: Interval, lambda_: float | None, seed: int
+) -> tuple[float | None, float | None]:
+    """The interval of people's mean over exactly these answers, as of a simple random sample without replacement.
+
+    That of the difference estimator (Cochran 1977, Sampling Techniques, sec. 7.2 to 7.4), t with G - 1 degrees of
+    freedom; with labels alone, their own interval times the root of the share without a label.
+    """
+    n, rest = s.labels.size, s.unlabelled.size
+    if lambda_ is None or mean is None or s.weights is not None:
+        return None, None
+    if not rest:
+        return mean, mean
+    if s.labelled_units < CROSSFIT_LABELS:
+        return None, None
+    share = rest / (rest + n)
+    if not lambda_:
+        if human.low is None or human.high is None:
+            return None, None
+        return mean - math.sqrt(share) * (mean - human.low), mean + math.sqrt(share) * (human.high - mean)
+    lambdas, _ = _lambdas(s, seed)
+    value, _ = _centred(s, lambdas)
+    left = s.labels - lambdas / share * (s.judged - float(s.unlabelled.mean()))
+    sums = np.bincount(s.units, (left - left.mean()) / n)
+    low, high = t_interval(value, float(np.sqrt(share * cluster_variance(sums, s.units))), s.labelled_units - 1)
+    return float(low), float(high)
 
 
 def _lambdas(s: Sample, seed: int) -> tuple[Floats, str]:

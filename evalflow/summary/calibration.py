@@ -233,7 +233,7 @@ def within(found: CorrectedMean, *, bounded: bool) -> CorrectedMean:
     """The same, clipped to a bounded scale."""
     if not bounded:
         return found
-    ends = ("estimate", "low", "high", "human_low", "human_high")
+    ends = ("estimate", "low", "high", "human_low", "human_high", "finite_low", "finite_high")
     known = {name: getattr(found, name) for name in ends}
     return replace(found, **{name: min(max(end, 0.0), 1.0) for name, end in known.items() if end is not None})
 

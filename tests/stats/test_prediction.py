@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import astuple
 from typing import Any
 
@@ -393,3 +394,38 @@ def test_planned_labels_find_the_difference_as_often_as_planned():
     more = spread.labels_to_detect(difference, cases, power=0.95)
     assert more is not None
     assert more > n
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("in_groups", [False, True])
+def test_the_interval_for_exactly_these_answers_holds_their_mean(in_groups: bool):
+    rng, size, n = np.random.default_rng(4), 400, 200
+    truth = np.clip(rng.beta(4, 1, size) + np.repeat(rng.normal(0, 0.1, size // 2), 2) * in_groups, 0, 1)
+    judged = np.clip(0.3 + 0.6 * truth + rng.normal(0, 0.15, size), 0, 1)
+    group, held, narrower = np.arange(size) // 2, 0, list[float]()
+    for _ in range(200):
+        order = (rng.permutation(size // 2)[:, None] * 2 + np.arange(2)).ravel() if in_groups else rng.permutation(size)
+        own, rest = order[:n], order[n:]
+        units = (group[own], group[rest]) if in_groups else (None, None)
+        scores = (truth[own], judged[own], judged[rest])
+        found = corrected_mean(*scores, clusters=units[0], unlabelled_clusters=units[1])
+        assert found.finite_low is not None
+        assert found.finite_high is not None
+        assert found.low is not None
+        assert found.high is not None
+        held += found.finite_low <= truth.mean() <= found.finite_high
+        narrower.append((found.finite_high - found.finite_low) / (found.high - found.low))
+    assert 0.9 <= held / 200 <= 0.99
+    assert np.mean(narrower) < 0.75
+
+
+def test_what_is_uncertain_of_exactly_these_answers_shrinks_to_nothing_as_all_are_labelled():
+    labels = np.repeat([1.0, 0.0], [80, 20])
+    everything = corrected_mean(labels, labels, [])
+    assert (everything.finite_low, everything.finite_high) == (0.8, 0.8)
+    some = corrected_mean(labels, np.full(100, 0.5), np.full(300, 0.5))  # a judge that says nothing: Wilson's interval
+    assert some.low is not None
+    assert some.finite_low == pytest.approx(0.8 - math.sqrt(0.75) * (0.8 - some.low))
+    assert corrected_mean(labels[:49], labels[:49], np.ones(300)).finite_low is None
+    weights = np.repeat([1.0, 2.0], 50)
+    assert corrected_mean(labels, np.full(100, 0.5), np.full(300, 0.5), weights=weights).finite_low is None
