@@ -90,6 +90,11 @@ def _panel(found: PanelAdvice, keys: Mapping[str, str], place: str) -> Iterator[
     yield f"Weights against majority: {_gain(found.gain)}."
     for name in found.useless:
         yield f"{name} is no better than chance; remove it."
+    name, alone = found.alone
+    if alone.low is not None and alone.low > 0:
+        better = f"{signed(alone.difference)} right{bracketed(alone.low, alone.high, signed)}"
+        yield f"{name} alone is better than all together by weights, {better}: ask it alone."
+        return
     if found.gain.low is None or found.gain.low <= 0:
         yield "Keep the vote as it is."
         return
@@ -187,6 +192,8 @@ def _panel_document(found: PanelAdvice) -> dict[str, Any]:
         "useless": list(found.useless),
         "ways": {way.name: _span(way.accuracy, way.found) for way in found.ways},
         "weights_against_majority": _difference(found.gain),
+        "best_member": found.alone[0],
+        "best_member_against_weights": _difference(found.alone[1]),
         "shared_errors": [{"members": [one, other], **_span(value, span)} for one, other, value, span in found.shared],
     }
 

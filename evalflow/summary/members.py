@@ -87,6 +87,7 @@ class PanelAdvice:
         useless: Members no better than chance.
         ways: Majority, best member, weighted, Dawid-Skene.
         gain: Share right by weights minus share right by majority.
+        alone: The member that says most often what people say; share right by such a member minus that by weights.
         shared: Pairs of members, how much more often they agree than independent ones, and its interval.
     """
 
@@ -98,6 +99,7 @@ class PanelAdvice:
     useless: Sequence[str]
     ways: Sequence[Way]
     gain: Difference
+    alone: tuple[str, Difference]
     shared: Sequence[tuple[str, str, float, Interval]]
 
 
@@ -206,6 +208,10 @@ def panel_advice(members: MemberScores, seed: int) -> PanelAdvice | None:
         useless=[name for name, none in zip(names, useless.tolist(), strict=True) if none],
         ways=ways,
         gain=paired_difference(right["majority"], right["weighted"], units, seed, bounded=True),
+        alone=(
+            names[int((said == true[:, None]).mean(axis=0).argmax())],
+            paired_difference(right["weighted"], right["best member"], units, seed, bounded=True),
+        ),
         shared=[
             (names[a], names[b], *shared_errors(said[:, a], said[:, b], true, classes, units, seed))
             for a, b in combinations(range(len(names)), 2)

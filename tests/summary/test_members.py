@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evalflow.report.members import MemberAdvice
 from evalflow.summary.members import MemberScores, cascade_advice, panel_advice
 
 
@@ -51,6 +52,19 @@ def test_better_members_weigh_more_and_one_no_better_than_chance_is_named():
     assert found.useless == ["m2"]
     assert weights[2] > 0
     assert [way.name for way in found.ways] == ["majority", "best member", "weighted", "dawid_skene"]
+
+
+def test_two_that_make_the_same_mistakes_outvote_a_better_one_and_that_is_said():
+    scores, human = drawn(4, [0.95, 0.7], n=400, labelled=300)
+    found = panel_advice(members(np.column_stack([scores, scores[:, 1], scores[:, 1], scores[:, 1]]), human), 0)
+    assert found is not None
+    name, alone = found.alone
+    assert name == "m0"
+    assert alone.low is not None
+    assert alone.low > 0.1
+    assert all((span.low or 0) > 0.1 for one, _, _, span in found.shared if one != "m0")
+    [told] = [line for line in MemberAdvice("panel", {}, "judge", found).lines() if "ask it alone" in line]
+    assert told.startswith("m0 alone is better than all together by weights, +0.2")
 
 
 @settings(max_examples=10)
