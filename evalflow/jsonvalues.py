@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -186,3 +187,8 @@ def look_up(path: str, fields: Mapping[str, Any]) -> Any:
             return None
         here = cast("Mapping[str, Any]", here).get(part)
     return here
+
+
+def written(value: Any) -> str:
+    """Text unchanged; anything else as JSON, so that 3 and "3" read the same."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)

@@ -10,11 +10,10 @@ from typing import Any, Literal, Self
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
 from evalflow.config.schema import MetricConfig, Strict, Word
-from evalflow.jsonvalues import look_up
+from evalflow.jsonvalues import look_up, written
 from evalflow.metrics.base import BaseMetric, FieldMetric, scored
 from evalflow.metrics.chain import ChainConfig, ChainMetric
 from evalflow.metrics.cosine import CosineMetric
-from evalflow.metrics.json_schema import written
 from evalflow.metrics.operations import NormalForm, Operation, Rulebook, as_number
 from evalflow.metrics.returns import BoolType, FieldType, StepConfig, StrType
 from evalflow.metrics.rules import Rule, ValueRule

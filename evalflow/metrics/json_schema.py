@@ -169,8 +169,3 @@ def json_equal(value: Any, other: Any) -> bool:
         mine, yours = cast("list[Any]", value), cast("list[Any]", other)
         return len(mine) == len(yours) and all(map(json_equal, mine, yours))
     return value == other and isinstance(value, bool) == isinstance(other, bool)
-
-
-def written(value: Any) -> str:
-    """Text unchanged; anything else as JSON, so that 3 and "3" read the same."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)

@@ -15,8 +15,8 @@ from pydantic import ConfigDict, Field, model_validator
 
 from evalflow.apart import TooSlow, apart
 from evalflow.config.schema import Strict, Word
-from evalflow.jsonvalues import Path, json_path, look_up
-from evalflow.metrics.json_schema import Fault, NoJson, json_equal, json_of, json_schema, written
+from evalflow.jsonvalues import Path, json_path, look_up, written
+from evalflow.metrics.json_schema import Fault, NoJson, json_equal, json_of, json_schema
 from evalflow.patterns import Pattern, compiled
 from evalflow.records import Outcome
 

@@ -153,7 +153,7 @@ def remove(connection: Connection, dataset: int, rows: Sequence[int]) -> int:
     return sum(connection.execute(statement).rowcount for statement in statements)
 
 
-def tags(connection: Connection, dataset: int) -> list[tuple[str, int]]:
+def tag_counts(connection: Connection, dataset: int) -> list[tuple[str, int]]:
     """Every tag with the number of cases that have it or a sub-tag."""
     query = (
         select(case_tags.c.tag, func.count())

@@ -80,11 +80,11 @@ def get_case(space: Workspace, dataset: str, case: int) -> StoredCase:
     return from_row(StoredCase, case_row(space, dataset, case))
 
 
-def case_tags(space: Workspace, dataset: str) -> list[tuple[str, int]]:
+def dataset_tags(space: Workspace, dataset: str) -> list[tuple[str, int]]:
     """Every tag of a dataset with the number of cases that have it or a sub-tag."""
     row = own_row(space, dataset)
     with space.database.reading() as connection:
-        return table.tags(connection, row["id"])
+        return table.tag_counts(connection, row["id"])
 
 
 def add_cases(space: Workspace, dataset: str, rows: Iterable[Mapping[str, Any]]) -> int:

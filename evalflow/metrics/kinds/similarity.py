@@ -15,12 +15,11 @@ from pydantic import Field, model_validator
 
 from evalflow.config.schema import Word
 from evalflow.errors import JudgeError
-from evalflow.jsonvalues import look_up
+from evalflow.jsonvalues import look_up, written
 from evalflow.metrics.base import UnitMetricConfig, failed, scored
 from evalflow.metrics.chain import ChainConfig, ChainMetric
 from evalflow.metrics.cosine import STEP as EMBEDDING
 from evalflow.metrics.cosine import CosineMetric, cosines, embedding_ask
-from evalflow.metrics.json_schema import written
 from evalflow.metrics.reasons import QUOTE, one_line
 from evalflow.metrics.returns import BoolType, FieldType, ListType, RecordType, StepConfig, StrType
 from evalflow.metrics.rules import Rule, ShareRule

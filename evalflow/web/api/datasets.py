@@ -14,8 +14,8 @@ from evalflow.app.studio.cases import (
     StoredCase,
     add_cases,
     case_rows,
-    case_tags,
     copy_dataset,
+    dataset_tags,
     delete_cases,
     get_case,
     list_cases,
@@ -210,7 +210,7 @@ def read_tags(
     """The tags of a dataset's cases, or of a run's answers."""
     if (dataset is None) == (run is None):
         raise HTTPException(422, "name either a dataset or a run: dataset=NAME or run=ID")
-    found = case_tags(space, dataset) if dataset is not None else run_tags(space, run or "")
+    found = dataset_tags(space, dataset) if dataset is not None else run_tags(space, run or "")
     return page_of(
         [TagCount(tag=tag, count=count) for tag, count in sorted(found)], lambda one: (one.tag,), cursor, limit
     )

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar, cast
 from anyio import to_thread
 from nicegui import ui
 
-from evalflow.app.studio.cases import StoredCase, case_ids, case_tags, cases_at, delete_cases, group_cases, tag_cases
+from evalflow.app.studio.cases import StoredCase, case_ids, cases_at, dataset_tags, delete_cases, group_cases, tag_cases
 from evalflow.app.studio.datasets import FoundCases, question_of
 from evalflow.app.studio.space import Workspace
 from evalflow.web.ui import forms
@@ -167,7 +167,7 @@ class CaseList(CaseBrowser[StoredCase]):
         await super()._filtered()
 
     async def _changed(self) -> None:
-        options = _tag_options(await to_thread.run_sync(case_tags, self._workspace, self._dataset))
+        options = _tag_options(await to_thread.run_sync(dataset_tags, self._workspace, self._dataset))
         if self._tag.value not in options:
             self._tag.value = ""
         self._tag.options = options
@@ -247,7 +247,7 @@ class BulkBar:
         self._ask("Add a tag", lambda: forms.line(about), "Add", work)
 
     async def _remove_tag(self) -> None:
-        tags = [tag for tag, _ in await to_thread.run_sync(case_tags, self._workspace, self._dataset)]
+        tags = [tag for tag, _ in await to_thread.run_sync(dataset_tags, self._workspace, self._dataset)]
         if not tags:
             tell("No case has tags.")
             return

@@ -8,7 +8,7 @@ from functools import partial
 from anyio import to_thread
 from nicegui import ui
 
-from evalflow.app.studio.cases import case_tags, copy_dataset
+from evalflow.app.studio.cases import copy_dataset, dataset_tags
 from evalflow.app.studio.datasets import (
     CaseRow,
     Dataset,
@@ -70,7 +70,7 @@ def add(workspace: Workspace) -> None:
         if found.origin == "conf":
             _declared(workspace, found, search, await to_thread.run_sync(_declared_page, workspace, dataset, search))
             return
-        tags = await to_thread.run_sync(case_tags, workspace, dataset)
+        tags = await to_thread.run_sync(dataset_tags, workspace, dataset)
         with frame(found.name, place="Test cases", about=found.description, trail=_TRAIL) as actions:
             with actions:
                 _actions(workspace, found)

@@ -158,7 +158,7 @@ def test_cases_are_paged_filtered_and_changed(space: Workspace) -> None:
     assert seen == [f"c{i}" for i in range(1200)]
     assert cases_at(space, "mine", 0, tag="A").total == 600
     assert [case.body["id"] for case in cases.list_cases(space, "mine", text="IS 1199").items] == ["c1199"]
-    assert cases.case_tags(space, "mine") == [("A", 600), ("A > B", 600), ("C", 600)]
+    assert cases.dataset_tags(space, "mine") == [("A", 600), ("A > B", 600), ("C", 600)]
     first = cases.list_cases(space, "mine", limit=1).items[0]
     changed = cases.update_case(space, "mine", first.id, 1, {**first.body, "reference": "zero"})
     assert (changed.version, changed.body["reference"]) == (2, "zero")

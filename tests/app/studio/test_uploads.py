@@ -76,7 +76,7 @@ def test_many_cases_are_tagged_grouped_and_deleted(space: Workspace) -> None:
     assert cases.tag_cases(space, "mine", every, add=["X > Y", " "]) == 1200
     assert cases.tag_cases(space, "mine", every, add=["X>Y"]) == 0
     assert cases.tag_cases(space, "mine", some, remove=["A"]) == 111
-    assert cases.case_tags(space, "mine") == [("A", 1089), ("A > B", 1089), ("X", 1200), ("X > Y", 1200)]
+    assert cases.dataset_tags(space, "mine") == [("A", 1089), ("A > B", 1089), ("X", 1200), ("X > Y", 1200)]
     assert cases.group_cases(space, "mine", [*some, 10**6], "g") == 111
     assert cases.group_cases(space, "mine", every, None) == 111
     assert cases.get_case(space, "mine", some[0]).version == 5
