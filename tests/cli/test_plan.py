@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+import scipy.stats
 
 from evalflow.testing import Endpoint, Request, reply
 from tests.cli.conftest import Program
@@ -142,6 +143,12 @@ def test_two_pilots_know_how_their_cases_are_related(program: Program) -> None:
     assert "30.0% of the cases pass in one run and fail in the other" in document["assumptions"]["exact_match"][0]
     [row] = document["rows"]
     assert row["cases"] == planned(program, "--detect", "0.2", "--flips", "0.3")["rows"][0]["cases"]
+    [sure] = planned(program, "--detect", "0.2", "--assurance", "0.8", "--from", *runs)["rows"]
+    limit = scipy.stats.beta.ppf(0.8, 3.5, 7.5)  # 3 of 10 flips, Jeffreys
+    assert (
+        sure["cases"] == planned(program, "--detect", "0.2", "--flips", f"{limit}")["rows"][0]["cases"] > row["cases"]
+    )
+    assert sure["cases_by_estimate"] == row["cases"]
 
 
 def test_a_pilot_with_repeats_and_prices_knows_noise_and_cost(program: Program) -> None:
