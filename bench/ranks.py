@@ -26,7 +26,7 @@ from evalflow.stats.subset import choose, measured_loss
 
 Floats = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, Floats, int], tuple[Floats, Any]]
-LEVEL, SIZES, SYSTEMS = 0.05, (30, 100, 300), (3, 10, 20)
+LEVEL, SIZES, SYSTEMS = 0.05, (30, 100, 300), (3, 10)
 _STEP = 0.05
 
 

@@ -107,16 +107,21 @@ def _shown(values: Floats, covariance: Floats, df: float, parts: Floats | None, 
     variance = np.diag(covariance)
     error = np.sqrt(np.maximum(variance[:, None] + variance[None, :] - 2 * covariance, 0))
     known = error > ROUNDING * max(1.0, float(np.abs(values).max()))
-    scale = np.where(known, error, np.inf)
-    statistic = (values[:, None] - values[None, :]) / scale
+    apart = values[:, None] - values[None, :]
     rng = np.random.default_rng(seed)
     drawn = rng.multivariate_normal(np.zeros(values.size), covariance, DRAWS, method="eigh", check_valid="ignore")
     drawn /= np.sqrt(rng.chisquare(df, (DRAWS, 1)) / df)
-    noises = [drawn] if parts is None else [drawn, _random_signs(parts, rng)]
+    tests = [(drawn, np.where(known, error, np.inf))]
+    if parts is not None:
+        # Signs leave this scale as it is, which makes the test exact for symmetric differences.
+        square = parts.T @ parts
+        size = np.sqrt(np.maximum(np.diag(square)[:, None] + np.diag(square)[None, :] - 2 * square, 0))
+        tests.append((_random_signs(parts, rng), np.where(size > ROUNDING, size, np.inf)))
     shown = np.zeros_like(known)
     while (open_pairs := known & ~shown).any():
-        limit = max(_critical(noise, open_pairs, scale) for noise in noises)
-        found = open_pairs & (statistic > limit)
+        found = open_pairs.copy()
+        for noise, scale in tests:
+            found &= apart / scale > _critical(noise, open_pairs, scale)
         if not found.any():
             break
         shown |= found
