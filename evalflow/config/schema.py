@@ -130,7 +130,7 @@ def _gate_value(value: Any) -> Any:
 
 GateValue = Annotated[bool | float | str | NotWorse, BeforeValidator(_gate_value)]
 """The value of a gate under a statistic: a condition, or a comparison with the baseline; under `point` true or false;
-under `max_undefined_rate` a share."""
+under `max_undefined_rate` a share; under `looks` anytime, or how many looks are planned."""
 
 
 class MetricConfig(Strict):
@@ -223,7 +223,11 @@ class BudgetConfig(Strict):
 
 
 class RunConfig(Strict):
-    """One run: dataset x target x metric x judge. Each part with a `kind` holds that kind's model."""
+    """One run: dataset x target x metric x judge. Each part with a `kind` holds that kind's model.
+
+    Attributes:
+        stop: Whether the run ends once all gates, each with looks, are decided; null: it asks all cases.
+    """
 
     dataset: dict[str, DatasetConfig]
     target: TargetConfig
