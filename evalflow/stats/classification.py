@@ -94,9 +94,9 @@ class Clusters:
     @cached_property
     def method(self) -> str:
         """Name of the interval, with a caveat if the clusters, or the records of a class, are few."""
-        if not self.single:
-            return bootstrap_method("{}bootstrap", int(self.weights.sum()), clustered=True)
-        return "dirichlet" + (f": {self.rarest} in the rarest class" if self.rarest < _RARE else "")
+        name = "dirichlet" if self.single else bootstrap_method("{}bootstrap", int(self.weights.sum()), clustered=True)
+        rare = f"{self.rarest} in the rarest class" if self.rarest < _RARE else ""
+        return f"{name}{', ' if ':' in name else ': '}{rare}" if rare else name
 
     @cached_property
     def draws(self) -> Floats:

@@ -170,6 +170,10 @@ def test_few_cases_and_few_clusters_are_said():
     assert [f.ci_method for f in few.values()] == ["wilson"] * 3 + ["dirichlet: 8 in the rarest class"] * 2
     grouped = by_name(classification_figures(counts(binary(30, 5, 30, 5), per_cluster=10), "true"))
     assert grouped["recall"].ci_method == "cluster_bootstrap: fewer than 30 clusters"
+    rare = by_name(classification_figures(counts(binary(6, 2, 200, 2), per_cluster=5), "true"))
+    assert rare["f1"].ci_method == "cluster_bootstrap: 8 in the rarest class"
+    both = by_name(classification_figures(counts(binary(6, 2, 40, 2), per_cluster=5), "true"))
+    assert both["f1"].ci_method == "cluster_bootstrap: fewer than 30 clusters, 8 in the rarest class"
 
 
 def test_the_seed_decides_the_interval():
