@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 import re
@@ -75,6 +76,15 @@ def test_labels_in_both_runs_correct_the_difference(program: Program, two: tuple
     assert "corrected by the labels of 30 cases in both runs; the judge alone says +0.750" in " ".join(text.split())
     [alone] = json.loads(program("compare", *runs, "--judge-alone", "--json").stdout)["rows"]
     assert (alone["verdict"], alone["judged"], alone["n_labels"]) == ("better", None, 0)
+    yes = hashlib.sha256(b"yes").hexdigest()[:16]
+    seen = [{**one, "answer_hash": yes if i < 5 else "0" * 16} for i, one in enumerate(people)]
+    program.write("neither.jsonl", *seen)
+    told = " ".join(program("compare", *runs, "--labels", "neither.jsonl").stdout.split())
+    assert "at least 20 labels of other answers than those of either run, and left out" in told
+    program.write("later.jsonl", *({**people[i], "answer_hash": yes} for i in range(5, 25)))
+    told = " ".join(program("compare", *runs, "--labels", "later.jsonl").stdout.split())
+    assert "no label is of its answers (20 labels are of other answers than the ones scored here" in told
+    assert "label the same cases there: python -m evalflow calibrate" in told
     refused = program("compare", *runs, "--labels", "labels.jsonl", "--unpaired")
     assert refused.returncode == 2
     assert "leave --labels out" in refused.stderr

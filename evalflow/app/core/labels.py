@@ -47,7 +47,7 @@ from evalflow.metrics.scale import label_scale, read_label, scale_text
 from evalflow.metrics.steps import is_recorded
 from evalflow.records import Label
 from evalflow.report.results_csv import as_answered
-from evalflow.report.wording import literal
+from evalflow.report.wording import counted, literal
 from evalflow.run.folder import RunFolder
 from evalflow.summary.agreement import label_frame
 
@@ -259,11 +259,23 @@ def labels_to_compare(runs: Sequence[SavedRun], file: str | None) -> tuple[dict[
     else:
         found = {name: labels_of_run(run) for name, run in by_folder.items()}
     frames = {name: one.frame for name, one in found.items() if one is not None and one.frame.height}
-    weighted = [folder for folder, frame in frames.items() if frame["weight"].n_unique() > 1]
-    notes = [
-        f"{by_folder[folder].name}: its labels carry weights, and do not correct differences" for folder in weighted
-    ]
-    return {folder: frame for folder, frame in frames.items() if folder not in weighted}, notes
+    notes: list[str] = []
+    for folder, run in by_folder.items() if frames else ():
+        own = found[folder]
+        if folder not in frames:
+            why = "".join(f" ({note})" for note in (own.notes if own else ()))
+            again = f"label the same cases there: {command('calibrate', folder, '--sample', 60)}"
+            notes.append(
+                f"{run.name}: no label is of its answers{why}, so labels correct no difference with it; {again}"
+            )
+        elif frames[folder]["weight"].n_unique() > 1:
+            del frames[folder]
+            notes.append(f"{run.name}: its labels carry weights, and do not correct differences")
+    bound = [one for one in found.values() if one]
+    # A label with a hash is of one run, and stale in the other.
+    if len(bound) == 2 and (n := bound[0].left_out["stale"] - bound[1].frame.height) > 0:
+        notes.append(f"at least {counted(n, 'label')} of other answers than those of either run, and left out")
+    return frames, notes
 
 
 def other_runs(folder: Path) -> Elsewhere:
