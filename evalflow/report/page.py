@@ -19,7 +19,6 @@ from evalflow.paths import replacing
 from evalflow.records.manifest import Manifest, MetricFacts, SweepManifest
 from evalflow.report import wording
 from evalflow.report.wording import bracketed, cost, literal
-from evalflow.summary.agreement import beyond_chance, headline_measure
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -160,7 +159,7 @@ def certificate_table(certificates: Sequence[Mapping[str, Any]]) -> Table:
 
 def verdict_of(metric: str, certificate: Mapping[str, Any]) -> str:
     """The judge's agreement with people: `calibrated for tone: kappa 0.61 ...`, or that none was shown."""
-    if beyond_chance(certificate["agreement"]):
+    if _agrees(certificate):
         return f"calibrated for {metric}: {_result(certificate)}"
     labels, on = f"{metric} checked against {certificate['n_labels']} labels", f"on {certificate['dataset']}"
     return f"{labels}: no agreement shown, {', '.join([*_figures(certificate), on])}"
@@ -182,11 +181,19 @@ def _calibrations(metrics: Mapping[str, MetricFacts]) -> Iterator[str]:
 
 def _result(certificate: Mapping[str, Any]) -> str:
     labels = f"{certificate['n_labels']} labels on {certificate['dataset']}"
-    none = [] if beyond_chance(certificate["agreement"]) else ["no agreement shown"]
+    none = [] if _agrees(certificate) else ["no agreement shown"]
     return ", ".join([*none, *_figures(certificate), labels])
 
 
+def _agrees(certificate: Mapping[str, Any]) -> bool:
+    from evalflow.summary.agreement import beyond_chance  # late: few runs have a certificate
+
+    return beyond_chance(certificate["agreement"])
+
+
 def _figures(certificate: Mapping[str, Any]) -> Iterator[str]:
+    from evalflow.summary.agreement import headline_measure
+
     measures: Mapping[str, Mapping[str, Any]] = certificate["agreement"]
     name = headline_measure(measures)
     if name is not None:
