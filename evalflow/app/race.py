@@ -34,7 +34,8 @@ from evalflow.run.pipeline import run_turn_by_turn
 from evalflow.run.race import A, B, RaceLooks
 from evalflow.summary.compare import ComparisonRow, adjusted, pair_scores
 
-_EXAMPLE = command("race", "dataset=rag", "metric=exact_match", "generate=true", "target=gpt,claude")
+_BOTS = "target.model=gpt-4.1,gpt-4.1-mini"
+_EXAMPLE = command("race", "dataset=rag", "metric=exact_match", "generate=true", "target=openai", _BOTS)
 _FLIPS = 200
 
 

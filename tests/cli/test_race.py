@@ -88,8 +88,8 @@ def test_experiments_race_by_their_names(program: Program) -> None:
 @pytest.mark.parametrize(
     ("change", "what", "hint"),
     [
-        ("target.model=good", "a race has two sides, and these are 1", "target=gpt,claude"),
-        ("target.model=good,bad,same", "a race has two sides, and these are 3", "target=gpt,claude"),
+        ("target.model=good", "a race has two sides, and these are 1", "target.model=gpt-4.1,gpt-4.1-mini"),
+        ("target.model=good,bad,same", "a race has two sides, and these are 3", "target.model=gpt-4.1,gpt-4.1-mini"),
         ("seed=1,2", "the sides differ in seed, so they would not be asked the same cases", "only the target"),
         (
             "metric=[exact_match,semantic_similarity]",
@@ -112,3 +112,6 @@ def test_what_is_no_race_is_refused_before_anything_is_sent(
         assert hint in done.stderr
         assert endpoint.count == 0
     assert not list((program.folder / "outputs").rglob("run.json"))
+    if change == "target.model=good":
+        printed = done.stderr.partition("python -m evalflow ")[2].split()
+        assert "OPENAI_API_KEY" in program(*printed).stderr
