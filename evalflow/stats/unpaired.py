@@ -9,7 +9,7 @@ from evalflow.lazy import np
 from evalflow.stats.arrays import no_interval
 from evalflow.stats.bootstrap import few_resampled, small_sample_note
 from evalflow.stats.classification import Of, Ratio
-from evalflow.stats.intervals import UNEVEN, mean_error, t_interval, wilson
+from evalflow.stats.intervals import UNEVEN, cr2, mean_error, t_interval, wilson
 from evalflow.stats.paired import Difference, t_test
 from evalflow.stats.paired_figures import PairedClusters, resampled_difference, undefined
 
@@ -118,13 +118,18 @@ def unpaired_figure_difference(figure: Of | Ratio, clusters: PairedClusters, siz
         return unpaired_difference(*(_trials(figure, clusters.weights @ side) for side in (clusters.a, clusters.b)))
     difference = value_b - value_a
     fewest = min(int(clusters.weights[side.any(axis=1)].sum()) for side in (clusters.a, clusters.b))
+    freedom = 0.0
     if fewest == 1:
         found = no_interval(f"one {'case' if groups == n else 'cluster'} in a run")
     else:
-        found = resampled_difference(of, clusters, _method(sizes, fewest, alone=groups == n), fewest)
+        freedom = (
+            float(fewest - 1) if groups == n else min(_freedom(side, clusters) for side in (clusters.a, clusters.b))
+        )
+        method = _method(sizes, fewest, alone=groups == n, uneven=freedom < (fewest - 1) / 2)
+        found = resampled_difference(of, clusters, method, max(2, round(freedom) + 1))
     error, df, p = found.std_error, None, None
     if error is not None:
-        df = fewest - 1
+        df = freedom
         p = t_test(difference, error, df)
     return Difference(
         n, groups, value_a, value_b, difference, error, df, found.low, found.high, p, found.method
@@ -143,7 +148,15 @@ def _trials(ratio: Ratio, totals: Floats) -> Floats:
     return np.repeat([1.0, 0.0], [above, below - above])
 
 
-def _method(sizes: tuple[int, int], fewest: int, *, alone: bool) -> str:
+def _freedom(side: Floats, clusters: PairedClusters) -> float:
+    """Degrees of freedom of one run's clusters, as of `cr2`: fewer than their number less one if sizes differ."""
+    sizes = np.repeat(side.sum(axis=1), clusters.weights)
+    sizes = sizes[sizes > 0]
+    return cr2(np.zeros(sizes.size), sizes)[1]
+
+
+def _method(sizes: tuple[int, int], fewest: int, *, alone: bool, uneven: bool) -> str:
     note = few_resampled(fewest, "cases" if alone else "clusters")
+    note = f", {note} in one" if note else f", {UNEVEN}" if uneven else ""
     name = "" if alone else "cluster_"
-    return f"unpaired_{name}bootstrap_t: {sizes[0]:,} against {sizes[1]:,} cases{f', {note} in one' if note else ''}"
+    return f"unpaired_{name}bootstrap_t: {sizes[0]:,} against {sizes[1]:,} cases{note}"

@@ -80,3 +80,15 @@ def test_edges(name: str, a: list[int], b: list[int], method: str):
     found = compared(name, a, b)
     assert found.method == method
     assert (found.low is None) == method.startswith("none")
+
+
+def test_groups_of_very_unequal_size_count_as_fewer_and_are_said():
+    # Forty groups a run, of which the first holds most of its cases.
+    side = np.concatenate([[[60.0, 20, 10, 60]], np.tile([[1.0, 0, 1, 0], [1, 1, 0, 2]], (20, 1))])
+    nothing = np.zeros_like(side)
+    weights = np.ones(2 * len(side), dtype=np.int64)
+    clusters = PairedClusters(np.concatenate([side, nothing]), np.concatenate([nothing, side]), weights, 520, 0)
+    found = unpaired_figure_difference(RATIOS["f1"], clusters, (260, 260))
+    assert found.df is not None
+    assert found.df < 5
+    assert found.method == "unpaired_cluster_bootstrap_t: 260 against 260 cases, clusters of very unequal size"
