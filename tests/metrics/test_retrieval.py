@@ -5,13 +5,13 @@ import math
 import pytest
 
 from evalflow.errors import UserError
-from evalflow.metrics.kinds.retrieval import Ranking, ids_of, measures
+from evalflow.metrics.kinds.retrieval import RankedIds, ids_of, measures
 
 RESULTS = [{"chunk_uid": "b", "exact_path": "/x"}, {"chunk_uid": "a", "exact_path": "/x"}, {"chunk_uid": "d"}]
 
 
 def test_measures_by_hand():
-    found = measures(Ranking(("a", "c"), ("b", "a", "d")), [1, 2, 10])
+    found = measures(RankedIds(("a", "c"), ("b", "a", "d")), [1, 2, 10])
     assert found["precision"] == pytest.approx(1 / 3)
     assert found["recall"] == 0.5
     assert found["f1"] == pytest.approx(2 / 5)
@@ -25,18 +25,18 @@ def test_measures_by_hand():
 
 
 def test_a_perfect_ranking_is_1_throughout():
-    found = measures(Ranking(("a", "b"), ("a", "b")), [1, 2])
+    found = measures(RankedIds(("a", "b"), ("a", "b")), [1, 2])
     assert {name: value for name, value in found.items() if value != 1.0} == {"recall@1": 0.5}
 
 
 def test_what_is_undefined():
-    nothing_retrieved = measures(Ranking(("a",), ()), [1])
+    nothing_retrieved = measures(RankedIds(("a",), ()), [1])
     assert {name for name, value in nothing_retrieved.items() if value is None} == {"precision", "precision@1"}
     assert {value for value in nothing_retrieved.values() if value is not None} == {0.0}
-    nothing_expected = measures(Ranking((), ("a",)), [1])
+    nothing_expected = measures(RankedIds((), ("a",)), [1])
     undefined = {"recall", "mrr", "ndcg", "hit", "recall@1", "hit@1", "ndcg@1"}
     assert {name for name, value in nothing_expected.items() if value is None} == undefined
-    assert set(measures(Ranking((), ()), [1]).values()) == {None}
+    assert set(measures(RankedIds((), ()), [1]).values()) == {None}
 
 
 def test_ids_are_found_in_objects_and_count_once():

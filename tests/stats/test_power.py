@@ -49,10 +49,10 @@ def test_no_number_of_labels_replaces_answers():
 
 
 def test_the_spread_of_labelled_answers():
-    found = observed_spread([0, 1, 1, 0], [0.2, 0.8, 0.6, 0.4])
+    found = observed_spread([0, 1, 1, 0], [0.2, 0.8, 0.6, 0.4], range(4))
     assert found is not None
     assert (found.labels, found.judged, found.shared) == pytest.approx((1 / 3, 0.2 / 3, 0.4 / 3))
-    assert observed_spread([1], [1]) is None
+    assert observed_spread([1], [1], [0]) is None
 
 
 @given(st.floats(0.02, 0.5), st.floats(-1, 1), st.floats(0.05, 0.5), st.integers(50, 5000))

@@ -73,28 +73,28 @@ class RetrievalMetric(FieldMetric[RetrievalMetricConfig]):
 
     async def compare(self, fields: dict[str, Any]) -> Outcome:
         config = self.config
-        ranking = Ranking(
+        ranked = RankedIds(
             *(
                 read_field(at, fields, lambda value: ids_of(value, config.id))
                 for at in (config.relevant, config.retrieved)
             )
         )
-        found = measures(ranking, config.at)
+        found = measures(ranked, config.at)
         score = found[config.score]
         if score is None:
-            return Outcome(status="undefined", reason=f"no {config.score}: {ranking.undefined}")
-        return scored(score, found, _reason(ranking, found))
+            return Outcome(status="undefined", reason=f"no {config.score}: {ranked.undefined}")
+        return scored(score, found, _reason(ranked, found))
 
 
-def _reason(ranking: Ranking, found: Mapping[str, float | None]) -> str:
-    retrieved = set(ranking.retrieved)
-    missed = [one for one in ranking.relevant if one not in retrieved]
-    others = [one for one, gain in zip(ranking.retrieved, ranking.gains, strict=True) if not gain]
-    parts = [f"found {sum(ranking.gains)} of {len(ranking.relevant)} expected in {len(ranking.retrieved)} retrieved"]
+def _reason(ranked: RankedIds, found: Mapping[str, float | None]) -> str:
+    retrieved = set(ranked.retrieved)
+    missed = [one for one in ranked.relevant if one not in retrieved]
+    others = [one for one, gain in zip(ranked.retrieved, ranked.gains, strict=True) if not gain]
+    parts = [f"found {sum(ranked.gains)} of {len(ranked.relevant)} expected in {len(ranked.retrieved)} retrieved"]
     parts += [f"{word}: {_listed(ids)}" for word, ids in (("missed", missed), ("not expected", others)) if ids]
     undefined = [name for name, value in found.items() if value is None and "@" not in name]
     if undefined:
-        parts.append(f"no {', '.join(undefined)}: {ranking.undefined}")
+        parts.append(f"no {', '.join(undefined)}: {ranked.undefined}")
     return "; ".join(parts)
 
 
@@ -104,7 +104,7 @@ def _listed(ids: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True)
-class Ranking:
+class RankedIds:
     """The relevant ids and the retrieved ids, best first, without duplicates."""
 
     relevant: tuple[str, ...]
@@ -126,10 +126,10 @@ def measure_names(at: Sequence[int]) -> tuple[str, ...]:
     return (*_WHOLE, *(f"{name}@{k}" for k in dict.fromkeys(at) for name in _CUT))
 
 
-def measures(ranking: Ranking, at: Sequence[int]) -> dict[str, float | None]:
+def measures(ranked: RankedIds, at: Sequence[int]) -> dict[str, float | None]:
     """Every measure of one case, also at the cutoffs `at`; None if undefined."""
-    gains = ranking.gains
-    relevant, retrieved, hits = len(ranking.relevant), len(gains), sum(gains)
+    gains = ranked.gains
+    relevant, retrieved, hits = len(ranked.relevant), len(gains), sum(gains)
     first = next((rank for rank, gain in enumerate(gains, start=1) if gain), None)
     found: dict[str, float | None] = {
         "precision": _ratio(hits, retrieved),
