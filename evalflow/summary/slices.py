@@ -110,7 +110,7 @@ class Units:
             if name != "part"
         }
         parts, starts = np.unique(ordered["part"].to_numpy(), return_index=True)
-        ends = np.append(starts[1:], ordered.height)
+        ends = np.append(starts, ordered.height)[1:]
         places = {part: slice(start, end) for part, start, end in zip(parts.tolist(), starts, ends, strict=True)}
         for unit, own in self.links.group_by("unit").agg(pl.col("part").sort()).sort("unit").iter_rows():
             found = [places[part] for part in own if part in places] or [slice(0, 0)]

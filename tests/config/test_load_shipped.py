@@ -93,8 +93,8 @@ def fixed_keys(group: str, kind: str) -> set[str]:
         models["judge"] = JUDGE_KINDS.config(kind)
     if group == "target":
         models["target"] = TARGET_KINDS.config(kind)
-    # Another column name, or fewer datasets, is the business of files that tools write; it takes a `+` elsewhere.
-    rare = {"name", "datasets"} if group in ("dataset", "metric") else set[str]()
+    # Another column name, fewer datasets, or an order of tests is the business of few files; it takes a `+` elsewhere.
+    rare = {"name", "datasets", "test_order"} if group in ("dataset", "metric") else set[str]()
     return set(models[group].model_fields) - rare
 
 

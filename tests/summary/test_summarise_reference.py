@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from evalflow.records import ScoreRecord
@@ -104,6 +104,7 @@ def test_order_does_not_matter_and_counts_add_up(
 
 @QUICK
 @given(CELLS, st.integers(2, 4))
+@example([(0, None, None)], 2)
 def test_asking_the_same_again_does_not_narrow_the_interval(
     record: Make, table: Table, declare: Declare, cells: list[Any], times: int
 ):
