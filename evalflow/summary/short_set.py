@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -33,7 +34,7 @@ class ShortSet:
         found, n = self.loss, len(self.ids)
         if found is None:
             return f"What it loses is not known: that takes {FEWEST_SYSTEMS} runs or more, and these are {self.runs}."
-        order = "" if found.order != found.order else (
+        order = "" if math.isnan(found.order) else (
             f"; {100 * found.order:.0f} % of the pairs of runs stand in the same order (random: "
             f"{100 * found.random_order:.0f} %)"
         )  # fmt: skip
@@ -46,7 +47,7 @@ class ShortSet:
         """The set as JSON."""
         found: dict[str, Any] | None = None
         if self.loss is not None:
-            known = {name: None if value != value else value for name, value in asdict(self.loss).items()}
+            known = {name: None if math.isnan(value) else value for name, value in asdict(self.loss).items()}
             found = known | {"is_better_than_random": self.loss.is_better}
         return {
             "dataset": self.dataset, "metric": self.metric, "n": len(self.ids), "of": self.of, "ids": list(self.ids),

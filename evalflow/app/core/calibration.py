@@ -6,17 +6,19 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalflow.app.core.certificates import Certificate, key_of, save_certificate
 from evalflow.app.core.labels import RunLabels, labels_of_run
-from evalflow.app.core.member_advice import advise_on_members
 from evalflow.app.core.saved import SavedRun, answered_rows, open_scored, without_unanswered
+from evalflow.config.judges import CascadeConfig, MembersConfig
 from evalflow.errors import Problem, UserError
 from evalflow.lazy import pl
 from evalflow.paths import write_atomically
 from evalflow.report.calibration import Calibration
+from evalflow.report.members import MemberAdvice, too_few
 from evalflow.report.page import verdict_of
 from evalflow.report.results_csv import as_answered
 from evalflow.run.folder import RunFolder
@@ -26,6 +28,7 @@ from evalflow.summary.agreement import SERIES, disagreements, label_frame, label
 from evalflow.summary.calibration import calibrate_scores
 from evalflow.summary.details import consistency, replies
 from evalflow.summary.judge_choice import JudgeInRun, choose, chooses
+from evalflow.summary.members import cascade_advice, member_scores, panel_advice
 
 if TYPE_CHECKING:
     from evalflow.records.manifest import Manifest
@@ -48,8 +51,34 @@ def calibration_of(run: SavedRun, labels: RunLabels) -> Calibration | None:
     if any(row.weighted for row in rows):
         notes.append("labels carry weights, so each stands for as many answers as it was drawn for")
     texts = _with_texts(run, rows)
-    advice = advise_on_members(run, rows, scores)
+    judges = run.manifest.judges
+    advice = {
+        (row.dataset, row.metric, row.target, row.judge): _advice_on(members, run, row, scores)
+        for row in rows
+        if row.judge in judges and (members := judges[row.judge or ""].members)
+    }
     return Calibration(run.manifest, rows, labels.source, labels.left_out, notes, labels.rests_on, texts, advice)
+
+
+def _advice_on(names: Sequence[str], run: SavedRun, row: CalibrationRow, scores: pl.LazyFrame) -> MemberAdvice:
+    """What labels say of the named members of a panel or a cascade."""
+    facts = run.manifest.metrics[row.metric]
+    config = run.rules.settings.judges[facts.declared]
+    assert isinstance(config, MembersConfig)
+    own = run.rules.metrics[row.metric].config.judge
+    place = f"metric.{facts.key}.judge" if own and ("vote" in own or "escalate_below" in own) else "judge"
+    seed = run.manifest.config["seed"]
+    advice = partial(MemberAdvice, config.kind, dict(zip(names, config.asked, strict=True)), place)
+    if row.weighted:
+        return advice(None, "the labels carry weights")
+    members = member_scores(row, scores, names, confidence=isinstance(config, CascadeConfig))
+    if members is None:
+        return advice(None, "its scores are no classes, and no threshold says what passes")
+    if isinstance(config, CascadeConfig):
+        found = cascade_advice(members, config.escalate_below, seed)
+    else:
+        found = panel_advice(members, seed)
+    return advice(found, "" if found else too_few(int(members.known().sum())))
 
 
 def save_calibration(folder: RunFolder, found: Calibration, labels: RunLabels) -> None:
