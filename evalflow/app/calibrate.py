@@ -39,11 +39,8 @@ OTHER_HALF = "the half of the labels that did not choose the judge"
 def calibrate(options: argparse.Namespace, console: Console) -> int:
     """Calibrate, issue certificates, rewrite the reports of the run or sweep, and print; or sample answers to label.
 
-    Returns:
-        0, or 2 if there are too few labels for any estimate.
-
-    Raises:
-        UserError: There is no such run, there are no labels, or some are invalid.
+    Returns 0, or 2 if there are too few labels for any estimate. UserError if there is no such run or no label, or some
+    are invalid.
     """
     if options.sample is not None:
         if options.labels or options.json:
@@ -89,8 +86,7 @@ _OUTCOMES = {True: "passes", False: "fails", None: "is undecided"}
 def _calibrate_run(folder: RunFolder, people: RunLabels) -> _Calibrated | None:
     """Compare a run's judges with labels, and rewrite its gates and reports; None if no labelled answer has a score.
 
-    Returns:
-        The calibration, its certificates, and in words what it changed of the run's gates and exit code.
+    Returns the calibration, its certificates, and in words what it changed of the run's gates and exit code.
     """
     run = open_scored(folder)
     found = calibration_of(run, people)

@@ -46,11 +46,7 @@ def print_kind(kind: str, members: Sequence[Option], console: Console, *, as_jso
 
 
 def keys_of(kind: str) -> list[dict[str, Any]]:
-    """The keys of a kind, its own last: key, required, default (as in YAML) and meaning.
-
-    Raises:
-        UserError: There is no such kind.
-    """
+    """The keys of a kind, its own last: key, required, default (as in YAML) and meaning; UserError for no kind."""
     from pydantic_core import PydanticUndefined
 
     from evalflow.config.explain import meanings_of
@@ -146,11 +142,7 @@ def print_list(group: str | None, config_dir: Path | None, console: Console, *, 
 
 
 def print_option(name: str, config_dir: Path | None, console: Console, *, as_json: bool) -> int:
-    """Print an option's YAML, the prompts it uses, and a command to try; for a kind of metric, its keys.
-
-    Raises:
-        UserError: The name is unknown or ambiguous.
-    """
+    """Print an option's YAML, the prompts it uses, and a command to try; for a kind of metric, its keys."""
     everything = options(config_dir)
     if name in METRIC_KINDS.names() and all(option.name != name for option in everything):
         members = [one for one in everything if one.group == "metric" and one.values.get("kind") == name]

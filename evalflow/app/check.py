@@ -20,11 +20,7 @@ from evalflow.report.wording import literal, plain
 
 
 def check(overrides: Sequence[str], config_dir: Path | None, console: Console, *, as_json: bool) -> int:
-    """Compose and validate the configuration, read all data, render prompts on the first cases, and estimate.
-
-    Raises:
-        UserError: Lists every problem found.
-    """
+    """Compose and validate the configuration, read all data, render prompts on the first cases, and estimate."""
     if flags := [word for word in overrides if word.startswith("-")]:
         raise UserError(Problem(f"check does not take {flags[0]}", "command line", "check one composition at a time"))
     found = inspect(assemble(composed_settings(with_default_judge(overrides, config_dir), config_dir)))

@@ -28,11 +28,7 @@ _ANOTHER = (
 
 
 def compare(options: argparse.Namespace, console: Console) -> int:
-    """Compare, print the table, and write compare.html into the folder of run B or of the sweep.
-
-    Raises:
-        UserError: There is no such run, or the runs measured different things.
-    """
+    """Compare, print the table, and write compare.html into the folder of run B or of the sweep."""
     by = {"by_tag": options.tags, "by_class": options.classes, "unpaired": options.unpaired}
     how = ComparisonOptions(options.allow, options.adjust, options.margin, **by)
     if options.labels and (options.judge_alone or options.unpaired):
@@ -87,15 +83,13 @@ _LEAST = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A changed case, with the metric that changed most.
+    """A changed case, with the metric that changed most. Scores are means over repeats; None if the run has none.
 
     Attributes:
         question: Empty if the database does not have it.
-        score_a, score_b: Means over repeats; None if the run has no score for it.
         passed_a, passed_b: Whether most of its repeats passed; None without a threshold or a score.
         change: B minus A, or A minus B if lower is better: below 0 is worse. None if a score is missing.
         others: The number of other metrics that changed in the same way.
-        is_answered_otherwise: Whether the answers differ.
     """
 
     dataset: str
@@ -112,12 +106,7 @@ class Change:
 
 
 class Changes:
-    """The cases in both runs that differ in a score or in the answer.
-
-    Attributes:
-        counts: The number of cases for each kind of change; a case may count in several.
-        common: The number of cases in both runs.
-    """
+    """The cases in both runs (`common`) that differ in a score or the answer; a case may count in several `counts`."""
 
     def __init__(self, table: pl.DataFrame) -> None:
         self.common = table.select("dataset", "case_id").n_unique()
@@ -147,12 +136,9 @@ class Changes:
 def cells_between(a: SavedRun, b: SavedRun, cases: Sequence[tuple[str, str, str, bool]]) -> pl.DataFrame:
     """A row for each case and metric in both runs, of which `a` is the earlier one.
 
-    `cases` has dataset, id and question of the cases in both, and whether the answers differ.
-
-    Returns:
-        Columns of `Change`, a Boolean for each of `SORTS`, `differs` (in the score, or in whether it exists), `place`
-        in A's order, and `weight`: the change. For a metric that exceeds 1 it is divided by the largest change, so that
-        metrics in other units do not dominate.
+    `cases` has dataset, id and question of the cases in both, and whether the answers differ. The columns are those of
+    `Change`, a Boolean for each of `SORTS`, `differs` (in the score, or in whether it exists), `place` in A's order,
+    and `weight`: the change, for a metric that exceeds 1 divided by the largest, so that other units do not dominate.
     """
     schema = {"dataset": pl.String, "case_id": pl.String, "question": pl.String, "answer": pl.Boolean}
     known = pl.LazyFrame(cases, schema=schema, orient="row")

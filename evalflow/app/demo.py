@@ -1,7 +1,4 @@
-"""`run ... --fill-demo`: fill in missing example answers from the run, in a new dataset file.
-
-With `--replace-demo`, example answers of all cases that the run answered are replaced.
-"""
+"""`run ... --fill-demo`: fill in missing example answers (all with `--replace-demo`) from the run, in a new file."""
 
 from __future__ import annotations
 
@@ -33,14 +30,10 @@ from evalflow.summary.journal import json_line
 def run_and_fill(
     arguments: Sequence[str], config_dir: Path | None, out: Console, err: Console, *, replacing: bool = False
 ) -> int:
-    """Run the command line, then write each dataset with its missing example answers filled in.
+    """Run the command line, then write each dataset with its missing example answers filled in; returns the exit code.
 
-    Returns:
-        The exit code of the run.
-
-    Raises:
-        UserError: The run yields no answers to fill in, or the new file cannot be written; nothing was sent.
-        InfrastructureError: The file could not be written; the run's answers are kept.
+    UserError if the run yields no answers to fill in, or the new file cannot be written: then nothing was sent.
+    InfrastructureError if the file could not be written after the run, whose answers are kept.
     """
     flag = "--replace-demo" if replacing else "--fill-demo"
     if flags := [word for word in arguments if word.startswith("-")]:

@@ -30,11 +30,7 @@ _TARGET = ("target=vllm", "target.model=MODEL")
 
 
 def import_files(kind: str, path: str, console: Console) -> int:
-    """Write a file for each dataset, metric and experiment in the tool's files, and print how to run them.
-
-    Raises:
-        UserError: The tool's files are invalid, or a file to be written exists already.
-    """
+    """Write a file for each dataset, metric and experiment in the tool's files, and print how to run them."""
     imported = FORMATS[kind](Path(path))
     for table in imported.datasets.values():
         table["path"] = shown(Path(table["path"]))
@@ -59,17 +55,11 @@ _SHOWN = 20
 
 
 def run_tiamat(test: str, overrides: Sequence[str], out: Console, err: Console) -> int:
-    """Evaluate each of the test's datasets with each of its metrics, in one run.
+    """Evaluate each of the test's datasets with each of its metrics, in one run; returns the exit code.
 
     The files are converted to a config folder named by a hash of its content, which `--config-dir` can read too. New
     answers are generated, unless the rows contain answers or an override says otherwise. By default the target's own
     model is the judge.
-
-    Returns:
-        The exit code.
-
-    Raises:
-        UserError: The files are invalid or inconsistent.
     """
     imported = read_test(Path(test))
     folder = _written(imported)

@@ -70,11 +70,7 @@ allow_irregular: false
 
 
 def new_metric(name: str, source: str | None, console: Console) -> int:
-    """Write a metric's YAML and prompts: a rubric to fill in, or a copy of another metric.
-
-    Raises:
-        UserError: The name is invalid, or one of the files exists already.
-    """
+    """Write a metric's YAML and prompts, a rubric to fill in or a copy; UserError if one of them exists already."""
     files: dict[Path, str] = {}
     conf = Path("conf") / "metric" / f"{name}.yaml"
     check_new_name("metric", name)
@@ -89,11 +85,7 @@ def new_metric(name: str, source: str | None, console: Console) -> int:
 
 
 def new_dataset(name: str, path: str, console: Console) -> int:
-    """Write a dataset's YAML, with a proposed mapping of its file's columns to fields.
-
-    Raises:
-        UserError: The name is invalid, the file cannot be read, or the YAML exists already.
-    """
+    """Write a dataset's YAML, with a proposed mapping of columns to fields; UserError if it exists already."""
     check_new_name("dataset", name)
     columns = datasets.columns(DatasetConfig(path=path))
     proposed = datasets.propose_fields(columns)

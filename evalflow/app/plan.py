@@ -33,11 +33,7 @@ _ANSWERS = (500, 2_000, 10_000, None)
 
 
 def plan(options: argparse.Namespace, console: Console) -> int:
-    """Print what a wanted precision needs: from pilot runs, or from the values that the options state.
-
-    Raises:
-        UserError: No goal is given, a number is out of range, or there is no such run.
-    """
+    """Print what a wanted precision needs: from pilot runs, or from the values that the options state."""
     if problems := list(_problems(options)):
         raise UserError(problems)
     cost = None

@@ -44,9 +44,8 @@ def race(
 ) -> int:
     """Run both sides, compare them, and write compare.html into the folder of B.
 
-    Raises:
-        UserError: There are not two sides, or they cannot be compared; nothing was sent.
-        InfrastructureError, BudgetError, IncompleteError: A side ended early; finished results are written.
+    UserError if there are not two sides that can be compared: nothing was sent. Other errors, if a side ended early,
+    leave finished results.
     """
     how = ComparisonOptions(margin=options.margin)
     screen = TerminalScreen(err, err)
@@ -99,11 +98,7 @@ def _remove_empty(folders: Sequence[Path]) -> None:
 
 
 def _raced(a: Inspection, b: Inspection, given: str | None) -> str:
-    """The metric that decides, after checking that both sides measure the same of the same cases.
-
-    Raises:
-        UserError: They do not, or the metric has no difference that can be looked at.
-    """
+    """The metric that decides; UserError if it allows no looks, or the sides measure different things or cases."""
     problems: list[Problem] = []
     runs, where = (a.parts.settings.run, b.parts.settings.run), "command line"
     for key in ("dataset", "limit", "sample", "seed"):

@@ -26,9 +26,6 @@ def rank(options: argparse.Namespace, console: Console) -> int:
     """Rank the runs, print the tables, and write rank.html and rank.csv into the folder of the sweep or last run.
 
     With `--items` also items.csv, and with `--out` the YAML of a short dataset.
-
-    Raises:
-        UserError: There is no such run, or the runs cannot be ranked together.
     """
     if (options.out and options.short is None) or (options.labels and not options.items):
         what = "--out names a short set: give --short N" if options.out else "--labels are for --items"
@@ -55,11 +52,7 @@ def rank(options: argparse.Namespace, console: Console) -> int:
 
 
 def _short(found: Standings, n: int) -> ShortSet:
-    """The short set of the one metric that is ranked.
-
-    Raises:
-        UserError: There are not more than n cases, or several metrics to choose by.
-    """
+    """The short set of the one metric that is ranked; UserError without more than n cases, or with several metrics."""
     if len(found.tables) > 1:
         names = list(dict.fromkeys(f"--metric {table.metric}" for table in found.tables))
         hint = ", or ".join(names) if len(names) > 1 else "rank runs of one dataset"
@@ -72,11 +65,7 @@ def _short(found: Standings, n: int) -> ShortSet:
 
 
 def _short_yaml(name: str, short: ShortSet, run: SavedRun) -> dict[Path, str]:
-    """The file of a new dataset: these cases of the data that the run has read, under the same name in results.
-
-    Raises:
-        UserError: The name is invalid or taken.
-    """
+    """The file of a new dataset: these cases of the data that the run has read, under the same name in results."""
     check_new_name("dataset", name)
     declared: dict[str, dict[str, Any]] = run.manifest.config["dataset"]
     [values] = [one for key, one in declared.items() if short.dataset == (one.get("name") or key)]

@@ -27,11 +27,7 @@ from evalflow.run.folder import RunFolder
 
 
 def report_again(words: Sequence[str], console: Console) -> int:
-    """Rewrite all derived files of runs, and of sweeps with all their runs.
-
-    Raises:
-        UserError: There is no such run, or an override would need new scores.
-    """
+    """Rewrite all derived files of runs, and of sweeps with all their runs; UserError if one needs new scores."""
     overrides = [word for word in words if is_override(word)]
     folders = [find_folder(word) for word in words if word not in overrides] or [find_folder(None)]
     for path in folders:
@@ -87,11 +83,7 @@ _SCORE_KEYS = (
 
 
 def show_cases(options: argparse.Namespace, console: Console) -> int:
-    """Show the cases that match the options, in input order, each with the answers of all targets.
-
-    Raises:
-        UserError: There is no such run, metric, tag or case, the limit is negative, or the run has no tables yet.
-    """
+    """Show the cases that match the options, in input order, each with the answers of all targets."""
     if options.limit < 0:
         raise UserError(Problem(f"--limit is {options.limit}", "command line", "--limit 0 shows all cases"))
     folder = find_run(options.run, "cases")

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 def run(order: RunOrder, screen: TerminalScreen) -> int:
     """Check the run, execute it, write all files, and report the outcome; returns the exit code: 0, 1 or 3.
 
-    Raises:
-        As of `inspected` and `opened`, and KeyboardInterrupt: stopped by hand; finished results are written.
+    Raises as `inspected` and `opened` do, and KeyboardInterrupt if stopped by hand; finished results are written.
     """
     with opened(order, inspected(order), screen) as one:
         one.score()
@@ -42,12 +41,9 @@ WORST_FIRST = (130, 5, 4, 2, 3, 1, 0)
 def execute(
     arguments: Sequence[str], config_dir: Path | None, screen: TerminalScreen, run_id: str | None = None
 ) -> int:
-    """Execute a run or a sweep from overrides and Hydra's flags.
+    """Execute a run or a sweep from overrides and Hydra's flags; the exit code of a sweep is the worst of its runs.
 
-    A worker sets `run_id`, to find the run that it starts. The exit code of a sweep is the worst of its runs.
-
-    Raises:
-        UserError: The configuration could not be composed.
+    A worker sets `run_id`, to find the run that it starts. UserError if the configuration could not be composed.
     """
     arguments = with_default_judge(arguments, config_dir)
     overrides = [argument for argument in arguments if "=" in argument and not argument.startswith("-")]
@@ -126,13 +122,8 @@ def resume(
 ) -> int:
     """Finish a run: score all cells that its journals lack. The exit code is that of `run`, or 130 if stopped again.
 
-    `changes` is a new budget for all parts of the run together, e.g. `budget.usd=5`. `agrees` asks the user whether to
-    start a program that the folder names, if it was never started here before.
-
-    Raises:
-        UserError: `changes` has a setting other than the budget, there is no such run, another process works on it, or
-            its data or configuration have changed.
-        InfrastructureError, BudgetError: No further calls could be made; finished results are written.
+    `changes` is a new budget for all parts of the run together, e.g. `budget.usd=5`; UserError for any other setting.
+    `agrees` asks the user whether to start a program that the folder names, if it was never started here before.
     """
     folder = find_run(given, "resume")
     refuse_links(folder)

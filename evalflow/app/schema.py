@@ -50,9 +50,6 @@ def group_schema(group: str) -> Schema:
     """JSON Schema (draft 7) of a file of that group, with the keys' meanings as descriptions.
 
     No key is required, not even `kind`: a file may inherit them from other files.
-
-    Raises:
-        UserError: A plug-in package with a kind cannot be loaded.
     """
     if group == "dataset":
         return _finished(group, _models([DatasetConfig]), [{"$ref": "#/$defs/DatasetConfig"}])

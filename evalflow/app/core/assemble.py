@@ -36,11 +36,7 @@ _PARAMETER = re.compile(r"[?&]([^=&#]+)=([^&#]*)")
 
 
 def settings_of(composed: Composed, *, programs: bool = True) -> Settings:
-    """Validate a composed configuration. Without `programs` a target must not be a local program: for web forms.
-
-    Raises:
-        UserError: Lists every problem found.
-    """
+    """Validate a composed configuration; UserError lists every problem. Web forms allow no `programs` as targets."""
     settings = validate(composed, {group: kinds.config for group, kinds in KINDS.items()})
     config = composed.storable
     parts: dict[str, Any] = {group: config[group] for group in ("judge", "target", "embedder")}
@@ -52,11 +48,7 @@ def settings_of(composed: Composed, *, programs: bool = True) -> Settings:
 
 
 def composed_settings(overrides: Sequence[str], config_dir: Path | None) -> Settings:
-    """The typed settings of a command line; `config_dir` is searched first.
-
-    Raises:
-        UserError: Lists every problem found.
-    """
+    """The typed settings of a command line; `config_dir` is searched first. UserError lists every problem."""
     return settings_of(compose(overrides, config_dir, check=settings_of))
 
 
@@ -64,8 +56,7 @@ def with_default_judge(words: Sequence[str], config_dir: Path | None, *, judged:
     """The command line with the target's own model as judge, if that is the default.
 
     That is so for G-Eval if no judge is chosen and the target is a model: the embedded judge cannot grade by criteria.
-    A sweep must name its judge: with a judge per target, its runs could not be compared. `judged` says that the metrics
-    need a language model as judge, whatever their kind.
+    A sweep must name its judge, or its runs could not be compared. `judged`: the metrics need a language model anyway.
     """
     overrides = [word for word in words if "=" in word and not word.startswith("-")]
     keys = {word.lstrip("+").partition("=")[0] for word in overrides}
@@ -130,12 +121,7 @@ def secrets_of(settings: Settings) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The parts of a run.
-
-    Attributes:
-        pairs: The metrics with their judges, in the order of the configuration.
-        session: The call session that judges and target share.
-    """
+    """The parts of a run: the metrics with their judges as configured, and what calls share."""
 
     settings: Settings
     pairs: tuple[Pair, ...]
@@ -187,12 +173,9 @@ class Parts:
 
 
 def assemble(settings: Settings, run_id: str = "", session: CallSession | None = None) -> Parts:
-    """Build every part, and report the problems of all of them together. No file is opened for writing.
+    """Build every part; UserError has the problems of all of them together. No file is opened for writing.
 
     Without `run_id` and without a call session no calls are possible.
-
-    Raises:
-        UserError: A prompt, a metric, a key or a name is invalid.
     """
     settings = _settled(settings)
     return _Assembly(settings, session or _session(settings.run, run_id)).parts()
@@ -303,10 +286,7 @@ def _checks(metric: Metric, run: RunConfig) -> Iterator[Metric]:
 
 
 def _settled(settings: Settings) -> Settings:
-    """The settings with missing prices filled from the price list, and the baseline's real folder.
-
-    The path is resolved now, since `outputs/latest` points to this run as soon as it begins.
-    """
+    """The settings with missing prices listed, and the baseline's real folder: `latest` will soon be this run."""
     run = settings.run
     known = run.baseline is not None and Path(run.baseline).is_dir()
     baseline = str(Path(run.baseline or "").resolve()) if known else run.baseline

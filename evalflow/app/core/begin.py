@@ -46,8 +46,6 @@ class RunOrder:
     """A run to execute.
 
     Attributes:
-        composed: The configuration.
-        folder: Where to write.
         latest: The folder that `outputs/latest` will point to: the run's, or its sweep's; None leaves it unchanged.
         siblings: Finished runs of the same sweep, whose answers are reused.
         resumed: run.json of the run to finish; None for a new run.
@@ -66,11 +64,7 @@ class RunOrder:
 
 
 def open_folder(order: RunOrder) -> RunFolder:
-    """Open the run's folder, creating it if it is missing.
-
-    Raises:
-        UserError: It cannot be written, or holds another run.
-    """
+    """Open or create the run's folder; UserError if it cannot be written, or holds another run."""
     folder = RunFolder(order.folder)
     if order.resumed is None and folder.manifest.exists():
         hint = f"choose another folder, or go on with that run: {command('resume', order.folder)}"
@@ -132,9 +126,7 @@ def log_to(path: Path, secrets: Iterable[str]) -> Generator[None]:
 def open_manifest(order: RunOrder, inspection: Inspection) -> Manifest:
     """The manifest of a run that starts or resumes.
 
-    Raises:
-        UserError: The run to be resumed has changed since it began; or the baseline that gates need is not a run, or
-            measured something else.
+    UserError if the run to be resumed has changed since it began, or the baseline of its gates cannot be compared.
     """
     fresh = described(inspection, order.run_id, _spent_before(order), races=order.races)
     if order.resumed is None:
@@ -148,10 +140,7 @@ def open_manifest(order: RunOrder, inspection: Inspection) -> Manifest:
 def finished_before(
     order: RunOrder, parts: Parts, bounded: Collection[str], tally: Tally, looks: GateLooks | None = None
 ) -> Finished:
-    """The finished results of an earlier part of this run; their cost counts towards the tally and the budget.
-
-    Its scores are noted by `looks`.
-    """
+    """What earlier parts of this run finished, noted by `looks`; its cost counts towards the tally and the budget."""
     session = parts.session
     before = _spent_before(order)
     if session.budget:
@@ -294,11 +283,7 @@ class _BilledEntries:
 def described(
     inspection: Inspection, run_id: str = "", spent_before: Amount | None = None, *, races: bool = False
 ) -> Manifest:
-    """The manifest of a new run: its configuration, data, prompts, metrics, judges and target.
-
-    Raises:
-        UserError: The baseline that gates need is not a run, or measured something else.
-    """
+    """The manifest of a new run; UserError if the baseline that gates need is not a run, or measured something else."""
     parts, run = inspection.parts, inspection.parts.settings.run
     composed = parts.settings.composed
     facts = {

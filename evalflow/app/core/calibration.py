@@ -94,11 +94,7 @@ def _write(path: Path, document: Mapping[str, Any]) -> None:
 def saved_calibration(run: SavedRun) -> Calibration | None:
     """Calibrate a run again with its saved labels, else with those in its data, and save the result.
 
-    Returns:
-        None without labels of its answers.
-
-    Raises:
-        UserError: calibration.json was changed by hand or is damaged.
+    None without labels of its answers; UserError if calibration.json was changed by hand or is damaged.
     """
     labels, calibrated = None, run.folder.calibration.is_file()
     if calibrated or run.manifest.status == "done":
@@ -144,11 +140,7 @@ class CertificateResult:
 
 
 def certify(found: Calibration, scores: pl.LazyFrame, folder: RunFolder) -> list[CertificateResult]:
-    """Issue a certificate for each judge, metric and dataset; of several targets, the one with most labels counts.
-
-    Raises:
-        UserError: The working directory cannot be written.
-    """
+    """Issue a certificate for each judge, metric and dataset; of several targets, the one with most labels counts."""
     best: dict[tuple[str, str, str], CalibrationRow] = {}
     for row in found.rows:
         if row.judge is not None:
@@ -204,10 +196,8 @@ def _refused(row: CalibrationRow) -> str:
 class JudgeRanking:
     """The judges of a sweep, ranked by their agreement with labels.
 
-    Attributes:
-        boards: For each dataset, metric and target with several judges: what `choose` returns.
-        notes: What could not be ranked, and why.
-        halves: By run, whether the labels of an answer choose the judge (`choosing`); empty if all labels do.
+    `boards` has what `choose` returns for each dataset, metric and target with several judges, `notes` what could not
+    be ranked, and `halves` by run whether the labels of an answer choose the judge; it is empty if all labels do.
     """
 
     boards: Sequence[Mapping[str, Any]]
@@ -283,8 +273,7 @@ def save_ranking(
 ) -> list[dict[str, Any]]:
     """Write the sweep's calibration.json: the boards, and `split`, `notes` and `labels` of `document`.
 
-    Returns:
-        The boards, with `cost_usd` and `corrected` (estimate, ci_low, ci_high, n_labels, method) of each judge.
+    Returns the boards, with `cost_usd` and `corrected` (estimate, ci_low, ci_high, n_labels, method) of each judge.
     """
 
     def with_mean(place: Mapping[str, Any], board: Mapping[str, Any]) -> dict[str, Any]:
@@ -302,11 +291,7 @@ def save_ranking(
 
 
 def rank_again(folder: Path, jobs: Sequence[Path]) -> None:
-    """Derive a sweep's ranking again from its saved labels and its runs' current scores. Without labels, do nothing.
-
-    Raises:
-        UserError: calibration.json was changed by hand or is damaged.
-    """
+    """Derive a sweep's ranking again from its saved labels and its runs' current scores. Without labels, do nothing."""
     path = RunFolder(folder).calibration
     if not path.is_file():
         return

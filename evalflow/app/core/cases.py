@@ -30,8 +30,7 @@ _SHOWN = 5
 def offered(run: RunConfig) -> Iterator[Case]:
     """The cases of all datasets, streamed: of each, the first `limit` that have one of its `tags` and `ids`.
 
-    Raises:
-        UserError: The data are invalid, or no case has one of the tags or ids.
+    UserError if the data are invalid, or no case has one of the tags or ids.
     """
     for name, config in run.dataset.items():
         cases = datasets.read(name, config)
@@ -81,11 +80,7 @@ KEPT_BYTES = 8 * 2**20
 
 
 class RunCases:
-    """All cases in a run's data, in input order. It can be iterated over repeatedly.
-
-    Small data are kept in memory, so that the scored cases are those that were checked. Larger data are read from their
-    files each time.
-    """
+    """All cases in a run's data, in input order, as often as wanted; small data are read once, large data each time."""
 
     def __init__(self, run: RunConfig, baseline: BaselineAnswers | None = None) -> None:
         self._run = run
@@ -120,10 +115,7 @@ def answer_in_data(run: RunConfig, case: Case, target: str, repeat: int) -> Answ
 def answers_of(
     folder: RunFolder, run: RunConfig, case_ids: Collection[str] | None = None
 ) -> Generator[Callable[[Case, str, int], Answer | None]]:
-    """A function that finds a run's answers by case, target and repeat: in its journal, else in the data.
-
-    With `case_ids` only those of these cases: other lines of the journal are not parsed.
-    """
+    """A function that finds a run's answers (or only those of `case_ids`) in its journal, else in the data."""
     with AnswerBook() as book:
         book.add(folder.answers, run.dataset, case_ids=case_ids)
 

@@ -1,10 +1,8 @@
-"""Certificates: how well a judge agreed with people on a metric.
-
-They are saved in the working directory for later runs.
+"""Certificates: how well a judge agreed with people on a metric, saved in the working directory for later runs.
 
 A certificate is for one judge (its model and all that decides its replies) and one meaning of a metric (version,
-configuration, prompts, and generated steps). When any of that changes the certificate is stale, and reports call the
-judge uncalibrated again.
+configuration, prompts, and generated steps). When any of that changes it is stale, and reports call the judge
+uncalibrated again.
 """
 
 from __future__ import annotations
@@ -39,10 +37,7 @@ class Certificate:
     """How well a judge agreed with people on a metric.
 
     Attributes:
-        dataset: The dataset whose answers people labelled.
         key: A digest of each part that it is valid for; see `key_of`.
-        run_id, issued_at: The run whose scores were compared with labels, and when.
-        n_labels, n_people: Labelled answers, and people who labelled.
         judge_mean, human_mean, bias: Of the labelled answers, on the scale of scores; bias is {value, ci_low, ci_high}.
         agreement: Each measure as {value, ci_low, ci_high}; a value of None has its reason under `method`.
         alt_test: Whether the judge may replace a person: passes, winning_rate, advantage, method, epsilon; None without
@@ -86,11 +81,7 @@ def key_of(manifest: Manifest, metric: str, folder: RunFolder) -> dict[str, str 
 
 
 def save_certificate(certificate: Certificate, folder: Path = CERTIFICATES) -> Path:
-    """Write a certificate; it replaces an earlier one for the same judge, metric, dataset and key.
-
-    Raises:
-        UserError: The folder cannot be written.
-    """
+    """Write a certificate; it replaces an earlier one for the same judge, metric, dataset and key."""
     digest = _digest([certificate.judge, certificate.metric, certificate.dataset, dict(certificate.key)])
     names = (re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-")[:40] for name in (certificate.metric, certificate.judge))
     path = folder / f"{'_'.join((*names, digest))}.json"

@@ -53,22 +53,14 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """Why two runs cannot be compared.
-
-    Attributes:
-        kind: What differs; also the word after `--allow` that permits it.
-        what: A sentence for people.
-    """
+    """Why two runs cannot be compared; `kind` is also the word after `--allow` that permits it."""
 
     kind: Kind
     what: str
 
 
 def obstacles(a: SavedRun, b: SavedRun, *, declared_only: bool = False) -> list[Obstacle]:
-    """Every obstacle to comparing the two, in the order of `KINDS`.
-
-    With `declared_only` those visible in run.json: fast enough for many runs.
-    """
+    """Every obstacle to comparing the two, in the order of `KINDS`; with `declared_only` only those in run.json."""
     old, new = (_versions(run, declared_only=declared_only) for run in (a, b))
     found = list(other_versions(old, new))
     shared = [name for name in a.manifest.metrics if name in b.manifest.metrics]
@@ -136,19 +128,15 @@ SMALLEST_MARGIN, LARGEST_MARGIN = 1e-9, 1e9
 
 @dataclass(frozen=True, slots=True)
 class ComparisonOptions:
-    """How runs are compared.
+    """How runs are compared; UserError if the margin is out of bounds.
 
     Attributes:
         allow: The `KINDS` that may differ, though scores may then differ in meaning.
         adjust: How p-values are adjusted for the number of comparisons.
         margin: The largest acceptable loss, within `SMALLEST_MARGIN` and `LARGEST_MARGIN`; None for no such test.
-        by_tag: Whether each tag has its own rows.
-        by_class: Whether the figures of each class, or label, have their own rows.
+        by_tag, by_class: Whether each tag, and the figures of each class or label, have their own rows.
         unpaired: Whether the runs are samples of different cases, not compared case by case.
         allow_option: The option that messages suggest for allowing a difference.
-
-    Raises:
-        UserError: The margin is out of bounds.
     """
 
     allow: Collection[str] = ()
@@ -176,9 +164,7 @@ def compare_pairs(
     """Compare run B with run A, for each pair (A, B). P-values are adjusted over all pairs together.
 
     Labels correct the differences of runs that measure the same; not where another judge or metric is allowed.
-
-    Raises:
-        UserError: No pair can be compared; lists every obstacle.
+    UserError lists every obstacle, if no pair can be compared.
     """
     rows: list[ComparisonRow] = []
     adjusted_by_a: list[AdjustedMean] = []
@@ -341,11 +327,7 @@ def questions_of(runs: dict[str, SavedRun], listed: Sequence[FlippedCases]) -> I
 
 
 def open_baseline(run: RunConfig) -> SavedRun:
-    """The baseline of a run that has one.
-
-    Raises:
-        UserError: It is not a run, another version wrote it, or it has no scores.
-    """
+    """The baseline of a run that has one; UserError if it is no run, of another version, or without scores."""
     assert run.baseline is not None  # a run without a baseline is refused earlier if it compares
     try:
         return open_scored(find_run(run.baseline), "baseline")
@@ -355,11 +337,7 @@ def open_baseline(run: RunConfig) -> SavedRun:
 
 
 class BaselineAnswers:
-    """The first answers of a run's baseline, by case; only the offsets of its cases.jsonl are in memory.
-
-    Raises:
-        UserError: The baseline is not a run, another version wrote it, or it has no scores.
-    """
+    """The first answers of a run's baseline, by case; only the offsets of its cases.jsonl are in memory."""
 
     def __init__(self, settings: Settings) -> None:
         run = settings.run
@@ -431,11 +409,7 @@ def _target_problems(name: str, conf_folders: Iterable[Path]) -> list[Problem]:
 
 
 def baseline_summary(run: RunConfig) -> pl.DataFrame:
-    """The summary of the run's baseline.
-
-    Raises:
-        UserError: The baseline can no longer be read.
-    """
+    """The summary of the run's baseline; UserError if it can no longer be read."""
     path = open_baseline(run).folder.path
     try:
         return pl.read_parquet(path / "summary.parquet")
@@ -454,9 +428,6 @@ def differences(
     """The differences of this run from its baseline: overall and by tag, and by class if a gate needs it.
 
     They are corrected by people's labels of the baseline's answers and of those of `labelled`, which is this run.
-
-    Raises:
-        UserError: The baseline can no longer be read.
     """
     baseline = open_baseline(run)
     people: tuple[pl.DataFrame | None, pl.DataFrame | None] = (None, None)

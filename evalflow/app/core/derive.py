@@ -30,15 +30,12 @@ class Derived:
     """The results of a run, derived from its journals.
 
     Attributes:
-        scores: The columns of scores.parquet.
-        summary: The summary with its details.
         states: The number of scores in each state.
         cells: The number of scores that the run made itself, without composites.
         error_types: Causes of errors with their counts, the most frequent first.
         error_example: The message of one error of the most frequent cause, in one line; None without errors.
         calibration: The comparison of the judges with people; None without labels.
-        gates: Rows of `evaluate_run_gates`, once `decide` has added them.
-        exit_code: 0, 1 or 3; 3 until `decide` has been called.
+        gates, exit_code: Rows of `evaluate_run_gates`, and 0, 1 or 3, once `decide` has been called.
     """
 
     scores: pl.LazyFrame
@@ -145,10 +142,7 @@ def evaluate_run_gates(
     """Evaluate a run's gates on the columns of summary.parquet, and gates against a baseline on the scores.
 
     If people `labelled` answers, calibration.json corrects means and pass rates, and the labels of both runs the
-    differences from a baseline.
-
-    Returns:
-        The outcomes, and rows for reports: one for each gate, dataset, target and judge.
+    differences from a baseline. Returns the outcomes, and a row for each gate, dataset, target and judge.
     """
     config, why = rules.settings.run, ""
     compared: dict[str, Any] = {}

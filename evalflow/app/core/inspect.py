@@ -31,11 +31,9 @@ SAMPLE = 20
 
 @dataclass(slots=True)
 class Estimate:
-    """The estimate of a run. Costs are None if a price is unknown.
+    """The estimate of a run, costs None if a price is unknown; as if a cascade always asked all its judges.
 
-    Attributes:
-        requests: All of them, as if a cascade always asked all its judges; `preparing` of these are sent once, before
-            the first case.
+    Of the `requests`, `preparing` are sent once, before the first case.
     """
 
     requests: int = 0
@@ -58,18 +56,13 @@ class Estimate:
 
 @dataclass(slots=True)
 class Inspection:
-    """What is known of a run before the first request.
+    """What is known of a run before the first request: the cases drawn and counted by dataset, metrics, and cost.
 
     Attributes:
-        draw: The selection of cases.
-        cases: Selected cases by dataset.
-        labelled: Selected cases that have people's labels.
-        labels_apply: Whether one of these labels is for a score of the run.
+        labels_apply: Whether one of the data's labels is for a score of the run.
         cells: Scores the run will have.
         scored: The metrics by the names of their scores, with their judge; that of a composite is that of its parts.
         declared: The name of each of these metrics in the configuration, where one name may bind to several.
-        gates: The conditions that decide the exit code.
-        estimate: Requests, tokens and cost.
         remarks: Warnings about the data.
     """
 
@@ -111,11 +104,7 @@ class Inspection:
 
 
 def inspect(parts: Parts) -> Inspection:
-    """Read all data and run all checks; nothing is sent.
-
-    Raises:
-        UserError: Lists every problem found.
-    """
+    """Read all data and run all checks; nothing is sent. UserError lists every problem found."""
     run = parts.settings.run
     baseline = None
     if run.baseline is not None and any(f"vars.{BASELINE}" in metric.needs for metric in run.metric.values()):
@@ -213,10 +202,7 @@ def _way_around(found: Inspection, name: str) -> str:
 
 
 def _wrong_thresholds(settings: Settings, metrics: Mapping[str, Measured]) -> Iterator[Problem]:
-    """Thresholds of judges and the embedder for unknown metrics, or outside 0..1.
-
-    A judge may have thresholds for metrics that this run leaves out.
-    """
+    """Thresholds outside 0..1, or for unknown metrics: a judge may have some that this run leaves out."""
     run = settings.run
     known = known_metrics(settings) | {*metrics}
     own = {name: (metric.judge or {}).get("thresholds") for name, metric in run.metric.items()}
@@ -281,12 +267,7 @@ TARGET_BRIEF, TARGET_WORDY = 30, 400
 
 
 class Estimator:
-    """Renders the requests for cases, and adds them up.
-
-    Attributes:
-        problems: Prompts that cannot be rendered.
-        unsure: Members of cascades that cannot give a probability, by metric and place.
-    """
+    """Renders the requests for cases, and adds them up; `unsure` are cascades' members that can give no probability."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts

@@ -57,14 +57,9 @@ _MOST = 50
 
 @dataclass(frozen=True, slots=True)
 class RunLabels:
-    """Labels of a run's answers.
+    """Labels of a run's answers: `frame` as of `label_frame`, their `source` in words, and which of all these are.
 
-    Attributes:
-        frame: As returned by `label_frame`.
-        source: Their origin, in words.
-        left_out: The number of labels that do not count here, by reason.
-        notes: The same for people to read.
-        rests_on: Which of the available labels these are.
+    `left_out` counts those that do not count here, by reason; `notes` say it to people.
     """
 
     frame: pl.DataFrame
@@ -75,11 +70,7 @@ class RunLabels:
 
 
 def bound_labels(run: SavedRun, file: str | None, elsewhere: Elsewhere = HERE) -> RunLabels:
-    """Like `read_labels`, but at least one label must be of an answer of the run.
-
-    Raises:
-        UserError: There are no labels, none is of an answer of the run, or some are invalid.
-    """
+    """Like `read_labels`, but UserError if none of the labels is of an answer of the run."""
     found = read_labels(run, file, elsewhere)
     if not found.frame.height:
         n = sum(found.left_out.values()) - found.left_out["blank"]
@@ -91,8 +82,7 @@ def bound_labels(run: SavedRun, file: str | None, elsewhere: Elsewhere = HERE) -
 def read_labels(run: SavedRun, file: str | None, elsewhere: Elsewhere = HERE) -> RunLabels:
     """Read labels from a file, else those in the data, and match them with the run's answers.
 
-    Raises:
-        UserError: There are no labels, or some are invalid; lists every problem.
+    UserError if there are no labels, or some are invalid; it lists every problem.
     """
     path = paths.resolve(file) if file else None
     source = shown(path) if path else OF_DATA
@@ -116,11 +106,7 @@ def read_labels(run: SavedRun, file: str | None, elsewhere: Elsewhere = HERE) ->
 
 
 def labels_of_run(run: SavedRun) -> RunLabels | None:
-    """The labels that a run was calibrated with, else those in its data; None if there are none of its answers.
-
-    Raises:
-        UserError: calibration.json was changed by hand or is damaged, or labels in the data are invalid.
-    """
+    """The labels that a run was calibrated with, else those in its data; None if there are none of its answers."""
     path = run.folder.calibration
     if not path.is_file():
         has_labels = any(facts.labelled for facts in run.manifest.datasets.values())
@@ -135,11 +121,7 @@ def labels_of_run(run: SavedRun) -> RunLabels | None:
 
 
 def labels_of_data(run: SavedRun) -> RunLabels | None:
-    """The labels in the data; None if none of them is of an answer of the run.
-
-    Raises:
-        UserError: Some are invalid.
-    """
+    """The labels in the data; None if none of them is of an answer of the run. UserError if some are invalid."""
     bound = _bound(run, _of_data(run), OF_DATA, HERE)
     return bound if bound.frame.height else None
 
@@ -207,11 +189,7 @@ def _answered(run: SavedRun, given: Sequence[Label]) -> Iterator[LabelledAnswer]
 
 
 def finished_runs(folder: Path, jobs: Sequence[Path]) -> tuple[dict[str, SavedRun], list[str]]:
-    """The runs of a sweep that have scores, by name, and a note for each incomplete one.
-
-    Raises:
-        UserError: None of the runs has scores.
-    """
+    """The runs of a sweep that have scores, by name, and a note for each other one; UserError if none has scores."""
     runs = {job.name: open_scored(RunFolder(job)) for job in jobs if RunFolder(job).scores.is_file()}
     if not runs:
         hint = "finish each of them: " + "; ".join(command("resume", job) for job in jobs)
@@ -229,11 +207,7 @@ def finished_runs(folder: Path, jobs: Sequence[Path]) -> tuple[dict[str, SavedRu
 
 
 def labels_of_sweep(runs: Mapping[str, SavedRun], file: str | None) -> dict[str, RunLabels]:
-    """The labels of each run, possibly none for some; `file` as for `read_labels`.
-
-    Raises:
-        UserError: There are no labels, some are invalid, or none is of an answer of any run.
-    """
+    """The labels of each run, possibly none for some; `file` as for `read_labels`. UserError if none has any."""
     named = parse(_read_rows(paths.resolve(file))[0], file).given if file else None
     elsewhere = _everything(runs.values(), None if named is None else {one.case_id for one in named})
     found = {name: read_labels(run, file, elsewhere) for name, run in runs.items()}
@@ -304,11 +278,7 @@ SHEET = Path("labels.csv")
 
 
 def write_sample(options: argparse.Namespace, console: Console) -> int:
-    """Sample answers of a run and write them into a sheet; an existing sheet is topped up.
-
-    Raises:
-        UserError: There is no such run or metric, nothing to sample, or the sheet has other answers.
-    """
+    """Sample answers of a run and write them into a sheet; an existing sheet is topped up."""
     sample = _Sample(options)
     if problems := list(sample.option_problems()):
         raise UserError(problems)

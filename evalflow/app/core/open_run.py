@@ -54,13 +54,7 @@ _FIRST_CALLS_S = 0.2
 
 @dataclass(slots=True)
 class OpenRun:
-    """A run that can be scored.
-
-    Attributes:
-        stopped: Why cases were left out: its gates were decided, or a race was. None: none was.
-        looks: The looks at its gates; None if no gate has any.
-        derived: The results; they are there after the `with`.
-    """
+    """A run that can be scored; `stopped` says why it left cases out, and `derived` is there after the `with`."""
 
     order: RunOrder
     inspection: Inspection
@@ -159,11 +153,7 @@ async def _load_tables() -> None:
 
 
 def inspected(order: RunOrder, session: CallSession | None = None) -> Inspection:
-    """Check a run; nothing is sent or written. `session` is for its calls; without it, it has its own.
-
-    Raises:
-        UserError: The configuration or the data are invalid.
-    """
+    """Check a run; nothing is sent or written. `session` is for its calls; without it, it has its own."""
     return inspect(assemble(settings_of(order.composed), order.run_id, session))
 
 

@@ -91,11 +91,7 @@ def check_new_name(group: str, name: str) -> None:
 
 
 def find_option(name: str, config_dir: Path | None) -> Option:
-    """The option of that name; `group/name` where several groups have it.
-
-    Raises:
-        UserError: There is none, or there are several.
-    """
+    """The option of that name (`group/name` where several groups have it); UserError if there is none, or several."""
     group, _, own = name.rpartition("/")
     everything = options(config_dir)
     matching = [option for option in everything if option.name == own and group in ("", option.group)]

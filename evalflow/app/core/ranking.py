@@ -27,14 +27,9 @@ smaller part of a run, and most likely no random one: its rank there says little
 
 @dataclass(frozen=True, slots=True)
 class Standings:
-    """The rankings of several runs.
+    """The rankings of several runs by dataset, metric and scale, with the common cases of each and the draws' seed.
 
-    Attributes:
-        runs: The runs by name.
-        rankings: Of each dataset and metric, by each scale.
-        tables: The common cases of each dataset and metric that is ranked.
-        seed: The seed that random draws begin with.
-        notes: What was left out or allowed, and why some metric has no ranking.
+    `notes` say what was left out or allowed, and why some metric has no ranking.
     """
 
     runs: Mapping[str, SavedRun]
@@ -58,11 +53,8 @@ def rank_runs(
     """Rank the runs on the cases that all of them scored, by each metric or only by the one named.
 
     `pairwise` also ranks by a win, tie or loss of every two runs in each case. Metrics that compare two answers are
-    always ranked by their verdicts too. `allow` and `allow_option` are as in `ComparisonOptions`.
-
-    Raises:
-        UserError: There are fewer than two runs, one is named twice, they measured different things, or no metric has
-            enough common cases.
+    always ranked by their verdicts too. `allow` and `allow_option` are as in `ComparisonOptions`. UserError if there
+    are fewer than two runs, one is named twice, they measured different things, or no metric has enough common cases.
     """
     by_name = _named(runs)
     notes = list(_differences(list(by_name.values()), allow, allow_option))
@@ -95,11 +87,7 @@ def rank_runs(
 
 
 def ranked_items(found: Standings, labels: str | None) -> tuple[list[ItemTable], list[str]]:
-    """The table of cases of each metric, and notes on labels: those of the file named, or else those of the data.
-
-    Raises:
-        UserError: Some labels are invalid, or none of the file's is of an answer of any run.
-    """
+    """The table of cases of each metric, and notes on labels: those of the file named, or else those of the data."""
     by_folder, notes = labels_to_compare(list(found.runs.values()), labels)
     folders = {name: str(run.folder.path) for name, run in found.runs.items()}
     frames = {name: by_folder[folder] for name, folder in folders.items() if folder in by_folder}

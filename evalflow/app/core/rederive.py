@@ -31,11 +31,8 @@ def rewrite(
 ) -> tuple[Manifest, Derived]:
     """Derive tables, calibration, gates and reports of a run again; a `calibration` that is given was saved just now.
 
-    Returns:
-        Its new run.json, which keeps the overrides, and its results.
-
-    Raises:
-        UserError: An override would need new scores, or the run's data or prompts are gone.
+    Returns its new run.json, which keeps the overrides, and its results. UserError if an override would need new
+    scores, or the run's data or prompts are gone.
     """
     refuse_links(folder)
     run = open_run(folder)
@@ -70,11 +67,7 @@ _CHANGEABLE = re.compile(rf"\+?(metric\.\w+\.({'|'.join(_METRIC_KEYS)}|of\.\w+)|
 
 
 def overridden(manifest: Manifest, overrides: Sequence[str]) -> Manifest:
-    """The manifest with other thresholds, gates or rules of composites. The scores themselves stay.
-
-    Raises:
-        UserError: An override would need new scores.
-    """
+    """The manifest with other thresholds, gates or rules of composites; UserError if that takes new scores."""
     config = deepcopy(manifest.config)
     problems: list[Problem] = []
     for override in overrides:
@@ -131,11 +124,8 @@ def original_thresholds(run: SavedRun) -> dict[str, float]:
 def override_of(run: SavedRun, metric: str, value: float | None) -> str:
     """The override of `report` that gives the metric this threshold, or none.
 
-    A judge's own threshold for a metric takes precedence over the metric's. The metric's has no effect if the judge is
-    not calibrated.
-
-    Raises:
-        UserError: No override can do this, e.g. for a strict metric.
+    A judge's own threshold for a metric takes precedence over the metric's, which has no effect if the judge is not
+    calibrated. UserError if no override can do this, e.g. for a strict metric.
     """
     scorer, found = run.rules.scorer(metric), run.rules.metrics[metric]
     own = dict(scorer.thresholds or {})

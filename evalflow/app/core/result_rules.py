@@ -40,12 +40,7 @@ class RunMetric:
 
 @dataclass(frozen=True, slots=True)
 class ResultRules:
-    """Rules for deriving results, in addition to a run's files.
-
-    Attributes:
-        metrics: By the names of their scores.
-        gates: The conditions that decide the exit code.
-    """
+    """Rules for deriving results, in addition to a run's files; the metrics are by the names of their scores."""
 
     settings: Settings
     metrics: Mapping[str, RunMetric]
@@ -57,10 +52,7 @@ class ResultRules:
         return [name for name, metric in self.metrics.items() if metric.bounded]
 
     def scorer(self, name: str) -> ScorerConfig:
-        """The judge or embedder whose thresholds apply to a metric.
-
-        The scorer of a composite is calibrated if those of all its parts are.
-        """
+        """The judge or embedder whose thresholds apply; a composite's is calibrated if those of all its parts are."""
         metric = self.metrics[name]
         config = self.settings.scorer(metric.declared, asks=metric.asks, embeds=metric.embeds)
         if isinstance(metric.config, CompositeMetricConfig):

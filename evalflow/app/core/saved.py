@@ -44,12 +44,7 @@ _ID = re.compile(rb'\{"id":("(?:[^"\\]|\\.)*")')
 
 @dataclass(frozen=True)
 class SavedRun:
-    """A run loaded from its folder.
-
-    Attributes:
-        manifest: run.json.
-        name: The run's name in tables and messages.
-    """
+    """A run loaded from its folder; `name` is the run's in tables and messages."""
 
     folder: RunFolder
     manifest: Manifest
@@ -57,11 +52,7 @@ class SavedRun:
 
     @cached_property
     def rules(self) -> ResultRules:
-        """The rules by which results follow from the scores.
-
-        Raises:
-            UserError: The run's data or prompts are gone, or an override is invalid.
-        """
+        """The rules by which results follow from the scores; UserError if its data or prompts are gone."""
         settings = settings_of(composed_of(self.manifest))
         metrics = {
             name: RunMetric(
@@ -103,10 +94,7 @@ class SavedRun:
                     yield from ((number, name, line) for number, line in islice(numbered, facts.cases))
 
     def cases(self, wanted: Collection[tuple[str, str]] | None = None) -> Iterator[Case]:
-        """The cases as evaluated, in input order; from the data if the run ended before writing cases.jsonl.
-
-        With `wanted` (dataset, id) only these: other lines are not parsed.
-        """
+        """The cases as evaluated, or those `wanted` (dataset, id); from the data if there is no cases.jsonl yet."""
         if not self.folder.cases.is_file():
             everything = select(self.rules.settings.run)
             yield from (one for one in everything if wanted is None or (one.dataset, one.id) in wanted)
@@ -142,20 +130,12 @@ class SavedRun:
 
 
 def open_run(folder: RunFolder, name: str = "") -> SavedRun:
-    """Read a run's manifest; the rest is read on demand. The run's name is by default that of its folder.
-
-    Raises:
-        UserError: The run was written by another version.
-    """
+    """Read a run's manifest; the rest is read on demand. The run's name is by default that of its folder."""
     return SavedRun(folder, folder.read_manifest(), name or folder.path.name)
 
 
 def open_scored(folder: RunFolder, name: str = "") -> SavedRun:
-    """Like `open_run`, for a run that has scores.
-
-    Raises:
-        UserError: The run was written by another version, or ended before its tables were written.
-    """
+    """Like `open_run`, for a run that has scores; UserError if it ended before its tables were written."""
     run = open_run(folder, name)
     if not folder.scores.is_file():
         hint = f"write them: {command('report', folder.path)}"
@@ -193,11 +173,7 @@ def prepared_steps(folder: RunFolder, name: str) -> list[Any]:
 
 
 def find_folder(given: str | None) -> Path:
-    """The folder of a run or a sweep; by default the latest.
-
-    Raises:
-        UserError: There is none.
-    """
+    """The folder of a run or a sweep, by default the latest; UserError if there is none."""
     path = Path(given) if given else LATEST
     if RunFolder(path).manifest.is_file():
         return path.resolve()
@@ -209,12 +185,9 @@ def find_folder(given: str | None) -> Path:
 
 
 def find_run(given: str | None, *verb: str) -> RunFolder:
-    """The folder of a single run, by default the latest.
+    """The folder of a single run, by default the latest; UserError if there is none, or it is a sweep of several.
 
     `verb` are the words of the command line before the folder, to suggest commands for the runs of a sweep.
-
-    Raises:
-        UserError: There is none, or it is a sweep, which has several.
     """
     folder = RunFolder(find_folder(given))
     if sweep := folder.read_sweep():
@@ -248,12 +221,9 @@ class ProgramError(UserError):
 
 
 def expect_agreed(manifest: Manifest, where: str, hint: str, root: Path | None = None) -> None:
-    """Refuse to resume a run that would start a program without the user's consent.
+    """Refuse, with ProgramError, to resume a run that would start a program without the user's consent.
 
     `hint` says how to agree; `root` is the working directory of resumed runs, by default this process's.
-
-    Raises:
-        ProgramError: The run would start a program that was not allowed.
     """
     program = _new_program(manifest, (root or Path.cwd()) / FILE)
     if program is not None:
@@ -271,10 +241,7 @@ def agree(manifest: Manifest, root: Path | None = None) -> None:
 
 
 def _new_program(manifest: Manifest, agreed: Path) -> str | None:
-    """The program that a run starts, as configured; None if it only calls services, or the program is agreed.
-
-    Unknown kinds of targets count as programs.
-    """
+    """The program that a run starts, as configured; None if there is none, or it is agreed. Unknown kinds count."""
     if agreed.is_file() and _digest(manifest) in agreed.read_text(encoding="utf-8").split():
         return None
     target: object = manifest.config.get("target")

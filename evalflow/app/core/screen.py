@@ -150,11 +150,7 @@ def shown(path: Path) -> str:
 
 
 def write_new(files: dict[Path, str], console: Console) -> None:
-    """Write new files, and print their paths.
-
-    Raises:
-        UserError: One of them exists already; then none is written.
-    """
+    """Write new files, and print their paths; UserError if one of them exists already, and then none is written."""
     taken = [path for path in files if path.exists()]
     if taken:
         raise UserError([Problem("the file is there already", str(path), "choose another name") for path in taken])

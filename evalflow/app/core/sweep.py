@@ -26,13 +26,9 @@ from evalflow.summary.summarise import Summary, summarise, write_summary
 
 @dataclass(frozen=True, slots=True)
 class SweepTables:
-    """The tables of a sweep.
+    """The tables of a sweep: all runs' summaries, with the folder name as `run`, and agreement per metric and judges.
 
-    Attributes:
-        summary: The summaries of all runs, with the job's folder name in the first column, `run`.
-        agreement: The agreement of the judges, per metric and pair of judges.
-        boards: What `leaderboards` returns.
-        failed: Runs that ended early, by folder name, and why.
+    `boards` is what `leaderboards` returns, and `failed` has the runs that ended early, by folder name, and why.
     """
 
     summary: pl.DataFrame
@@ -179,10 +175,8 @@ def _ranked(
 ) -> list[dict[str, Any]]:  # fmt: skip
     """The rows with p_adjusted and verdict: the ranked ones, the best first, then those that are not comparable.
 
-    `ranges` are the ranks that each run may have; none for figures.
-
-    The first is best unless another was found better on the cases that the two share; the verdict of each other is
-    that of its comparison with the first: worse, cannot_tell or better.
+    `ranges` are the ranks that each run may have; none for figures. The first is best unless another was found better
+    on the cases that the two share; the verdict of each other is that of its comparison with the first.
     """
     rows = {row["run"]: row for row in standing.to_dicts()}
     known = {} if values is None else {row["run"]: row for row in values.to_dicts() if row["run"] in ranked}
