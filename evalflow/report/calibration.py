@@ -46,14 +46,10 @@ _SHOWN = 10
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """A run's judges, compared with people.
+    """A run's judges compared with people: a row for each dataset, metric, target and judge that has labels.
 
-    Attributes:
-        rows: One for each dataset, metric, target and judge that has labels.
-        left_out: Number of labels left out, by reason.
-        rests_on: Which labels were used.
-        disagreements: The answers on which judge and people differ most, the largest difference first.
-        advice: On the members of judges that have some.
+    `left_out` counts the labels left out, by reason, and `rests_on` says which were used. `disagreements` are the
+    answers on which judge and people differ most, the largest difference first.
     """
 
     manifest: Manifest

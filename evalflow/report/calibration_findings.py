@@ -283,8 +283,7 @@ def _reliability_picture(row: CalibrationRow) -> Picture | None:
 def reliability_bins(row: CalibrationRow) -> list[dict[str, Any]]:
     """Labelled answers in five groups of equal size by the judge's score: n, the means judge and human, low and high.
 
-    Low and high are None if all labels are equal. Empty if scores leave 0..1 or have at most three values, such as
-    verdicts.
+    Low and high are None if all labels are equal. Empty if scores leave 0..1 or have at most three values.
     """
     labelled = row.answers.filter(row.answers["human"].is_not_null()).sort("score")
     judge, human, clusters = (labelled[name].to_numpy() for name in ("score", "human", "cluster"))

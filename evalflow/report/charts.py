@@ -251,10 +251,7 @@ def distributions(scores: pl.LazyFrame, metrics: Mapping[str, MetricConfig]) -> 
 
 
 def _overview(scores: pl.LazyFrame) -> pl.DataFrame:
-    """One row per metric, in order of appearance: counts, range and median of the scores, thresholds.
-
-    `binary` is whether all scores are 0 or 1.
-    """
+    """One row per metric, in order of appearance: counts, range, median, thresholds, and if all scores are 0 or 1."""
     score, status = pl.col("score"), pl.col("status")
     return (
         scores.group_by("metric", maintain_order=True)

@@ -91,13 +91,11 @@ VERDICTS = {"better": "better", "worse": "worse", "cannot_tell": "cannot tell"}
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A comparison of runs, with its results.
+    """A comparison of runs, with its results: `rows` are one family of differences.
 
     Attributes:
-        rows: One family of differences.
         margin: The non-inferiority margin: how much worse is acceptable; None if not requested.
         questions: The questions of the cases that changed, by dataset and id.
-        paired: Whether the runs were compared case by case, and not as two samples.
         adjusted_means: B's means that A's scores of more cases make narrower.
         orders: By metric, the statistics that were tested in a declared order.
     """
@@ -327,11 +325,7 @@ _LINES = 200
 
 
 def native_means(scores: pl.LazyFrame) -> pl.DataFrame:
-    """The mean on the metric's own scale; true counts as 1.
-
-    Returns:
-        dataset, metric, target, judge, n (all scores), n_scored, mean (null without a scored one, or for labels).
-    """
+    """The mean on the metric's own scale; true counts as 1; null without a score, and for labels."""
     value = pl.col("value").replace({"true": "1", "false": "0"}).cast(pl.Float64, strict=False)
     scored = pl.col("status") == "scored"
     return (

@@ -34,14 +34,9 @@ _SCRIPTS = ("data.js", "filter.js", "list.js", "steps.js", "detail.js", "main.js
 
 @dataclass(frozen=True, kw_only=True)
 class Reported:
-    """A finished run, as reports use it.
+    """A finished run, as reports use it: what scores.parquet, summary.parquet and summary.json have, and its cases.
 
-    Attributes:
-        scores, summary, details: As in scores.parquet, in input order; summary.parquet; and summary.json.
-        gates: metric, statistic, condition, value, passed (None: undecided) and message of each gate.
-        categorising: Names of the metrics that classify cases.
-        cases: The evaluated cases in input order; iterated once.
-        calibration: The judges compared with people; None without labels.
+    `gates` are as of `decide`; `categorising` names the metrics that classify cases; `cases` are iterated once.
     """
 
     scores: pl.LazyFrame
@@ -126,14 +121,9 @@ def _blocks(file: TextIO) -> Iterator[str]:
 def write_reports(folder: Path, run: Reported) -> None:
     """Write results.csv, cases.jsonl, report.html, junit.xml and summary.md into the run's folder.
 
-    With a metric that classifies cases, also miscategorised.csv.
-
-    Only cases.jsonl has the cases that were not asked because all gates were decided.
-
-    Each file is replaced once the new one is complete. So `run.cases` may be read from the folder's own cases.jsonl.
-
-    Raises:
-        UserError: The cases are not those that were scored; the old files are unchanged.
+    With a metric that classifies cases, also miscategorised.csv. Only cases.jsonl has the cases that were not asked
+    because all gates were decided. Each file is replaced once the new one is complete, so `run.cases` may be read from
+    the folder's own cases.jsonl. UserError, and unchanged files, if the cases are not those that were scored.
     """
     with ExitStack() as stack:
         table = stack.enter_context(replacing(folder / "results.csv", newline=""))

@@ -26,12 +26,10 @@ _WAYS = {
 
 @dataclass(frozen=True, slots=True)
 class MemberAdvice:
-    """Advice on the members of a judge for one metric and target.
+    """Advice on a judge's members for one metric and target; `found` is None if labels do not suffice, and `why`.
 
-    Attributes:
-        keys: The member's key in the judge's YAML, by its name.
-        place: Where the judge's keys stand on the command line, such as `judge`.
-        found: What the labels say; None if they do not suffice, and `why`.
+    `keys` has the member's key in the judge's YAML by its name; `place` is where the judge's keys stand, such as
+    `judge`.
     """
 
     kind: str

@@ -47,8 +47,7 @@ class AnsweredCase:
 def rows(cases: Iterable[Case], answers: AnswerOf, scores: pl.LazyFrame) -> Iterator[AnsweredCase]:
     """Every case with every target and target_repeat in the scores, in this order.
 
-    Raises:
-        UserError: Some scores belong to none of the cases, so these are not the cases that were scored.
+    UserError if some scores belong to none of the cases, so that these are not the cases that were scored.
     """
     pairs: list[tuple[str, int]] = list(
         scores.select("target", "target_repeat").unique(maintain_order=True).collect(engine="streaming").iter_rows()

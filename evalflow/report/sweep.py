@@ -348,11 +348,9 @@ _MIN_CORRELATION = 3
 def agreement(runs: Sequence[pl.LazyFrame]) -> pl.DataFrame:
     """Compare every two judges on the answers that both scored with the same metric, repeat by repeat.
 
-    If several runs have the same cell of the same judge, the first one counts. Panel members are left out.
-
-    Returns:
-        metric, judge_a, judge_b (judge_a < judge_b), n (common cells), agreement (the share where both pass or both
-        fail; null without verdicts), correlation (Spearman's; null below 3 cells or if one judge never varies).
+    If several runs have the same cell of the same judge, the first one counts. Panel members are left out. `agreement`
+    is the share where both pass or both fail (null without verdicts), `correlation` Spearman's (null below 3 cells or
+    if one judge never varies).
     """
     frames = [
         run.filter(

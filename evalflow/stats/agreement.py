@@ -122,10 +122,7 @@ def normalised_weights(weights: ArrayLike | None, n: int) -> Floats:
 
 
 def from_influence(value: float, influence: Floats, clusters: ArrayLike | None, unseen: float = 0.0) -> Agreement:
-    """A measure in -1..1 with the interval from the answers' influences on it.
-
-    Influences are times n, with a mean of 0; `unseen` is a variance to add, as of `unseen_variance`.
-    """
+    """A measure in -1..1 with the interval from the answers' influences on it (times n, mean 0); adds a variance."""
     n = influence.size
     sums, sizes = cluster_sums(influence, clusters), cluster_sums(np.ones(n), clusters)
     groups = sums.size

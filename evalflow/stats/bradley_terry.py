@@ -34,11 +34,7 @@ class NoStrengthsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Strengths:
-    """Strengths as log-odds that add up to 0, their covariance, its degrees of freedom, and the number of clusters.
-
-    Attributes:
-        tie: The tie parameter; None if nothing tied.
-    """
+    """Strengths as log-odds that add up to 0, their covariance, and the tie parameter; None if nothing tied."""
 
     values: Floats
     covariance: Floats
@@ -52,15 +48,9 @@ def strengths(
 ) -> Strengths:
     """Fit the strengths of the named systems by maximum likelihood.
 
-    Args:
-        first, second: The systems of each comparison, as places in `names`.
-        points: Of the first: 1 if it wins, 0.5 for a tie, 0 if it loses.
-        names: All systems, which messages call so.
-        clusters: Names of the clusters of comparisons; None: each stands alone.
-
-    Raises:
-        NoStrengthsError: Some systems are not connected by comparisons, everything ties, there are no more clusters
-            than parameters, or the likelihood has no maximum, because some systems win or lose everything.
+    `first` and `second` are the systems of each comparison, as places in `names`; `points` are the first's: 1 if it
+    wins, 0.5 for a tie, 0 if it loses. NoStrengthsError if some systems are not connected by comparisons, everything
+    ties, there are no more clusters than parameters, or the likelihood has no maximum: some win or lose everything.
     """
     i, j = np.asarray(first, dtype=np.int64), np.asarray(second, dtype=np.int64)
     doubled = np.round(2 * np.asarray(points, dtype=np.float64)).astype(np.int64)

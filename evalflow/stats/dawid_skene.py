@@ -28,10 +28,8 @@ _TINY = 1e-300
 class JudgeModel:
     """Judges' errors, for K classes.
 
-    Attributes:
-        prior: Share of each true class; shape (K,).
-        confusion: Probability that judge j says l where the truth is k; shape (J, K, K), rows sum to 1.
-        truth: Probability of each class for each answer; 1 for its label where it has one; shape (n, K).
+    `prior` is the share of each true class, shape (K,); `confusion` the probability that judge j says l where the truth
+    is k, shape (J, K, K); `truth` that of each class for each answer, 1 for its label where it has one, shape (n, K).
     """
 
     prior: Floats
@@ -40,13 +38,9 @@ class JudgeModel:
 
 
 def dawid_skene(votes: Ints, labels: Ints, classes: int, *, prior: float = PRIOR) -> JudgeModel:
-    """Fit the model to answers.
+    """Fit the model to `votes`, shape (n, J), and `labels`, shape (n,): classes 0 to K - 1, or MISSING.
 
-    Args:
-        votes: Each judge's class, 0 to K - 1 or MISSING; shape (n, J).
-        labels: People's class, or MISSING; shape (n,).
-        classes: K.
-        prior: Observations added to each cell of a confusion matrix.
+    `prior` is the number of observations added to each cell of a confusion matrix.
     """
     rows, place, counts = np.unique(
         np.column_stack([votes, labels]), axis=0, return_inverse=True, return_counts=True

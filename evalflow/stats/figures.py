@@ -217,14 +217,9 @@ def _noise_bound(
     With gaps g = d + e (true gaps and noise, weighted by the bins' shares), sum |d| lies within sum |g| - sum |e| and
     sum |g| - sum sign(d) e, by the triangle inequality. The lower end subtracts the 97.5th percentile of sum |e|, in
     which a bin whose sign is clear counts sign(g) e instead of |e| (a selection of binding inequalities, as Andrews &
-    Soares 2010, Econometrica 78:119); the upper end adds the standard error of sum sign(g) e times t.
-
-    Args:
-        sums, sizes, alike: By cluster and bin: the sum of right - confidence, and the number of records; and how many
-            clusters are like this one.
-        least: The least variance of each bin's sum.
-        seed: Of the draws.
-        alone: Whether each record is a cluster of its own.
+    Soares 2010, Econometrica 78:119); the upper end adds the standard error of sum sign(g) e times t. `sums` of right -
+    confidence and `sizes` are by cluster and bin, `alike` says how many clusters are like this one, and `least` is the
+    least variance of each bin's sum.
     """
     groups, total, size = int(alike.sum()), alike @ sums, alike @ sizes
     records = float(size.sum())

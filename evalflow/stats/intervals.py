@@ -61,15 +61,12 @@ class Moments:
     """The sufficient statistics of each row's scores; every field is an array with one entry per row.
 
     Attributes:
-        n: Cases.
-        mean: Their mean score.
         std: Sample standard deviation (n - 1), NaN below two cases.
-        low, high: Smallest and largest score.
         binary: Whether every score is exactly 0 or 1.
         clusters: Number of clusters; n if each case stands alone.
         std_error: Cluster-robust, of the mean; only used if some cluster holds several cases, as are the following.
-        centre, spread, df: The middle of the interval, the standard error that its width comes from, and the degrees
-            of freedom; with pseudo-clusters for scores between fixed ends, else the mean and its standard error.
+        centre, spread, df: The middle of the interval, the standard error that its width comes from, and the degrees of
+            freedom; with pseudo-clusters for scores between fixed ends, else the mean and its standard error.
     """
 
     n: Floats
@@ -104,19 +101,12 @@ def t_interval(mean: ArrayLike, std_error: ArrayLike, df: ArrayLike, upper: floa
 
 
 def cr2(sums: Floats, sizes: Floats) -> tuple[float, float]:
-    """Cluster-robust standard error of a mean, and its degrees of freedom.
+    """Cluster-robust standard error of a mean, and its degrees of freedom; NaN for fewer than two clusters.
 
-    CR2 with the degrees of freedom of Bell & McCaffrey 2002 (Survey Methodology 28:169), in closed form for a mean.
-    With p = size / n, a cluster's share, the variance is sum(sums^2 / (1 - p)) / n^2. With w = p^2 / (1 - p) the
-    degrees of freedom are 1 / (sum p^2 + (sum w)^2 - sum w^2): G - 1 if all clusters are of one size. For single cases
-    this is the usual standard error of a mean.
-
-    Args:
-        sums: The residuals, values minus their mean, summed by cluster.
-        sizes: The number of values in each cluster.
-
-    Returns:
-        NaN for fewer than two clusters.
+    CR2 with the degrees of freedom of Bell & McCaffrey 2002 (Survey Methodology 28:169), in closed form for a mean,
+    from the residuals' sums by cluster. With p = size / n, a cluster's share, the variance is sum(sums^2 / (1 - p)) /
+    n^2. With w = p^2 / (1 - p) the degrees of freedom are 1 / (sum p^2 + (sum w)^2 - sum w^2): G - 1 if all clusters
+    are of one size. For single cases this is the usual standard error of a mean.
     """
     if sums.size < 2:
         return np.nan, np.nan
@@ -127,10 +117,7 @@ def cr2(sums: Floats, sizes: Floats) -> tuple[float, float]:
 
 
 def mean_error(values: ArrayLike, clusters: ArrayLike | None = None) -> tuple[float, float]:
-    """Standard error of the mean of values, and its degrees of freedom: `cr2` over their clusters.
-
-    NaN for fewer than two cases or clusters.
-    """
+    """Standard error of the mean of values, and its degrees of freedom: `cr2` over clusters; NaN below two."""
     x = np.asarray(values, dtype=np.float64)
     residuals = x - x.mean() if x.size else x
     codes = None if clusters is None else cluster_codes(clusters)
@@ -185,12 +172,9 @@ def interval(
 
 
 def intervals(m: Moments, *, bounded: ArrayLike = False, upper: float = UPPER) -> Intervals:
-    """The intervals of many means, by this module's rules.
+    """The intervals of many means, by this module's rules; where `bounded`, scores end at 0 and 1, and so do bounds.
 
-    Args:
-        m: Moments of the rows.
-        bounded: Which rows hold scores whose fixed ends are 0 and 1; their bounds are clipped to these.
-        upper: The probability below the upper end; that of a single look at 95 % by default.
+    `upper` is the probability below the upper end; that of a single look at 95 % by default.
     """
     ends = np.broadcast_to(np.asarray(bounded, dtype=bool), m.n.shape)
     clustered = m.clusters < m.n

@@ -29,13 +29,10 @@ FEWEST_SYSTEMS = 5
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """One entry per case.
+    """One entry per case: its mean score and standard deviation over the systems; 0 if it tells none of them apart.
 
-    Attributes:
-        mean: Mean score over the systems.
-        spread: Standard deviation over the systems; 0 for a case that tells none of them apart.
-        discrimination, low, high: From -1 to 1; NaN for fewer than `FEWEST_SYSTEMS`, and for a case without spread.
-        p_adjusted: That better systems do not score worse; NaN as for discrimination.
+    `discrimination` with its interval is NaN for fewer than `FEWEST_SYSTEMS`, and for a case without spread, and so is
+    `p_adjusted`: that better systems do not score worse.
     """
 
     mean: Floats

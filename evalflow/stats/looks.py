@@ -52,15 +52,10 @@ _TAIL = 1e-12
 
 
 class LimitTest:
-    """Whether a mean lies above or below a limit, which may be asked after every case.
+    """Whether a mean lies above or below a limit in 0..1, which may be asked after every case; None while it is open.
 
-    Args:
-        limit: In 0..1.
-        level: Of the interval that would be shown; the verdict errs with (1 - level) / 2 at most, however often asked.
-        largest: The size of the largest cluster that can come, fixed beforehand; 1 if cases stand alone.
-
-    Attributes:
-        verdict: None as long as it is open. It stays once it is reached.
+    A verdict stays once it is reached, and errs with (1 - level) / 2 at most, however often asked. `largest` is the
+    size of the largest cluster that can come, fixed beforehand; 1 if cases stand alone.
     """
 
     def __init__(self, limit: float, *, level: float = CONFIDENCE, largest: float = 1.0) -> None:
@@ -82,11 +77,7 @@ class LimitTest:
         return min(1.0, 2 / self._peak)
 
     def add(self, total: float, size: float = 1.0) -> None:
-        """Add a case's score, or the sum and size of a whole cluster, in the order in which they were drawn.
-
-        Raises:
-            ValueError: A score outside 0..1, or a cluster larger than the largest.
-        """
+        """Add a case's score, or the sum and size of a whole cluster, in the order in which they were drawn."""
         if not (0 <= total <= size <= self._largest):
             raise ValueError(f"{size:g} scores of 0..1 cannot sum to {total:g}, or are more than {self._largest:g}")
         if self.verdict is not None:
@@ -105,17 +96,11 @@ def anytime_interval(
 ) -> Interval:
     """A confidence sequence of the mean of scores in 0..1, at their present number.
 
-    It is the intersection of the intervals at all numbers up to this one, so it never widens as scores are added.
-
-    Args:
-        values: The scores in the order in which they were drawn, which must be random.
-        clusters: The cluster of each. Clusters count in the order in which they were completed; the last one must be
-            complete too.
-        level: Each end errs with a probability of (1 - level) / 2 at most, over all numbers of scores together.
-        largest: The size of the largest cluster that can come, fixed beforehand; without it that of the data.
-
-    Raises:
-        ValueError: A score outside 0..1, or a cluster larger than `largest`.
+    It is the intersection of the intervals at all numbers up to this one, so it never widens as scores are added. The
+    order of `values` must be random; clusters count in the order in which they were completed, the last one too. Each
+    end errs with a probability of (1 - level) / 2 at most, over all numbers of scores together. `largest` is the size
+    of the largest cluster that can come, fixed beforehand; without it that of the data. ValueError for a score outside
+    0..1, or a larger cluster.
     """
     x = np.asarray(values, dtype=np.float64)
     if not x.size:
@@ -153,18 +138,9 @@ def planned_interval(
 
     The interval of `intervals` with the normal or t quantile of the bound's tail (O'Brien & Fleming 1979, Biometrics
     35:549; Jennison & Turnbull 2000, chapters 3.8 and 9). Early looks are very wide, the last is little wider than a
-    single look's.
-
-    Args:
-        values: All scores so far.
-        clusters: The cluster of each; None if each stands alone.
-        look: Which look this is, from 1.
-        looks: How many there will be, fixed before the first and equally spaced.
-        level: Each end errs with about (1 - level) / 2, over all looks together.
-        bounded: Whether the scores lie in 0..1; False for differences, which are then not shifted.
-
-    Raises:
-        ValueError: `look` is not in 1..looks.
+    single look's. Looks are equally spaced, counted from 1, and their number is fixed before the first; each end errs
+    with about (1 - level) / 2 over all of them. Differences are not `bounded`, and then not shifted. ValueError if
+    `look` is not in 1..looks.
     """
     if not 1 <= look <= looks:
         raise ValueError(f"look {look} is not in 1..{looks}")

@@ -32,11 +32,7 @@ _CHUNK = 4_000_000
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """The rank of each system, 1 for the best, and the bounds within which all ranks lie with a confidence of 95 %.
-
-    Attributes:
-        better: Shape (systems, systems): whether the first is shown to be better than the second.
-    """
+    """The rank of each system, 1 for the best, with joint bounds; for each pair if the first is shown to be better."""
 
     rank: Ints
     low: Ints
@@ -49,16 +45,11 @@ def mean_covariance(
 ) -> tuple[Floats, Floats, float, Floats | None]:
     """Means of systems over the same cases, their covariance, its degrees of freedom, and each cluster's part of them.
 
-    The variance of each difference is CR2's, as in a comparison of two runs, with half a case (or average cluster)
-    more won and half of one lost, by a usual margin, as Agresti & Min 2005 (Statistics in Medicine 24:729) add to pairs
-    of proportions: otherwise a few cases that happen to differ in one way look like proof.
-
-    Args:
-        scores: Shape (cases, systems), without NaN.
-
-    Returns:
-        NaN for the covariance and the degrees of freedom of fewer than two clusters. The parts, of shape (clusters,
-        systems), add up to the means; None if each case stands alone.
+    The variance of each difference is CR2's, as in a comparison of two runs, with half a case (or average cluster) more
+    won and half of one lost, by a usual margin, as Agresti & Min 2005 (Statistics in Medicine 24:729) add to pairs of
+    proportions: otherwise a few cases that happen to differ in one way look like proof. `scores` have the shape (cases,
+    systems). Covariance and degrees of freedom are NaN for fewer than two clusters; the parts, of shape (clusters,
+    systems), add up to the means, and are None if each case stands alone.
     """
     table = np.asarray(scores, dtype=np.float64)
     n, systems = table.shape

@@ -149,11 +149,9 @@ Nearness = Literal["accuracy", "neg_rmse"]
 class AltTest:
     """The result of the test; None without one, and `method` says why after a colon.
 
-    Attributes:
-        passes: Whether the judge can replace half of the people or more; `winning_rate` is their share.
-        advantage: Share of the answers on which the judge is at least as near to the others as the person; mean over
-            people.
-        p_values, advantages: By person, NaN for one who shares no answers with others; p-values not adjusted.
+    `passes`: the judge can replace half of the people or more (`winning_rate`). The `advantage` is the share of the
+    answers on which the judge is at least as near to the others as the person; mean over people, or by person, NaN for
+    one who shares no answers with others. P-values are not adjusted.
     """
 
     passes: bool | None

@@ -60,10 +60,7 @@ class Loss:
 def choose(scores: ArrayLike, n: int, strata: ArrayLike | None = None, *, seed: int = 0) -> Ints:
     """The places of n cases, in order, that keep the means of these scores of shape (cases, systems).
 
-    `strata` has a name for each case, such as its tag; each has its share of the cases.
-
-    Raises:
-        ValueError: There are fewer than n cases, or n is below 1.
+    `strata` has a name for each case, such as its tag; each has its share of the cases. ValueError without n cases.
     """
     table = np.asarray(scores, dtype=np.float64)
     cases = table.shape[0]
@@ -85,11 +82,7 @@ def choose(scores: ArrayLike, n: int, strata: ArrayLike | None = None, *, seed: 
 
 
 def measured_loss(scores: ArrayLike, n: int, strata: ArrayLike | None = None, *, seed: int = 0) -> Loss:
-    """What `choose` loses with these scores, by cross-validation over the systems.
-
-    Raises:
-        ValueError: As `choose`, or for fewer than `FEWEST_SYSTEMS` systems.
-    """
+    """What `choose` loses with these scores, by cross-validation over at least `FEWEST_SYSTEMS` systems."""
     table = np.asarray(scores, dtype=np.float64)
     cases, systems = table.shape
     if systems < FEWEST_SYSTEMS:

@@ -26,11 +26,9 @@ FEWEST_DIFFERING = 5
 
 @dataclass(frozen=True, slots=True)
 class AdjustedMean:
-    """A mean of run B, adjusted by run A's scores.
+    """A mean of run B over the cases that A scored, adjusted by A's scores; `labels_saved` of `found` are cases saved.
 
-    Attributes:
-        plain: The interval of B's own mean, over the cases that both scored.
-        found: The adjusted mean over the cases that A scored; `labels_saved` are the cases saved.
+    `plain` is the interval of B's own mean, over the cases that both scored.
     """
 
     pair: tuple[str, str]

@@ -164,13 +164,11 @@ class Raters:
     """Agreement among people on the answers that several of them labelled.
 
     Attributes:
-        alpha: Krippendorff's alpha (interval).
-        alpha_ordinal: The same with only the order of labels, such as for grades that are not evenly spaced.
-        fleiss_kappa, gwet_ac1: Agreement on classes beyond chance; None if labels are not classes, or answers differ
-            in their number of labels. If one class is rare, use AC1.
+        alpha, alpha_ordinal: Krippendorff's alpha (interval), and by the order of labels, for unevenly spaced grades.
+        fleiss_kappa, gwet_ac1: Agreement on classes beyond chance; None if labels are not classes, or answers differ in
+            their number of labels. If one class is rare, use AC1.
         reliability: Reliability, 0..1, of an answer's mean label, with which the judge is compared; None below 0.
         ceiling: The highest correlation that a judge can have with that mean.
-        alt_test: Whether the judge can replace a person.
     """
 
     alpha: Agreement
@@ -257,13 +255,9 @@ def label_frame(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
 def labelled_scores(scores: pl.LazyFrame, labels: pl.DataFrame, *, failed: bool = False) -> pl.DataFrame:
     """Every scored answer of the series that have labels, in the order of `scores`, and its labels from `label_frame`.
 
-    A judge's repeats are averaged, and so are the labels of several people. With `failed`, the answers for which the
-    judge failed every time instead; their score is null.
-
-    Returns:
-        dataset, case_id, target, target_repeat, metric, judge; cluster, tags; score, passed (mean over the repeats;
-        null without a threshold), threshold, value and reason (of the first repeat); human (null without a label),
-        people (their number), said (their values), weight, comment.
+    A judge's repeats are averaged, and so are the labels of several people; value and reason are of the first repeat.
+    With `failed`, the answers for which the judge failed every time instead; their score is null. `human` is null
+    without a label, `people` their number, `said` their values.
     """
     series = labels.select("dataset", "metric", "target").unique().lazy()
     status, cell = pl.col("status"), [*ANSWER, "judge"]

@@ -162,12 +162,10 @@ class Traits:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonRow:
-    """One difference of two runs, B minus A.
+    """One difference of two runs, B minus A, on all cases or those of a tag; judge is `A → B` if they have two.
 
     Attributes:
-        judge: `A → B` if the runs have different ones.
-        tag, also_tags: None for all cases; other tags of exactly these cases, which are no part of the family.
-        statistic, also: mean, pass_rate, or the name of a figure; other statistics with the same value.
+        also, also_tags: Statistics of the same value; tags of exactly these cases, which are no part of the family.
         bounded: Whether no difference can exceed 1.
         judged: The judge's own difference, if `found` is corrected by people's labels; else None.
         labelled: Number of cases that people labelled in both runs.
@@ -238,10 +236,7 @@ class ComparisonRow:
         return True if passes(low, -margin) else None if passes(high, -margin) else False
 
     def cases_to_decide(self, margin: float) -> int | None:
-        """Number of cases that would show whether B is worse by more than the margin, at the same difference.
-
-        None if unknown, or already shown.
-        """
+        """Number of cases that would show whether B is worse by more than the margin; None if unknown, or shown."""
         difference, low, high = self.oriented
         if difference is None or low is None or high is None or self.not_worse(margin) is not None:
             return None
@@ -290,12 +285,9 @@ def compare_samples(
     by_class: bool = False,
     seed: int = 0,
 ) -> tuple[list[ComparisonRow], int]:
-    """The differences of two runs with different samples of cases, p-values not yet adjusted.
+    """The differences of two runs with different samples of cases, p-values not yet adjusted; and the cases in both.
 
     Datasets are matched by name; if each run has only one, these are compared.
-
-    Returns:
-        The rows, and how many cases are in both runs.
     """
     design = _Comparing((a, b), pair, metrics, by_tag, by_class, seed, paired=False)
     sides = by_case(a).collect(engine="streaming"), by_case(b).collect(engine="streaming")
@@ -349,10 +341,7 @@ class _Comparing:
     def _differences(
         self, sides: Sides, traits: Traits, values: ClassifiedCases | None
     ) -> Iterator[tuple[str, bool, Difference, Sequence[str], bool, Difference | None, int]]:
-        """The mean, the pass rate if both runs have one, and the figures; those equal to the mean share its row.
-
-        Only the mean is corrected by labels.
-        """
+        """The mean, which labels correct, the pass rate if both runs have one, and figures unequal to the mean."""
         mean = self._difference(sides, "score", bounded=traits.bounded)
         judged = self._judged(sides)
         same = [

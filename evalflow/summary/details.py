@@ -152,11 +152,8 @@ _ANSWER_KEY = ("case_id", "target", "target_repeat")
 def consistency(scores: pl.LazyFrame) -> dict[str, Any] | None:
     """How consistent a judge's repeated judgements of an answer are; None if no answer was judged twice.
 
-    `scores` are those of one dataset, metric and judge; a panel's members left out.
-
-    Returns:
-        answers (judged more than once), repeats (their mean number of judgements), same (share of pairs of judgements
-        with the same value, mean over answers), sd (root of the mean variance of the judgements of an answer).
+    `answers` were judged more than once, on average `repeats` times; `same` is the share of pairs of judgements with
+    the same value (mean over answers), `sd` the root of the mean variance of the judgements of an answer.
     """
     k, pairs = pl.col("n"), pl.col("n") * (pl.col("n") - 1)
     by_value = (

@@ -35,11 +35,8 @@ def parse_gates(
     Gates are by subject (METRIC, METRIC@TAG or tag:TAG) and statistic. With `point: true` the estimate decides instead
     of its interval, with `judge_alone: true` the judge's value instead of the one that labels correct. Above the share
     `max_undefined_rate` of undefined scores a gate is undecided. With `looks: anytime` or a number of planned looks,
-    its interval holds however often the run is looked at before its end, and labels correct nothing.
-
-    Raises:
-        UserError: A condition, metric or statistic is unknown, a limit is outside the statistic's range, or there is no
-            baseline to compare with. The error lists all problems.
+    its interval holds however often the run is looked at before its end, and labels correct nothing. UserError lists
+    every unknown name, limit out of range and missing baseline.
     """
     merged = {name: dict(metric.config.gate or {}) for name, metric in metrics.items()}
     for name, conditions in (gates or {}).items():

@@ -69,13 +69,11 @@ class Gate:
 
     Attributes:
         condition: For a difference to the baseline `>= -margin`, with higher as better.
-        tag: Only cases with this tag, or one below it.
         point: Whether the estimate decides instead of its interval.
-        looks: How often the run may be looked at before its end: any time, or a number of planned looks. Intervals that
-            allow for it decide. None: the run is looked at once, at its end.
+        looks: How often the run may be looked at before its end; intervals that allow for it decide. None: once, at its
+            end.
         judge_alone: Whether the judge's own value decides, although people's labels correct it.
-        max_undefined_rate: The share of undefined scores, among those that are not skipped, above which the gate is
-            undecided.
+        max_undefined_rate: The share of undefined scores, without skipped ones, above which the gate is undecided.
     """
 
     metric: str | None
@@ -112,11 +110,10 @@ class GateRow:
         n, n_scored, n_undefined, n_skipped: This run's scores by state; 0 for statistics computed from all scores.
         compared: Number of cases compared with the baseline; None for other gates.
         undefined_in: The run with too many undefined scores; empty if none.
-        method: That of the interval of the mean, figure or difference.
         looked: Which look decides, and after how many cases; empty without looks.
         labelled: Number of labelled answers, or cases of both runs, that the value is about; None if nobody labelled.
-        judged: The judge's own result, if labels correct it.
-        uncorrected: Why labels correct nothing; empty if they do, or if there are none.
+        judged, uncorrected: The judge's own result, if labels correct it; else why they correct nothing, if there are
+            some.
     """
 
     dataset: str
@@ -143,10 +140,7 @@ class GateRow:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """The last look at a gate's statistic: its value and interval then, the decision so far, which look it was.
-
-    Value and interval are None if there was no look, or nothing to look at.
-    """
+    """The last look at a gate's statistic: its value and interval (None without one), and the decision so far."""
 
     value: float | None
     low: float | None
@@ -191,9 +185,8 @@ def evaluate_gates(
 ) -> list[GateResult]:
     """Evaluate gates on the summary's rows.
 
-    `differences` are those of this run to the baseline, by tag too; `looked` are the intervals of gates with looks, by
-    gate and dataset. `calibration` has the rows of calibration.json: means and pass rates that it corrects decide in
-    the judge's place.
+    `differences` are those of this run to the baseline, by tag too; `looked` are the last looks, by gate and dataset;
+    the means and pass rates that the rows of calibration.json correct decide in the judge's place.
     """
     sides = (summary, summary if baseline is None else baseline)
     corrected = {_key(row): row for one in calibration for row in (one, *one["tags"])}

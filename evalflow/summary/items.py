@@ -27,12 +27,9 @@ _HALF = 0.5
 class ItemTable:
     """The cases of one dataset and metric over several runs.
 
-    Attributes:
-        rows: One row per case: case_id, kind, mean, spread (standard deviation over the runs), discrimination, ci_low,
-            ci_high, p_adjusted (null where there is none), labelled (answers that people labelled) and contradicted
-            (those whose score and label are half the scale or more apart; null for scores without fixed ends).
-        runs: Number of runs.
-        why_not: Why there is no discrimination; empty if there is.
+    `rows` has each case's mean, spread (standard deviation over the runs), and discrimination with interval and
+    p-value, null where `why_not` says so; labelled (answers that people labelled) and contradicted (those whose score
+    and label are half the scale or more apart; null for scores without fixed ends).
     """
 
     dataset: str

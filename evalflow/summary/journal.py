@@ -24,11 +24,7 @@ _record_values = attrgetter(*_NAMES)
 
 
 def journal_row(record: ScoreRecord) -> dict[str, Any]:
-    """A record as the JSON object of its journal line.
-
-    Raises:
-        ValueError: The state is "scored" without a finite score, or the reverse; or the value is not JSON.
-    """
+    """A record as the JSON object of its journal line; ValueError if score and state do not fit, or for no JSON."""
     scored = record.score is not None and math.isfinite(record.score)
     if scored != (record.status == "scored") or (record.score is not None and not scored):
         raise ValueError(f"a cell in state {record.status!r} cannot have the score {record.score!r}")
@@ -76,10 +72,7 @@ def json_text(value: Any) -> str:
 
 
 def torn_tail(path: Path) -> int:
-    """Number of bytes of an unfinished last line; 0 if the file ends with a complete line.
-
-    Cut them off before appending to a journal; otherwise the next line would be lost too.
-    """
+    """Number of bytes of an unfinished last line; cut them off before appending, or the next line would be lost too."""
     with path.open("rb") as file:
         size = file.seek(0, 2)
         seen = 0

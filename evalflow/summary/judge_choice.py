@@ -35,11 +35,8 @@ def choose(candidates: Sequence[JudgeInRun], seed: int, *, fewest: int = 1) -> d
 
     Agreement is Cohen's kappa where judges and people use the same few classes, else Spearman's correlation. Each judge
     is compared with the best; since the data chose that one, p-values are adjusted by Holm as if all pairs were tested.
-
-    Returns:
-        measure, n (labelled answers), ranking: run, judge, value, ci_low, ci_high, p_adjusted, verdict (best, or
-        no_agreement if that one cannot be told from chance; worse, cannot_tell; undefined without a value), the best
-        first; empty with fewer answers than `fewest`.
+    The ranking's verdicts are best, or no_agreement if that one cannot be told from chance; worse, cannot_tell;
+    undefined without a value. It is empty with fewer labelled answers than `fewest`.
     """
     sides = _common([one.labelled for one in candidates])
     if sides[0].height < fewest:

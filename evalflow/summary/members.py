@@ -31,11 +31,8 @@ _THRESHOLDS = 11
 class MemberScores:
     """Scores of each member on each scored answer, in the order in which members are declared or asked.
 
-    Attributes:
-        scores, costs, confidence: Shape (answers, members); NaN where a member was not asked, or had none.
-        human: People's label, NaN without one.
-        levels: The classes, ascending; fail and pass as 0 and 1 with a threshold.
-        threshold: What separates fail and pass; None if classes are scores.
+    Scores, costs and confidence have the shape (answers, members), NaN where a member was not asked, or had none;
+    `human` is NaN without a label. `levels` are the classes, ascending: fail and pass, 0 and 1, with a `threshold`.
     """
 
     names: Sequence[str]
@@ -78,10 +75,9 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class PanelAdvice:
-    """What labels say of a panel.
+    """What labels say of a panel, from the `n` labelled answers that all members scored.
 
     Attributes:
-        n, classes: Labelled answers that all members scored, and the classes' names.
         confusion: For each member, by people's class (down) and its own (across): share, interval, and answers below.
         weights: Of each member, for `vote: weighted`; they sum to 1.
         useless: Members no better than chance.
@@ -105,10 +101,7 @@ class PanelAdvice:
 
 @dataclass(frozen=True, slots=True)
 class EscalationPoint:
-    """A threshold of a cascade: the share of answers that are escalated, and of labelled ones judged as people do.
-
-    `cost_usd` is the mean of an answer; None if unknown.
-    """
+    """A cascade's threshold: the share escalated, an answer's mean cost if known, the share judged as people do."""
 
     threshold: float
     escalated: float
@@ -119,12 +112,10 @@ class EscalationPoint:
 
 @dataclass(frozen=True, slots=True)
 class CascadeAdvice:
-    """What labels say of a cascade's `escalate_below`.
+    """What labels say of a cascade's `escalate_below`: points by threshold; above the run's own nothing is known.
 
-    Attributes:
-        points: By threshold, the run's own last; higher ones are not known, since nobody else was asked.
-        advised: The cheapest whose agreement is within a standard error of the best.
-        validated: Agreement of this choice, made on other labels; and its difference to the run's own threshold.
+    The advised one is the cheapest whose agreement is within a standard error of the best; `validated` is the agreement
+    of this choice, made on other labels, and `gain` its difference to the run's own threshold.
     """
 
     names: Sequence[str]
@@ -138,10 +129,7 @@ class CascadeAdvice:
 def member_scores(
     row: CalibrationRow, scores: pl.LazyFrame, names: Sequence[str], *, confidence: bool
 ) -> MemberScores | None:
-    """The members' scores; None if they are neither few classes nor separated by a threshold.
-
-    Of several judgements the first one counts. `confidence` is whether to read the members' (of a cascade).
-    """
+    """The members' scores of the first judgement; None if these are neither few classes nor split by a threshold."""
     key = ["case_id", "target_repeat"]
     own = scores.filter(
         (pl.col("dataset") == row.dataset) & (pl.col("metric") == row.metric) & (pl.col("target") == row.target)

@@ -41,8 +41,7 @@ class Basis:
         difference_spread: Variance of the true difference of two runs over cases.
         rate: The pass rate, if cases pass or fail without repeats; exact formulas then replace the normal
             approximation.
-        flips: Share of cases that pass in only one of two runs; if unknown, derived from `rate` and the `correlation`
-            of two runs' verdicts on a case.
+        flips: Share of cases that pass in only one of two runs; if unknown, by `rate` and the runs' `correlation`.
         design_effect: Factor by which clusters increase the variance; 1 if the spread includes it.
         sampled: Number of the pilot's cases; 0 for guesses.
         scores_limit, difference_limit: Factors to the upper limits of the variances (`variance_limit`).

@@ -27,14 +27,10 @@ _KEY = ("dataset", "metric")
 
 @dataclass(frozen=True, slots=True)
 class CommonCases:
-    """The cases of one dataset and metric that all runs scored.
+    """The cases of one dataset and metric that all runs scored, with mean scores and passes of shape (cases, runs).
 
-    Attributes:
-        cases: One row per case: case_id, cluster, tags.
-        scores: Means over the repeats, shape (cases, runs).
-        passed: The same for pass or fail; None if a run has none for some case.
-        left_out: Per run, its scored cases that another run did not score.
-        all_left_out: Number of cases that some of the runs scored, but not all.
+    `passed` is None if a run has none for some case. `left_out` counts each run's scored cases that another run did not
+    score, `all_left_out` the cases that some of the runs scored, but not all.
     """
 
     dataset: str
@@ -110,12 +106,9 @@ class RankedRun:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Runs in the order of their values, the best first.
+    """Runs in the order of their values, the best first; `method` is that of the ranks' intervals.
 
-    Attributes:
-        cases, clusters: Number of common cases, and of clusters of them.
-        method: How the ranks' intervals are made.
-        notes: What else the comparisons show, such as the position effect of a judge.
+    `notes` say what else the comparisons show, such as the position effect of a judge.
     """
 
     dataset: str
@@ -197,11 +190,7 @@ def _rows(
 
 
 def rank_by_pairs(common: CommonCases, traits: Traits, *, seed: int = 0) -> Ranking:
-    """The ranking by strengths from a win, tie or loss of every two runs in each common case.
-
-    Raises:
-        NoStrengthsError: The comparisons determine no strengths.
-    """
+    """The ranking by strengths from a win, tie or loss of every two runs in each case; NoStrengthsError if none."""
     n, runs = common.scores.shape
     a, b = np.triu_indices(runs, 1)
     scores = common.scores if traits.higher_is_better else -common.scores
@@ -216,10 +205,7 @@ def rank_by_verdicts(
 ) -> Ranking:
     """The ranking by strengths from the verdicts of a pairwise metric, in both orders, on the common cases.
 
-    `opponents` has the name of what each run's answers were compared with: another run, or such as `reference`.
-
-    Raises:
-        NoStrengthsError: The comparisons determine no strengths.
+    `opponents` names what each run's answers were compared with: another run, or such as `reference`. NoStrengthsError.
     """
     names = list(dict.fromkeys([*common.names, *(opponents[name] for name in common.names)]))
     of_metric = (pl.col("dataset") == common.dataset) & (pl.col("metric") == common.metric)

@@ -1,10 +1,8 @@
 """Reading a journal of any size in bounded memory, in the order written or in the order of the input.
 
 Lines are long (a judge's steps) and keys are short. So input order is found by sorting the keys alone, and the lines
-are then fetched from the file in that order, a batch at a time. A run writes nearly in input order already, which
-makes those reads nearly sequential.
-
-Composites are computed from the other scores of an answer while its rows stream by.
+are then fetched from the file in that order, a batch at a time. A run writes nearly in input order already, which makes
+those reads nearly sequential. Composites are computed from an answer's other scores as its rows stream by.
 """
 
 from __future__ import annotations
@@ -225,10 +223,7 @@ _Scores = Mapping[str, Mapping[int, tuple[Any, ...]]]
 
 @record()
 class Source:
-    """A metric that is part of a composite; `limit` is its threshold.
-
-    If it `asks` a judge, it may have several repeats. Otherwise its one score counts in every repeat.
-    """
+    """A part of a composite, with its threshold; without a judge its one score counts in every repeat."""
 
     asks: bool
     direction: Direction
@@ -246,10 +241,7 @@ class Composite:
 
 
 def with_composites(batches: Iterable[pl.DataFrame], composites: Sequence[Composite]) -> Iterator[pl.DataFrame]:
-    """Add the composites' rows to a journal's, after the other rows of the same answer.
-
-    Each judge's repeat has one row, computed from the parts in that repeat, once all of them are finished.
-    """
+    """Add the composites' rows after an answer's other rows: one for each judge's repeat that has all parts."""
     unfinished: pl.DataFrame | None = None
     for batch in batches:
         rows = batch if unfinished is None else pl.concat([unfinished, batch])

@@ -13,13 +13,7 @@ from evalflow.summary.ranking import CommonCases
 
 @dataclass(frozen=True, slots=True)
 class ShortSet:
-    """Some of the common cases of several runs.
-
-    Attributes:
-        ids: The chosen cases, in the order of the first run.
-        of: Number of common cases.
-        loss: What is lost; None for fewer runs than it takes to measure that.
-    """
+    """Some of the `of` common cases of several runs; `loss` is None for fewer runs than it takes to measure that."""
 
     dataset: str
     metric: str
@@ -56,11 +50,7 @@ class ShortSet:
 
 
 def short_set(common: CommonCases, n: int, *, seed: int) -> ShortSet:
-    """Choose n of the common cases, by tag and difficulty, and measure what that loses.
-
-    Raises:
-        ValueError: There are fewer than n cases, or n is below 1.
-    """
+    """Choose n of the common cases, by tag and difficulty, and measure what that loses; ValueError without n cases."""
     tags = common.cases["tags"].list.join(";").fill_null("").to_numpy()
     places = choose(common.scores, n, tags, seed=seed)
     enough = len(common.names) >= FEWEST_SYSTEMS

@@ -22,10 +22,7 @@ CLUSTERED = ("clusters", "std_error", "centre", "spread", "df")
 
 
 def moments(*names: str) -> list[pl.Expr]:
-    """Aggregations of columns, true as 1: *_n, _mean, _m2 (about the mean), _low, _high, _binary.
-
-    `_binary` is whether every number is exactly 0 or 1.
-    """
+    """Aggregations of columns, true as 1: *_n, _mean, _m2 (about the mean), _low, _high, _binary (all are 0 or 1)."""
     found: list[pl.Expr] = []
     for name in names:
         x = pl.col(name).cast(pl.Float64)
@@ -197,10 +194,9 @@ def case_clusters(cases: pl.DataFrame) -> NDArray[np.uint64] | None:
 def repeats_of(cells: pl.LazyFrame) -> pl.LazyFrame:
     """One row per part and case, with its repeats in moments.
 
-    Returns:
-        Columns part, case_id, cluster; score and passed (means over scored cells); share (of its cells that have a
-        score, without skipped ones); mean, answers, answer_variance, per_judgement, judge_variance as in `Repeated`;
-        judgements, verdicts, passes (over all answers); judged (answers with a verdict), passing (by majority).
+    score and passed are means over scored cells; share is that of its cells that have a score, without skipped ones;
+    mean, answers, answer_variance, per_judgement and judge_variance are as in `Repeated`; judgements, verdicts and
+    passes are over all answers; judged are answers with a verdict, passing those by majority.
     """
     case = ("part", "case_id", "cluster")
     n, score, passes, verdicts = (pl.col(name) for name in ("n", "score", "passes", "verdicts"))
@@ -232,18 +228,11 @@ def repeats_of(cells: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def measures(cells: pl.LazyFrame, cases: pl.DataFrame | None, units: Units, bounded: Collection[str]) -> pl.DataFrame:
-    """One row per unit.
+    """One row per unit; `cases` from `repeats_of`, None if nothing is repeated and each cell is a case.
 
-    Args:
-        cells: As of `own_cells`.
-        cases: From `repeats_of`; None if nothing is repeated, and each cell is a case.
-        units: As of `find_units`.
-        bounded: The metrics whose scores have the fixed ends 0 and 1.
-
-    Returns:
-        Columns score_* and passed_* with n (cases), mean, std, low, high, binary, and clusters, std_error, centre,
-        spread and df (as of `Moments`) if cases have groups; then floor and ceiling (the mean score with missing scores
-        as 0 and as 1), median, latency_p50 and latency_p95 (seconds).
+    score_* and passed_* have n (cases), mean, std, low, high, binary, and, if cases have groups, clusters, std_error,
+    centre, spread and df (as of `Moments`). floor and ceiling are the mean score with missing scores as 0 and as 1,
+    which has a meaning for `bounded` metrics; latencies are in seconds.
     """
     # A cached reply has no meaningful latency.
     latency = pl.when(~pl.col("cached")).then("latency_s").alias("latency")

@@ -168,10 +168,7 @@ class Threshold:
 def score_table(
     journal: JournalReader, thresholds: Sequence[Threshold], order: InputOrder, composites: Sequence[Composite] = ()
 ) -> pl.LazyFrame:
-    """The table of scores, lazily: each cell once, in input order, with the columns of `scores_schema`.
-
-    Composites are computed from the journal's scores. `passed` is null unless the cell was scored and has a threshold.
-    """
+    """The scores with composites, each cell once, in input order; `passed` is null without score or threshold."""
     return with_passed(journal.ordered(order, composites), thresholds).select(list(scores_schema()))
 
 
@@ -205,10 +202,7 @@ def write_scores(scores: pl.LazyFrame, path: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Passing:
-    """The pass rate of one dataset and target at a threshold, over cases, with its 95 % interval.
-
-    `method` is that of the interval, or the reason why there is none.
-    """
+    """The pass rate of one dataset and target at a threshold, over cases; its 95 % interval, or why there is none."""
 
     dataset: str
     target: str
@@ -228,11 +222,7 @@ def passing_rates(
     *,
     higher_is_better: bool = True,
 ) -> list[Passing]:
-    """The pass rate at each threshold, equal to the summary of a run with that threshold.
-
-    Returns:
-        By dataset and target in the order of the table, then in the order of `thresholds`; empty if nothing was scored.
-    """
+    """The pass rate at each threshold, by dataset and target in the order of the table; as a run with it would have."""
     wanted = (pl.col("metric") == metric) & pl.col("judge").eq_missing(pl.lit(judge, pl.String))
     rows = scores.filter(wanted, pl.col("member_of").is_null(), pl.col("score").is_not_null())
     columns = ("dataset", "target", "case_id", "group", "score")
