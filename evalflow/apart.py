@@ -1,7 +1,7 @@
-"""Runs work that may never end in a separate thread that can be stopped.
+"""Runs work that may never end in a separate thread, which an exception raised inside it stops (a feature of CPython).
 
-The thread is stopped by an exception raised inside it, a feature of CPython. This takes effect between two Python
-operations, so functions that the work calls must return without help; `patterns` ensures this for regular expressions.
+This takes effect between two Python operations, so functions that the work calls must return without help; `patterns`
+ensures this for regular expressions.
 """
 
 from __future__ import annotations

@@ -30,11 +30,7 @@ def html_text(source: str) -> str:
 
 
 def contexts(value: Any, to_text: Callable[[str], str] = html_text) -> tuple[Context, ...]:
-    """A case's contexts: a list of them, or a single text.
-
-    Raises:
-        ValueError: It has another form; the message says which.
-    """
+    """A case's contexts: a list of them, or a single text; ValueError for any other form."""
     if isinstance(value, str):
         return (Context(value),)
     if not isinstance(value, list):

@@ -24,12 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong, where, and the next step.
+    """One thing that is wrong, where (file and line, or key path on the command line), and the next step.
 
-    Attributes:
-        where: The file (with line or record, where known), or the key path on the command line.
-        key: The key path of a wrong value in the configuration, if there is one; for showing the fault beside its
-            field.
+    `key` is the key path of a wrong value in the configuration, if there is one; for showing the fault beside its
+    field.
     """
 
     what: str

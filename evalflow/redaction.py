@@ -19,11 +19,7 @@ _SHOWN = frozenset({"name", "model", "path", "base_url", "url"})
 
 
 class Redactor:
-    """Removes secrets.
-
-    Attributes:
-        hides_data: Whether `data` ever changes a text.
-    """
+    """Removes secrets; `hides_data` says whether `data` ever changes a text."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         found = {secret.strip() for secret in secrets}

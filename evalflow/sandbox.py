@@ -93,11 +93,7 @@ class _Generator(CodeGenerator):
 
 
 class Shared(dict[str, Any]):
-    """Variables that are the same in every rendering of a run.
-
-    Attributes:
-        texts: The included templates that use no other variables, rendered; None for those that do.
-    """
+    """Variables that are the same in every rendering of a run; and the included texts that use no others, rendered."""
 
     def __init__(self, **variables: Any) -> None:
         super().__init__(variables)

@@ -154,9 +154,8 @@ def short(key: bytes) -> int:
 class SingleFlight:
     """Calls by key. Only one call per key is under way at a time; others that want the same value wait for it.
 
-    Attributes:
-        settled: The calls whose cost is in the journals of a resumed run; None for a new run. A reply that was cached
-            but not yet journaled when the run died is billed on first reuse, and given to `claimed` with its price.
+    `settled` are the calls whose cost is in the journals of a resumed run; None for a new run. A reply that was cached
+    but not yet journaled when the run died is billed on first reuse, and given to `claimed` with its price.
     """
 
     def __init__(self, cache: Cache | None = None) -> None:
@@ -174,9 +173,8 @@ class SingleFlight:
     ) -> T:
         """The value of a call. Callers that only waited get its error without its cost, which would count twice.
 
-        Args:
-            ask: Makes the call; returns its value and the entry to cache. Raises for what must not be cached.
-            read: The value of a cached entry, which may be free; raises UnreadableEntry for an unusable one.
+        `ask` makes the call; it returns its value and the entry to cache, and raises for what must not be cached.
+        `read` gives the value of a cached entry, which may be free, or raises UnreadableEntry.
         """
         entry = self._cache.get(key) if self._cache else None
         while True:

@@ -53,11 +53,7 @@ PROBE_PATH = "/models"
 
 
 class Watchdog:
-    """Sends requests, and finds out in bounded time that an endpoint never answers.
-
-    Attributes:
-        answered: Whether anything was ever answered; `heard` leaves out the probe.
-    """
+    """Sends requests, and finds out in bounded time that an endpoint never answers; `heard` leaves the probe out."""
 
     def __init__(self, transport: Transport, where: str, silence_s: float, probe_s: float, address: str) -> None:
         self._transport = transport
@@ -167,11 +163,9 @@ class Gateway:
         self._succeeded = False
 
     async def send(self, request: HttpRequest, decode: Callable[[Response], T]) -> T:
-        """Send one call; returns the decoded response. If `decode` raises MalformedReply, the call is retried.
+        """Send one call, again if `decode` raises MalformedReply; returns the decoded response.
 
-        Raises:
-            CallError: This call failed for good.
-            InfrastructureError, BudgetError: Every further call would fail too, or the budget does not cover it.
+        CallError if this call failed for good; InfrastructureError or BudgetError if every further call would fail too.
         """
         account, limiter = self._account, self._limiter
         begun: float | None = None

@@ -48,11 +48,7 @@ SETTLED = 8
 
 
 class Pressure:
-    """The smoothed latency of calls of one kind, relative to its minimum.
-
-    Calls of different kinds, such as a metric's steps, naturally take different times, so each kind is compared with
-    itself.
-    """
+    """The smoothed latency of calls relative to its minimum, by kind: a metric's steps take different times."""
 
     __slots__ = ("_count", "_least", "_smoothed")
 
@@ -264,10 +260,7 @@ def rest_s(headers: Mapping[str, str]) -> float:
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait, from `retry-after-ms` or `retry-after` (seconds or an HTTP date, RFC 9110 10.2.3).
-
-    Never negative; None if the header is absent or invalid.
-    """
+    """Seconds to wait, never negative, of `retry-after-ms` or `retry-after` (RFC 9110 10.2.3); None if invalid."""
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return milliseconds / 1000

@@ -106,9 +106,8 @@ INTERVAL_S = 0.05
 class Committer:
     """Writes to the database from its own thread, so that storing an entry costs its caller one small write.
 
-    Attributes:
-        gathered, under_way: Entries that may not be in the database yet.
-        opened: Number of databases opened; more than one if the first was set aside.
+    `gathered` and `under_way` are entries that may not be in the database yet; `opened` counts databases: more than one
+    if the first was set aside.
     """
 
     def __init__(self, path: Path, max_bytes: int) -> None:

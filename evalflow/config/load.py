@@ -1,7 +1,4 @@
-"""Composes the configuration with Hydra, for the command line and all other callers.
-
-This module returns plain dicts, paths and strings, so no other module depends on Hydra's types.
-"""
+"""Composes the configuration with Hydra, for all callers; it returns plain values, so that nothing else needs Hydra."""
 
 from __future__ import annotations
 
@@ -40,13 +37,11 @@ _LAUNCHING = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Composed:
-    """A composed configuration, not yet validated.
+    """A composed configuration, not yet validated: plain values, with interpolations resolved.
 
     Attributes:
-        values: The plain configuration, interpolations resolved.
         choices: The option chosen in each single-choice group.
         sources: The file of each `dataset.NAME`, `metric.NAME`, `judge`, `embedder` and `target`.
-        overrides: The command line's overrides.
         conf_folders, prompt_folders: In search order; the first match wins.
         shadowed: Parts, with their files, that replace packaged ones of the same name.
         unresolved: The plain configuration with interpolations unresolved; None: there are none.

@@ -29,13 +29,10 @@ _GROUPS = ("dataset", "metric", "judge", "target", "embedder")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """A validated configuration.
+    """A validated configuration, with the judge of each metric: the run's, with the metric's own overrides.
 
-    Attributes:
-        run: The typed configuration.
-        judges: The judge of each metric: the run's, with the metric's own overrides.
-        composed: The composed configuration before validation.
-        keys: The configuration key of each dataset and metric, by group and name.
+    `composed` is as before validation; `keys` has the configuration's key of each dataset and metric, by group and
+    name.
     """
 
     run: RunConfig
@@ -48,10 +45,7 @@ class Settings:
         return f"{group}.{self.keys[group, name]}"
 
     def scorer(self, metric: str, *, asks: bool, embeds: bool) -> ScorerConfig:
-        """The configuration with the thresholds for a metric: its judge's, or the embedder's if it uses no judge.
-
-        If it uses both, its scores are calibrated only if both are.
-        """
+        """The configuration with the thresholds for a metric: its judge's, or the embedder's if it uses no judge."""
         judge, embedder = self.judges[metric], self.run.embedder
         if not embeds:
             return judge
@@ -59,10 +53,7 @@ class Settings:
 
 
 def validate(composed: Composed, models: Mapping[str, ModelOf]) -> Settings:
-    """Validate a composed configuration; UserError lists every problem.
-
-    `models` looks up the model of a kind, for the groups metric, judge, target and embedder.
-    """
+    """Validate a composed configuration; UserError lists every problem. `models` looks up a kind's model, by group."""
     values = composed.values
     if not values.get("dataset") and not values.get("metric"):
         raise UserError(Problem("no dataset and no metric is chosen", "command line", TRY))

@@ -343,11 +343,7 @@ def _file_rows(
 
 
 def saved_cases(path: Path, lines: Iterable[tuple[int, str, bytes]]) -> Iterator[Case]:
-    """The cases of some lines of a run's cases.jsonl, given as the number of the line from 0, its dataset and its text.
-
-    Raises:
-        UserError: A line is damaged.
-    """
+    """The cases of some lines of a run's cases.jsonl: the number of the line from 0, its dataset and its text."""
     name = shown(path)
     config = DatasetConfig(path=str(path), format="jsonl", allow_irregular=True)
     builder = Builder("cases", field_map("cases", config), cells=False, allow_irregular=True)

@@ -47,9 +47,7 @@ class _TooLong(Exception):
 class _Lines:
     """The lines of a file, up to a record that is too long: an unclosed quote would read the rest of the file as one.
 
-    Attributes:
-        file: The open file.
-        text: The lines of the current record; the caller clears it after each record.
+    `text` has the lines of the current record; the caller clears it after each record.
     """
 
     file: TextIO

@@ -154,14 +154,7 @@ _PLAIN_PATH = re.compile(r"\$\.([A-Za-z_]\w*)\Z")
 
 @dataclass(frozen=True, slots=True)
 class FieldMap:
-    """The sources of a row's case fields.
-
-    Attributes:
-        columns: Case field to column.
-        aliases: Case field to the column used if a row lacks the field's own.
-        paths: Case field to its compiled JSONPath.
-        parts: Composed case field to its parts: a column or a compiled path by name.
-    """
+    """The sources of a row's case fields: columns, `aliases` for rows that lack these, JSONPaths, and parts."""
 
     columns: Mapping[str, str]
     aliases: Mapping[str, str]
@@ -219,9 +212,6 @@ def field_map(dataset: str, config: DatasetConfig, aliases: Mapping[str, str] | 
 
     A column that `fields` maps is not mapped by name as well: with `{reference: answer}` there is no recorded answer.
     If `fields` names question or messages, the other one is not mapped by name. `aliases` are the file format's own.
-
-    Raises:
-        UserError: `fields` names an unknown case field, a path does not parse, or two keys set the group.
     """
     declared, problems = _declared(dataset, config)
     where = f"dataset.{dataset}"

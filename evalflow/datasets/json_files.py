@@ -186,11 +186,7 @@ def _consistent(row: SourceRow, example_outputs: bool | None) -> SourceRow | Pro
 
 
 def _floats(value: Any, depth: int = 0) -> Any:
-    """Convert decimals to floats. The parser's own float mode would refuse integers above 64 bits.
-
-    Raises:
-        ValueError: A number is too large for a float, or lists are nested too deeply.
-    """
+    """Convert decimals to floats (the parser's own mode refuses large integers); ValueError if beyond bounds."""
     if isinstance(value, Decimal):
         number = float(value)
         if math.isinf(number):

@@ -33,12 +33,9 @@ class Unreadable(Problem):
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One opened file.
+    """One opened file: its records in order, an unreadable one as a Problem; whether its cells are untyped, as in CSV.
 
-    Attributes:
-        rows: The records in order; an unreadable record is a Problem in its place.
-        aliases: Case field to the column that this file format uses for it.
-        cells: Whether values are untyped text, as in CSV.
+    `aliases` map a case field to the column that this file format uses for it.
     """
 
     rows: Iterator[SourceRow | Problem]

@@ -21,11 +21,7 @@ _WIDTH = 100
 
 @dataclass(frozen=True, slots=True)
 class ImportedConfig:
-    """Other tools' definitions as evalflow's config groups: by key, the values of each file.
-
-    Attributes:
-        notes: What could not be imported unchanged.
-    """
+    """Other tools' definitions as evalflow's config groups: each file's values by key; `notes`: what changed."""
 
     datasets: dict[str, dict[str, Any]] = field(default_factory=dict[str, "dict[str, Any]"])
     metrics: dict[str, dict[str, Any]] = field(default_factory=dict[str, "dict[str, Any]"])

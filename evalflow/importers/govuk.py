@@ -65,10 +65,7 @@ class _Config(BaseModel):
 def read_config(path: Path) -> ImportedConfig:
     """Convert a config file to a dataset and an experiment; `notes` list what has no counterpart.
 
-    The task is recognized by its metrics, its guardrail_type, the file's name, or the data.
-
-    Raises:
-        UserError: The file cannot be read or is of another kind, its data are missing, or none of its metrics is known.
+    The task is recognized by its metrics, its guardrail_type, the file's name, or the data; UserError if none fits.
     """
     config = _read(path)
     data = _located(config.input_path, path)

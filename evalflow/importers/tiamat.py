@@ -109,14 +109,11 @@ class _Test(_TiamatModel):
 
 
 def read_test(path: Path) -> ImportedConfig:
-    """Convert a test file, with its datasets and metrics.
+    """Convert a test file, with its datasets and metrics; UserError lists every problem of all files.
 
     A metric that needs the history scores each dataset as one conversation. If the test has other metrics too, such a
     dataset is imported twice, and each metric covers its own form of it. Relative paths in the file are resolved in the
     working directory first, then in the file's own folder.
-
-    Raises:
-        UserError: Lists every problem of all files.
     """
     problems: list[Problem] = []
     test = _read(path, _Test, problems)

@@ -193,11 +193,9 @@ HERE = Elsewhere()
 class LeftOut:
     """Counts of valid labels that do not apply to this run.
 
-    Attributes:
-        stale: Labels of an answer other than the scored one; `first_stale` is the position of the first.
-        unbound: Labels without a hash, for answers that do not come from the dataset.
-        absent: Labels of cases that a limit or a sample left out, or that another run of the sweep has.
-        other_metrics: Labels of metrics that this run did not score, by metric.
+    `stale` are of another answer than the scored one, `first_stale` says where; `unbound` have no hash, for answers
+    that do not come from the dataset; `absent` are of cases that a limit or a sample left out, or that another run of
+    the sweep has.
     """
 
     stale: int = 0
@@ -212,9 +210,8 @@ def bind(
 ) -> tuple[list[Bound], LeftOut, list[Problem]]:
     """Bind labels to the answers of a run; `scales` has the function that reads a value, by metric.
 
-    Returns:
-        The bound labels, counts of the others, and problems: unknown cases and metrics, values off the scale, two
-        labels by one person for one answer.
+    Returns the bound labels, counts of the others, and problems: unknown cases and metrics, values off the scale, two
+    labels by one person for one answer.
     """
     wanted = {one.case_id for one in given}
     by_case: dict[str, list[LabelledAnswer]] = {}

@@ -38,12 +38,10 @@ class UnlabelledAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A sample of answers.
+    """A sample of answers: how many each represents, in random order, so that its first part is a random sample too.
 
-    Attributes:
-        weights: Number of answers each represents, in random order: the first part of a sample is a random sample too.
-        strata: Number of sampled and of all answers by stratum; "all" without stratification.
-        groups: Number of groups of the sampled answers, and of all groups.
+    `strata` has the number of sampled and of all answers by stratum ("all" without stratification), `groups` that of
+    the groups of the sampled answers, and of all groups.
     """
 
     weights: Mapping[Key, float]
@@ -59,13 +57,10 @@ def draw(
     stratum: Callable[[UnlabelledAnswer], str] | None = None,
     already: Collection[Key] = (),
 ) -> Drawn:
-    """Draw `size` answers, including those drawn before (`already`).
+    """Draw `size` answers, including those drawn before (`already`); UserError for more strata than answers.
 
     Without strata every answer has the same chance and weight 1. With strata the sample is split equally between them,
     up to the size of each. An answer's weight is then the size of its stratum divided by the number drawn from it.
-
-    Raises:
-        UserError: There are more strata than answers to draw.
     """
     by_stratum: dict[str, list[UnlabelledAnswer]] = {}
     for one in candidates:

@@ -132,11 +132,9 @@ class Overlap(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """How far a context supports a claim, and the passage that shows it.
+    """How far a context supports a claim, and the passage that shows it; `unseen` are the claim's words that it lacks.
 
-    Attributes:
-        unseen: The claim's content words and numbers that are not in the passage, as written.
-        similarity: The largest cosine to a sentence of the passage; None if not measured.
+    `similarity` is the largest cosine to a sentence of the passage; None if not measured.
     """
 
     support: float

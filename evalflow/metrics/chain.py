@@ -32,13 +32,9 @@ class ChainConfig(UnitMetricConfig):
 
 @dataclass(slots=True)
 class Scope:
-    """The steps of one score: the variables of its prompts, and the replies so far.
+    """The steps of one score: the variables of its prompts (the fields in `needs`, and the kind's), and replies so far.
 
-    Attributes:
-        fields: All fields of case and answer.
-        variables: The fields in `needs`, and what the kind adds.
-        logprobs, samples: How the judge is asked for probabilities.
-        trail: The steps as the score's record shows them.
+    `fields` are all of case and answer; `trail` is the steps as the score's record shows them.
     """
 
     metric: str

@@ -279,13 +279,7 @@ class StepConfig(Strict):
 
 @record()
 class Observed:
-    """A step's reply.
-
-    Attributes:
-        reply: The reply's fields; for a one_per step a list of them, one per item.
-        probabilities: One distribution per item (one in all for a single reply), or None.
-        items: The list that a one_per step iterated over.
-    """
+    """A step's reply; for a one_per step a list, one per item, with a distribution each, if the judge gives any."""
 
     step: StepConfig
     reply: Any
@@ -295,11 +289,9 @@ class Observed:
 
 @record()
 class Rows:
-    """The items of a list in a reply, with a distribution for each, if there are any.
+    """The items of a list in a reply, with a distribution for each, if there are any; `noun` names them in reasons.
 
-    Attributes:
-        about: The subject of each row: the item asked about in a one_per step, else the row itself.
-        noun: The word for them in reasons.
+    `about` is the subject of each row: the item asked about in a one_per step, else the row itself.
     """
 
     rows: Sequence[Any]

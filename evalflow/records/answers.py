@@ -219,10 +219,7 @@ class Reply(CallCosts):
 
 @record(kw_only=True)
 class Embedded(CallCosts):
-    """Texts as vectors, one per text, all of the same length.
-
-    Its costs are those of this call: of a request that carried texts of several calls, this call's share.
-    """
+    """Texts as vectors, one per text, all of the same length; costs are this call's share of the request."""
 
     vectors: Sequence[Sequence[float]]
     cost_usd: float | None = 0.0

@@ -34,16 +34,14 @@ class DatasetFacts(_Facts):
 
 
 class MetricFacts(_Facts):
-    """A metric of a run's scores.
+    """A metric of a run's scores, with its names in scores and configuration (which may bind to several: `declared`).
 
     Attributes:
-        declared: The metric's name in the configuration, which may bind to several.
         judge: The judge column of its scores; None for a metric that needs no judge.
         asks, embeds: Whether it calls a judge, and the embedder.
         bounded: Whether its scores lie in 0..1.
         key: The name of its map in the configuration.
-        certificate: How well its judge agreed with people, as of the last time the results were derived; see
-            `app.core.certificates`.
+        certificate: How well its judge agreed with people, as of the last derivation; see `app.core.certificates`.
     """
 
     declared: str
@@ -158,12 +156,7 @@ class Manifest(Header):
 
 
 class SweepManifest(Header):
-    """run.json of a sweep; each of its runs has its own.
-
-    Attributes:
-        jobs: The folders of its runs, in order; empty until the end.
-        failed: Runs that ended early, by folder, and why.
-    """
+    """run.json of a sweep: its runs' folders in order, empty until the end, and why some ended early, by folder."""
 
     jobs: Sequence[str]
     failed: Mapping[str, str] = Field(default_factory=dict)

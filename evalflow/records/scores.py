@@ -16,13 +16,10 @@ TOLERANCE = 1e-9
 
 
 def passes(value: Any, threshold: Any, *, higher_is_better: bool = True) -> Any:
-    """Whether a number is on the passing side of a threshold, the threshold itself included.
+    """Whether a number is on the passing side of a threshold, itself included; every comparison is made here.
 
-    Every comparison of a score, a rate or a bound with a threshold or a limit is made here. Because of rounding, 0.7 *
-    0.3 + 0.7 * 0.7 is slightly off 0.7; with the tolerance it passes 0.7.
-
-    Args:
-        value: A number, or an object that compares as one: a NumPy array, a Polars expression, an SQL column.
+    Because of rounding, 0.7 * 0.3 + 0.7 * 0.7 is slightly off 0.7; with the tolerance it passes 0.7. A value may also
+    be what compares as a number: a NumPy array, a Polars expression, an SQL column.
     """
     return value >= threshold - TOLERANCE if higher_is_better else value <= threshold + TOLERANCE
 

@@ -57,19 +57,11 @@ class RunFolder:
     log = _File("evalflow.log")  # warnings and errors
 
     def read_manifest(self) -> Manifest:
-        """Read run.json of a run.
-
-        Raises:
-            UserError: It is damaged, or another version wrote it.
-        """
+        """Read run.json of a run; UserError if it is damaged, or another version wrote it."""
         return self._read(Manifest, self._json())
 
     def read_sweep(self) -> SweepManifest | None:
-        """Read run.json of a sweep; None for a single run.
-
-        Raises:
-            UserError: It is damaged.
-        """
+        """Read run.json of a sweep; None for a single run, UserError if it is damaged."""
         found = self._json()
         return self._read(SweepManifest, found) if "jobs" in found else None
 

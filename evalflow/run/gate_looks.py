@@ -41,11 +41,7 @@ class GateLooks(Looks["_GateCourse"]):
 
 
 class _GateCourse(Course):
-    """The looks at one gate on one dataset.
-
-    Attributes:
-        passed: The decision, which stays once it is made; None as long as there is none.
-    """
+    """The looks at one gate on one dataset; the decision stays once it is made."""
 
     def __init__(self, gate: Gate, metric: LookedMetric, cases: int, largest: int) -> None:
         super().__init__(cases, largest)

@@ -278,10 +278,7 @@ def cell_digest(*key: str | int | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """Digests of the cells that earlier parts of a run have finished, and of the calls that its journals have.
-
-    `scores` are the finished cells, if they were asked for.
-    """
+    """Digests of the cells that earlier parts of a run have finished, and of their calls; the scores if asked for."""
 
     cells: Set[int] = frozenset()
     failed: Set[int] = frozenset()

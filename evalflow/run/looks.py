@@ -26,12 +26,9 @@ Cells = Mapping[str, Sequence[tuple[str, float | None]]]
 
 @record()
 class LookedMetric:
-    """A metric that gates look at.
+    """A metric that gates look at: how many scores each case has of it, and its datasets.
 
-    Attributes:
-        cells: How many scores each case has of it.
-        datasets: The datasets whose cases it scores.
-        threshold: The score from which on a case passes (inclusive); None if the metric has none.
+    A case passes from the threshold on (inclusive); None if the metric has none.
     """
 
     name: str
@@ -83,11 +80,7 @@ AnyCourse = TypeVar("AnyCourse", bound=Course)
 
 
 class Looks(Generic[AnyCourse]):
-    """All looks at a run; a subclass says at what.
-
-    Attributes:
-        metrics: The metrics that are looked at, by name.
-    """
+    """All looks at a run, at the `metrics` by name; a subclass says at what."""
 
     def __init__(self, metrics: Iterable[LookedMetric], *, stops: bool) -> None:
         self.metrics = {metric.name: metric for metric in metrics}

@@ -21,12 +21,10 @@ from evalflow.targets.recorded import blank
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """What a run does with every case.
+    """What a run does with every case, `width` of them at once; the limiters bound the calls in flight.
 
     Attributes:
-        width: Cases under way at once. The limiters bound the calls in flight.
-        finished: Digests of the cells that have a score already and are skipped.
-        failed: Of these, the ones with the score 0; needed for metrics that stop at a failed check.
+        finished, failed: Digests of the cells that have a score already; of these with the score 0, where metrics stop.
         case_timeout_s: Time limit in seconds for one answer, and for one score; None: no limit.
         answered: Answers that this run has already. They are not generated again, unless they failed.
     """

@@ -22,9 +22,8 @@ from evalflow.run.manifest import Tally
 class MeteredJudge:
     """Implements Judge around another one, and adds up the calls of one cell.
 
-    Attributes:
-        total: The cost of its replies, cached ones with their original tokens; None if the judge was not asked.
-        bill: The cost of its calls in this run: a cached reply took no tokens.
+    `total` is the cost of its replies, cached ones with their original tokens; None if the judge was not asked. `bill`
+    is the cost of its calls in this run: a cached reply took no tokens.
     """
 
     def __init__(self, judge: Judge, tally: Tally) -> None:
@@ -142,11 +141,7 @@ class ConfidenceMeter(MeteredJudge):
 
 @record()
 class Judgement:
-    """The judgement of a cell by one judge, or by several, whose own bills have the cost.
-
-    Attributes:
-        member_of: The panel that the judge is a member of; the panel's judgement counts.
-    """
+    """The judgement of a cell by one judge, by a member of a panel, or by several, whose own bills have the cost."""
 
     outcome: Outcome
     judge: str | None

@@ -160,9 +160,9 @@ Make = Callable[[Mapping[str, Any]], Any]
 class Body:
     """Builds the JSON request body for a case: the payload, or what YAML declares.
 
-    Values are encoded, so none can break the JSON. In a map or list, each text is a template. A template that is a
-    single expression gives its value with its type, such as a list; any other gives text. A body that is text is one
-    template of a whole JSON document, in which every expression is encoded as JSON.
+    Values are encoded, so none can break the JSON. In a map or list, each text is a template; one that is a single
+    expression gives its value with its type, such as a list. A body that is text is one template of a whole JSON
+    document, in which every expression is encoded as JSON.
     """
 
     def __init__(self, source: Any, where: str, prompts: Prompts) -> None:

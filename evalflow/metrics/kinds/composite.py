@@ -82,12 +82,7 @@ class CompositeMetric(BaseMetric[CompositeMetricConfig]):
 
 @record()
 class Part(Outcome):
-    """One of the scores that a composite combines.
-
-    Attributes:
-        passed: Whether it passes; None without a threshold in force.
-        inverted: Whether the scale's good end is the composite's bad end; then 1 minus the score is used.
-    """
+    """A part's score; `passed` is None without a threshold; 1 minus an `inverted` score counts."""
 
     passed: bool | None = None
     inverted: bool = False
