@@ -116,8 +116,7 @@ def _field_name(name: str) -> str:
 _SHORT = Literal["str", "bool", "int", "float"]
 Plain = StrType | BoolType | NumberType | LabelType | ListType
 FieldType = Annotated[
-    Annotated[Plain, Field(discriminator="type")],
-    BeforeValidator(_expand, json_schema_input_type=Plain | _SHORT),
+    Annotated[Plain, Field(discriminator="type")], BeforeValidator(_expand, json_schema_input_type=Plain | _SHORT)
 ]
 ItemType = Annotated[
     Annotated[Plain | RecordType, Field(discriminator="type")],

@@ -59,12 +59,7 @@ class _Decides:
 
 
 def write_junit(
-    path: Path,
-    *,
-    manifest: Manifest,
-    gates: Sequence[Mapping[str, Any]],
-    scores: pl.LazyFrame,
-    max_error_rate: float,
+    path: Path, *, manifest: Manifest, gates: Sequence[Mapping[str, Any]], scores: pl.LazyFrame, max_error_rate: float
 ) -> None:
     """Write one test case per gate, and one per case and metric with a threshold.
 

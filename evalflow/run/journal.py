@@ -163,10 +163,7 @@ class JournalSink:
         self._scores = _open(folder.journal)
         _lock(self._scores, folder.path)
         self._answers = _open(folder.answers)
-        self._files = (
-            (str(folder.journal), _identity(self._scores)),
-            (str(folder.answers), _identity(self._answers)),
-        )
+        self._files = ((str(folder.journal), _identity(self._scores)), (str(folder.answers), _identity(self._answers)))
         self._tally = tally
         self._redactor = redactor
         self.torn = _mend(folder.journal, self._scores) + _mend(folder.answers, self._answers)

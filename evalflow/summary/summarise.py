@@ -215,12 +215,7 @@ class Passing:
 
 
 def passing_rates(
-    scores: pl.LazyFrame,
-    metric: str,
-    judge: str | None,
-    thresholds: Sequence[float],
-    *,
-    higher_is_better: bool = True,
+    scores: pl.LazyFrame, metric: str, judge: str | None, thresholds: Sequence[float], *, higher_is_better: bool = True
 ) -> list[Passing]:
     """The pass rate at each threshold, by dataset and target in the order of the table; as a run with it would have."""
     wanted = (pl.col("metric") == metric) & pl.col("judge").eq_missing(pl.lit(judge, pl.String))

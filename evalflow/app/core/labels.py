@@ -16,17 +16,7 @@ from evalflow import datasets, paths
 from evalflow.app.core.saved import SavedRun, answered_rows, find_run, open_scored, without_unanswered
 from evalflow.app.core.screen import shown
 from evalflow.errors import Problem, UserError, command, did_you_mean
-from evalflow.labels.read import (
-    HERE,
-    Elsewhere,
-    LabelledAnswer,
-    LeftOut,
-    Parsed,
-    answer_hash,
-    bind,
-    parse,
-    parse_case,
-)
+from evalflow.labels.read import HERE, Elsewhere, LabelledAnswer, LeftOut, Parsed, answer_hash, bind, parse, parse_case
 from evalflow.labels.sheet import (
     CELL,
     Drawn,
