@@ -28,18 +28,14 @@ class Target(Protocol):
         """Answer one case. A failure is an Answer in state error; InfrastructureError and BudgetError are raised."""
         ...
 
-    async def close(self) -> None:
-        """Release connections."""
-        ...
+    async def close(self) -> None: ...
 
 
 class Judge(Protocol):
     """Answers the questions that metrics ask."""
 
     @property
-    def info(self) -> JudgeInfo:
-        """Properties that are known before it is asked."""
-        ...
+    def info(self) -> JudgeInfo: ...
 
     async def ask(self, ask: Ask) -> Reply:
         """Answer one question.
@@ -51,9 +47,7 @@ class Judge(Protocol):
         """
         ...
 
-    async def close(self) -> None:
-        """Release connections."""
-        ...
+    async def close(self) -> None: ...
 
 
 class Embedder(Protocol):
@@ -74,17 +68,13 @@ class Embedder(Protocol):
         """
         ...
 
-    async def close(self) -> None:
-        """Release connections."""
-        ...
+    async def close(self) -> None: ...
 
 
 class Prepared(Protocol):
     """What a run makes once and then reuses: prepared.json."""
 
-    def get(self, key: str) -> Mapping[str, Any] | None:
-        """The entry under that key, or None."""
-        ...
+    def get(self, key: str) -> Mapping[str, Any] | None: ...
 
     def put(self, key: str, entry: Mapping[str, Any]) -> None:
         """Store an entry as JSON. The cost of making it is added."""
@@ -95,9 +85,7 @@ class Measured(Protocol):
     """Properties of a metric's scores."""
 
     @property
-    def config(self) -> MetricConfig:
-        """Its configuration from YAML."""
-        ...
+    def config(self) -> MetricConfig: ...
 
     @property
     def bounded(self) -> bool:

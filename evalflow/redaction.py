@@ -76,7 +76,6 @@ def _written(spelling: str) -> str:
 
 
 def _spellings(secret: str) -> set[str]:
-    """The secret in plain text, percent-encoded, and in base64, also as part of a longer encoded text."""
     found = {secret, quote(secret, safe="")}
     data = secret.encode("utf-8", "replace")
     for before in range(3):

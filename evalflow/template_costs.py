@@ -112,7 +112,6 @@ def _count(text: Any, part: Any) -> int:
 
 
 def _number(value: Any) -> int:
-    """A width or a number of spaces, which may also be given as text."""
     return len(value) if isinstance(value, str) else max(value, 0) if isinstance(value, int) else 0
 
 

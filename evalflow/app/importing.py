@@ -80,7 +80,6 @@ class _TiamatScreen(TerminalScreen):
 
 
 def _written(imported: ImportedConfig) -> Path:
-    """The folder of the converted files; identical files are written once."""
     files = imported.files()
     digest = hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()[:12]
     folder = _FOLDER.absolute() / digest

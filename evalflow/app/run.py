@@ -60,8 +60,6 @@ def execute(
 
 @dataclass(slots=True)
 class _Jobs:
-    """The runs of one command line, and their results so far."""
-
     run_id: str
     overrides: Sequence[str]
     screen: TerminalScreen
@@ -103,7 +101,6 @@ class _Jobs:
                 shutil.rmtree(job.folder, ignore_errors=True)
 
     def end_sweep(self) -> None:
-        """Write the report of the sweep, if this is one."""
         if self.sweep and self.folders:
             from evalflow.app.core.sweep import write_sweep
 

@@ -213,11 +213,9 @@ class SingleFlight:
         return value
 
     def known(self, key: bytes) -> Entry | None:
-        """The cached entry of a key; nothing is sent or counted."""
         return self._cache.get(key) if self._cache else None
 
     def close(self) -> None:
-        """Close the cache; a later call opens it again."""
         if self._cache is not None:
             self._cache.close()
 

@@ -93,7 +93,6 @@ class Watchdog:
             call.cancel()
 
     async def _probe(self, call: asyncio.Task[Response] | None = None) -> None:
-        """Probe the endpoint, once for all waiting calls; return early when `call` is answered."""
         if self.answered:
             return
         probe = self._probing = self._probing or asyncio.create_task(self._alive())
@@ -320,5 +319,4 @@ class CallSession:
     budget: Budget | None = None
 
     def close(self) -> None:
-        """Write pending cache entries and close the cache's file. A later call opens it again."""
         self.single_flight.close()

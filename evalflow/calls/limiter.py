@@ -31,7 +31,6 @@ class Pace:
         self._ready_at = 0.0
 
     def wait_s(self, now: float) -> float:
-        """Seconds until something may be taken again; 0 or less means now."""
         return self._ready_at - now
 
     def take(self, amount: float, now: float) -> None:
@@ -115,7 +114,6 @@ class Limiter:
         return int(self._limit)
 
     def cap(self, maximum: int) -> None:
-        """Lower the maximum, for two configurations that share one endpoint, model and key."""
         self._maximum = min(self._maximum, maximum)
         self._limit = min(self._limit, float(self._maximum))
         self._start = min(self._start, self._limit)
@@ -229,7 +227,6 @@ class Limiters:
         self._limiters: dict[tuple[str, ...], Limiter] = {}
 
     def get(self, key: tuple[str, ...], start: int, maximum: int) -> Limiter:
-        """The limiter of that key. If callers set different maxima, the smallest applies."""
         limiter = self._limiters.setdefault(key, Limiter(start, maximum))
         limiter.cap(maximum)
         return limiter

@@ -358,7 +358,6 @@ class _Parser(argparse.ArgumentParser):
     """Arguments of one verb; mistakes are raised as UserError."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise a UserError."""
         raise UserError(Problem(message, "command line", f"see: {self.prog} --help"))
 
 
@@ -397,7 +396,6 @@ def _run_id_of(words: list[str]) -> tuple[str | None, list[str]]:
 
 
 def _console(*, stderr: bool = False) -> Console:
-    """The console for results; with `stderr`, for progress and errors."""
     from rich.console import Console
 
     return Console(stderr=stderr, highlight=False)

@@ -31,7 +31,6 @@ def tag_levels(tag: str) -> Sequence[str]:
 
 
 def _expect(value: Any, types: type, expected: str, where: str = "") -> Any:
-    """The value if it is of the type; else ValueError says what was expected, and got."""
     if not isinstance(value, types):
         raise ValueError(f"{where}{': ' if where else ''}expected {expected}, got {kind(value)}")
     return value
@@ -180,7 +179,6 @@ class FieldMap:
         return found, {column: value for column, value in row.items() if column not in used and value is not None}
 
     def place(self, name: str) -> str:
-        """The source of a field, for messages."""
         if name in self.parts:
             return name
         if name in self.paths:

@@ -33,7 +33,6 @@ class ImportedConfig:
         return all(bool(table["fields"]) and "answer" in table["fields"] for table in self.datasets.values())
 
     def files(self) -> dict[str, str]:
-        """The text of each file, by path below a config folder."""
         groups = {"dataset": self.datasets, "metric": self.metrics, "experiment": self.experiments}
         return {
             f"{group}/{key}.yaml": option_text(group, key, values)

@@ -28,7 +28,6 @@ class Parsed:
     problems: list[Problem] = field(default_factory=list[Problem])
 
     def add(self, where: str, row: Mapping[str, Any]) -> None:
-        """Read the label of a row at this place in the file."""
         if _is_blank(row.get("value")):
             self.blank += 1
             return
@@ -158,7 +157,6 @@ class Bound:
 
     @property
     def row(self) -> dict[str, Any]:
-        """The label as a row of a table of labels."""
         answer, label = self.answer, self.label
         return {
             "dataset": answer.dataset, "case_id": answer.case_id, "target": answer.target,

@@ -121,7 +121,6 @@ def tag_stratum(one: UnlabelledAnswer) -> str:
 
 
 def _shares(sizes: Mapping[str, int], wanted: int) -> dict[str, int]:
-    """Sample size of each stratum: equal, up to the size of the stratum."""
     shares: dict[str, int] = {}
     left = wanted
     for place, name in enumerate(sorted(sizes, key=lambda name: (sizes[name], name))):

@@ -187,7 +187,6 @@ class ChatClient:
         return HttpRequest("POST", PATH, data, self._timeout_s, kind, tokens)
 
     def complete(self, request: HttpRequest) -> Coroutine[Any, Any, Completion]:
-        """Ask the model. Raises as `Gateway.send`."""
         return self._gateway.send(request, self._decode)
 
     def _decode(self, response: Response) -> Completion:

@@ -246,7 +246,6 @@ class OpenAIEmbedder:
         return _Had(vector, known=False, entry=entry), entry
 
     async def _send(self, texts: Sequence[str]) -> Sequence[tuple[Vector, Entry]]:
-        """Embed a batch; returns each text's vector and the entry to cache."""
         data = canonical({**self._fixed, "input": list(texts)})
         tokens = len(data) / BYTES_A_TOKEN
         request = HttpRequest("POST", PATH, data, self._config.timeout_s, "embed", tokens)

@@ -45,7 +45,6 @@ class MiniLM:
         return ", ".join(f"{package} {installed_version(package)}" for package in packages)
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Unit vectors of the texts, shape (len(texts), 384)."""
         import numpy as np
 
         if not texts:

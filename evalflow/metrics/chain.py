@@ -54,7 +54,6 @@ class Scope:
         return items_in(ref, self.fields) if ref in LISTS else tuple(rows_at(ref, self.replies).rows)
 
     def ask(self, step: PreparedStep, items: tuple[Any, ...] | None) -> Ask:
-        """Render a step's prompt; UserError if that fails for this case."""
         config = step.config
         variables = {**self.variables}
         for name, reply in self.replies.items():

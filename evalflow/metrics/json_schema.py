@@ -75,7 +75,6 @@ def _bounded(model: Any) -> Any:
 
 
 def _rebound(function: Any, names: dict[int, dict[str, Any]]) -> Any:
-    """Copy a jsonschema function, with our names in its module globals."""
     if not isinstance(function, FunctionType):
         return function
     made = FunctionType(

@@ -337,8 +337,6 @@ class Rulebook:
     combine: Combine = "all"
 
     async def score(self, fields: Mapping[str, Any]) -> Outcome:
-        """Apply every operation, in a thread unless all are quick."""
-
         def apply() -> list[RuleFinding]:
             return [operation.apply(self.field, fields) for operation in self.operations]
 

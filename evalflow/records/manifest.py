@@ -93,7 +93,6 @@ class Header(_Facts):
 
     @property
     def text(self) -> str:
-        """The content of run.json."""
         return json.dumps(self.model_dump(by_alias=True, exclude_unset=True), indent=2, ensure_ascii=False)
 
 

@@ -80,7 +80,6 @@ class Calibration:
         ]
 
     def document(self) -> dict[str, Any]:
-        """The calibration as JSON."""
         return {
             "run_id": self.manifest.run_id,
             "labels": self.source,

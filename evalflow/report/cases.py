@@ -103,7 +103,6 @@ class ExplorerWriter:
         self._rows.append(row)
 
     def finish(self) -> None:
-        """Write the last case."""
         if not self._rows:
             return
         self.cases += 1
@@ -121,7 +120,6 @@ class ExplorerWriter:
             self.index.write(f"{script_json(self._entry())}\n")
 
     def legend(self) -> dict[str, Any]:
-        """The meaning of the numbers in the index."""
         return {
             "block": BLOCK,
             "states": _STATES,

@@ -113,7 +113,6 @@ class Comparison:
 
     @property
     def family(self) -> str:
-        """The tests that were adjusted together, in words."""
         how = f"p-values adjusted together by {ADJUSTMENTS[self.adjust]}"
         for name, order in self.orders.items():
             how += f" ({name}: {' before '.join(order)}, as declared, at one level)"
@@ -127,21 +126,17 @@ class Comparison:
 
     @property
     def family_size(self) -> int:
-        """Number of tests in the family."""
         return sum(row.found.p_value is not None for row in self.rows)
 
     @property
     def judges(self) -> list[str]:
-        """A line for each judge."""
         return list(dict.fromkeys(line for manifest in self.runs.values() for line in judge_lines(manifest)))
 
     @property
     def several(self) -> bool:
-        """Whether there are more than two runs."""
         return len(self.runs) > 2
 
     def document(self) -> dict[str, Any]:
-        """The comparison as JSON."""
         return {
             "runs": {
                 name: _about(manifest) | {"judges": judge_lines(manifest)} for name, manifest in self.runs.items()

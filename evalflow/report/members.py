@@ -53,7 +53,6 @@ class MemberAdvice:
         return [] if self.found is None or len(self.found.points) < 2 else [_cost_picture(self.found)]
 
     def document(self) -> dict[str, Any]:
-        """The advice as JSON."""
         about: dict[str, Any] = {"kind": self.kind, "members": dict(self.keys), "why": self.why or None}
         if isinstance(self.found, PanelAdvice):
             return about | _panel_document(self.found)

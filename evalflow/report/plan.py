@@ -26,7 +26,6 @@ class Goal:
 
     @property
     def words(self) -> str:
-        """The goal as a heading."""
         if self.kind == "cases":
             return f"what {self.value:,.0f} cases show"
         wanted = f"a difference of {self.value:g}" if self.kind == "detect" else f"a 95 % interval {self.value:g} wide"
@@ -58,7 +57,6 @@ class PlanRow:
 
     @property
     def scores(self) -> int:
-        """Number of scores of one metric in a run."""
         return self.cases * self.answers * self.judgements
 
 
@@ -92,7 +90,6 @@ class PlanReport:
     assurance: float | None
 
     def document(self) -> dict[str, Any]:
-        """The plan as JSON."""
         rows = [
             {**asdict(row), "goal": row.goal.kind, "wanted": row.goal.value, "scores": row.scores} for row in self.rows
         ]

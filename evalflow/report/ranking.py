@@ -58,11 +58,9 @@ class RankingPage:
 
     @property
     def judges(self) -> list[str]:
-        """A line for each judge."""
         return list(dict.fromkeys(line for manifest in self.runs.values() for line in judge_lines(manifest)))
 
     def document(self) -> dict[str, Any]:
-        """The rankings as JSON."""
         return {
             "runs": {
                 name: {"run_id": manifest.run_id, "judges": judge_lines(manifest)}

@@ -122,7 +122,6 @@ class ResultsWriter:
         self._writer.writerow([*FIXED, *(safe_text(column) for series in self._series for column in series.columns)])
 
     def write(self, row: AnsweredCase) -> None:
-        """Append one row."""
         said = row.answer.answer if row.answer else None
         if row.answer and said is None and row.answer.actual is not None:
             said = json_or_text(row.answer.actual)

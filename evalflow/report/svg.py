@@ -160,7 +160,6 @@ class Scale:
         return cls(low, high, start, end, count, least_step)
 
     def __call__(self, value: float) -> float:
-        """The pixel of a value."""
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
     @property
@@ -172,7 +171,6 @@ class Scale:
         return max(power * factor, self.least_step)
 
     def ticks(self) -> list[float]:
-        """The values that have a label."""
         first, last = math.ceil(self.low / self.step - 1e-9), math.floor(self.high / self.step + 1e-9)
         return [number * self.step for number in range(first, last + 1)]
 

@@ -90,7 +90,6 @@ class RunFolder:
         return UserError(Problem(f"run.json is damaged: {why}", str(self.manifest), hint))
 
     def write_manifest(self, manifest: Header) -> None:
-        """Write run.json; a reader never sees half of it."""
         write_atomically(self.manifest, manifest.text + "\n")
 
 

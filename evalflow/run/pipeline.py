@@ -102,7 +102,6 @@ class Pipeline:
         self._deadlines.close()
 
     async def process(self, case: Case) -> None:
-        """Answer and score one case, with all its repeats."""
         self._tally.in_flight += 1
         self._tally.asked[case.dataset] += 1
         for repeat in range(self._plan.target_repeats):

@@ -38,7 +38,6 @@ class AdjustedMean:
     found: CorrectedMean
 
     def document(self) -> dict[str, Any]:
-        """The mean as JSON."""
         found = self.found
         return {
             "run_a": self.pair[0], "run_b": self.pair[1], "dataset": self.dataset, "metric": self.metric,

@@ -327,7 +327,6 @@ class _Comparing:
     paired: bool
 
     def rows(self, dataset: str, metric: str, sides: Sides) -> Iterator[ComparisonRow]:
-        """The rows of one metric: all cases, then each tag."""
         traits = self.metrics.get(metric, Traits())
         spec, values = traits.figures, None
         if spec and (self.by_class or not spec.per_label):

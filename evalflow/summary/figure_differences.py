@@ -137,7 +137,6 @@ class _Classified:
                 yield name, self.difference(ratios[name])
 
     def over_classes(self) -> Iterator[Found]:
-        """The means over the classes."""
         for name, of in over_classes(self.pairs).items():
             yield name, self.difference(of)
 

@@ -59,13 +59,11 @@ class ItemTable:
             yield f"Scores of {wrong:,} of {labelled:,} labelled answers contradict people's labels."
 
     def document(self) -> dict[str, Any]:
-        """The table as JSON."""
         return {"dataset": self.dataset, "metric": self.metric, "runs": self.runs, "n": self.rows.height,
                 "counts": self.counts, "sentences": list(self.sentences), "cases": self.rows.to_dicts()}  # fmt: skip
 
     @property
     def counts(self) -> dict[Kind, int]:
-        """The number of cases of each kind that occurs."""
         return {row[0]: row[1] for row in self.rows["kind"].value_counts(sort=True).iter_rows()}
 
     def of(self, *kinds: Kind) -> list[dict[str, Any]]:

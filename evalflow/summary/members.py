@@ -56,7 +56,6 @@ class MemberScores:
 
     @property
     def classes(self) -> list[str]:
-        """The names of the classes."""
         return ["fail", "pass"] if self.threshold is not None else [f"{level:g}" for level in self.levels]
 
     def known(self) -> Bools:

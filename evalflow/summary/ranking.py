@@ -45,7 +45,6 @@ class CommonCases:
 
     @property
     def clusters(self) -> NDArray[Any]:
-        """The name of each case's cluster."""
         return self.cases["cluster"].to_numpy()
 
     @property
@@ -136,7 +135,6 @@ class Ranking:
             yield f"{row.run} is the best." if row.rank_high == 1 else f"{row.run} is among the first {row.rank_high}."
 
     def document(self) -> dict[str, Any]:
-        """The ranking as JSON."""
         return {
             "dataset": self.dataset, "metric": self.metric, "judge": self.judge, "by": self.by,
             "higher_is_better": self.higher_is_better, "n": self.cases, "clusters": self.clusters,

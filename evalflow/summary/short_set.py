@@ -24,7 +24,6 @@ class ShortSet:
 
     @property
     def sentence(self) -> str:
-        """What is lost, compared with a random set, in words."""
         found, n = self.loss, len(self.ids)
         if found is None:
             return f"What it loses is not known: that takes {FEWEST_SYSTEMS} runs or more, and these are {self.runs}."
@@ -38,7 +37,6 @@ class ShortSet:
         return f"On runs that had no part in the choice, {off}: {less}{order}.{verdict}"
 
     def document(self) -> dict[str, Any]:
-        """The set as JSON."""
         found: dict[str, Any] | None = None
         if self.loss is not None:
             known = {name: None if math.isnan(value) else value for name, value in asdict(self.loss).items()}

@@ -61,7 +61,6 @@ def summarise(scores: pl.LazyFrame, metrics: Mapping[str, Measured], seed: int =
 
 
 def _panels(scores: pl.LazyFrame, metrics: Mapping[str, Measured], seed: int) -> list[dict[str, Any]]:
-    """Details of the judges that have members: each member summarised as if it were the judge."""
     members = scores.filter(pl.col("member_of").is_not_null())
     if members.head(1).collect().is_empty():
         return []

@@ -94,7 +94,6 @@ async def _output(stdout: asyncio.StreamReader | None) -> bytes:
 
 
 async def _errors(stderr: asyncio.StreamReader | None, tail: bytearray) -> None:
-    """Keep the end of stderr, even if the command is killed."""
     assert stderr
     while chunk := await stderr.read(_CHUNK):
         tail += chunk

@@ -135,7 +135,6 @@ class Parts:
 
     @property
     def judges(self) -> dict[str, Judge]:
-        """The judges by name, including the embedder."""
         return {judge.info.name: judge for pair in self.pairs for judge in (pair.judge, pair.embedder) if judge}
 
     @property
@@ -150,7 +149,6 @@ class Parts:
         return list(zip(single(pair.judge), configs, strict=True))
 
     def prices(self) -> dict[str, dict[str, Any] | None]:
-        """The prices of judges, embedder and target by their names; None where unknown."""
         judges = {judge.info.name: config for pair in self.pairs for judge, config in self.asked(pair)}
         configs: dict[str, Any] = {self.target.name: self.settings.run.target, **judges}
         configs |= {pair.embedder.info.name: self.settings.run.embedder for pair in self.pairs if pair.embedder}
@@ -182,8 +180,6 @@ def assemble(settings: Settings, run_id: str = "", session: CallSession | None =
 
 
 class _Assembly:
-    """Builds the parts of a run, and collects their problems."""
-
     def __init__(self, settings: Settings, session: CallSession) -> None:
         self._settings, self._session = settings, session
         self._problems: list[Problem] = []

@@ -260,8 +260,6 @@ class UnpreparedMetric:
 
 @dataclass(frozen=True, slots=True)
 class _BilledEntries:
-    """Implements Prepared around the file: counts the cost of an entry."""
-
     file: PreparedFile
     judge: MeteredJudge | None
     written: Callable[[Mapping[str, Any]], None]

@@ -149,7 +149,6 @@ class ComparisonOptions:
 
     @property
     def rows_by(self) -> dict[str, bool]:
-        """The rows that `compare_cases` and `compare_samples` add to those over all cases."""
         return {"by_tag": self.by_tag, "by_class": self.by_class}
 
     def __post_init__(self) -> None:
@@ -401,7 +400,6 @@ def baseline_problems(gates: Sequence[Gate], run: RunConfig, manifest: Manifest)
 
 
 def _target_problems(name: str, conf_folders: Iterable[Path]) -> list[Problem]:
-    """The problem if the baseline is the name of a target."""
     if not any((folder / "target" / f"{name}.yaml").is_file() for folder in conf_folders):
         return []
     hint = f"let it answer in a run of its own, target={name} generate=true, and name that run's folder"

@@ -51,7 +51,6 @@ class DataChecks:
         self._columns: dict[str, dict[str, None]] = {}
 
     def add(self, case: Case) -> None:
-        """Check one case, with the answer or its placeholder."""
         self._sizes[case.dataset] += 1
         self._grouped[case.dataset] += case.group is not None
         self._check_id(case)

@@ -216,7 +216,6 @@ def _looked(row: GateRow) -> str:
 
 
 def _labelled(row: GateRow) -> str:
-    """What people's labels do to the value; empty if nobody labelled."""
     if row.labelled is None:
         return ""
     from evalflow.stats.prediction import MIN_LABELS
@@ -231,7 +230,6 @@ def _labelled(row: GateRow) -> str:
 
 
 def _missing(gate: Gate, why: str) -> str:
-    """Why a gate could not be evaluated."""
     if gate.baseline and why:
         return why
     where = " in common with the baseline" if gate.baseline else ""
@@ -254,7 +252,6 @@ def _basis(row: GateRow) -> str:
 
 
 def _undecided(gate: Gate, row: GateRow) -> str:
-    """What is needed for a decision."""
     if row.undefined_in:
         most = f"max_undefined_rate: {gate.max_undefined_rate:g}"
         return f"more scores of {row.undefined_in} are undefined than {most} allows, and so it decides nothing"

@@ -46,7 +46,6 @@ class Estimate:
     cost_usd_high: float | None = 0.0
 
     def include(self, other: Estimate, factor: float = 1) -> None:
-        """Add another estimate `factor` times. Integers stay integers; unknown values make the sum unknown."""
         for name in Estimate.__slots__:
             mine, more = getattr(self, name), getattr(other, name)
             if mine is not None and more is not None:
@@ -81,11 +80,9 @@ class Inspection:
 
     @property
     def judges(self) -> dict[str, Judge]:
-        """The judges that will be called, by name, including an embedder."""
         return {one.judge.info.name: one.judge for one in self.scored.values() if one.judge}
 
     def rules(self) -> ResultRules:
-        """The rules by which results will follow from the scores."""
         metrics: dict[str, RunMetric] = {}
         for name, one in self.scored.items():
             metric, judge = one.metric, one.judge.info.name if one.judge else None
@@ -139,7 +136,6 @@ def inspect(parts: Parts) -> Inspection:
 
 
 def _add_composites(found: Inspection) -> list[Problem]:
-    """Add the composites, with the judges of their parts combined. Return their problems."""
     wrong = unusable_parts(found.parts.settings, {name: one.metric for name, one in found.scored.items()})
     composites: dict[str, Pair] = {}
     for name, metric in found.parts.metrics.items():
@@ -334,7 +330,6 @@ class Estimator:
                 yield judge, config, ask if last else with_probabilities(ask, cascade), place == 0
 
     def scaled(self, cases: Mapping[str, int]) -> Estimate:
-        """The estimate for that many cases of each dataset."""
         estimate = Estimate()
         for dataset, total in self._sums.items():
             estimate.include(total, cases[dataset] / self._cases[dataset])

@@ -327,7 +327,6 @@ class _Sample:
             yield Problem(f"strata are of one metric, and there are {len(self.metrics)}", "command line", hint)
 
     def write(self) -> None:
-        """Draw the answers, and add them to the sheet."""
         group = pl.col("group").fill_null(pl.col("case_id"))
         own = pl.col("score").mean(), pl.col("tags").first(), group.first()
         answers = self._scores.group_by(CELL, maintain_order=True).agg(*own).collect().iter_rows()

@@ -248,7 +248,6 @@ def _calibrated(run: SavedRun, derived: Derived, *, in_data: bool) -> Derived:
 
 
 def _incomplete(order: RunOrder, found: Inspection) -> IncompleteError:
-    """The error that lists the missing scores of a run that was not stopped."""
     parts, repeats = found.parts, found.parts.settings.run.repeats
     plan = RunPlan(order.run_id, parts.target, tuple(parts.pairs), repeats.target, repeats.judge)
     finished = read_finished(RunFolder(order.folder), Tally(), found.rules().bounded, errors_too=True).cells

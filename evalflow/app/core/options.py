@@ -59,12 +59,10 @@ class Option:
 
     @property
     def defaults(self) -> list[str | dict[str, Any]]:
-        """Hydra's defaults list: the files that this one starts from."""
         return self.values.get("defaults") or []
 
     @property
     def prompts(self) -> list[str]:
-        """The names of the templates it uses."""
         steps: list[Any] = self.values.get("steps") or []
         parts = [self.values, *(cast("dict[str, Any]", step) for step in steps if isinstance(step, dict))]
         named = [part.get(key) for part in parts for key in ("steps_prompt", "prompt")]
@@ -260,7 +258,6 @@ class Catalogue:
 
     @cached_property
     def _experiments(self) -> dict[str, set[str]]:
-        """The metrics that experiments use with each dataset."""
         paired: dict[str, set[str]] = {}
         for option in self._options.values():
             if option.group == "experiment":

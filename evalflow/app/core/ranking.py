@@ -139,7 +139,6 @@ def _differences(runs: Sequence[SavedRun], allow: Collection[Kind], allow_option
 
 
 def _too_few(common: CommonCases) -> str:
-    """Why the common cases do not do; empty if they do."""
     if not common.cases.height:
         return "the runs share no scored case"
     if common.overlap < LEAST_OVERLAP:

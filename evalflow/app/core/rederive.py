@@ -86,7 +86,6 @@ def overridden(manifest: Manifest, overrides: Sequence[str]) -> Manifest:
 
 
 def _unchangeable(key: str, config: dict[str, Any]) -> Problem:
-    """Why a key of a finished run cannot be changed, and which keys can."""
     group, _, below = key.lstrip("+").partition(".")
     metrics: dict[str, Any] = config["metric"]
     name, _, last = below.partition(".")

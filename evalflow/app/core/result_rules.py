@@ -48,7 +48,6 @@ class ResultRules:
 
     @property
     def bounded(self) -> list[str]:
-        """The metrics whose scores lie in 0..1."""
         return [name for name, metric in self.metrics.items() if metric.bounded]
 
     def scorer(self, name: str) -> ScorerConfig:
@@ -145,7 +144,6 @@ class ResultRules:
         return GateLooks(gates, map(looked, names), stops=run.stop is not None)
 
     def _no_threshold(self, what: str, name: str) -> tuple[str, str]:
-        """The problem, and how to set a threshold that applies with the metric's judge."""
         metric = self.metrics[name]
         if metric.judge is None or metric.config.threshold is None:
             return what, f"metric.{name}.threshold=0.8"

@@ -72,7 +72,6 @@ class SavedRun:
 
     @property
     def traits(self) -> dict[str, Traits]:
-        """What a comparison needs to know of each metric."""
         from evalflow.summary.compare import Traits
 
         def of(name: str, facts: MetricFacts) -> Traits:

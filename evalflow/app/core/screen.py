@@ -51,7 +51,6 @@ class TerminalScreen:
             self._err.print(literal(f"note: {notice}", style="yellow"), soft_wrap=True)
 
     def prepared(self, metric: str, entry: Mapping[str, Any], folder: RunFolder) -> None:
-        """Print the generated steps of a metric, in the form of its YAML."""
         if entry.get("kind") == "g_eval" and not entry["copied_from"]:
             print_eval_steps(self._err, metric, entry, shown(folder.path))
 

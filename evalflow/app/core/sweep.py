@@ -149,7 +149,6 @@ def _scores(run: SavedRun, about: Mapping[str, Any]) -> pl.LazyFrame:
 
 
 def _on(run: SavedRun, cases: pl.DataFrame, about: Mapping[str, Any]) -> pl.DataFrame:
-    """The run's summary restricted to some cases."""
     traits = run.traits[about["metric"]]
     config = MetricConfig(kind="", direction="higher_is_better" if traits.higher_is_better else "lower_is_better")
     measured = {about["metric"]: RunMetric(config, traits.bounded, traits.figures)}
@@ -198,7 +197,6 @@ def _ranked(
 
 
 def _against(pairs: Mapping[tuple[str, str], ComparisonRow], first: str, other: str) -> tuple[float | None, str]:
-    """The adjusted p-value and the verdict of the other run against the first."""
     row = pairs.get((first, other))
     if row is not None:
         return row.p_adjusted, row.verdict

@@ -178,7 +178,6 @@ class SetMatchMetric(FieldMetric[SetMatchMetricConfig]):
 
 
 def _labels(paths: Sequence[str], fields: Mapping[str, Any]) -> list[str | None]:
-    """The labels at all paths, in order; None at a path without a value, to keep the positions."""
     labels: list[str | None] = []
     for path in paths:
         value = look_up(path, fields)
