@@ -19,8 +19,7 @@ takes a fifth of a run's CPU to find next to nothing."""
 GONE = frozenset({errno.EPIPE, errno.EIO})
 """Error codes for output without a reader: a closed pipe, as with `head`, or a closed terminal."""
 
-FAULT = 5
-"""The exit code for unexpected errors."""
+FAULT = 5  # the exit code for unexpected errors
 
 
 def main() -> None:

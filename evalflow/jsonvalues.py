@@ -16,8 +16,7 @@ from evalflow.patterns import Pattern, compiled, expect_small
 if TYPE_CHECKING:
     from jsonpath import CompoundJSONPath, JSONPath, JSONPathEnvironment
 
-PATIENCE_S = 2.0
-"""Time limit in seconds for one path on one document."""
+PATIENCE_S = 2.0  # time limit in seconds for one path on one document
 
 
 DEEPEST = 64
@@ -30,8 +29,7 @@ _ESCAPE = re.compile(
 )
 
 
-_HUGE = re.compile(rb"[eE]\+?\d{3}|\d{100}")
-"""Matches any text of a number that is too large for a float."""
+_HUGE = re.compile(rb"[eE]\+?\d{3}|\d{100}")  # matches any text of a number that is too large for a float
 
 
 def overflows(text: bytes, value: Any) -> bool:

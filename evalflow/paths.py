@@ -161,8 +161,7 @@ def write_atomically(path: Path, text: str) -> None:
         file.write(text)
 
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""The first characters of a text that a spreadsheet would run as a formula."""
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # the first characters of a text that a spreadsheet would run as a formula
 
 
 def safe_text(text: str) -> str:

@@ -11,8 +11,7 @@ from evalflow.apart import TooSlow
 if TYPE_CHECKING:
     import regex
 
-PATIENCE_S = 1.0
-"""Time limit in seconds for one search; slower ones are catastrophic backtracking."""
+PATIENCE_S = 1.0  # time limit in seconds for one search; slower ones are catastrophic backtracking
 LARGEST = 100_000
 """Maximum number of parts of a pattern. `regex` expands repetitions, so that (?:a{1000}){1000} has a million parts."""
 _PART = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{(?P<times>\d+)(?:,\d*)?\}|.", re.DOTALL)

@@ -11,8 +11,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 SHORTEST = 6
 """Minimum characters of a secret. A shorter one is a placeholder such as `none`, which would hide ordinary words."""
-SHORTEST_IN_DATA = 16
-"""The same for data such as a reply, which may contain a short word by chance."""
+SHORTEST_IN_DATA = 16  # the same for data such as a reply, which may contain a short word by chance
 MARK = "***"
 _VARIABLE = re.compile(r"\$\{oc\.env:\s*([A-Za-z_]\w*)")
 _SHOWN = frozenset({"name", "model", "path", "base_url", "url"})
@@ -90,8 +89,7 @@ def _spellings(secret: str) -> set[str]:
 SECRET_NAME = re.compile(
     r"authori[sz]ation|\bauth\b|api[-_]?key|\bkey\b|token|cookie|secret|passw|credential|signature|session",
     re.IGNORECASE,
-)
-"""Names of headers and query parameters whose values are secret."""
+)  # names of headers and query parameters whose values are secret
 
 
 def public_address(url: str) -> str:

@@ -122,8 +122,7 @@ def _in_words(calls: Calls | None) -> str:
     return str(calls.low) if calls.low == calls.high else f"{calls.low} or {calls.high}"
 
 
-_NAME_WIDTH = 30
-"""Minimum width of the name column, however narrow the terminal."""
+_NAME_WIDTH = 30  # minimum width of the name column, however narrow the terminal
 
 
 def print_list(group: str | None, config_dir: Path | None, console: Console, *, as_json: bool) -> int:

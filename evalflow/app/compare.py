@@ -77,8 +77,7 @@ Sort = Literal["all", "flipped", "worse", "better", "lost", "answer"]
 SORTS: tuple[Sort, ...] = get_args(Sort)
 _KEY = ("dataset", "case_id", "metric")
 _HALF = 0.5
-_LEAST = 1e-9
-"""Sort value of a score that only one run has: after cases that changed, before unchanged ones."""
+_LEAST = 1e-9  # sort value of a score that only one run has: after cases that changed, before unchanged ones
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,8 +50,7 @@ def import_files(kind: str, path: str, console: Console) -> int:
 
 
 _FOLDER = Path(".evalflow") / "tiamat"
-_SHOWN = 20
-"""Maximum cases of each dataset in the table."""
+_SHOWN = 20  # maximum cases of each dataset in the table
 
 
 def run_tiamat(test: str, overrides: Sequence[str], out: Console, err: Console) -> int:

@@ -14,10 +14,8 @@ from evalflow.errors import BudgetError
 from evalflow.frozen import record
 from evalflow.records import Usage
 
-BYTES_A_TOKEN = 2.5
-"""Bytes of a request per token, at the low end: prose has four or more, JSON about three."""
-REPLY_TOKENS = 1024
-"""Tokens reserved for a reply without a maximum length."""
+BYTES_A_TOKEN = 2.5  # bytes of a request per token, at the low end: prose has four or more, JSON about three
+REPLY_TOKENS = 1024  # tokens reserved for a reply without a maximum length
 
 
 @record()

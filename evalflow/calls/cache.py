@@ -18,8 +18,7 @@ log = logging.getLogger("evalflow")
 
 Mode = Literal["on", "off", "read", "refresh"]
 MAX_BYTES = 1024**3
-SHARED = ""
-"""The scope that every run may read; other scopes are run ids."""
+SHARED = ""  # the scope that every run may read; other scopes are run ids
 
 
 class Cache:

@@ -141,14 +141,10 @@ def _facts(entry: Entry) -> bytes:
 
 APPLICATION_ID = 0x65_76_66_63  # "evfc"
 VERSION = 1
-PAGE_BYTES = 8192
-"""Fits three usual replies; SQLite's own 4096 fits one and leaves half of the file empty."""
-BUSY_S = 10.0
-"""Seconds to wait for another process that writes."""
-TOUCH_S = 3600.0
-"""Seconds before an entry's last use is noted again: noting every use would make every hit a write."""
-ROOM = 0.9
-"""Fill level of the file after eviction."""
+PAGE_BYTES = 8192  # fits three usual replies; SQLite's own 4096 fits one and leaves half of the file empty
+BUSY_S = 10.0  # seconds to wait for another process that writes
+TOUCH_S = 3600.0  # seconds before an entry's last use is noted again: noting every use would make every hit a write
+ROOM = 0.9  # fill level of the file after eviction
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS entries (
@@ -165,8 +161,7 @@ _STATS = """
 SELECT COUNT(*), COALESCE(SUM(LENGTH(body)), 0), COUNT(DISTINCT run_id), COALESCE(SUM(scope <> ''), 0),
        MIN(made_at), MAX(made_at) FROM entries"""
 
-Slot = tuple[bytes, str]
-"""Key and scope."""
+Slot = tuple[bytes, str]  # key and scope
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-BURST_S = 1.0
-"""Unused capacity expires, except for the last second's share."""
+BURST_S = 1.0  # unused capacity expires, except for the last second's share
 
 
 class Pace:
@@ -38,12 +37,9 @@ class Pace:
         self._ready_at = max(self._ready_at, now - BURST_S) + amount * self._seconds_each
 
 
-LATENCY_GAIN = 1 / 16
-"""The weight of a new latency in the smoothed one."""
-OUTLIER = 3.0
-"""A latency counts as at most this multiple of the smoothed one: one slow reply is not a trend."""
-SETTLED = 8
-"""Calls of a kind before their latency is used."""
+LATENCY_GAIN = 1 / 16  # the weight of a new latency in the smoothed one
+OUTLIER = 3.0  # a latency counts as at most this multiple of the smoothed one: one slow reply is not a trend
+SETTLED = 8  # calls of a kind before their latency is used
 
 
 class Pressure:
@@ -71,14 +67,12 @@ class Pressure:
         self._least = self._smoothed
 
 
-SHRINK = 0.5
-"""The limit is multiplied by this when the endpoint is overloaded."""
+SHRINK = 0.5  # the limit is multiplied by this when the endpoint is overloaded
 TOLERATED, GAIN = 0.15, 1 / 64
 """The share of refused calls that does not count as overload yet, and the weight of the latest call in that share. Busy
 gateways refuse some calls at any load; sending these again costs less than sending fewer. An exhausted endpoint refuses
 all calls, which is detected after eleven."""
-EASE = 0.9
-"""The limit is multiplied by this when the endpoint only becomes slow."""
+EASE = 0.9  # the limit is multiplied by this when the endpoint only becomes slow
 HOLDS, SLOW = 2.0, 4.0
 """The limit grows while the smoothed latency is below HOLDS times its minimum, and shrinks above SLOW times its
 minimum; in between it stays. In a full endpoint calls wait for each other: more calls in flight would only wait longer,
@@ -238,12 +232,10 @@ LIMITS = (
     ("x-ratelimit-remaining", "x-ratelimit-reset"),
     ("anthropic-ratelimit-requests-remaining", "anthropic-ratelimit-requests-reset"),
     ("anthropic-ratelimit-tokens-remaining", "anthropic-ratelimit-tokens-reset"),
-)
-"""Headers for the rest of a limit and the time of its reset: OpenAI and compatible services, OpenRouter, Anthropic."""
+)  # headers for the rest of a limit and the time of its reset: OpenAI and compatible services, OpenRouter, Anthropic
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-_EPOCH_S = 1e9
-"""A number this large is not a duration but a time since 1970, in seconds or in milliseconds."""
+_EPOCH_S = 1e9  # a number this large is not a duration but a time since 1970, in seconds or in milliseconds
 
 
 def rest_s(headers: Mapping[str, str]) -> float:

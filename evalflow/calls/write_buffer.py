@@ -99,8 +99,7 @@ def _lock(file: int) -> bool:
 
 log = logging.getLogger("evalflow")
 
-INTERVAL_S = 0.05
-"""How long entries gather before they are committed together."""
+INTERVAL_S = 0.05  # how long entries gather before they are committed together
 
 
 class Committer:

@@ -16,8 +16,7 @@ from pydantic_core import ErrorDetails
 
 from evalflow.errors import Problem, did_you_mean
 
-_ATTRIBUTE = re.compile(r"    (\w+(?:, \w+)*): ")
-"""The start of an attribute in a docstring."""
+_ATTRIBUTE = re.compile(r"    (\w+(?:, \w+)*): ")  # the start of an attribute in a docstring
 _WORDS = {
     "missing": "is required",
     "int_parsing": "must be a whole number",

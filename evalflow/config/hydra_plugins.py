@@ -156,8 +156,7 @@ _SETTLED_NS = 2 * 10**9
 """A file that changed this recently could change again without another time stamp, so it is read each time."""
 _READ: dict[tuple[str, str, str], tuple[Any, bytes]] = {}
 """The state and the pickled content of each file read: unpickling takes a twentieth of reading it again."""
-_HYDRAS_OWN = ("hydra", "schema")
-"""Providers of the files in Hydra's package, and of its schemas."""
+_HYDRAS_OWN = ("hydra", "schema")  # providers of the files in Hydra's package, and of its schemas
 _OF_HYDRA: dict[tuple[tuple[Any, Any], ...], bytes] = {}
 """Hydra's own defaults, merged and pickled, by their files and packages."""
 

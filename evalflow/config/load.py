@@ -29,10 +29,8 @@ from evalflow.errors import Problem, UserError
 from evalflow.paths import conf_dirs, prompt_dirs, share_dir, sweep_slug
 
 MULTI_SELECT = ("dataset", "metric")
-_COMPOSING = threading.Lock()
-"""Held while composing: Hydra keeps its state in singletons."""
-_LAUNCHING = threading.Lock()
-"""Held by a command line from its first composition to the end of its last job."""
+_COMPOSING = threading.Lock()  # held while composing: Hydra keeps its state in singletons
+_LAUNCHING = threading.Lock()  # held by a command line from its first composition to the end of its last job
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +69,7 @@ class HydraJob:
     read: Callable[[], Composed]
 
 
-Check = Callable[[Composed], object]
-"""Validates a composed configuration; raises UserError."""
+Check = Callable[[Composed], object]  # validates a composed configuration; raises UserError
 
 
 def compose(

@@ -10,8 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 from evalflow.records import Direction
 
 IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*\Z")
-MANY = 10**15
-"""An upper limit for counts: above any real number of cases, below the largest machine integer."""
+MANY = 10**15  # an upper limit for counts: above any real number of cases, below the largest machine integer
 FIELDS = (
     "question", "history", "messages", "answer", "reference", "contexts", "expected", "actual", "metadata",
     "demo_answer", "vars",
@@ -61,8 +60,7 @@ class EmbedderConfig(ScorerConfig):
 class TargetConfig(Strict):
     """Keys that every target has."""
 
-    runs_here: ClassVar[bool] = False
-    """Whether it is a program that runs on this machine."""
+    runs_here: ClassVar[bool] = False  # whether it is a program that runs on this machine
     kind: str
     name: Word | None = None
 

@@ -16,8 +16,7 @@ from evalflow.errors import Problem, UserError, did_you_mean
 if TYPE_CHECKING:
     from evalflow.config.load import Composed
 
-ModelOf = Callable[[str], type[BaseModel]]
-"""Looks up the model of a `kind`; raises UserError for an unknown kind."""
+ModelOf = Callable[[str], type[BaseModel]]  # looks up the model of a `kind`; raises UserError for an unknown kind
 
 TRY = """try one of these:
     python -m evalflow dataset=rag metric=faithfulness

@@ -45,8 +45,7 @@ def _size(node: yaml.Node, known: dict[int, float]) -> float:
 
 _OPENING = re.compile(r"(\\*)\$\{")
 _ENVIRONMENT = re.compile(r"\$\{oc\.env:[A-Za-z_][A-Za-z0-9_]*\}")
-MISSING = "???"
-"""OmegaConf's marker for a mandatory value, so it cannot be a value itself."""
+MISSING = "???"  # OmegaConf's marker for a mandatory value, so it cannot be a value itself
 
 
 def yaml_of(values: Mapping[str, Any]) -> str:

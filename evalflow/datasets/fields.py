@@ -131,10 +131,8 @@ CONVERTERS: Mapping[str, Callable[[Any], Any]] = {
     "group": _group,
     "labels": _object,
     "vars": _object,
-}
-"""Case field to the function that converts its value."""
-FIELDS = tuple(CONVERTERS)
-"""The case fields that data can fill."""
+}  # case field to the function that converts its value
+FIELDS = tuple(CONVERTERS)  # the case fields that data can fill
 
 
 Row = Mapping[str, Any]

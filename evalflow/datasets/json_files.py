@@ -95,8 +95,7 @@ _DIGITS = 1024
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    prefix: str
-    """ijson's prefix of the rows; empty: the whole file is one row."""
+    prefix: str  # ijson's prefix of the rows; empty: the whole file is one row
     example_outputs: bool | None = None
 
 

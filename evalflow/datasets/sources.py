@@ -43,8 +43,7 @@ class Table:
     cells: bool = False
 
 
-MAX_RECORD = 32 * 1024**2
-"""Maximum size of one record: characters in CSV, bytes in JSON Lines and Parquet."""
+MAX_RECORD = 32 * 1024**2  # maximum size of one record: characters in CSV, bytes in JSON Lines and Parquet
 
 
 def too_long(where: str, hint: str = "") -> Unreadable:

@@ -25,8 +25,7 @@ _TASKS: Mapping[str, tuple[str, tuple[str, ...]]] = {
         "topic_tagger",
         ("topics_in_order", "topics_any_order", "topic_primary", "topic_primary_in_either", "topic_any"),
     ),
-}
-"""Task to evalflow's dataset and metrics; the metrics of rag_answers are in the file."""
+}  # task to evalflow's dataset and metrics; the metrics of rag_answers are in the file
 _RENAMED = {"factual_correctness": "factual_precision", "factual_completeness": "factual_recall"}
 _METRICS = (
     "faithfulness", "relevance", "bias", "factual_precision", "factual_recall", "absence_of_factual_contradictions",

@@ -14,8 +14,7 @@ from evalflow.datasets.sources import parse_json
 from evalflow.errors import Problem, UserError, nearest
 from evalflow.importers.files import ImportedConfig, Model, first_file, key_for, validated
 
-_ANSWER = "actual_output"
-"""The column of recorded answers; rows with it need no target."""
+_ANSWER = "actual_output"  # the column of recorded answers; rows with it need no target
 _WHOLE = " (as one conversation)"
 
 

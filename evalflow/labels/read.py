@@ -14,8 +14,7 @@ from evalflow.frozen import record
 from evalflow.records import Answer, Case, Label
 
 REQUIRED = ("case_id", "metric", "value")
-UNNAMED = "unnamed"
-"""The name of an unknown labeller."""
+UNNAMED = "unnamed"  # the name of an unknown labeller
 _FORMULA = ("'=", "'+", "'-", "'@")
 
 
@@ -130,8 +129,7 @@ _FIELDS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-Read = Callable[[Any], tuple[float, Any]]
-"""Returns (score, value on the metric's own scale), or raises ValueError."""
+Read = Callable[[Any], tuple[float, Any]]  # returns (score, value on the metric's own scale), or raises ValueError
 
 
 @record()
@@ -183,8 +181,7 @@ class Elsewhere:
         return self.partial or (bool(found) if dataset is None else dataset in found)
 
 
-HERE = Elsewhere()
-"""No other metrics and cases than those of the run."""
+HERE = Elsewhere()  # no other metrics and cases than those of the run
 
 
 @dataclass(slots=True)

@@ -21,8 +21,7 @@ from evalflow.labels.read import plain_name
 from evalflow.paths import replacing, safe_text
 from evalflow.records import Case
 
-Key = tuple[str, str, str, int]
-"""dataset, case_id, target, target_repeat."""
+Key = tuple[str, str, str, int]  # dataset, case_id, target, target_repeat
 _STRATA = 5
 
 
@@ -188,8 +187,7 @@ def _cell(value: Any) -> Any:
     return safe_text(value) if isinstance(value, str) else "" if value is None else value
 
 
-CELL = ("dataset", "case_id", "target", "target_repeat")
-"""The columns that identify an answer."""
+CELL = ("dataset", "case_id", "target", "target_repeat")  # the columns that identify an answer
 
 
 @dataclass(frozen=True, slots=True)

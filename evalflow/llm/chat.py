@@ -152,10 +152,8 @@ def cost(usage: Usage | None, price: Price | None) -> float | None:
 T = TypeVar("T")
 PATH = "/chat/completions"
 BYTES_A_TOKEN = 4.0
-REPLY_TOKENS = 256
-"""Estimated tokens of a reply before the first one arrives."""
-REPLIES = 16
-"""Number of replies over which their length is averaged."""
+REPLY_TOKENS = 256  # estimated tokens of a reply before the first one arrives
+REPLIES = 16  # number of replies over which their length is averaged
 
 
 class ChatClient:

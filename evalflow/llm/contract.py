@@ -155,8 +155,7 @@ def _as_sdk(completion: Completion) -> Any:
 
 log = logging.getLogger("evalflow")
 
-FORMAT = 1
-"""Raise it when the output of `prepare` changes."""
+FORMAT = 1  # raise it when the output of `prepare` changes
 
 Prepare = Callable[[type[BaseModel], ReplyMode, bool], PreparedContract]
 

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
 
 NEUTRAL_LABEL = "not_in_context"
-CONTRADICTION = "contradict"
-"""Labels with this prefix are never given: word overlap cannot show a contradiction."""
+CONTRADICTION = "contradict"  # labels with this prefix are never given: word overlap cannot show a contradiction
 
 
 class UnsupportedStepError(Exception):
@@ -119,8 +118,7 @@ def _bound(field: FieldInfo, name: str) -> float | None:
     return next((getattr(part, name) for part in field.metadata if hasattr(part, name)), None)
 
 
-VERSION = 1
-"""Raise it with every change that can change a reply."""
+VERSION = 1  # raise it with every change that can change a reply
 MAX_WORKERS = 4
 PASSAGE_CHARACTERS = 200
 TEXT_KEYS = ("text", "claim", "statement", "fact")

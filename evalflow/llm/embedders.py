@@ -26,8 +26,7 @@ from evalflow.llm.chat import canonical, connect, cost, identity
 from evalflow.llm.minilm import MiniLM
 from evalflow.records import NOTHING, Embedded, JudgeInfo, Spend, Usage
 
-GATHER_S = 0.005
-"""Seconds that the first text of a batch waits for others."""
+GATHER_S = 0.005  # seconds that the first text of a batch waits for others
 REFUSED = frozenset({"bad_request", "context_length", "refused"})
 """Faults that one text of a batch may cause for all of them."""
 

@@ -30,8 +30,7 @@ from evalflow.records import NOTHING, Ask, Distribution, JudgeInfo, Reply, Spend
 
 DECISIVE = ("base_url", "model", "mode", "strict", "temperature", "max_tokens", "reasks", "logprobs")
 TOP_LOGPROBS = 20
-SAMPLING_TEMPERATURE = 1.0
-"""For sampling when the judge otherwise uses 0, as in G-Eval (Liu et al., 2023)."""
+SAMPLING_TEMPERATURE = 1.0  # for sampling when the judge otherwise uses 0, as in G-Eval (Liu et al., 2023)
 
 log = logging.getLogger("evalflow")
 

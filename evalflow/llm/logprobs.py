@@ -23,8 +23,7 @@ from pydantic.fields import FieldInfo
 from evalflow.records import Distribution
 
 K = TypeVar("K")
-WIDEST = 101
-"""Maximum number of values of a bounded whole number for it to count as a choice: a percentage has 101."""
+WIDEST = 101  # maximum number of values of a bounded whole number for it to count as a choice: a percentage has 101
 
 
 def choices(reply_model: type[BaseModel]) -> dict[str, tuple[Any, ...]]:
@@ -53,10 +52,8 @@ def _values(info: FieldInfo) -> tuple[Any, ...]:
     return tuple(range(int(low), int(high) + 1))
 
 
-UNRESOLVED = 0.01
-"""The share of the probability that may stay undecided."""
-BARE_ENDS = ",}] \n\r\t"
-"""Characters that end a number or a boolean; text ends at its quote."""
+UNRESOLVED = 0.01  # the share of the probability that may stay undecided
+BARE_ENDS = ",}] \n\r\t"  # characters that end a number or a boolean; text ends at its quote
 
 
 @dataclass(frozen=True, slots=True)

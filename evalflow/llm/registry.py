@@ -21,8 +21,7 @@ from evalflow.config.schema import EmbedderConfig, JudgeConfig
 from evalflow.errors import Problem, UserError
 from evalflow.protocols import Embedder, Judge
 
-CONTRACTS = Path(".evalflow/contracts")
-"""Next to the cache, in the working directory."""
+CONTRACTS = Path(".evalflow/contracts")  # next to the cache, in the working directory
 
 
 def build_judge(config: JudgeConfig, choice: str, session: CallSession | None = None) -> Judge:

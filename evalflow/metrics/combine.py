@@ -11,8 +11,7 @@ from typing import Any
 from evalflow.config.judges import PanelConfig
 from evalflow.records import NOTHING, Direction, Outcome
 
-_DIGITS = 9
-"""Scores that differ by less count as the same vote."""
+_DIGITS = 9  # scores that differ by less count as the same vote
 
 
 def vote(parts: Mapping[str, Outcome], weights: Sequence[float], config: PanelConfig, direction: Direction) -> Outcome:

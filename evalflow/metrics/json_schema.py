@@ -14,8 +14,7 @@ from evalflow.jsonvalues import Unusable, is_finite, mended
 from evalflow.patterns import compiled
 
 Fault = Callable[[Any], str | None]
-PATIENCE_S = 2.0
-"""Time limit in seconds for one validation, and for the check of a schema."""
+PATIENCE_S = 2.0  # time limit in seconds for one validation, and for the check of a schema
 
 
 def json_schema(schema: Mapping[str, Any]) -> Fault:

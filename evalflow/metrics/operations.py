@@ -27,8 +27,7 @@ _TEXTS: Mapping[str, tuple[Callable[[str, str], bool], str, str]] = {
     "contains": (operator.contains, "contains", "does not contain"),
     "starts_with": (str.startswith, "starts with", "does not start with"),
     "ends_with": (str.endswith, "ends with", "does not end with"),
-}
-"""Text comparisons, with the phrases for yes and no; each but the last two also as `not_`."""
+}  # text comparisons, with the phrases for yes and no; each but the last two also as `not_`
 _NUMBERS: Mapping[str, tuple[Callable[[float, float], bool], str]] = {
     "less_than": (operator.lt, "less than"),
     "less_than_equals": (operator.le, "at most"),
@@ -48,8 +47,7 @@ class RuleFinding:
 class BaseOperation(Strict):
     """A rule over a case field; `op` selects it."""
 
-    quick: ClassVar[bool] = False
-    """Whether it is fast for any text, and may run in the event loop."""
+    quick: ClassVar[bool] = False  # whether it is fast for any text, and may run in the event loop
 
     def others(self) -> Sequence[str]:
         return ()

@@ -23,8 +23,7 @@ class Calls:
     once: int = 0
 
 
-Declared = Mapping[str, Any]
-"""A metric's unvalidated YAML."""
+Declared = Mapping[str, Any]  # a metric's unvalidated YAML
 
 
 def _for_each_step(declared: Declared) -> Calls:
@@ -55,8 +54,7 @@ _BUILT_IN: Mapping[str, tuple[str, Calls | Callable[[Declared], Calls]]] = {
     "retrieval": ("retrieval:RetrievalMetric", _NONE),
     "set_match": ("labels:SetMatchMetric", _NONE),
     "recorded": ("recorded:RecordedMetric", _NONE),
-}
-"""The class of each kind, below `evalflow.metrics.kinds`, and its calls. `list` reads it without loading classes."""
+}  # The class of each kind, below `evalflow.metrics.kinds`, and its calls. `list` reads it without loading classes.
 
 
 METRIC_KINDS: Kinds[MetricConfig, Metric] = Kinds(

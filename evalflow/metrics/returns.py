@@ -232,8 +232,7 @@ def normalised(declared: Any, value: Any) -> float:
     return (value - declared.min) / (declared.max - declared.min)
 
 
-RESERVED = ("source", "against", "items", "turns")
-"""Variables set by a step's own keys, so reserved as step ids."""
+RESERVED = ("source", "against", "items", "turns")  # variables set by a step's own keys, so reserved as step ids
 
 
 class StepConfig(Strict):

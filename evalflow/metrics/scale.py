@@ -76,8 +76,7 @@ def _expand(declared: Any) -> Any:
 Scale = Annotated[
     Annotated[BooleanScale | LikertScale | PercentageScale | LabelScale, Field(discriminator="type")],
     BeforeValidator(_expand),
-]
-"""The scales for judges. A scale without further keys may be written as its name alone."""
+]  # The scales for judges. A scale without further keys may be written as its name alone.
 
 _SCALES = BooleanScale | LikertScale | PercentageScale | LabelScale | FractionScale | NumberScale
 RecordedScale = Annotated[Annotated[_SCALES, Field(discriminator="type")], BeforeValidator(_expand)]

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 
 
 AnswerStatus = Literal["answered", "absent", "error"]
-RECORDED_FAILURE = "recorded"
-"""The error_type of an answer whose failure is recorded in the data."""
+RECORDED_FAILURE = "recorded"  # the error_type of an answer whose failure is recorded in the data
 
 
 @record()
@@ -121,8 +120,7 @@ class Answer(CallCosts):
         return failed or self.requests > 0 or self.latency_s is not None
 
 
-EMBED = "embed"
-"""The task of an ask for vectors, one for each item; the embedder answers it."""
+EMBED = "embed"  # the task of an ask for vectors, one for each item; the embedder answers it
 EVIDENCE_TASKS = frozenset({"extract_claims", "verify_claims", "rate_relevance"})
 """The tasks that the embedded judge can do; a language model can do any."""
 

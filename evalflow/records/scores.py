@@ -11,8 +11,7 @@ from evalflow.records.spend import NOTHING, Spend, Usage
 Status = Literal["scored", "undefined", "error", "skipped"]
 Path = Literal["weighted", "direct", "reasked"]
 Direction = Literal["higher_is_better", "lower_is_better"]
-TOLERANCE = 1e-9
-"""How far a number may miss a threshold or a limit and still count as equal to it."""
+TOLERANCE = 1e-9  # how far a number may miss a threshold or a limit and still count as equal to it
 
 
 def passes(value: Any, threshold: Any, *, higher_is_better: bool = True) -> Any:

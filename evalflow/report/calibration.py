@@ -38,10 +38,8 @@ if TYPE_CHECKING:
     from evalflow.summary.calibration import CalibrationRow
 
 
-Series = tuple[str, str, str, str | None]
-"""Dataset, metric, target and judge."""
-_SHOWN = 10
-"""Number of disagreements to show unfolded."""
+Series = tuple[str, str, str, str | None]  # dataset, metric, target and judge
+_SHOWN = 10  # number of disagreements to show unfolded
 
 
 @dataclass(frozen=True, slots=True)

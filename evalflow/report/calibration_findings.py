@@ -33,10 +33,8 @@ KEYS: Mapping[str, str] = MappingProxyType(
         "pearson": "on a straight line (Pearson)",
         "auroc": "a pass above a fail (AUROC; 0.5 is chance)",
     }
-)
-"""The measures of agreement, in words; {who} is "judge", or "metric" without a judge."""
-_SEEN = 0.0005
-"""A difference below this is shown as 0."""
+)  # the measures of agreement, in words; {who} is "judge", or "metric" without a judge
+_SEEN = 0.0005  # a difference below this is shown as 0
 _ROUNDING = 1e-9
 _SHARES = ("accuracy", "sensitivity", "specificity", "auroc")
 _SOMETIMES = ("spearman_by_group", "auroc")

@@ -25,11 +25,9 @@ if TYPE_CHECKING:
     from evalflow.config.schema import MetricConfig
 
 
-MAX_CASES = 20_000
-"""More would make the page slow, and few readers would use them."""
+MAX_CASES = 20_000  # more would make the page slow, and few readers would use them
 
-CaseKey = tuple[str, str]
-"""A case's dataset and id."""
+CaseKey = tuple[str, str]  # a case's dataset and id
 
 
 def most_informative(
@@ -60,8 +58,7 @@ def most_informative(
     return frozenset(ranked.head(most).iter_rows()) if ranked.height > most else None
 
 
-BLOCK = 100
-"""Cases in one script block of details; the page finds a case by dividing."""
+BLOCK = 100  # cases in one script block of details; the page finds a case by dividing
 MAX_BYTES = 200_000_000
 """Details beyond this size are left out of the page, with a note, because browsers could not open it."""
 

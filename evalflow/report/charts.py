@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from evalflow.config.schema import MetricConfig
 
 T = TypeVar("T")
-Rows = Sequence[Mapping[str, Any]]
-"""Rows of the summary, or entries of its details, by column."""
+Rows = Sequence[Mapping[str, Any]]  # rows of the summary, or entries of its details, by column
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +184,7 @@ def matrix_of(detail: Mapping[str, Any]) -> tuple[list[str], list[list[int]]] | 
 
 
 _SIDE = 260
-_NEAR = 0.005
-"""Largest difference between confidence and accuracy that counts as equal: half a percent."""
+_NEAR = 0.005  # largest difference between confidence and accuracy that counts as equal: half a percent
 
 
 def reliabilities(details: Rows, rows: Rows) -> list[Picture]:
@@ -328,8 +326,7 @@ def _be(n: int) -> str:
 
 
 _WIDTH, _HEIGHT = 320, 120
-_ROW_HEIGHT, _GAP = 64, 28
-"""Height of each of several series, and the gap between them for its name."""
+_ROW_HEIGHT, _GAP = 64, 28  # height of each of several series, and the gap between them for its name
 _THINNEST = 0.5
 
 

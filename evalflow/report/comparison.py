@@ -315,8 +315,7 @@ def _print_flips(console: Console, found: Comparison) -> None:
             print_cut(console, name, row["reason"] or "no reason given")
 
 
-_LINES = 200
-"""Characters of a text that a cell shows."""
+_LINES = 200  # characters of a text that a cell shows
 
 
 def native_means(scores: pl.LazyFrame) -> pl.DataFrame:

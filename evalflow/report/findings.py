@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
     from evalflow.records.manifest import Manifest
 
-Details = Sequence[Mapping[str, Any]]
-"""`details` of summary.json."""
+Details = Sequence[Mapping[str, Any]]  # `details` of summary.json
 _SLICE = ("metric", *PARTS)
 _FLAKY_SHOWN = 3
 _TAGS_SHOWN = 8
@@ -145,8 +144,7 @@ def _stability(counts: Mapping[str, Any]) -> str:
 
 
 _DIFFERING_SHOWN = 5
-_RELIABLE, _TENTATIVE = 0.8, 0.667
-"""Krippendorff (2004): conclusions from 0.8 on, tentative ones from 0.667 on."""
+_RELIABLE, _TENTATIVE = 0.8, 0.667  # Krippendorff (2004): conclusions from 0.8 on, tentative ones from 0.667 on
 
 
 def panel_findings(details: Details, manifest: Manifest) -> list[Findings]:

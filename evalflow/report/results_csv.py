@@ -18,8 +18,7 @@ from evalflow.records import Answer, Case
 from evalflow.summary.journal import json_line
 
 AnswerOf = Callable[[Case, str, int], Answer | None]
-Score = dict[str, Any]
-"""One row of `scores`, by column name."""
+Score = dict[str, Any]  # one row of `scores`, by column name
 
 COLUMNS = (
     "dataset", "case_id", "target", "target_repeat", "metric", "judge", "repeat", "member_of", "status", "score",

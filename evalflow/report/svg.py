@@ -14,11 +14,9 @@ from dataclasses import dataclass, field
 INK, MUTED, LINE = "var(--ink)", "var(--muted)", "var(--line)"
 MAIN, PASS, FAIL, PAPER = "var(--accent)", "var(--pass)", "var(--fail)", "var(--paper)"
 
-SIZE = 11
-"""Font size of labels, in pixels."""
+SIZE = 11  # font size of labels, in pixels
 _PADDING = 6
-_CHARACTER = 0.56
-"""Approximate width of a character in font sizes; the actual font is unknown."""
+_CHARACTER = 0.56  # approximate width of a character in font sizes; the actual font is unknown
 
 
 def text_width(text: str, size: float = SIZE) -> float:
@@ -222,10 +220,8 @@ class IntervalPoint:
     heading: str = ""
 
 
-_CARD = 330
-"""Width of a picture next to others on the page; wider ones are shrunk to it, text included."""
-_POINT_LABEL, _POINT_HEIGHT = 210, 26
-"""Maximum width of a label, and height of a row, in pixels."""
+_CARD = 330  # width of a picture next to others on the page; wider ones are shrunk to it, text included
+_POINT_LABEL, _POINT_HEIGHT = 210, 26  # maximum width of a label, and height of a row, in pixels
 
 
 def interval_chart(
@@ -270,8 +266,7 @@ class Tile:
     note: str = ""
 
 
-_MATRIX_LABEL = 110
-"""Maximum width of a matrix label, in pixels."""
+_MATRIX_LABEL = 110  # maximum width of a matrix label, in pixels
 
 
 def matrix_chart(

@@ -373,8 +373,7 @@ def agreement(runs: Sequence[pl.LazyFrame]) -> pl.DataFrame:
     )
 
 
-FEW = 4
-"""Largest number of runs that are shown in full."""
+FEW = 4  # largest number of runs that are shown in full
 _SHOWN_COLUMNS = 5
 _HEAD_WIDTH = 12
 

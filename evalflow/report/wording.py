@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
-PARTS = ("dataset", "target", "judge")
-"""The columns that distinguish rows of one metric."""
+PARTS = ("dataset", "target", "judge")  # the columns that distinguish rows of one metric
 ADJUSTMENTS = {"holm": "Holm", "bh": "Benjamini-Hochberg", "by": "Benjamini-Yekutieli"}
 """How p-values of a family are adjusted."""
 SHORT_ADJUSTMENTS = {"holm": "Holm", "bh": "BH", "by": "BY"}

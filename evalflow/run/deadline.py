@@ -126,8 +126,7 @@ def _first(error: BaseException, kinds: tuple[type[EvalflowError], ...]) -> Base
     return next((found for one in group.exceptions if (found := _first(one, kinds))), None)
 
 
-DRAIN_S = 10.0
-"""Seconds that the first interrupt waits for work under way."""
+DRAIN_S = 10.0  # seconds that the first interrupt waits for work under way
 
 
 async def interruptible(work: Coroutine[object, object, None], stop: Callable[[], None]) -> bool:

@@ -25,8 +25,7 @@ from evalflow.records.manifest import SCHEMA, Header, Manifest, SweepManifest
 log = logging.getLogger("evalflow")
 H = TypeVar("H", bound=Header)
 
-_NO_ROOM = 64 * 1024
-"""Free bytes below which a disk counts as full."""
+_NO_ROOM = 64 * 1024  # free bytes below which a disk counts as full
 
 
 class _File:

@@ -20,8 +20,7 @@ from evalflow.run.plan import shuffled
 if TYPE_CHECKING:
     from evalflow.records import Direction
 
-Cells = Mapping[str, Sequence[tuple[str, float | None]]]
-"""The state and score of each of a case's cells, by metric."""
+Cells = Mapping[str, Sequence[tuple[str, float | None]]]  # the state and score of each of a case's cells, by metric
 
 
 @record()

@@ -99,8 +99,7 @@ class Draw:
         yield from (case for case in cases if case_digest(case, self._seed) in drawn)
 
 
-KEPT_CASES = 10_000
-"""At most this many cases are kept in memory: even an empty case takes a kilobyte."""
+KEPT_CASES = 10_000  # at most this many cases are kept in memory: even an empty case takes a kilobyte
 Place = tuple[int, int]
 
 

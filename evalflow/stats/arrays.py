@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Bools = NDArray[np.bool_]
 
-CONFIDENCE = 0.95
-"""Coverage of every interval."""
+CONFIDENCE = 0.95  # coverage of every interval
 LOWER, UPPER = 0.5 - CONFIDENCE / 2, 0.5 + CONFIDENCE / 2
 
 # Integers are counted instead of sorted if their range is at most so many times their number.

@@ -18,8 +18,7 @@ DRAWS = 2_000
 _CHUNK = 4_000_000
 FEW_CASES = 30
 FEW_CLUSTERS = 10
-MAX_UNDEFINED = 0.05
-"""Largest share of resamples in which a figure may be undefined and still have an interval."""
+MAX_UNDEFINED = 0.05  # largest share of resamples in which a figure may be undefined and still have an interval
 
 
 def resample(counts: Floats, weights: Ints, seed: int) -> Floats:

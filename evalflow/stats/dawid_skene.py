@@ -16,8 +16,7 @@ from evalflow.stats.bootstrap import bootstrap_method, percentile_interval, resa
 if TYPE_CHECKING:
     from evalflow.stats.arrays import Floats, Interval, Ints
 
-MISSING = -1
-"""A class that is not known: a judge without a verdict, or an answer without a label."""
+MISSING = -1  # a class that is not known: a judge without a verdict, or an answer without a label
 PRIOR = 0.5
 _ITERATIONS = 200
 _CLOSE = 1e-6

@@ -69,8 +69,7 @@ def _phi(both: int, only_a: int, only_b: int, neither: int) -> float:
 
 
 DRAWS = 9_999
-RULE_OF_THREE = "rule_of_three"
-"""Method name if no case differs."""
+RULE_OF_THREE = "rule_of_three"  # method name if no case differs
 EXACT_UNITS = 20
 MANY_UNITS = 10_000
 _CHUNK = 4_000_000

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from evalflow.stats.arrays import Floats, Ints
 
 
-FEWEST_SYSTEMS = 4
-"""With fewer systems too little is left to choose by, and to measure with."""
+FEWEST_SYSTEMS = 4  # with fewer systems too little is left to choose by, and to measure with
 _DRAWS = 200
 _FOLDS = 5
 _REPEATS = 5

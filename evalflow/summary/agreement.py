@@ -36,8 +36,7 @@ MEASURES = (
 _MAX_CLASSES = 11
 """Scores with at most this many values, and a third as many as answers, are treated as classes, such as grades."""
 _HALF = 0.5
-ANSWER_KEY = ("case_id", "target_repeat")
-"""Columns that identify an answer within a dataset, metric and target."""
+ANSWER_KEY = ("case_id", "target_repeat")  # columns that identify an answer within a dataset, metric and target
 _UNWEIGHTED = ("krippendorff_alpha", "spearman_by_group", "auroc")
 _WEIGHTED = "labels carry weights"
 
@@ -241,8 +240,7 @@ def disagreements(row: CalibrationRow, most: int) -> list[dict[str, Any]]:
 
 
 ANSWER = ("dataset", "case_id", "target", "target_repeat", "metric")
-SERIES = ("dataset", "metric", "target", "judge")
-"""The key of a judge's mean score."""
+SERIES = ("dataset", "metric", "target", "judge")  # the key of a judge's mean score
 
 
 def label_frame(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:

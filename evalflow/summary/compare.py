@@ -394,8 +394,7 @@ def _same(one: Difference, other: Difference) -> bool:
     return one.n == other.n and all(x == y or math.isclose(x or 0.0, y or 0.0, abs_tol=1e-12) for x, y in pairs)
 
 
-Orders = Mapping[str, Sequence[str]]
-"""By metric, its statistics in the order in which they are tested."""
+Orders = Mapping[str, Sequence[str]]  # by metric, its statistics in the order in which they are tested
 UNORDERED: Orders = {}
 
 

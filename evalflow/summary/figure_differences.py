@@ -27,8 +27,7 @@ from evalflow.summary.journal import json_text
 if TYPE_CHECKING:
     from evalflow.records import FigureSpec
 
-LOWER_IS_BETTER = ("brier", "ece")
-"""Figures for which lower is better."""
+LOWER_IS_BETTER = ("brier", "ece")  # figures for which lower is better
 Found = tuple[str, Difference]
 Sides = tuple["pl.DataFrame", "pl.DataFrame"]
 _SIDES = ("a", "b")

@@ -23,8 +23,7 @@ _LOOKS = "looks"
 _JUDGE_ALONE = "judge_alone"
 _SETTINGS = (_POINT, _JUDGE_ALONE, _MAX_UNDEFINED, _LOOKS)
 """Keys that are not conditions, but options for evaluating them."""
-_COMPARED = ("mean", "pass_rate")
-"""The columns that can be compared with a baseline; all figures can be too."""
+_COMPARED = ("mean", "pass_rate")  # the columns that can be compared with a baseline; all figures can be too
 
 
 def parse_gates(
@@ -166,8 +165,7 @@ def _check_limit(condition: Condition, statistic: str, where: str, metric: Measu
         raise UserError(Problem(what, where, f'let the estimate decide: {{{statistic}: "{condition}", point: true}}'))
 
 
-PLANNED_LOOKS = (2, 20)
-"""The fewest and the most planned looks."""
+PLANNED_LOOKS = (2, 20)  # the fewest and the most planned looks
 
 
 def _looks_of(value: GateValue) -> Looks | None:

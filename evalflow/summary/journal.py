@@ -109,8 +109,7 @@ def _finite(value: Any) -> Any:
     return value
 
 
-SLICE = ("dataset", "target", "metric", "judge")
-"""The key of a summary row, without its tag and statistic."""
+SLICE = ("dataset", "target", "metric", "judge")  # the key of a summary row, without its tag and statistic
 
 
 def scores_schema() -> pl.Schema:

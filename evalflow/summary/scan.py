@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("evalflow")
 
 _BLOCK = 2 << 20
-_NAMED = 5
-"""Damaged lines to name in a warning."""
+_NAMED = 5  # damaged lines to name in a warning
 _NEEDED = (
     "run_id", "dataset", "index", "case_id", "target", "target_repeat", "metric", "metric_version", "repeat", "status",
     "cached",

@@ -19,12 +19,9 @@ from evalflow.config.targets import CommandTargetConfig
 from evalflow.errors import Problem, TargetError, UserError, first_of
 from evalflow.targets.service import UNPRICED, Connector, LimitedCalls, RawReply, digest
 
-MAX_OUTPUT = 8 * 1024**2
-"""Maximum size of a reply in bytes."""
-KEPT_ERRORS = 4096
-"""Bytes kept from the end of stderr."""
-SHOWN_ERRORS = 10
-"""Lines shown from the end of stderr in an error."""
+MAX_OUTPUT = 8 * 1024**2  # maximum size of a reply in bytes
+KEPT_ERRORS = 4096  # bytes kept from the end of stderr
+SHOWN_ERRORS = 10  # lines shown from the end of stderr in an error
 _CHUNK = 2**16
 
 

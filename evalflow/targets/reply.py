@@ -70,8 +70,7 @@ def _column_at(source: str | None, row: Mapping[str, Any]) -> Any:
 
 
 _FORMS = {"answer": ("answer",), "actual": ("actual",), "metadata": ("metadata",)}
-_CHUNKS = "structured_contexts"
-"""Another name for contexts that is recognised for every dataset."""
+_CHUNKS = "structured_contexts"  # another name for contexts that is recognised for every dataset
 
 
 @dataclass(frozen=True, slots=True)

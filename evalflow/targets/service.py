@@ -28,8 +28,7 @@ from evalflow.redaction import SECRET_NAME, public_address, without_user
 from evalflow.targets.recorded import blank, failed
 from evalflow.targets.reply import Form, ParsedReply, ReplyReader
 
-UNPRICED = Spend(requests=1, usage=None, cost_usd=None)
-"""A call of a program, whose price is unknown."""
+UNPRICED = Spend(requests=1, usage=None, cost_usd=None)  # a call of a program, whose price is unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,8 +230,7 @@ class _NoJsonError(UserError):
 
 _EXAMPLE = Case(
     dataset="", index=0, id="id", messages=tuple(Message(role, "text") for role in ("user", "assistant", "user"))
-)
-"""Example values to check before the run whether a document is JSON."""
+)  # example values to check before the run whether a document is JSON
 
 
 def _as_json(expression: re.Match[str]) -> str:

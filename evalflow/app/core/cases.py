@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from evalflow.app.core.comparison import BaselineAnswers
 
 
-BASELINE = "baseline"
-"""The variable of a case that holds the baseline's answer to it: `vars.baseline`."""
+BASELINE = "baseline"  # the variable of a case that holds the baseline's answer to it: `vars.baseline`
 _SHOWN = 5
 
 
@@ -75,8 +74,7 @@ def select(run: RunConfig) -> Iterator[Case]:
     yield from draw.pick(offered(run))
 
 
-KEPT_BYTES = 8 * 2**20
-"""Files of up to this size in total are kept in memory."""
+KEPT_BYTES = 8 * 2**20  # files of up to this size in total are kept in memory
 
 
 class RunCases:
@@ -125,8 +123,7 @@ def answers_of(
         yield find
 
 
-UNKNOWN = "-"
-"""Placeholder if neither the target's name nor its answer is known."""
+UNKNOWN = "-"  # placeholder if neither the target's name nor its answer is known
 
 
 def placeholder_answer(run: RunConfig, case: Case) -> Answer:

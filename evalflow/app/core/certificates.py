@@ -26,8 +26,7 @@ from evalflow.run.folder import RunFolder
 
 log = logging.getLogger("evalflow")
 
-CERTIFICATES = Path(".evalflow/certificates")
-"""Relative to the working directory."""
+CERTIFICATES = Path(".evalflow/certificates")  # relative to the working directory
 _SCHEMA = 1
 _PARTS = {"judge": "the judge's settings", "metric": "the metric", "prompts": "its prompts", "prepared": "its steps"}
 

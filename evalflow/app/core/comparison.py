@@ -43,8 +43,7 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger("evalflow")
-Labels = Mapping[str, "pl.DataFrame"]
-"""People's labels of the answers of some runs, by the path of the run's folder."""
+Labels = Mapping[str, "pl.DataFrame"]  # people's labels of the answers of some runs, by the path of the run's folder
 NO_LABELS: Labels = {}
 Kind = Literal["metric", "prompt", "judge", "cases"]
 KINDS: tuple[Kind, ...] = ("metric", "prompt", "judge", "cases")

@@ -24,10 +24,8 @@ from evalflow.protocols import Metric
 from evalflow.records import Case, Label
 from evalflow.run.plan import case_digest
 
-SHOWN = 20
-"""Maximum problems listed of one kind, and cases whose columns are remembered."""
-GENERATED = ("answer", "actual")
-"""The fields that a live target can fill; the dataset's `generates` says which."""
+SHOWN = 20  # maximum problems listed of one kind, and cases whose columns are remembered
+GENERATED = ("answer", "actual")  # the fields that a live target can fill; the dataset's `generates` says which
 
 
 class DataChecks:

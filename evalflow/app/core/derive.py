@@ -49,8 +49,7 @@ class Derived:
     exit_code: int = 3
 
 
-Cases = Callable[[], Iterable[Case]]
-"""Reads the cases of a run in any order; called only if gates have looks."""
+Cases = Callable[[], Iterable[Case]]  # reads the cases of a run in any order; called only if gates have looks
 
 
 def derive(folder: RunFolder, rules: ResultRules) -> Derived:

@@ -25,8 +25,7 @@ from evalflow.run.scoring import Pair
 from evalflow.summary.gate_config import parse_gates
 from evalflow.summary.gates import Gate
 
-SAMPLE = 20
-"""The number of cases of each dataset for which prompts are rendered."""
+SAMPLE = 20  # the number of cases of each dataset for which prompts are rendered
 
 
 @dataclass(slots=True)

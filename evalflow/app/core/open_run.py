@@ -48,8 +48,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("evalflow")
 _NAMED = 5
-_FIRST_CALLS_S = 0.2
-"""By then the first calls have been sent, which nothing should delay."""
+_FIRST_CALLS_S = 0.2  # by then the first calls have been sent, which nothing should delay
 
 
 @dataclass(slots=True)

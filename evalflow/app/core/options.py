@@ -116,8 +116,7 @@ def _options_in(folder: Path, group: str) -> Iterator[Option]:
         yield Option(group, file.stem, file, cast("dict[str, Any]", values) if isinstance(values, dict) else {})
 
 
-_CASES = 5
-"""Cases read of each dataset."""
+_CASES = 5  # cases read of each dataset
 _OF_ANY_SHAPE = frozenset({"expected", "actual"})
 """Fields of any content: a dataset with them fits only if an experiment pairs it with the metric."""
 MODEL = ("judge=vllm", "judge.model=MODEL")

@@ -14,8 +14,7 @@ from evalflow.errors import Problem, UserError
 from evalflow.paths import private_file
 
 LOCK, OUTPUT = "process.lock", "process.log"
-MAX_OUTPUT = 4000
-"""Characters read from the end of a process's output."""
+MAX_OUTPUT = 4000  # characters read from the end of a process's output
 
 
 def start(folder: Path, arguments: Sequence[str], root: Path) -> subprocess.Popen[bytes]:

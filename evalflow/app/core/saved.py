@@ -38,8 +38,7 @@ if TYPE_CHECKING:
 
 
 LATEST = Path("outputs") / "latest"
-_ID = re.compile(rb'\{"id":("(?:[^"\\]|\\.)*")')
-"""The id with which a line of cases.jsonl begins."""
+_ID = re.compile(rb'\{"id":("(?:[^"\\]|\\.)*")')  # the id with which a line of cases.jsonl begins
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,7 @@ from evalflow.protocols import Judge
 from evalflow.records import Answer, Case, Outcome, Status
 
 Weight = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-BY_PASSING = ("share_passed", "all", "any")
-"""Rules over pass or fail; every part needs a threshold in force."""
+BY_PASSING = ("share_passed", "all", "any")  # rules over pass or fail; every part needs a threshold in force
 _WEIGHTED = ("mean", "share_passed")
 _BLOCKING: tuple[Status, ...] = ("skipped", "error", "undefined")
 """States that prevent a composite score, most final first: a missing field outranks an error, which a retry may fix."""

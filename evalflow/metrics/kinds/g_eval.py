@@ -104,8 +104,7 @@ def _entries(file: Path, key: str) -> Sequence[Mapping[str, Any]]:
 WRITING, SCORING = "steps", "score"
 FIELD = "score"
 EXTRAS = ("criteria", "scale", "rubric", "strict", "given", "inputs")
-UNWRITTEN = ("…",) * 4
-"""Placeholder for steps not yet written, to render the prompt."""
+UNWRITTEN = ("…",) * 4  # placeholder for steps not yet written, to render the prompt
 
 
 class GEvalMetricConfig(ChainConfig):

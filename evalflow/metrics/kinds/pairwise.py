@@ -30,8 +30,7 @@ EXTRAS = ("criteria", "given")
 _VERDICTS: Sequence[Mapping[str, str]] = (
     {"first": "win", "second": "loss", "tie": "tie"},
     {"first": "loss", "second": "win", "tie": "tie"},
-)
-"""The verdict on the answer that each place word means, for each of the two orders."""
+)  # the verdict on the answer that each place word means, for each of the two orders
 _SCORES: Mapping[str, float] = {"win": 1.0, "tie": 0.5, "loss": 0.0}
 _LEAN: Mapping[str, int] = {"first": 1, "tie": 0, "second": -1}
 
