@@ -18,24 +18,6 @@ from evalflow.testing.faults import cut, faulty, html, malformed, off_schema, re
 from evalflow.testing.replies import Request, Step, auto, embeddings, no_choices, refusal, reply, vector
 
 __all__ = [
-    "Endpoint",
-    "Request",
-    "ScriptError",
-    "Step",
-    "auto",
-    "by_schema",
-    "cut",
-    "embeddings",
-    "faulty",
-    "html",
-    "malformed",
-    "no_choices",
-    "off_schema",
-    "refusal",
-    "reply",
-    "reset",
-    "silence",
-    "status",
-    "trickle",
-    "vector",
-]
+    "Endpoint", "Request", "ScriptError", "Step", "auto", "by_schema", "cut", "embeddings", "faulty", "html",
+    "malformed", "no_choices", "off_schema", "refusal", "reply", "reset", "silence", "status", "trickle", "vector",
+]  # fmt: skip
