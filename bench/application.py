@@ -47,7 +47,7 @@ def fill(work: Path, cases: int, per_case: int) -> None:
 
     space = open_workspace()
     run: dict[str, Any] = {
-        **{"run_id": RUN, "title": "Many", "bot": "helper", "state": "done", "origin": "workspace"},
+        **{"project_id": 1, "run_id": RUN, "title": "Many", "bot": "helper", "state": "done", "origin": "workspace"},
         **{"composition": {}, "arguments": [], "folder": str(work), "facts": facts(cases, per_case)},
     }
     with space.database.writing() as connection:

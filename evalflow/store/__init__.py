@@ -1,5 +1,5 @@
 """The database of the application: definitions, runs and scores, in SQLite or PostgreSQL."""
 
-from evalflow.store.database import Database, open_database
+from evalflow.store.database import DEFAULT_PROJECT, Database, open_database
 
-__all__ = ["Database", "open_database"]
+__all__ = ["DEFAULT_PROJECT", "Database", "open_database"]

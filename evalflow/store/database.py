@@ -15,17 +15,19 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine, create_engine, event, func, inspect, select
+from sqlalchemy import Connection, Engine, create_engine, event, func, insert, inspect, select
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, IntegrityError, InterfaceError, OperationalError
 
 from evalflow.errors import ConflictError, InfrastructureError, Problem, UserError
 from evalflow.paths import private_database
-from evalflow.store.tables import metadata
+from evalflow.store.tables import metadata, now, projects
 
 FOLDER = Path(__file__).with_name("migrations")
 KEPT = 3
 """The number of backups to keep from schema changes."""
+DEFAULT_PROJECT = "default"
+"""The project of a new database."""
 _LOCK = 0x65766664  # an arbitrary constant
 """PostgreSQL's advisory lock that serializes migrations of processes that start together."""
 
@@ -40,21 +42,44 @@ def bring_up_to_date(engine: Engine, file: Path | None) -> Path | None:
     with engine.connect() as connection:
         if _revision(connection, scripts) == newest:
             return None
-    with engine.connect().execution_options(writes=True) as connection, connection.begin():
-        if engine.dialect.name == "postgresql":
+    with engine.connect().execution_options(writes=True) as connection, _unlinked(connection), connection.begin():
+        if _is_postgres(engine):
             connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
         revision = _revision(connection, scripts)  # another process may have migrated it meanwhile
         if revision == newest:
             return None
         if revision is None:
             metadata.create_all(connection)
+            moment = now()
+            first: dict[str, Any] = {"name": DEFAULT_PROJECT, "description": "", "budget": {}, "version": 1}
+            connection.execute(insert(projects).values(**first, created_at=moment, updated_at=moment))
             MigrationContext.configure(connection).stamp(scripts, "head")
             return None
         backup = None if file is None else _copied(file, revision)
         config = Config(attributes={"connection": connection})
         config.set_main_option("script_location", str(scripts.dir).replace("%", "%%"))
         command.upgrade(config, "head")
+        if not _is_postgres(engine) and (lost := connection.exec_driver_sql("PRAGMA foreign_key_check").first()):
+            raise InfrastructureError(f"a row of {lost[0]} refers to one of {lost[2]} that is not there")
         return backup
+
+
+@contextmanager
+def _unlinked(connection: Connection) -> Generator[None]:
+    """No foreign keys in SQLite: Alembic replaces a changed table, and dropping one would delete what refers to it."""
+    if _is_postgres(connection.engine):
+        yield
+        return
+    file: Any = connection.connection.driver_connection
+    file.execute("PRAGMA foreign_keys = OFF")
+    try:
+        yield
+    finally:
+        file.execute("PRAGMA foreign_keys = ON")
+
+
+def _is_postgres(engine: Engine) -> bool:
+    return engine.dialect.name == "postgresql"
 
 
 def _revision(connection: Connection, scripts: ScriptDirectory) -> str | None:
@@ -122,7 +147,9 @@ class Database:
     @contextmanager
     def reading(self) -> Generator[Connection]:
         """A read transaction: one snapshot of the database, unchanged within the block."""
-        with self._transaction({"isolation_level": "REPEATABLE READ"} if self._is_postgres else {}) as connection:
+        with self._transaction(
+            {"isolation_level": "REPEATABLE READ"} if _is_postgres(self.engine) else {}
+        ) as connection:
             yield connection
 
     @contextmanager
@@ -138,7 +165,7 @@ class Database:
             InfrastructureError: The database does not answer, cannot be written, or was replaced.
         """
         with self._transaction({"writes": True}) as connection:
-            if in_turn and self._is_postgres:
+            if in_turn and _is_postgres(self.engine):
                 connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{BUSY_S:g}s'")
                 connection.execute(select(func.pg_advisory_xact_lock(_WRITERS)))
             yield connection
@@ -158,13 +185,9 @@ class Database:
                 raise  # a bug in evalflow
             raise InfrastructureError(*self._failure(error)) from None
 
-    @property
-    def _is_postgres(self) -> bool:
-        return self.engine.dialect.name == "postgresql"
-
     def _failure(self, error: DBAPIError) -> tuple[str, str]:
         hint = "see that there is room on the disk, and that no other program holds the file"
-        if self._is_postgres:
+        if _is_postgres(self.engine):
             hint = "see that the server runs; evalflow then connects again"
         return f"the database {self.shown_url} does not answer: {_first_line(error)}", hint
 

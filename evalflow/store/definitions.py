@@ -1,4 +1,4 @@
-"""Definitions (bots, their metrics, datasets), and stored responses by idempotency key."""
+"""Definitions (bots and datasets of a project, metrics of a bot), and stored responses by idempotency key."""
 
 from __future__ import annotations
 
@@ -10,20 +10,28 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, func, insert, select
 
 from evalflow.store import tables
-from evalflow.store.tables import Row, bots, cases, creations, datasets, every, metrics, now, one
+from evalflow.store.tables import Row, bots, cases, connections, creations, datasets, every, metrics, now, one, projects
 
-TableName = Literal["bots", "datasets", "metrics"]
-_TABLES: Mapping[TableName, sa.Table] = {"bots": bots, "datasets": datasets, "metrics": metrics}
+TableName = Literal["bots", "datasets", "metrics", "projects", "connections"]
+_TABLES: Mapping[TableName, sa.Table] = {
+    "bots": bots,
+    "datasets": datasets,
+    "metrics": metrics,
+    "projects": projects,
+    "connections": connections,
+}
+OWNERS: Mapping[TableName, str] = {"bots": "project_id", "datasets": "project_id", "metrics": "bot_id"}
+"""The column of a definition's owner, within which its name is unique; projects and connections have none."""
 
 
-def named(connection: Connection, table: TableName, name: str, bot: int | None = None) -> Row | None:
-    """The definition with that name; a metric's name is unique within its bot."""
-    return one(connection, _select(table, bot).where(_TABLES[table].c.name == name))
+def named(connection: Connection, table: TableName, name: str, owner: int | None = None) -> Row | None:
+    """The definition of an owner with that name."""
+    return one(connection, _select(table, owner).where(_TABLES[table].c.name == name))
 
 
-def listed(connection: Connection, table: TableName, bot: int | None = None) -> list[Row]:
-    """All definitions by name, or those of one bot."""
-    return every(connection, _select(table, bot).order_by(_TABLES[table].c.name))
+def listed(connection: Connection, table: TableName, owner: int | None = None) -> list[Row]:
+    """All definitions of an owner, by name."""
+    return every(connection, _select(table, owner).order_by(_TABLES[table].c.name))
 
 
 def add(connection: Connection, table: TableName, values: Mapping[str, Any]) -> int:
@@ -50,9 +58,9 @@ def counts(connection: Connection) -> dict[int, int]:
     return {row[0]: row[1] for row in connection.execute(query)}
 
 
-def _select(table: TableName, bot: int | None) -> sa.Select[Any]:
+def _select(table: TableName, owner: int | None) -> sa.Select[Any]:
     query = select(_TABLES[table])
-    return query if bot is None else query.where(_TABLES[table].c.bot_id == bot)
+    return query.where(_TABLES[table].c[OWNERS[table]] == owner) if table in OWNERS else query
 
 
 KEPT = timedelta(days=30)

@@ -40,9 +40,11 @@ def by_key(connection: Connection, key: str) -> Row | None:
     return one(connection, select(runs).where(runs.c.creation_key == key))
 
 
-def page(connection: Connection, before: int | None, limit: int, bot: str | None, state: str | None) -> list[Row]:
-    """Runs, the newest first. `before`: only runs whose row id is smaller."""
-    query = select(runs).order_by(runs.c.id.desc()).limit(limit)
+def page(
+    connection: Connection, project: int, before: int | None, limit: int, bot: str | None, state: str | None
+) -> list[Row]:
+    """Runs of a project, the newest first. `before`: only runs whose row id is smaller."""
+    query = select(runs).where(runs.c.project_id == project).order_by(runs.c.id.desc()).limit(limit)
     wanted = {runs.c.bot: bot, runs.c.state: state}
     query = query.where(*(column == value for column, value in wanted.items() if value is not None))
     return every(connection, query if before is None else query.where(runs.c.id < before))

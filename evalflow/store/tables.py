@@ -68,6 +68,14 @@ def _definitions(name: str, *columns: SchemaItem) -> Table:
     return Table(name, metadata, _id(), *columns, _version(), _at("created_at"), _at("updated_at"))
 
 
+def _of_project() -> Column[int]:
+    return Column("project_id", Integer, ForeignKey("projects.id"), nullable=False)
+
+
+def _of_user() -> Column[int]:
+    return Column("user_id", Integer, ForeignKey("users.id", ondelete="CASCADE"), nullable=False)
+
+
 def _of_run(*numbers: str) -> list[Column[Any]]:
     run = Column("run", Integer, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False)
     return [run, *(Column(number, Integer, nullable=False) for number in numbers)]
@@ -89,11 +97,20 @@ def _score_columns() -> Iterator[Column[Any]]:
             yield Column(name, _TYPES.get(kind, String(10)), nullable=is_nullable)
 
 
-bots = _definitions(
-    "bots",
+projects = _definitions(
+    "projects",
     Column("name", String(NAME), nullable=False, unique=True),
     Column("description", Text, nullable=False),
+    Column("budget", JSON, nullable=False),
+)
+
+bots = _definitions(
+    "bots",
+    _of_project(),
+    Column("name", String(NAME), nullable=False),
+    Column("description", Text, nullable=False),
     Column("config", JSON, nullable=False),
+    UniqueConstraint("project_id", "name"),
 )
 
 metrics = _definitions(
@@ -107,9 +124,11 @@ metrics = _definitions(
 
 datasets = _definitions(
     "datasets",
-    Column("name", String(NAME), nullable=False, unique=True),
+    _of_project(),
+    Column("name", String(NAME), nullable=False),
     Column("description", Text, nullable=False),
     Column("generates", String(10), nullable=False),
+    UniqueConstraint("project_id", "name"),
 )
 
 cases = Table(
@@ -140,6 +159,7 @@ runs = Table(
     "runs",
     metadata,
     _id(),
+    _of_project(),
     Column("run_id", String(NAME), nullable=False, unique=True),
     Column("title", Text, nullable=False),
     Column("bot_id", Integer, ForeignKey("bots.id", ondelete="SET NULL"), nullable=True),
@@ -167,6 +187,7 @@ runs = Table(
     _at("finished_at", nullable=True),
     Index(None, "state", "id"),
     Index(None, "bot_id", "id"),
+    Index(None, "project_id", "id"),
 )
 
 answers = Table(
@@ -231,6 +252,118 @@ labels = Table(
     _version(),
     Index(None, "metric", "id"),
     Index(None, "run", "id"),
+)
+
+users = _definitions(
+    "users",
+    Column("name", String(NAME), nullable=False, unique=True),
+    Column("full_name", Text, nullable=False),
+    Column("email", String(320), nullable=True),
+    Column("password_hash", Text, nullable=True),
+    Column("is_owner", Boolean, nullable=False),
+    Column("is_disabled", Boolean, nullable=False),
+)
+
+identities = Table(
+    "identities",
+    metadata,
+    Column("issuer", String(500), nullable=False),
+    Column("subject", String(500), nullable=False),
+    _of_user(),
+    PrimaryKeyConstraint("issuer", "subject"),
+)
+
+members = Table(
+    "members",
+    metadata,
+    Column("project_id", Integer, ForeignKey("projects.id", ondelete="CASCADE"), nullable=False),
+    _of_user(),
+    Column("role", String(20), nullable=False),
+    PrimaryKeyConstraint("project_id", "user_id"),
+)
+
+sessions = Table(
+    "sessions",
+    metadata,
+    _id(),
+    Column("key_hash", String(64), nullable=False, unique=True),
+    _of_user(),
+    Column("address", String(NAME), nullable=False),
+    Column("agent", Text, nullable=False),
+    _at("created_at"),
+    _at("seen_at"),
+    _at("expires_at"),
+    Index(None, "user_id"),
+)
+
+tokens = Table(
+    "tokens",
+    metadata,
+    _id(),
+    Column("key_hash", String(64), nullable=False, unique=True),
+    _of_user(),
+    Column("project_id", Integer, ForeignKey("projects.id", ondelete="CASCADE"), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("role", String(20), nullable=False),
+    _at("created_at"),
+    _at("used_at", nullable=True),
+    _at("expires_at"),
+    Index(None, "user_id"),
+)
+
+one_time_codes = Table(
+    "one_time_codes",
+    metadata,
+    Column("key_hash", String(64), primary_key=True),
+    Column("content", JSON, nullable=False),
+    _at("expires_at"),
+)
+
+failed_sign_ins = Table(
+    "failed_sign_ins",
+    metadata,
+    Column("key_hash", String(64), primary_key=True),
+    Column("failures", Integer, nullable=False),
+    Column("last_at", Float, nullable=False),
+)
+
+connections = _definitions(
+    "connections",
+    Column("name", String(NAME), nullable=False, unique=True),
+    Column("address", Text, nullable=False),
+    Column("api_key_env", String(NAME), nullable=True),
+    Column("networks", JSON, nullable=False),
+    Column("description", Text, nullable=False),
+)
+
+# Names and not keys of other tables: a row outlives the user, the project and the object that it is about.
+audit = Table(
+    "audit",
+    metadata,
+    _id(),
+    _at("at"),
+    Column("by", String(NAME), nullable=False),
+    Column("address", String(NAME), nullable=False),
+    Column("project", String(NAME), nullable=True),
+    Column("action", String(40), nullable=False),
+    Column("kind", String(40), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("fields", JSON, nullable=False),
+    Index(None, "by", "id"),
+    Index(None, "project", "id"),
+)
+
+spending = Table(
+    "spending",
+    metadata,
+    Column("project_id", Integer, ForeignKey("projects.id", ondelete="CASCADE"), nullable=False),
+    Column("month", String(7), nullable=False),
+    Column("source", String(NAME), nullable=False),
+    Column("usd", Float, nullable=False),
+    Column("requests", BigInteger, nullable=False),
+    Column("tokens", BigInteger, nullable=False),
+    Column("is_settled", Boolean, nullable=False),
+    PrimaryKeyConstraint("project_id", "month", "source"),
 )
 
 creations = Table(

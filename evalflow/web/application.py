@@ -48,14 +48,16 @@ def application(workspace: Workspace, address: Address, worker: Child | None, to
             yield
 
     routes = health_routes(workspace, worker)
-    app = FastAPI(openapi_url=None, lifespan=lifespan, middleware=security_middleware(address, token), routes=routes)
-    app.mount(API, rest_api(workspace))
+    app = FastAPI(
+        openapi_url=None, lifespan=lifespan, middleware=security_middleware(workspace, address, token), routes=routes
+    )
+    app.mount(API, rest_api())
     app.mount("/assets", StaticFiles(directory=ASSETS))
-    add_pages(app, workspace)
+    add_pages(app)
     return app
 
 
-def rest_api(workspace: Workspace) -> FastAPI:
+def rest_api() -> FastAPI:
     """The REST API, with its description at /openapi.json."""
     from fastapi import FastAPI
     from starlette.middleware import Middleware
@@ -71,9 +73,8 @@ def rest_api(workspace: Workspace) -> FastAPI:
         openapi_url="/openapi.json",
         docs_url=None,  # its page would load scripts from elsewhere
         redoc_url=None,
-        middleware=[Middleware(IdempotencyKeys, workspace=workspace)],
+        middleware=[Middleware(IdempotencyKeys)],
     )
-    app.state.workspace = workspace
     for router in (
         *(bots.router, metrics.bot_router, metrics.router, metrics.checks_router),
         *(datasets.router, datasets.cases_router, datasets.tags_router, transfer.upload_router, transfer.router),
@@ -87,7 +88,7 @@ def rest_api(workspace: Workspace) -> FastAPI:
     return app
 
 
-def add_pages(app: FastAPI, workspace: Workspace) -> None:
+def add_pages(app: FastAPI) -> None:
     """Mount the pages at the root of the application."""
     from nicegui import ui
 
@@ -111,7 +112,7 @@ def add_pages(app: FastAPI, workspace: Workspace) -> None:
         *(bots, metrics, metric, datasets, import_cases, case),
         *(runs, new_run, scores, run, compare, history, frame),  # /runs/new comes before /runs/{run}
     ):
-        module.add(workspace)
+        module.add()
     # Scripts come first: they must run before the first paint.
     scripts = [f'<script src="/assets/{name}.js"></script>' for name in ("nonce", "theme", "unsaved")]
     names = ("theme", "parts", "forms", "metrics", "cases", "runs", "results", "compare", "history")
@@ -129,7 +130,7 @@ def add_pages(app: FastAPI, workspace: Workspace) -> None:
     )
 
 
-def security_middleware(address: Address, token: str | None) -> list[Middleware]:
+def security_middleware(workspace: Workspace, address: Address, token: str | None) -> list[Middleware]:
     """The guards that every request passes, the outermost first."""
     from starlette.middleware import Middleware
     from starlette.middleware.gzip import GZipMiddleware
@@ -143,6 +144,7 @@ def security_middleware(address: Address, token: str | None) -> list[Middleware]
         SameOrigin,
         SecurityHeaders,
     )
+    from evalflow.web.security.projects import InProject
     from evalflow.web.security.token import KnownToken
 
     return [
@@ -151,6 +153,7 @@ def security_middleware(address: Address, token: str | None) -> list[Middleware]
         Middleware(KnownHosts, hosts=address.hosts),
         Middleware(SameOrigin),
         *([Middleware(KnownToken, token=token, port=address.port)] if token else []),
+        Middleware(InProject, workspace=workspace),
         Middleware(NoForgery, prefix=API),
         Middleware(BoundedBodies, largest={API: LARGEST_JSON, "/": LARGEST_UPLOAD}),
     ]

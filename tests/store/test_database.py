@@ -36,7 +36,7 @@ from evalflow.store.tables import metadata
 from . import first_tables
 
 HEAD = ScriptDirectory(str(FOLDER)).get_current_head()
-BOT = {"name": "b", "description": "", "config": {"kind": "recorded"}}
+BOT = {"project_id": 1, "name": "b", "description": "", "config": {"kind": "recorded"}}
 
 
 def test_a_new_database_has_the_tables(database: Database) -> None:
@@ -51,7 +51,7 @@ def test_what_is_there_stays_when_it_is_opened_again(database_url: str) -> None:
     first.close()
     again = open_database(database_url)
     with again.reading() as connection:
-        assert [row["name"] for row in definitions.listed(connection, "bots")] == ["b"]
+        assert [row["name"] for row in definitions.listed(connection, "bots", 1)] == ["b"]
     assert (again.made, again.backup) == (None, None)
     again.close()
 
@@ -77,7 +77,7 @@ def test_an_older_file_is_copied_and_then_brought_forward(tmp_path: Path, monkey
     newer = open_database(url)
     with newer.reading() as connection:
         assert "later" in {column["name"] for column in inspect(connection).get_columns("labels")}
-        assert definitions.named(connection, "bots", "b")
+        assert definitions.named(connection, "bots", "b", 1)
     newer.close()
     assert newer.backup is not None
     with sqlite3.connect(newer.backup) as copy:

@@ -19,7 +19,15 @@ LIMITS = [Limit("a", "j", 0.5), Limit("b", None, 0.5, higher=False)]
 
 
 def queued(database: Database, name: str) -> int:
-    values = {"run_id": name, "title": "", "bot": "b", "state": "queued", "origin": "workspace", "folder": "/x"}
+    values = {
+        "project_id": 1,
+        "run_id": name,
+        "title": "",
+        "bot": "b",
+        "state": "queued",
+        "origin": "workspace",
+        "folder": "/x",
+    }
     with database.writing() as connection:
         return runs.create(connection, {**values, "composition": {}, "arguments": []})
 

@@ -104,7 +104,8 @@ def api_served(folder: Path) -> Iterator[Server]:
     """The REST API behind its guards, without the pages, which NiceGUI keeps for a whole process."""
 
     def make(address: Address) -> Starlette:
-        return Starlette(routes=[Mount(API, rest_api(workspace))], middleware=security_middleware(address, TOKEN))
+        guards = security_middleware(workspace, address, TOKEN)
+        return Starlette(routes=[Mount(API, rest_api())], middleware=guards)
 
     with pytest.MonkeyPatch.context() as patch, working_in(folder) as workspace, served(make) as server:
         keep_off_loops(patch.setattr)

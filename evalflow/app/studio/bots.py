@@ -12,6 +12,7 @@ from typing import Any, Literal, cast
 from anyio import to_thread
 
 from evalflow.app.core.options import Option
+from evalflow.app.studio.access import requires
 from evalflow.app.studio.definitions import DefinitionStore, given, kind_of, remembered_content
 from evalflow.app.studio.space import Workspace, not_found
 from evalflow.app.studio.validate import BOT_KINDS, check_bot, one_line
@@ -54,12 +55,14 @@ class Bot:
 BOTS = DefinitionStore("bot", "bots", "target", lambda option: kind_of(option) in BOT_KINDS)
 
 
+@requires("read")
 def list_bots(space: Workspace) -> list[Bot]:
     """All bots: the defined ones by name, then those of conf/ that could be defined here too."""
     own = {row["name"]: from_row(Bot, row) for row in BOTS.rows(space)}
     return [*own.values(), *(_of_conf(option) for name, option in BOTS.offered().items() if name not in own)]
 
 
+@requires("read")
 def get_bot(space: Workspace, name: str) -> Bot:
     """One bot. A bot of conf/ includes all that it inherits, and "???" for a required value that is missing."""
     row = BOTS.find(space, name)
@@ -71,6 +74,7 @@ def get_bot(space: Workspace, name: str) -> Bot:
     return replace(_of_conf(offered[name]), config=remembered_content(space, "target", name))
 
 
+@requires("edit")
 def create_bot(space: Workspace, name: str, config: Mapping[str, Any], description: str = "") -> Bot:
     """Define a bot."""
     BOTS.create(space, bot_values(name, config, description))
@@ -84,6 +88,7 @@ def bot_values(name: str, config: Mapping[str, Any], description: str = "") -> d
     return values
 
 
+@requires("edit")
 def update_bot(
     space: Workspace,
     name: str,
@@ -107,11 +112,13 @@ def update_bot(
     return get_bot(space, values["name"])
 
 
+@requires("edit")
 def delete_bot(space: Workspace, name: str, expected: int) -> None:
     """Delete a bot and its metrics; its runs stay."""
     BOTS.delete(space, BOTS.get(space, name), expected)
 
 
+@requires("edit")
 def copy_bot(space: Workspace, source: str, name: str, changes: Mapping[str, Any] | None = None) -> Bot:
     """Copy a bot, which may be of conf/, and change some keys."""
     bot = get_bot(space, source)
@@ -129,7 +136,8 @@ LONGEST_QUESTION = 20_000
 _VARIABLE = re.compile(r"\$\{oc\.env:([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
-async def try_bot(name: str, config: Mapping[str, Any], question: str) -> Answer:
+@requires("edit")
+async def try_bot(_: Workspace, name: str, config: Mapping[str, Any], question: str) -> Answer:
     """Send a question to a bot that is being defined; nothing is cached or saved.
 
     A call that fails gives an answer in state error; only a wrong configuration or a missing key raises.

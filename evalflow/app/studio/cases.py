@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from evalflow import datasets as readers
+from evalflow.app.studio.access import requires
 from evalflow.app.studio.datasets import (
     DATASETS,
     Dataset,
@@ -23,7 +24,7 @@ from evalflow.app.studio.datasets import (
     own_row,
     question_of,
 )
-from evalflow.app.studio.space import Page, StaleError, TakenError, Workspace, not_found, stale
+from evalflow.app.studio.space import Page, StaleError, TakenError, Workspace, changed_keys, not_found, stale
 from evalflow.config.schema import DatasetConfig
 from evalflow.errors import Problem, UserError
 from evalflow.jsonvalues import DEEPEST, is_too_deep
@@ -56,6 +57,7 @@ class StoredCase:
     version: int
 
 
+@requires("read")
 def list_cases(
     space: Workspace,
     dataset: str,
@@ -75,11 +77,13 @@ def list_cases(
     return Page([from_row(StoredCase, one) for one in found[:limit]], more)
 
 
+@requires("read")
 def get_case(space: Workspace, dataset: str, case: int) -> StoredCase:
     """One case."""
     return from_row(StoredCase, case_row(space, dataset, case))
 
 
+@requires("read")
 def dataset_tags(space: Workspace, dataset: str) -> list[tuple[str, int]]:
     """Every tag of a dataset with the number of cases that have it or a sub-tag."""
     row = own_row(space, dataset)
@@ -87,6 +91,7 @@ def dataset_tags(space: Workspace, dataset: str) -> list[tuple[str, int]]:
         return table.tag_counts(connection, row["id"])
 
 
+@requires("edit")
 def add_cases(space: Workspace, dataset: str, rows: Iterable[Mapping[str, Any]]) -> int:
     """Add cases, all or none; returns their number.
 
@@ -98,11 +103,13 @@ def add_cases(space: Workspace, dataset: str, rows: Iterable[Mapping[str, Any]])
     return append_rows(space, dataset, (readers.case_to_row(case) for case in cases))
 
 
+@requires("edit")
 def update_case(space: Workspace, dataset: str, case: int, expected: int, row: Mapping[str, Any]) -> StoredCase:
     """Replace a case."""
     there = case_row(space, dataset, case)
     changed = case_columns(readers.case_to_row(read_row(dataset, {"id": there["key"], **row})))
-    with space.database.writing() as connection:
+    fields = [f"{field} of case {there['key']}" for field in changed_keys("", there["body"], changed["body"])]
+    with space.changing("update", "dataset", dataset, fields) as connection:
         owner = there["dataset_id"]
         if changed["key"] != there["key"] and table.known_keys(connection, owner, [changed["key"]]):
             raise duplicates([changed["key"]])
@@ -111,6 +118,7 @@ def update_case(space: Workspace, dataset: str, case: int, expected: int, row: M
     return get_case(space, dataset, case)
 
 
+@requires("read")
 def case_rows(space: Workspace, dataset: str) -> Iterator[dict[str, Any]]:
     """All cases of a dataset that was defined here, as rows of JSON lines."""
     row = own_row(space, dataset)
@@ -118,6 +126,7 @@ def case_rows(space: Workspace, dataset: str) -> Iterator[dict[str, Any]]:
         yield from table.bodies(connection, row["id"])
 
 
+@requires("edit")
 def add_case(space: Workspace, dataset: str, row: Mapping[str, Any]) -> StoredCase:
     """Add one case; see `add_cases`. The key of a problem is the name of its field."""
     owner = own_row(space, dataset)
@@ -130,11 +139,12 @@ def add_case(space: Workspace, dataset: str, row: Mapping[str, Any]) -> StoredCa
     return from_row(StoredCase, found)
 
 
+@requires("edit")
 def append_rows(space: Workspace, dataset: str, rows: Iterable[dict[str, Any]]) -> int:
     """Add cases as `case_to_row` returns them, all or none; returns their number."""
     row = own_row(space, dataset)
     prepared = [case_columns(body) for body in rows]
-    with space.database.writing() as connection:
+    with space.changing("add cases", "dataset", dataset, [f"{len(prepared)} cases"]) as connection:
         return append_stored(connection, row["id"], prepared)
 
 
@@ -164,6 +174,7 @@ def _stale(row: Mapping[str, Any], expected: int, wanted: Mapping[str, Any]) -> 
     )
 
 
+@requires("edit")
 def copy_dataset(space: Workspace, source: str, name: str) -> Dataset:
     """Copy a dataset with all its cases; the source may be in conf/."""
     origin = get_dataset(space, source)
@@ -175,11 +186,12 @@ def copy_dataset(space: Workspace, source: str, name: str) -> Dataset:
         values = dataset_values(name, config.description or "", config.generates)
         rows = declared_rows(space, source)
     prepared = [case_columns(row) for row in rows]
-    with space.database.writing() as connection:
-        append_stored(connection, DATASETS.add(connection, values), prepared)
+    with space.changing("create", "dataset", name) as connection:
+        append_stored(connection, DATASETS.add(connection, space.project_id, values), prepared)
     return get_dataset(space, name)
 
 
+@requires("read")
 def case_row(space: Workspace, dataset: str, case: int) -> dict[str, Any]:
     """The row of one case."""
     row = own_row(space, dataset)
@@ -254,6 +266,7 @@ def case_columns(body: dict[str, Any]) -> dict[str, Any]:
 Body = dict[str, Any]
 
 
+@requires("read")
 def case_ids(space: Workspace, dataset: str, *, tag: str | None = None, text: str | None = None) -> list[int]:
     """The row ids of the matching cases, in order; for the filter, see `list_cases`."""
     row = own_row(space, dataset)
@@ -261,13 +274,15 @@ def case_ids(space: Workspace, dataset: str, *, tag: str | None = None, text: st
         return table.CaseQuery(connection, row["id"], tag, text).ids()
 
 
+@requires("edit")
 def delete_cases(space: Workspace, dataset: str, cases: Sequence[int]) -> int:
     """Delete cases; returns how many existed."""
     row = own_row(space, dataset)
-    with space.database.writing() as connection:
+    with space.changing("delete cases", "dataset", dataset, [f"{len(cases)} cases"]) as connection:
         return table.remove(connection, row["id"], cases)
 
 
+@requires("edit")
 def tag_cases(
     space: Workspace, dataset: str, cases: Sequence[int], *, add: Sequence[str] = (), remove: Sequence[str] = ()
 ) -> int:
@@ -280,21 +295,22 @@ def tag_cases(
         tags = list(dict.fromkeys([*kept, *given]))
         return {**body, "tags": tags} if tags else _without(body, "tags")
 
-    return _change(space, dataset, cases, tagged)
+    return _change(space, dataset, cases, "tags", tagged)
 
 
+@requires("edit")
 def group_cases(space: Workspace, dataset: str, cases: Sequence[int], group: str | None) -> int:
     """Set or remove the group of cases; returns the number of changed cases."""
 
     def grouped(body: Body) -> Body:
         return {**body, "group": group} if group else _without(body, "group")
 
-    return _change(space, dataset, cases, grouped)
+    return _change(space, dataset, cases, "group", grouped)
 
 
-def _change(space: Workspace, dataset: str, cases: Sequence[int], new: Callable[[Body], Body]) -> int:
+def _change(space: Workspace, dataset: str, cases: Sequence[int], field: str, new: Callable[[Body], Body]) -> int:
     row = own_row(space, dataset)
-    with space.database.writing() as connection:
+    with space.changing("update", "dataset", dataset, [f"{field} of {len(cases)} cases"]) as connection:
         pairs = (
             (found["id"], found["body"], new(found["body"])) for found in table.by_ids(connection, row["id"], cases)
         )
@@ -322,6 +338,7 @@ class CasePlace:
     next: int | None
 
 
+@requires("read")
 def case_place(
     space: Workspace, dataset: str, case: int, *, tag: str | None = None, text: str | None = None
 ) -> CasePlace:
@@ -333,6 +350,7 @@ def case_place(
         return CasePlace(before, found.count(), previous, following)
 
 
+@requires("read")
 def cases_at(
     space: Workspace, dataset: str, first: int, limit: int = 50, *, tag: str | None = None, text: str | None = None
 ) -> FoundCases[StoredCase]:
@@ -347,6 +365,7 @@ def cases_at(
     return FoundCases([from_row(StoredCase, one) for one in found], first, total)
 
 
+@requires("read")
 def example_rows(space: Workspace, dataset: str, count: int = 20) -> list[Mapping[str, Any]]:
     """The first cases of a dataset by field names, as lines of JSON lines."""
     if get_dataset(space, dataset).origin == "workspace":

@@ -20,6 +20,7 @@ from evalflow.app.core.comparison import (
 from evalflow.app.core.labels import labels_to_compare
 from evalflow.app.core.ranking import rank_runs, ranked_items
 from evalflow.app.core.saved import SavedRun, find_run, open_scored
+from evalflow.app.studio.access import requires
 from evalflow.app.studio.bots import get_bot
 from evalflow.app.studio.datasets import list_datasets
 from evalflow.app.studio.runs import MAX_PAGE, Run, get_run, list_runs, run_row
@@ -43,11 +44,13 @@ class ComparableRun:
     obstacles: Sequence[Obstacle]
 
 
+@requires("read")
 def scored_runs(space: Workspace) -> list[Run]:
     """The latest runs with results, newest first."""
     return [run for run in list_runs(space, limit=MAX_PAGE).items if run.facts.get("metrics")]
 
 
+@requires("read")
 def candidates(space: Workspace, run_id: str) -> list[ComparableRun]:
     """The runs that share a dataset and a metric with this one: comparable runs first, then newest first."""
     run = get_run(space, run_id)
@@ -70,6 +73,7 @@ def share_scores(one: Run, other: Run) -> bool:
     return all(_names(one, what) & _names(other, what) for what in ("metrics", "datasets"))
 
 
+@requires("read")
 def compare_runs(space: Workspace, a: str, b: str, how: ComparisonOptions | None = None) -> Comparison:
     """Compare run B with run A as the command `compare` does, without writing files."""
     pair = _pair(space, a, b)
@@ -79,6 +83,7 @@ def compare_runs(space: Workspace, a: str, b: str, how: ComparisonOptions | None
     return replace(found, notes=[*found.notes, *notes])
 
 
+@requires("read")
 def rank(
     space: Workspace, runs: Sequence[str], *, metric: str | None, pairwise: bool, items: bool, allow: Collection[Kind]
 ) -> RankingPage:
@@ -88,6 +93,7 @@ def rank(
     return found.page(*(ranked_items(found, None) if items else ([], [])))
 
 
+@requires("read")
 def changed_cases(space: Workspace, a: str, b: str) -> Changes:
     """The cases whose answer or score differs between two runs, for reading in pages."""
     pair = _pair(space, a, b)
@@ -96,6 +102,7 @@ def changed_cases(space: Workspace, a: str, b: str) -> Changes:
     return Changes(cells_between(*pair, known))
 
 
+@requires("read")
 def obstacles_between(space: Workspace, a: str, b: str) -> list[Obstacle]:
     """Every reason why run B cannot be compared with run A."""
     return obstacles(*_pair(space, a, b))
@@ -140,6 +147,7 @@ class Related:
     before: ComparableRun | None
 
 
+@requires("read")
 def related(space: Workspace, run_id: str) -> Related:
     """The bot, datasets and earlier run that a run's page links to."""
     run = get_run(space, run_id)
@@ -232,6 +240,7 @@ class History:
     bounded: bool
 
 
+@requires("read")
 def tracked_metrics(space: Workspace) -> list[TrackedMetric]:
     """All metrics with a history, those with the latest run first."""
     found: dict[tuple[str, str, str], dict[str, None]] = {}
@@ -247,6 +256,7 @@ def tracked_metrics(space: Workspace) -> list[TrackedMetric]:
     return [TrackedMetric(*key, list(statistics), len(count[key])) for key, statistics in found.items()]
 
 
+@requires("read")
 def history(space: Workspace, bot: str, dataset: str, metric: str, statistic: str = "mean") -> History:
     """How a number changed over the latest runs. `statistic`: mean, pass_rate, or the name of a figure."""
     points: list[HistoryPoint] = []

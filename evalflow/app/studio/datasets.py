@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar, cast
 
 from evalflow import datasets as readers
+from evalflow.app.studio.access import requires
 from evalflow.app.studio.bots import Origin
 from evalflow.app.studio.definitions import DefinitionStore, declared, remembered_content
 from evalflow.app.studio.space import Workspace, not_found
@@ -46,10 +47,11 @@ class Dataset:
 DATASETS = DefinitionStore("dataset", "datasets", "dataset")
 
 
+@requires("read")
 def list_datasets(space: Workspace) -> list[Dataset]:
     """All datasets: the defined ones by name, then those of conf/."""
     with space.database.reading() as connection:
-        rows, counted = definitions.listed(connection, "datasets"), definitions.counts(connection)
+        rows, counted = definitions.listed(connection, "datasets", space.project_id), definitions.counts(connection)
     own = [from_row(Dataset, row, cases=counted.get(row["id"], 0)) for row in rows]
     taken = {dataset.name for dataset in own}
     return own + [
@@ -59,6 +61,7 @@ def list_datasets(space: Workspace) -> list[Dataset]:
     ]
 
 
+@requires("read")
 def get_dataset(space: Workspace, name: str) -> Dataset:
     """One dataset."""
     for dataset in list_datasets(space):
@@ -67,6 +70,7 @@ def get_dataset(space: Workspace, name: str) -> Dataset:
     raise not_found("dataset", name, [dataset.name for dataset in list_datasets(space)])
 
 
+@requires("edit")
 def create_dataset(space: Workspace, name: str, description: str = "", generates: Generates = "answer") -> Dataset:
     """Create a dataset without cases."""
     DATASETS.create(space, dataset_values(name, description, generates))
@@ -80,6 +84,7 @@ def dataset_values(name: str, description: str, generates: Generates) -> dict[st
     return {"name": name, "description": one_line(description, "dataset"), "generates": generates}
 
 
+@requires("edit")
 def update_dataset(
     space: Workspace, name: str, expected: int, *, description: str | None = None, generates: Generates | None = None
 ) -> Dataset:
@@ -93,11 +98,13 @@ def update_dataset(
     return get_dataset(space, name)
 
 
+@requires("edit")
 def delete_dataset(space: Workspace, name: str, expected: int) -> None:
     """Delete a dataset and its cases; runs keep their own copies."""
     DATASETS.delete(space, own_row(space, name), expected)
 
 
+@requires("read")
 def own_row(space: Workspace, name: str) -> dict[str, Any]:
     """The row of a dataset that was defined here."""
     return DATASETS.get(space, name)
@@ -131,16 +138,19 @@ CaseRow = Mapping[str, Any]
 """A case as a row of JSON lines."""
 
 
+@requires("read")
 def declared_dataset(space: Workspace, name: str) -> DatasetConfig:
     """The configuration of a dataset of conf/."""
     return DatasetConfig.model_validate(remembered_content(space, "dataset", name))
 
 
+@requires("read")
 def declared_rows(space: Workspace, name: str) -> Iterator[dict[str, Any]]:
     """All cases of a dataset of conf/, as rows of JSON lines."""
     return map(readers.case_to_row, readers.read(name, declared_dataset(space, name)))
 
 
+@requires("read")
 def declared_page(
     space: Workspace,
     name: str,

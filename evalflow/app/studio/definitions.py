@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 import yaml
 
 from evalflow.app.core.options import Option, options
-from evalflow.app.studio.space import TakenError, Workspace, not_found, stale
+from evalflow.app.studio.access import requires
+from evalflow.app.studio.space import TakenError, Workspace, changed_keys, not_found, stale
 from evalflow.config.load import compose
 from evalflow.config.yaml_text import MISSING, unescaped, unescaped_but_environment
 from evalflow.errors import Problem, UserError
@@ -40,14 +41,14 @@ class DefinitionStore:
     is_offered: Callable[[Option], bool] = lambda _: True
 
     def rows(self, space: Workspace, bot: int | None = None) -> list[dict[str, Any]]:
-        """All rows by name, or those of one bot."""
+        """All rows of the project by name, or those of one bot."""
         with space.database.reading() as connection:
-            return definitions.listed(connection, self.table, bot)
+            return definitions.listed(connection, self.table, bot or space.project_id)
 
     def find(self, space: Workspace, name: str, bot: int | None = None) -> dict[str, Any] | None:
         """The row of that name; None if there is none."""
         with space.database.reading() as connection:
-            return definitions.named(connection, self.table, name, bot)
+            return definitions.named(connection, self.table, name, bot or space.project_id)
 
     def get(self, space: Workspace, name: str, bot: int | None = None) -> dict[str, Any]:
         """The row of that name."""
@@ -70,39 +71,41 @@ class DefinitionStore:
         if name in self._declared():
             raise self._taken(name)
 
-    def add(self, connection: Connection, values: Mapping[str, Any], owner: str | None = None) -> int:
-        """Add a row within a transaction; returns its id. `owner` is the name of its bot, for the error message."""
-        if definitions.named(connection, self.table, values["name"], values.get("bot_id")):
-            raise self._taken(values["name"], owner)
-        return definitions.add(connection, self.table, values)
+    def add(self, connection: Connection, owner: int, values: Mapping[str, Any], bot: str | None = None) -> int:
+        """Add a row within a transaction; returns its id.
+
+        `owner` is the id of its project, or of the bot of a metric, whose name is `bot`.
+        """
+        if definitions.named(connection, self.table, values["name"], owner):
+            raise self._taken(values["name"], bot)
+        return definitions.add(connection, self.table, {**values, definitions.OWNERS[self.table]: owner})
 
     def change(self, space: Workspace, row: Mapping[str, Any], expected: int, values: Mapping[str, Any]) -> None:
         """Change a row of the expected version, or raise StaleError; NotFoundError if it has been deleted."""
         name, bot = values.get("name", row["name"]), row.get("bot_id")
-        with space.database.writing() as connection:
-            if name != row["name"] and definitions.named(connection, self.table, name, bot):
+        fields = [key for column, value in values.items() for key in changed_keys(column, row[column], value)]
+        with space.changing("update", self.noun, row["name"], fields) as connection:
+            if name != row["name"] and definitions.named(connection, self.table, name, bot or space.project_id):
                 raise self._taken(name)
-            changed = definitions.change(connection, self.table, row["id"], expected, values)
-        if not changed:
-            raise stale(self.noun, row["name"], expected, self.get(space, row["name"], bot), values)
+            if not definitions.change(connection, self.table, row["id"], expected, values):
+                raise stale(self.noun, row["name"], expected, self.get(space, row["name"], bot), values)
 
     def delete(self, space: Workspace, row: Mapping[str, Any], expected: int) -> None:
         """Delete a row and its dependents if it still has the expected version."""
-        with space.database.writing() as connection:
-            deleted = definitions.delete(connection, self.table, row["id"], expected)
-        if not deleted:
-            raise stale(self.noun, row["name"], expected, self.get(space, row["name"], row.get("bot_id")), {})
+        with space.changing("delete", self.noun, row["name"]) as connection:
+            if not definitions.delete(connection, self.table, row["id"], expected):
+                raise stale(self.noun, row["name"], expected, self.get(space, row["name"], row.get("bot_id")), {})
 
-    def create(self, space: Workspace, values: Mapping[str, Any], owner: str | None = None) -> None:
-        """Add a row in a new transaction; see `add`."""
-        with space.database.writing() as connection:
-            self.add(connection, values, owner)
+    def create(self, space: Workspace, values: Mapping[str, Any]) -> None:
+        """Add a row to the project; see `add`."""
+        with space.changing("create", self.noun, values["name"]) as connection:
+            self.add(connection, space.project_id, values)
 
     def _declared(self) -> dict[str, Option]:
         return declared(self.group) if self.group else {}
 
-    def _taken(self, name: str, owner: str | None = None) -> TakenError:
-        what = f"the bot {owner!r} already has" if owner else "there already is"
+    def _taken(self, name: str, bot: str | None = None) -> TakenError:
+        what = f"the bot {bot!r} already has" if bot else "there already is"
         return TakenError(Problem(f"{what} a {self.noun} {name!r}", f"{self.noun}.name", "choose another name"))
 
 
@@ -135,6 +138,7 @@ def declared_content(group: str, name: str, config_dir: Path | None = None) -> d
         raise UserError(Problem(f"{where} cannot be copied: {error}", where, "write the value itself")) from None
 
 
+@requires("read")
 def remembered_content(space: Workspace, group: str, name: str) -> dict[str, Any]:
     """The same as `declared_content`, cached until a file of conf/ changes."""
     return space.remembered.get(f"{group}/{name}", conf_dirs(), lambda: declared_content(group, name))

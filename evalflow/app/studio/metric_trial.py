@@ -15,6 +15,7 @@ from anyio import to_thread
 
 from evalflow.app.core.assemble import Parts, assemble, offered, settings_of
 from evalflow.app.core.inspect import refusal_of
+from evalflow.app.studio.access import requires
 from evalflow.app.studio.bots import get_bot
 from evalflow.app.studio.cases import read_rows
 from evalflow.app.studio.metrics import MetricDraft
@@ -41,6 +42,7 @@ DATASET = "trial"
 
 
 @contextmanager
+@requires("edit")
 def trial_settings(
     space: Workspace, bot: str, draft: MetricDraft, row: Mapping[str, Any]
 ) -> Generator[tuple[Settings, Case]]:
@@ -156,6 +158,7 @@ class TrialResult:
     scores: Sequence[ScoreRecord]
 
 
+@requires("edit")
 def preview_metric(space: Workspace, bot: str, draft: MetricDraft, row: Mapping[str, Any]) -> PromptPreview:
     """The prompts that a judge would be sent for a case. Nothing is sent, and no key is needed.
 
@@ -172,6 +175,7 @@ def preview_metric(space: Workspace, bot: str, draft: MetricDraft, row: Mapping[
         return PromptPreview(name, nature, prompts, nothing)
 
 
+@requires("edit")
 async def write_steps(space: Workspace, bot: str, draft: MetricDraft) -> WrittenSteps:
     """Have the judge of a G-Eval metric write its steps; nothing is saved, and existing steps are ignored."""
     if draft.definition.get("kind") != "g_eval" or not draft.definition.get("criteria"):
@@ -194,6 +198,7 @@ async def write_steps(space: Workspace, bot: str, draft: MetricDraft) -> Written
     return WrittenSteps(steps, judge.info.name, reply.usage, reply.cost_usd, reply.latency_s)
 
 
+@requires("edit")
 async def try_metric(space: Workspace, bot: str, draft: MetricDraft, row: Mapping[str, Any]) -> TrialResult:
     """Score one case exactly as a run would; nothing is saved. The bot is called if the case has no answer."""
     async with _trial(space, bot, draft, row) as (parts, case):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import yaml
 from pydantic import ConfigDict
 
+from evalflow.app.studio.access import requires
 from evalflow.app.studio.bots import BOTS, Origin
 from evalflow.app.studio.definitions import DefinitionStore, declared, find_declared, remembered_content
 from evalflow.app.studio.space import Workspace, not_found, stale
@@ -62,11 +63,13 @@ class MetricDraft:
 METRICS = DefinitionStore("metric", "metrics")
 
 
-def list_library() -> list[MetricDefinition]:
+@requires("read")
+def list_library(_: Workspace) -> list[MetricDefinition]:
     """The metrics of conf/, as their files declare them."""
     return [MetricDefinition(None, name, option.values, {}, "conf") for name, option in declared("metric").items()]
 
 
+@requires("read")
 def get_library(space: Workspace, name: str) -> MetricDefinition:
     """One metric of conf/, with the prompts that it uses under their own names."""
     option = find_declared("metric", "metric", name)
@@ -75,6 +78,7 @@ def get_library(space: Workspace, name: str) -> MetricDefinition:
     return MetricDefinition(None, name, remembered_content(space, "metric", name), texts, "conf")
 
 
+@requires("read")
 def list_metrics(space: Workspace, bot: str) -> list[MetricDefinition]:
     """The metrics of a bot, by name; none for a bot of conf/."""
     row = BOTS.find(space, bot)
@@ -84,6 +88,7 @@ def list_metrics(space: Workspace, bot: str) -> list[MetricDefinition]:
     return []
 
 
+@requires("read")
 def get_metric(space: Workspace, bot: str, name: str) -> MetricDefinition:
     """One metric of a bot."""
     found = {metric.name: metric for metric in list_metrics(space, bot)}
@@ -92,21 +97,23 @@ def get_metric(space: Workspace, bot: str, name: str) -> MetricDefinition:
     return found[name]
 
 
+@requires("edit")
 def create_metric(space: Workspace, bot: str, draft: MetricDraft) -> MetricDefinition:
     """Define a metric."""
     definition, prompts = check_metric(draft.name, draft.definition, draft.prompts)
     row = BOTS.get(space, bot)["id"]
-    with space.database.writing() as connection:
+    with space.changing("create", "metric", f"{bot}/{draft.name}") as connection:
         add_metric(connection, row, bot, MetricDraft(draft.name, definition, prompts))
     return get_metric(space, bot, draft.name)
 
 
 def add_metric(connection: Connection, row: int, bot: str, checked: MetricDraft) -> None:
     """Add a metric within a transaction, to the bot of this row id and name."""
-    values = {"bot_id": row, "name": checked.name, "definition": checked.definition, "prompts": checked.prompts or {}}
-    METRICS.add(connection, values, bot)
+    values = {"name": checked.name, "definition": checked.definition, "prompts": checked.prompts or {}}
+    METRICS.add(connection, row, values, bot)
 
 
+@requires("edit")
 def update_metric(space: Workspace, bot: str, draft: MetricDraft, expected: int) -> MetricDefinition:
     """Replace a metric's definition and prompts. Without `prompts` in the draft, the templates stay."""
     row = _row(space, bot, draft.name)
@@ -116,11 +123,13 @@ def update_metric(space: Workspace, bot: str, draft: MetricDraft, expected: int)
     return get_metric(space, bot, draft.name)
 
 
+@requires("edit")
 def delete_metric(space: Workspace, bot: str, name: str, expected: int) -> None:
     """Delete a metric; runs that used it stay."""
     METRICS.delete(space, _row(space, bot, name), expected)
 
 
+@requires("edit")
 def replace_metrics(
     space: Workspace, bot: str, drafts: Sequence[MetricDraft], expected: Mapping[str, int]
 ) -> list[MetricDefinition]:
@@ -130,7 +139,7 @@ def replace_metrics(
     """
     checked = _checked(drafts)
     row = BOTS.get(space, bot)["id"]
-    with space.database.writing() as connection:
+    with space.changing("replace metrics", "bot", bot, [draft.name for draft in drafts]) as connection:
         there = {found["name"]: found for found in definitions.listed(connection, "metrics", row)}
         for name in dict.fromkeys([*there, *expected]):
             found = there.get(name, {"version": 0})
@@ -148,6 +157,7 @@ def replace_metrics(
     return list_metrics(space, bot)
 
 
+@requires("edit")
 def copy_metric(space: Workspace, source: str, bot: str, name: str, *, of: str | None = None) -> MetricDefinition:
     """Copy a metric of the bot `of`, or of the library, with its prompts, so that changes affect only the copy."""
     if of is None:
@@ -269,7 +279,8 @@ class BuiltInCheck:
     params: Mapping[str, Any]
 
 
-def list_checks() -> list[BuiltInCheck]:
+@requires("read")
+def list_checks(_: Workspace) -> list[BuiltInCheck]:
     """The built-in checks, by identifier."""
     return [
         BuiltInCheck(name, (model.__doc__ or "").strip(), name in JUDGED, model.model_json_schema())

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from evalflow.app.core.assemble import Parts, assemble
 from evalflow.app.core.cases import answers_of
 from evalflow.app.core.saved import SavedRun, open_run
+from evalflow.app.studio.access import requires
 from evalflow.app.studio.metric_trial import SentPrompt, keyless, sent_prompt
 from evalflow.app.studio.runs import run_row
 from evalflow.app.studio.scores import Score, answer_scores, get_score
@@ -50,6 +51,7 @@ class RunCase(CaseAnswer):
     last: int
 
 
+@requires("read")
 def get_run_case(
     space: Workspace, run_id: str, position: int, thresholds: Mapping[str, float] | None = None
 ) -> RunCase:
@@ -95,6 +97,7 @@ class JudgeCall:
     replies: Sequence[str]
 
 
+@requires("read")
 def score_prompts(space: Workspace, run_id: str, score_id: str) -> list[JudgeCall]:
     """The prompts that led to a score, in order; empty without a judge. A UserError says why they cannot be rendered.
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, get_args
 from evalflow.app.core.process import working_on
 from evalflow.app.core.rederive import facts_of_run, original_thresholds, override_of, rewrite
 from evalflow.app.core.saved import open_run
+from evalflow.app.studio.access import requires
 from evalflow.app.studio.intake import Intake
 from evalflow.app.studio.metrics import MetricDefinition, MetricDraft, list_library, list_metrics, update_metric
 from evalflow.app.studio.runs import ENDED, Run, get_run, run_row
@@ -75,6 +76,7 @@ class RunFile:
     size: int
 
 
+@requires("read")
 def list_files(space: Workspace, run_id: str) -> list[RunFile]:
     """The run's existing files, in the order of `FileName`."""
     folder = _folder(space, run_id)
@@ -89,6 +91,7 @@ def list_files(space: Workspace, run_id: str) -> list[RunFile]:
     return found
 
 
+@requires("read")
 def open_file(space: Workspace, run_id: str, name: FileName) -> tuple[BinaryIO, int]:
     """Open a file that a run wrote. Returns the file, which the caller closes, and its size in bytes."""
     try:
@@ -115,6 +118,7 @@ def _opened(folder: Path, name: FileName) -> BinaryIO:
     return os.fdopen(number, "rb")
 
 
+@requires("read")
 def passing(space: Workspace, run_id: str, metric: str, thresholds: Sequence[float]) -> list[Passing]:
     """The pass rate of a metric at each threshold, with its interval, for each dataset and target.
 
@@ -140,6 +144,7 @@ def passing(space: Workspace, run_id: str, metric: str, thresholds: Sequence[flo
     )
 
 
+@requires("edit")
 def keep_threshold(space: Workspace, run_id: str, metric: str, value: float, expected: int | None = None) -> Run:
     """Apply another threshold to a run permanently, as `report RUN metric.METRIC.threshold=VALUE` does.
 
@@ -150,11 +155,13 @@ def keep_threshold(space: Workspace, run_id: str, metric: str, value: float, exp
     return _rewrite(space, run_id, metric, value, expected)
 
 
+@requires("edit")
 def restore_threshold(space: Workspace, run_id: str, metric: str, expected: int | None = None) -> Run:
     """Reset a run to the threshold that it was made with."""
     return _rewrite(space, run_id, metric, None, expected, is_back=True)
 
 
+@requires("edit")
 def carry_threshold(space: Workspace, run_id: str, metric: str, value: float) -> MetricDefinition:
     """Save a threshold in the metric of the run's bot, for future runs. The run does not change."""
     _expect_finite(value)
@@ -185,8 +192,9 @@ def _rewrite(
             found: dict[str, Any] = {"facts": facts_of_run(folder)}
             if row["exit_code"] is not None and manifest.status == "done":
                 found["exit_code"] = manifest.exit_code
-            with space.database.writing() as connection:
-                changed = runs.change(connection, run_id, row["version"], **found)
+            with space.changing("update", "run", run_id, [f"metric.{metric}.threshold"]) as connection:
+                if not runs.change(connection, run_id, row["version"], **found):
+                    raise stale("run", run_id, row["version"], run_row(space, run_id), {})
                 intake = Intake(row)
                 for block in intake.composites():  # composites may depend on what passes
                     intake.put(connection, block)
@@ -194,8 +202,6 @@ def _rewrite(
         raise TakenError(Problem(f"something works on run {run_id}", "run", "try again in a moment")) from None
     except OSError as error:
         raise UserError(Problem(f"{folder.path}: {error.strerror}", "run")) from None
-    if not changed:
-        raise stale("run", run_id, row["version"], run_row(space, run_id), {})
     return get_run(space, run_id)
 
 
@@ -221,7 +227,7 @@ def _own_metric(space: Workspace, run: Run, metric: str) -> MetricDefinition:
     found = next((one for one in own if one.definition.get("name", one.name) == metric), None)
     if found is not None:
         return found
-    if any(one.name == metric for one in list_library()):
+    if any(one.name == metric for one in list_library(space)):
         raise _refused(f"{metric} is of the library, which is not changed here", "copy it into the bot's metrics first")
     raise _refused(f"the bot {run.bot} has no metric {metric} any more", "define it again")
 

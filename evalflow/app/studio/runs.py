@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from evalflow.app.core.saved import agree, expect_agreed, find_run
+from evalflow.app.studio.access import requires
 from evalflow.app.studio.bots import BOTS
 from evalflow.app.studio.snapshot import (
     Own,
@@ -30,7 +31,7 @@ from evalflow.app.studio.space import (
     stale,
     within,
 )
-from evalflow.errors import Problem, UserError, command
+from evalflow.errors import ConflictError, Problem, UserError, command
 from evalflow.paths import new_run_id
 from evalflow.records.manifest import Manifest
 from evalflow.run.folder import refuse_links
@@ -125,6 +126,7 @@ class RunEstimate:
     notices: Sequence[str]
 
 
+@requires("edit")
 def estimate_run(space: Workspace, request: RunRequest) -> RunEstimate:
     """Check a run and estimate it; nothing is sent or saved."""
     folder = _new_folder(space, request)
@@ -146,12 +148,14 @@ def estimate_run(space: Workspace, request: RunRequest) -> RunEstimate:
     )
 
 
+@requires("edit")
 def create_run(space: Workspace, request: RunRequest, creation_key: str | None = None) -> Run:
     """Freeze the run's configuration and data, check the run, and queue it for a worker.
 
     Repeating a call with the same `creation_key` returns the existing run. After an error no files remain.
     """
-    known = _created(space, request, creation_key)
+    key = None if creation_key is None else space.personal_key(creation_key)
+    known = _created(space, request, key)
     if known is not None:
         return known
     folder = _new_folder(space, request)
@@ -159,6 +163,7 @@ def create_run(space: Workspace, request: RunRequest, creation_key: str | None =
         arguments = freeze(folder / "snapshot", *_parts(space, request))
         found = inspect_snapshot(arguments)
         values = {
+            "project_id": space.project_id,
             "run_id": folder.name,
             "title": request.title,
             "bot": request.bot,
@@ -169,26 +174,29 @@ def create_run(space: Workspace, request: RunRequest, creation_key: str | None =
             "arguments": arguments,
             "folder": str(folder),
             "progress": {"expected": found.cells},
-            "creation_key": creation_key,
+            "creation_key": key,
         }
-        with space.database.writing() as connection:
-            known = runs.by_key(connection, creation_key) if creation_key else None
-            if known is None:
-                runs.create(connection, values)
+        with space.changing("create", "run", folder.name) as connection:
+            runs.create(connection, values)
+    except ConflictError:
+        remove_folder(folder)
+        known = _created(space, request, key)  # by another request meanwhile
+        if known is None:
+            raise
+        return known
     except BaseException:
         remove_folder(folder)
         raise
-    if known is not None:
-        remove_folder(folder)
-        return _same(known, request)
     return get_run(space, folder.name)
 
 
+@requires("read")
 def get_run(space: Workspace, run_id: str) -> Run:
     """One run."""
     return _as_run(run_row(space, run_id))
 
 
+@requires("read")
 def list_runs(
     space: Workspace, cursor: str | None = None, limit: int = 50, *, bot: str | None = None, state: str | None = None
 ) -> Page[Run]:
@@ -197,41 +205,43 @@ def list_runs(
         raise UserError(Problem(f"{cursor!r} is no cursor", "cursor", "take `next` of the page before"))
     limit = max(1, min(limit, MAX_PAGE))
     with space.database.reading() as connection:
-        found = runs.page(connection, int(cursor) if cursor else None, limit + 1, bot, state)
+        found = runs.page(connection, space.project_id, int(cursor) if cursor else None, limit + 1, bot, state)
     more = str(found[limit - 1]["id"]) if len(found) > limit else None
     return Page([_as_run(row) for row in found[:limit]], more)
 
 
+@requires("edit")
 def cancel_run(space: Workspace, run_id: str, expected: int | None = None) -> Run:
     """Stop a run. Finished scores are kept, and `resume_run` continues it.
 
     `expected` is the version that was seen; None accepts any, since an active run changes every second.
     """
     run_row(space, run_id)
-    with space.database.writing() as connection:
-        stopped = runs.cancel(connection, run_id, expected)
-    if not stopped:
-        raise _refusal(space, run_id, expected, ENDED, "it is over")
+    with space.changing("cancel", "run", run_id) as connection:
+        if not runs.cancel(connection, run_id, expected):
+            raise _refusal(space, run_id, expected, ENDED, "it is over")
     return get_run(space, run_id)
 
 
+@requires("edit")
 def resume_run(space: Workspace, run_id: str, expected: int | None = None) -> Run:
     """Finish a run that was cancelled, interrupted or failed. Finished calls are not repeated."""
     return _queue(space, run_id, "resume", expected)
 
 
+@requires("edit")
 def retry_errors(space: Workspace, run_id: str, expected: int | None = None) -> Run:
     """Repeat only what ended in error."""
     return _queue(space, run_id, "retry", expected)
 
 
+@requires("admin")
 def delete_run(space: Workspace, run_id: str, expected: int | None = None) -> None:
     """Delete a run that has ended from the database; its folder stays."""
     run_row(space, run_id)
-    with space.database.writing() as connection:
-        deleted = runs.delete_run(connection, run_id, expected)
-    if not deleted:
-        raise _refusal(space, run_id, expected, ("queued", "running"), "cancel it first")
+    with space.changing("delete", "run", run_id) as connection:
+        if not runs.delete_run(connection, run_id, expected):
+            raise _refusal(space, run_id, expected, ("queued", "running"), "cancel it first")
 
 
 def changed_request(run: Run, **changes: Any) -> RunRequest:
@@ -242,11 +252,12 @@ def changed_request(run: Run, **changes: Any) -> RunRequest:
     return replace(run.request, **changes)
 
 
+@requires("read")
 def run_row(space: Workspace, run_id: str) -> dict[str, Any]:
     """The row of a run."""
     with space.database.reading() as connection:
         row = runs.get(connection, run_id)
-    if row is None:
+    if row is None or row["project_id"] != space.project_id:
         raise not_found("run", run_id, [])
     return row
 
@@ -272,10 +283,9 @@ def _repeating(row: Mapping[str, Any]) -> list[str]:
 
 def _queue(space: Workspace, run_id: str, task: Literal["resume", "retry"], expected: int | None) -> Run:
     _expect_own(space, run_row(space, run_id))
-    with space.database.writing() as connection:
-        queued = runs.queue(connection, run_id, task, expected)
-    if not queued:
-        raise _refusal(space, run_id, expected, ("queued", "running"), "wait until it has ended, or cancel it")
+    with space.changing(task, "run", run_id) as connection:
+        if not runs.queue(connection, run_id, task, expected):
+            raise _refusal(space, run_id, expected, ("queued", "running"), "wait until it has ended, or cancel it")
     return get_run(space, run_id)
 
 
@@ -324,6 +334,7 @@ def _same(row: Mapping[str, Any], request: RunRequest) -> Run:
     return run
 
 
+@requires("own")
 def open_run(space: Workspace, folder: Path, *, trust_program: bool = False) -> Run:
     """Add a run that was made on the command line. A worker then loads its scores.
 
@@ -341,6 +352,7 @@ def open_run(space: Workspace, folder: Path, *, trust_program: bool = False) -> 
         hint = f"finish it: {command('resume', found.path)}"
         raise UserError(Problem("this run has no scores yet", str(found.path), hint))
     values: dict[str, Any] = {
+        "project_id": space.project_id,
         "run_id": manifest.run_id,
         "title": "",
         "bot": manifest.target.name,
@@ -351,7 +363,7 @@ def open_run(space: Workspace, folder: Path, *, trust_program: bool = False) -> 
         "arguments": [*_own_conf(manifest), *manifest.overrides],
         "folder": str(found.path),
     }
-    with space.database.writing() as connection:
+    with space.changing("open", "run", manifest.run_id) as connection:
         if runs.get(connection, manifest.run_id):
             raise TakenError(Problem(f"run {manifest.run_id} is here already", str(found.path)))
         runs.create(connection, values)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from evalflow.app.studio.access import requires
 from evalflow.app.studio.runs import run_row
 from evalflow.app.studio.space import Page, Workspace, not_found
 from evalflow.errors import Problem, UserError
@@ -55,6 +56,7 @@ _LARGEST = 2**31 - 1
 """The largest possible position."""
 
 
+@requires("read")
 def list_scores(
     space: Workspace,
     run_id: str,
@@ -89,6 +91,7 @@ def list_scores(
     return Page(found[:limit], more)
 
 
+@requires("read")
 def neighbours(
     space: Workspace, run_id: str, position: int, wanted: ScoreFilter, sort: str = "input"
 ) -> tuple[int | None, int | None]:
@@ -111,6 +114,7 @@ def neighbours(
         return step(back=True), step(back=False)
 
 
+@requires("read")
 def case_scores(space: Workspace, run_id: str, dataset: str, case_id: str) -> list[Score]:
     """All scores of a case, answer by answer if it was answered repeatedly. Empty if the run does not have the case."""
     with _scores_of(space, run_id) as scores:
@@ -118,6 +122,7 @@ def case_scores(space: Workspace, run_id: str, dataset: str, case_id: str) -> li
         return scores.page(ScoreFilter(positions=places), None, MAX_PAGE * len(places)) if places else []
 
 
+@requires("read")
 def answer_scores(
     space: Workspace, run_id: str, position: int, thresholds: Mapping[str, float] | None = None
 ) -> list[Score]:
@@ -127,6 +132,7 @@ def answer_scores(
         return [replace(one, steps=steps.get(one.place[1])) for one in found]
 
 
+@requires("read")
 def get_score(space: Workspace, run_id: str, score_id: str, thresholds: Mapping[str, float] | None = None) -> Score:
     """One score with the judge's steps. Prompts are included only if the run saved them."""
     position, _, n = score_id.partition("-")
@@ -139,6 +145,7 @@ def get_score(space: Workspace, run_id: str, score_id: str, thresholds: Mapping[
     return found
 
 
+@requires("read")
 def count_scores(
     space: Workspace, run_id: str, wanted: ScoreFilter | None = None, thresholds: Mapping[str, float] | None = None
 ) -> int:
@@ -147,18 +154,21 @@ def count_scores(
         return scores.count(wanted or ScoreFilter())
 
 
+@requires("read")
 def summary(space: Workspace, run_id: str) -> list[dict[str, Any]]:
     """The rows of a run's summary, including tags, as in summary.json. Empty until the run has ended."""
     file = Path(run_row(space, run_id)["folder"]) / "summary.json"
     return json.loads(file.read_text(encoding="utf-8"))["rows"] if file.is_file() else []
 
 
+@requires("read")
 def run_tags(space: Workspace, run_id: str) -> list[tuple[str, int]]:
     """Every tag of a run with the number of answers that have it or a sub-tag."""
     with _scores_of(space, run_id) as scores:
         return scores.tags()
 
 
+@requires("read")
 def pass_rates(
     space: Workspace, run_id: str, thresholds: Mapping[str, float] | None = None, metric: str | None = None
 ) -> list[PassRate]:
@@ -174,6 +184,7 @@ def pass_rates(
     return found
 
 
+@requires("read")
 def distribution(space: Workspace, run_id: str, metric: str, threshold: float | None = None) -> Distribution | None:
     """The distribution of a metric's scores: over 0..1 for a bounded metric, else from the lowest to the highest score.
 

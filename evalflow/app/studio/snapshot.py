@@ -15,6 +15,7 @@ from pydantic import AfterValidator, ConfigDict, Field
 from evalflow import datasets as readers
 from evalflow.app.core.assemble import assemble, settings_of
 from evalflow.app.core.inspect import Inspection, inspect
+from evalflow.app.studio.access import requires
 from evalflow.app.studio.bots import get_bot
 from evalflow.app.studio.cases import case_rows
 from evalflow.app.studio.datasets import get_dataset
@@ -238,6 +239,7 @@ OPTIONS = tuple(
 """Root keys that a run may set."""
 
 
+@requires("read")
 def own_definitions(space: Workspace, request: RunRequest) -> Own:
     """The definitions of the workspace that a request uses."""
     bot = get_bot(space, request.bot)
@@ -260,6 +262,7 @@ def own_definitions(space: Workspace, request: RunRequest) -> Own:
     )
 
 
+@requires("read")
 def with_values(space: Workspace, request: RunRequest) -> tuple[RunRequest, dict[str, Any]]:
     """The request with its judge named, and the values that it changes."""
     bot = get_bot(space, request.bot)

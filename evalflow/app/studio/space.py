@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from anyio import CapacityLimiter, to_thread
 
+from evalflow.app.studio.access import Actor, local_person, requires
 from evalflow.errors import ConflictError, Problem, UserError, did_you_mean
 from evalflow.run.folder import RunFolder, refuse_links
-from evalflow.store import Database, definitions, open_database
+from evalflow.store import DEFAULT_PROJECT, Database, audit, definitions, open_database
 from evalflow.store.tables import from_row
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
 
 SETTLED_S = 2.0
 """A file changed more recently may change again without a new timestamp, so its value is not cached."""
@@ -98,6 +104,8 @@ class Workspace:
 
     Attributes:
         root: The working directory of its runs, with conf/, prompts/ and outputs/.
+        project_id, project: The project that is worked in.
+        identify: Who acts now. It raises SignedOutError once a session has ended, also for a page that is still open.
         remembered: Cached values composed from conf/.
         rendering, asking: Limits on threads that render prompts, and on threads that wait for a bot or judge on trial.
             These threads are used for nothing else, so that a slow template or bot delays no listing or estimate.
@@ -105,14 +113,40 @@ class Workspace:
 
     database: Database
     root: Path
+    project_id: int
+    project: str = DEFAULT_PROJECT
+    identify: Callable[[], Actor] = field(default=local_person, compare=False)
     remembered: Remembered = field(default_factory=Remembered, compare=False)
     rendering: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(4), compare=False)
     asking: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(16), compare=False)
 
     @property
     def runs(self) -> Path:
-        """The folder of its runs."""
-        return self.root / "outputs" / "runs"
+        """The folder of the project's runs."""
+        outputs = self.root / "outputs"
+        return outputs / "runs" if self.project == DEFAULT_PROJECT else outputs / "projects" / self.project / "runs"
+
+    @contextmanager
+    def changing(self, action: str, kind: str, name: str, fields: Iterable[str] = ()) -> Generator[Connection]:
+        """A write transaction that also records who changed what. `fields`: the names of the changed ones."""
+        actor = self.identify()
+        with self.database.writing() as connection:
+            yield connection
+            audit.add(
+                connection, actor.name, actor.address, self.project, action, kind, name, list(dict.fromkeys(fields))
+            )
+
+    def personal_key(self, key: str) -> str:
+        """A digest of an idempotency key, so that another person's or project's equal key is another one."""
+        return hashlib.sha256(f"{self.identify().name}\0{self.project}\0{key}".encode()).hexdigest()
+
+    def in_project(self, name: str) -> Workspace:
+        """The workspace in another project."""
+        with self.database.reading() as connection:
+            row = definitions.named(connection, "projects", name)
+        if row is None:
+            raise not_found("project", name, [])
+        return replace(self, project_id=row["id"], project=row["name"])
 
     async def render(self, work: Callable[[], T]) -> T:
         """Run a function that renders users' prompts, in a thread."""
@@ -134,22 +168,33 @@ def open_workspace(url: str | None = None) -> Workspace:
     `database.backup` if it was copied before its schema was changed.
     """
     root = Path.cwd()
-    return Workspace(open_database(url or f"sqlite:///{root / FILE}"), root)
+    database = open_database(url or f"sqlite:///{root / FILE}")
+    with database.reading() as connection:
+        project = definitions.named(connection, "projects", DEFAULT_PROJECT)
+    assert project is not None
+    return Workspace(database, root, project["id"])
 
 
-def within(space: Workspace, folder: Path) -> str:
-    """The real path of a folder, which must be below the working directory, since a run does what its files say."""
+@requires("read")
+def within(space: Workspace, folder: Path, allowed: Path | None = None) -> str:
+    """The real path of a folder, which must be below `allowed`, or else the working directory.
+
+    Others are refused, since a run does what its files say.
+    """
+    allowed = allowed or space.root
     try:
         found = (space.root / folder).resolve()
         found.exists()  # raises for a string that cannot be a path
     except (OSError, ValueError, RuntimeError):
         raise UserError(Problem("this can be no folder", "folder", "such as outputs/runs/ID")) from None
-    if not found.is_relative_to(space.root.resolve()):
+    if not found.is_relative_to(allowed.resolve()):
         hint = "name one below it; copy a run to outputs/runs, if you trust it: it does what its files say"
-        raise UserError(Problem(f"{folder} is not below the working directory", "folder", hint))
+        named = "the working directory" if allowed == space.root else "the runs of the project"
+        raise UserError(Problem(f"{folder} is not below {named}", "folder", hint))
     return str(found)
 
 
+@requires("read")
 def run_folder(space: Workspace, row: Mapping[str, Any]) -> RunFolder:
     """The folder of a run to resume or rewrite: below the working directory, without links in its path or content."""
     found = within(space, Path(row["folder"]))
@@ -161,19 +206,28 @@ def run_folder(space: Workspace, row: Mapping[str, Any]) -> RunFolder:
     return folder
 
 
+@requires("read")
 def refuse_elsewhere(space: Workspace, config: Mapping[str, Any]) -> None:
-    """Check that a run reuses only folders, and writes only to caches, below the working directory."""
+    """Check that a run reuses only folders, and writes only to caches, below the working directory.
+
+    For others than the owner, a reused folder must be among the project's runs.
+    """
     metrics = _inside(config, "metric")
-    named = [("baseline", config.get("baseline")), ("cache.path", _inside(config, "cache").get("path"))]
+    named = [("baseline", config.get("baseline"))]
     named += [(f"metric.{name}.steps_from", _inside(metrics, name).get("steps_from")) for name in metrics]
-    for key, value in named:
+    runs = None if space.identify().is_owner else space.runs
+    for key, value, allowed in [*((*pair, runs) for pair in named), ("cache.path", _cache_path(config), None)]:
         if value is None:
             continue
         try:
-            within(space, Path(str(value)).expanduser())
-        except UserError:
-            what, hint = f"{value} is not below the working directory", "such a run stays with the command line"
-            raise UserError(Problem(what, key, hint)) from None
+            within(space, Path(str(value)).expanduser(), allowed)
+        except UserError as error:
+            hint = "such a run stays with the command line"
+            raise UserError(Problem(error.problems[0].what, key, hint)) from None
+
+
+def _cache_path(config: Mapping[str, Any]) -> Any:
+    return _inside(config, "cache").get("path")
 
 
 def _inside(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
@@ -191,7 +245,7 @@ def stale(what: str, name: str, expected: int, row: Mapping[str, Any], wanted: M
 
     `row` is the current one, `wanted` the new values by column.
     """
-    changed = [key for column, value in wanted.items() for key in _differences(column, row.get(column), value)]
+    changed = [key for column, value in wanted.items() for key in changed_keys(column, row.get(column), value)]
     differing = f"; it differs from yours in {', '.join(changed)}" if changed else ""
     when = f" at {datetime.fromisoformat(row['updated_at']):%H:%M} UTC" if row.get("updated_at") else ""
     problem = Problem(
@@ -202,14 +256,16 @@ def stale(what: str, name: str, expected: int, row: Mapping[str, Any], wanted: M
     return StaleError(problem, row["version"])
 
 
-def _differences(key: str, there: Any, wanted: Any) -> list[str]:
-    """The keys below which two JSON values differ, one level deep."""
+def changed_keys(key: str, there: Any, wanted: Any) -> list[str]:
+    """The keys where two JSON values differ, one level deep, such as `config.model`; without `key`, such as `model`."""
     if there == wanted:
         return []
     if not isinstance(there, dict) or not isinstance(wanted, dict):
         return [key]
     old, new = cast("dict[str, Any]", there), cast("dict[str, Any]", wanted)
-    return [f"{key}.{inner}" for inner in dict.fromkeys([*old, *new]) if old.get(inner) != new.get(inner)]
+    return [
+        f"{key}.{inner}" if key else inner for inner in dict.fromkeys([*old, *new]) if old.get(inner) != new.get(inner)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +278,7 @@ class StoredResponse:
     body: bytes
 
 
+@requires("account")
 def answered(space: Workspace, key: str) -> StoredResponse | None:
     """The response stored under an idempotency key within the last 30 days, if any."""
     with space.database.reading() as connection:
@@ -231,6 +288,7 @@ def answered(space: Workspace, key: str) -> StoredResponse | None:
     )
 
 
+@requires("account")
 def store_response(space: Workspace, key: str, answer: StoredResponse) -> None:
     """Store a response under an idempotency key. The key has at most 64 characters, such as a digest."""
     headers = [list(pair) for pair in answer.headers]

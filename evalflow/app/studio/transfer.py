@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from evalflow import datasets as readers
 from evalflow.app.core.options import Option
+from evalflow.app.studio.access import requires
 from evalflow.app.studio.bots import BOTS, bot_values, get_bot, list_bots
 from evalflow.app.studio.cases import Fields, append_rows, append_stored, case_columns, case_rows
 from evalflow.app.studio.datasets import DATASETS, dataset_values, get_dataset, list_datasets, own_row
@@ -37,6 +38,7 @@ class ImportedNames:
     datasets: Sequence[str]
 
 
+@requires("own")
 def export_files(space: Workspace, folder: Path, bot: str | None, datasets: Sequence[str] = ()) -> None:
     """Write definitions as files that the command line can use with `--config-dir FOLDER/conf`.
 
@@ -64,6 +66,7 @@ def export_files(space: Workspace, folder: Path, bot: str | None, datasets: Sequ
         raise UserError(Problem(f"cannot write there: {error.strerror}", "folder")) from None
 
 
+@requires("own")
 def import_files(space: Workspace, folder: Path, bot: str | None = None) -> ImportedNames:
     """Import the bots, metrics and datasets that a folder's conf/ declares; all or nothing.
 
@@ -126,13 +129,15 @@ def _collected(problems: list[Problem]) -> Generator[None]:
 def _save_all(space: Workspace, found: _CheckedDefinitions, owner: str | None) -> None:
     names = {bot["name"] for bot in found.bots}
     there = {owner: BOTS.get(space, owner)["id"]} if found.metrics and owner is not None and owner not in names else {}
-    with space.database.writing() as connection:
-        rows = there | {bot["name"]: BOTS.add(connection, bot) for bot in found.bots}
+    fields = [*(bot["name"] for bot in found.bots), *(metric.name for metric in found.metrics)]
+    fields += [values["name"] for values, _ in found.datasets]
+    with space.changing("import", "folder", owner or "", fields) as connection:
+        rows = there | {bot["name"]: BOTS.add(connection, space.project_id, bot) for bot in found.bots}
         for metric in found.metrics:
             name = cast("str", owner)
             add_metric(connection, rows[name], name, metric)
         for values, cases in found.datasets:
-            append_stored(connection, DATASETS.add(connection, values), cases)
+            append_stored(connection, DATASETS.add(connection, space.project_id, values), cases)
 
 
 def _options(space: Workspace, name: str) -> Mapping[str, Any]:
@@ -254,6 +259,7 @@ class Examined:
     first: Sequence[Mapping[str, Any]]
 
 
+@requires("edit")
 def upload_cases(
     space: Workspace, dataset: str, path: Path, fields: Fields | None = None, *, skip_faulty: bool = False
 ) -> int:
@@ -272,6 +278,7 @@ def upload_cases(
     return append_rows(space, dataset, rows)
 
 
+@requires("edit")
 def examine_upload(
     space: Workspace, dataset: str, path: Path, fields: Fields | None = None, limit: int = 5
 ) -> Examined:

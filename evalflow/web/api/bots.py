@@ -101,7 +101,7 @@ def remove_bot(space: Space, bot: Name, expected: Expected) -> None:
 async def post_question(space: Space, bot: Name, asked: Question) -> Tried:
     """Ask a bot; nothing is cached or saved."""
     found = await to_thread.run_sync(bots.get_bot, space, bot)
-    answer = await space.ask(lambda: bots.try_bot(bot, found.config, asked.question))
+    answer = await space.ask(lambda: bots.try_bot(space, bot, found.config, asked.question))
     return Tried(
         status=answer.status,
         answer=answer.answer,

@@ -21,7 +21,7 @@ Name = Annotated[str, Path(max_length=200)]
 
 
 def _space(request: Request) -> Workspace:
-    return request.app.state.workspace
+    return request.state.workspace
 
 
 def _expected(

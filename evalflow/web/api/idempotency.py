@@ -31,9 +31,8 @@ _LARGEST = 64 * 1024
 class IdempotencyKeys:
     """Answers a POST with a known key with the first response; failed requests may be repeated."""
 
-    def __init__(self, app: ASGIApp, workspace: Workspace) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self.app = app
-        self._workspace = workspace
         self._in_progress: set[str] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -52,20 +51,26 @@ class IdempotencyKeys:
             return
         if body is None:
             return
-        name = _digest(scope["path"].encode("utf-8", "surrogateescape"), key)
+        workspace: Workspace = scope["state"]["workspace"]
+        path = scope["path"].encode("utf-8", "surrogateescape")
+        name = await to_thread.run_sync(workspace.personal_key, f"{path!r} {key!r}")
         if name in self._in_progress:
             await problem_response(409, "a request with this Idempotency-Key is under way")(scope, receive, send)
             return
         self._in_progress.add(name)
         try:
-            await self._answer(name, _digest(scope["query_string"], body), scope, _replayed(body, receive), send)
+            await self._answer(
+                workspace, name, _digest(scope["query_string"], body), scope, _replayed(body, receive), send
+            )
         finally:
             self._in_progress.discard(name)
 
-    async def _answer(self, name: str, request: str, scope: Scope, receive: Receive, send: Send) -> None:
-        known = await to_thread.run_sync(answered, self._workspace, name)
+    async def _answer(
+        self, workspace: Workspace, name: str, request: str, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        known = await to_thread.run_sync(answered, workspace, name)
         if known is None:
-            await self._run_first(name, request, scope, receive, send)
+            await self._run_first(workspace, name, request, scope, receive, send)
         elif known.request != request:
             await problem_response(422, "this Idempotency-Key came with another request before")(scope, receive, send)
         else:
@@ -73,7 +78,9 @@ class IdempotencyKeys:
             await send({"type": "http.response.start", "status": known.status, "headers": headers})
             await send({"type": "http.response.body", "body": known.body})
 
-    async def _run_first(self, name: str, request: str, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _run_first(
+        self, workspace: Workspace, name: str, request: str, scope: Scope, receive: Receive, send: Send
+    ) -> None:
         messages: list[Message] = []
 
         async def hold(message: Message) -> None:
@@ -82,7 +89,7 @@ class IdempotencyKeys:
         await self.app(scope, receive, hold)
         answer = _storable(messages, request)
         if answer is not None:
-            await to_thread.run_sync(store_response, self._workspace, name, answer)
+            await to_thread.run_sync(store_response, workspace, name, answer)
         for message in messages:
             await send(message)
 

@@ -147,9 +147,11 @@ router = APIRouter(prefix="/metrics", tags=["metrics"])
 
 
 @router.get("")
-def read_library(cursor: Cursor = None, limit: Limit = 50) -> Page[MetricDefinition]:
+def read_library(space: Space, cursor: Cursor = None, limit: Limit = 50) -> Page[MetricDefinition]:
     """The metrics that conf/ declares."""
-    return page_of(sorted(list_library(), key=lambda metric: metric.name), lambda metric: (metric.name,), cursor, limit)
+    return page_of(
+        sorted(list_library(space), key=lambda metric: metric.name), lambda metric: (metric.name,), cursor, limit
+    )
 
 
 @router.get("/{metric}")
@@ -162,6 +164,6 @@ checks_router = APIRouter(prefix="/checks", tags=["checks"])
 
 
 @checks_router.get("")
-def read_checks(cursor: Cursor = None, limit: Limit = 50) -> Page[BuiltInCheck]:
+def read_checks(space: Space, cursor: Cursor = None, limit: Limit = 50) -> Page[BuiltInCheck]:
     """The built-in checks, by identifier."""
-    return page_of(list_checks(), lambda check: (check.identifier,), cursor, limit)
+    return page_of(list_checks(space), lambda check: (check.identifier,), cursor, limit)

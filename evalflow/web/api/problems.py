@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, Field
 
+from evalflow.app.studio.access import ForbiddenError, SignedOutError
 from evalflow.app.studio.space import NotFoundError, StaleError
 from evalflow.errors import ConflictError, InfrastructureError, Problem, UserError
 
@@ -79,7 +80,7 @@ async def _invalid(_: Request, error: Any) -> Response:
 
 
 async def _refused(_: Request, error: Any) -> Response:
-    kinds = {StaleError: 412, NotFoundError: 404, ConflictError: 409}
+    kinds = {StaleError: 412, NotFoundError: 404, ConflictError: 409, SignedOutError: 401, ForbiddenError: 403}
     status = next((status for kind, status in kinds.items() if isinstance(error, kind)), 422)
     faults = [fault_of(problem) for problem in error.problems]
     detail = faults[0].detail if len(faults) == 1 else f"{len(faults)} things are wrong"

@@ -40,11 +40,11 @@ _LABELS = {
 }
 
 
-def add(workspace: Workspace) -> None:
+def add() -> None:
     """Register the pages."""
 
     @guarded_page("/")
-    async def bots() -> None:
+    async def bots(workspace: Workspace) -> None:
         found = await to_thread.run_sync(list_bots, workspace)
         own = [bot for bot in found if bot.origin == "workspace"]
         about = "The bots you test: a model, your own service, or recorded answers."
@@ -65,7 +65,7 @@ def add(workspace: Workspace) -> None:
                 _cards([bot for bot in found if bot.origin == "conf"])
 
     @guarded_page("/bots/new")
-    async def new(source: str = "") -> None:
+    async def new(workspace: Workspace, source: str = "") -> None:
         copied = await to_thread.run_sync(get_bot, workspace, source) if source else None
         title = f"Copy of {copied.name}" if copied else "New bot"
         with frame(title, place="Bots", trail=[("Bots", "/")]):
@@ -73,13 +73,13 @@ def add(workspace: Workspace) -> None:
             _BotEditor(workspace, BotForm(config, None, copied.description if copied else ""), None)
 
     @guarded_page("/bots/{bot}/edit")
-    async def edit(bot: str) -> None:
+    async def edit(workspace: Workspace, bot: str) -> None:
         found = await to_thread.run_sync(get_bot, workspace, bot)
         with frame(f"Edit {found.name}", place="Bots", trail=[(found.name, f"/bots/{found.name}")]):
             _BotEditor(workspace, BotForm(found.config, found.name, found.description), found)
 
     @guarded_page("/bots/{bot}")
-    async def one(bot: str) -> None:
+    async def one(workspace: Workspace, bot: str) -> None:
         found = await to_thread.run_sync(get_bot, workspace, bot)
         datasets = await to_thread.run_sync(list_datasets, workspace)
         with frame(found.name, place="Bots", about=found.description, trail=[("Bots", "/")]) as actions:
@@ -210,7 +210,7 @@ class BotTrial:
         self._reply.clear()
         with forms.faults_shown({**self._fields, "question": self._question}, self._asking):
             asked = self._name(), self._config(), forms.written(self._question) or ""
-            answer = await self._workspace.ask(lambda: try_bot(*asked))
+            answer = await self._workspace.ask(lambda: try_bot(self._workspace, *asked))
             with self._reply:
                 _show(answer)
             forms.reveal(self._reply)

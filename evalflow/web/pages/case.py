@@ -21,17 +21,17 @@ from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import button, link_button, tell, text
 
 
-def add(workspace: Workspace) -> None:
+def add() -> None:
     """Register the pages."""
 
     @guarded_page("/datasets/{dataset}/cases/new")
-    async def new(dataset: str) -> None:
+    async def new(workspace: Workspace, dataset: str) -> None:
         await to_thread.run_sync(own_row, workspace, dataset)
         with frame("New case", place="Test cases", trail=[(dataset, f"/datasets/{dataset}")]):
             _CaseWriter(workspace, dataset)
 
     @guarded_page("/datasets/{dataset}/cases/{case}")
-    async def edit(dataset: str, case: str, tag: str = "", text: str = "") -> None:
+    async def edit(workspace: Workspace, dataset: str, case: str, tag: str = "", text: str = "") -> None:
         if not case.isdecimal() or len(case) > 18:
             raise NotFoundError(Problem(f"there is no case {case!r}", "case"))
         search, number = CaseSearch(tag, text), int(case)

@@ -71,11 +71,11 @@ class _Pair:
         return address("/compare", {"a": self.a, "b": self.b, "allow": ",".join(self.allow), "margin": margin})
 
 
-def add(workspace: Workspace) -> None:
+def add() -> None:
     """Register the page."""
 
     @guarded_page("/compare")
-    async def compare(a: str = "", b: str = "", allow: str = "", margin: str = "") -> None:
+    async def compare(workspace: Workspace, a: str = "", b: str = "", allow: str = "", margin: str = "") -> None:
         runs = await to_thread.run_sync(comparing.scored_runs, workspace)
         if len(runs) < 2 and not (a and b):
             title = "One run so far" if runs else "No run has ended yet"

@@ -30,11 +30,11 @@ from evalflow.web.ui.parts import Tone, badge, button, card, counted, empty, lin
 _TRAIL = [("Test cases", "/datasets")]
 
 
-def add(workspace: Workspace) -> None:
+def add() -> None:
     """Register the pages."""
 
     @guarded_page("/datasets")
-    async def datasets() -> None:
+    async def datasets(workspace: Workspace) -> None:
         found = await to_thread.run_sync(list_datasets, workspace)
         own = [dataset for dataset in found if dataset.origin == "workspace"]
         about = "The questions for your bots, with what is expected. A dataset is a set of cases."
@@ -51,20 +51,22 @@ def add(workspace: Workspace) -> None:
                 _cards([dataset for dataset in found if dataset.origin == "conf"])
 
     @guarded_page("/datasets/new")
-    async def new(source: str = "") -> None:
+    async def new(workspace: Workspace, source: str = "") -> None:
         copied = await to_thread.run_sync(get_dataset, workspace, source) if source else None
         with frame(f"Copy of {copied.name}" if copied else "New dataset", place="Test cases", trail=_TRAIL):
             _DatasetEditor(workspace, None, copied)
 
     @guarded_page("/datasets/{dataset}/edit")
-    async def edit(dataset: str) -> None:
+    async def edit(workspace: Workspace, dataset: str) -> None:
         found = await to_thread.run_sync(get_dataset, workspace, dataset)
         trail = [(found.name, f"/datasets/{found.name}")]
         with frame(f"Edit {found.name}", place="Test cases", trail=trail):
             _DatasetEditor(workspace, found, None)
 
     @guarded_page("/datasets/{dataset}")
-    async def one(dataset: str, tag: str = "", text: str = "", first: str = "", row: str = "") -> None:
+    async def one(
+        workspace: Workspace, dataset: str, tag: str = "", text: str = "", first: str = "", row: str = ""
+    ) -> None:
         search = CaseSearch(tag, text, number_of(first), number_of(row) or None)
         found = await to_thread.run_sync(get_dataset, workspace, dataset)
         if found.origin == "conf":

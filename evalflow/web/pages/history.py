@@ -15,7 +15,7 @@ from evalflow.app.studio.space import Workspace
 from evalflow.report.wording import number
 from evalflow.web.pages.runs import when
 from evalflow.web.ui import forms
-from evalflow.web.ui.frame import frame, guarded_page
+from evalflow.web.ui.frame import frame, guarded_page, root_path
 from evalflow.web.ui.parts import (
     Tone,
     across,
@@ -40,11 +40,13 @@ LONGEST = 50
 """Maximum number of points in the chart; the table has all."""
 
 
-def add(workspace: Workspace) -> None:
+def add() -> None:
     """Register the page."""
 
     @guarded_page("/history")
-    async def one(bot: str = "", dataset: str = "", metric: str = "", statistic: str = "") -> None:
+    async def one(
+        workspace: Workspace, bot: str = "", dataset: str = "", metric: str = "", statistic: str = ""
+    ) -> None:
         known = await to_thread.run_sync(tracked_metrics, workspace)
         if not known:
             about = "Every finished run adds a point here with its interval, so that you can tell changes from noise."
@@ -210,7 +212,7 @@ def _point(point: HistoryPoint, x: str, scale: _ValueScale) -> None:
     assert point.value is not None
     y, failed = scale.down(point.value), any(gate.passed is False for gate in point.gates)
     around = shape("svg", "point failed" if failed else "point", x=x, overflow="visible")
-    with around, shape("a", href=f"/runs/{point.run_id}", aria_label=_point_in_words(point)):
+    with around, shape("a", href=f"{root_path()}/runs/{point.run_id}", aria_label=_point_in_words(point)):
         text(_point_in_words(point), "title")
         shape("rect", "hit", x=-10, y=_TOP, width=20, height=_BOTTOM - _TOP)
         if point.low is not None and point.high is not None:

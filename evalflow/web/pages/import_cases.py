@@ -35,11 +35,11 @@ _FILE = (
 )
 
 
-def add(workspace: Workspace) -> None:
+def add() -> None:
     """Register the page."""
 
     @guarded_page("/datasets/{dataset}/add")
-    async def new(dataset: str) -> None:
+    async def new(workspace: Workspace, dataset: str) -> None:
         await to_thread.run_sync(own_row, workspace, dataset)
         folder = TemporaryDirectory(prefix="evalflow-")
         ui.context.client.on_delete(folder.cleanup)  # pyright: ignore[reportUnknownMemberType] - partly untyped in NiceGUI

@@ -27,11 +27,11 @@ from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import button, link_button, text
 
 
-def add(workspace: Workspace) -> None:
+def add() -> None:
     """Register the pages."""
 
     @guarded_page("/bots/{bot}/metrics/new")
-    async def new(bot: str, source: str = "", view: str = "") -> None:
+    async def new(workspace: Workspace, bot: str, source: str = "", view: str = "") -> None:
         around = await to_thread.run_sync(_read_around, workspace, bot)
         definition: Mapping[str, Any] = {"kind": "g_eval"} if view != "yaml" else {}
         prompts: Mapping[str, str] = {}
@@ -47,7 +47,7 @@ def add(workspace: Workspace) -> None:
                 editor.other_view(f"/bots/{bot}/metrics/new?source={source}&")
 
     @guarded_page("/bots/{bot}/metrics/{metric}")
-    async def edit(bot: str, metric: str, view: str = "") -> None:
+    async def edit(workspace: Workspace, bot: str, metric: str, view: str = "") -> None:
         around = await to_thread.run_sync(_read_around, workspace, bot)
         stored = await to_thread.run_sync(metrics.get_metric, workspace, bot, metric)
         with frame(stored.name, place="Bots", trail=[(f"Metrics of {bot}", f"/bots/{bot}/metrics")]) as actions:

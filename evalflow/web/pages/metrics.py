@@ -18,11 +18,11 @@ from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import Tone, button, card, counted, empty, facts, link_button, message, section, text
 
 
-def add(workspace: Workspace) -> None:
+def add() -> None:
     """Register the pages."""
 
     @guarded_page("/bots/{bot}/metrics")
-    async def metrics(bot: str) -> None:
+    async def metrics(workspace: Workspace, bot: str) -> None:
         owner = await to_thread.run_sync(get_bot, workspace, bot)
         found = await to_thread.run_sync(list_metrics, workspace, bot)
         about = "What a good answer of this bot is. Runs can also use any metric of the library."
@@ -44,15 +44,15 @@ def add(workspace: Workspace) -> None:
                     link_button("From the library", f"/library?bot={bot}")
 
     @guarded_page("/library")
-    async def library(bot: str = "") -> None:
-        found = await to_thread.run_sync(list_library)
+    async def library(workspace: Workspace, bot: str = "") -> None:
+        found = await to_thread.run_sync(list_library, workspace)
         about = "Metrics that are ready to use, as defined in conf/."
         trail = [(f"Metrics of {bot}", f"/bots/{bot}/metrics")] if bot else []
         with frame("Metrics", place="Metrics", about=about, trail=trail):
             _MetricSearch(found, bot)
 
     @guarded_page("/library/{metric}")
-    async def one(metric: str, bot: str = "") -> None:
+    async def one(workspace: Workspace, metric: str, bot: str = "") -> None:
         found = await to_thread.run_sync(get_library, workspace, metric)
         bots = [one.name for one in await to_thread.run_sync(list_bots, workspace) if one.origin == "workspace"]
         trail = [("Metrics", f"/library?bot={quote(bot)}" if bot else "/library")]

@@ -29,11 +29,11 @@ SETTLE_S = 0.4
 """Seconds without a change after which the run is estimated."""
 
 
-def add(workspace: Workspace) -> None:
+def add() -> None:
     """Register the page."""
 
     @guarded_page("/runs/new")
-    async def new(source: str = "", bot: str = "", dataset: str = "") -> None:
+    async def new(workspace: Workspace, source: str = "", bot: str = "", dataset: str = "") -> None:
         run = await to_thread.run_sync(get_run, workspace, source) if source else None
         given = RunRequest(bot, [dataset] if dataset else [], [])
         request = changed_request(run) if run else given
@@ -157,7 +157,7 @@ def read_options(workspace: Workspace) -> RunOptions:
         datasets={name: f"{name}{size}" for name, size in datasets},
         judges={_DEFAULT_JUDGE: "Default: the bot's own model, else embedded", **{name: name for name in judges}},
         endpoints=endpoint_judges(),
-        library=[metric.name for metric in list_library()],
+        library=[metric.name for metric in list_library(workspace)],
     )
 
 

@@ -47,11 +47,11 @@ _INCONCLUSIVE, _GATE_FAILED = 3, 1
 _REPORT = "report.html"
 
 
-def add(workspace: Workspace) -> None:
+def add() -> None:
     """Register the page."""
 
     @guarded_page("/runs/{run}")
-    async def one(run: str) -> None:
+    async def one(workspace: Workspace, run: str) -> None:
         query = ScoreQuery.of_address()
         found = await to_thread.run_sync(runs.get_run, workspace, run)
         tags, files = await to_thread.run_sync(_tags_and_files, workspace, found)

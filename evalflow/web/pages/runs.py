@@ -89,11 +89,11 @@ POLL_S = 1.5
 SHOWN_SCORES = 4
 
 
-def add(workspace: Workspace) -> None:
+def add() -> None:
     """Register the page."""
 
     @guarded_page("/runs")
-    async def runs(cursor: str | None = None) -> None:
+    async def runs(workspace: Workspace, cursor: str | None = None) -> None:
         found = await to_thread.run_sync(lambda: list_runs(workspace, cursor, PAGE_SIZE))
         about = "Each run evaluates a bot on test cases with metrics."
         with frame("Runs", place="Runs", about=about) as actions:

@@ -336,11 +336,11 @@ def _tag_options(tags: Tags) -> dict[str, str]:
 LONGEST_HEADING = 90
 
 
-def add(workspace: Workspace) -> None:
+def add() -> None:
     """Register the page."""
 
     @guarded_page("/runs/{run}/cases/{position}")
-    async def one(run: str, position: str) -> None:
+    async def one(workspace: Workspace, run: str, position: str) -> None:
         query = ScoreQuery.of_address()
         if not position.isdecimal() or len(position) > 9:
             raise NotFoundError(Problem(f"there is no case {position!r}", "case", "cases are counted from 0"))

@@ -46,6 +46,11 @@ MARK = "x-requested-with"
 """The header that a change without a JSON body needs; its value does not matter."""
 
 
+def route_path(scope: Scope) -> str:
+    """The path without the prefix of the project."""
+    return scope["path"].removeprefix(scope.get("root_path", ""))
+
+
 async def refuse(
     scope: Scope, receive: Receive, send: Send, status: int, detail: str, headers: Mapping[str, str] | None = None
 ) -> None:
@@ -108,7 +113,7 @@ class NoForgery:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or refuse it."""
-        if scope["type"] == "http" and scope["method"] not in SAFE and scope["path"].startswith(self._prefix):
+        if scope["type"] == "http" and scope["method"] not in SAFE and route_path(scope).startswith(self._prefix):
             from starlette.datastructures import Headers
 
             headers = Headers(scope=scope)
@@ -159,7 +164,7 @@ class BoundedBodies:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        bound = next(size for prefix, size in self._largest.items() if scope["path"].startswith(prefix))
+        bound = next(size for prefix, size in self._largest.items() if route_path(scope).startswith(prefix))
         reason = f"at most {bound >> 20} MB may be sent here"
         stated = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
         if int(stated) > bound:  # uvicorn has already checked that this is a number

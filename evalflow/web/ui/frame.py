@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 import traceback
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Literal, ParamSpec
+from typing import Concatenate, Literal, ParamSpec
 
 from nicegui import Client, app, ui
 from nicegui.page import page
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
+from evalflow.app.studio.access import ForbiddenError
 from evalflow.app.studio.space import NotFoundError, Workspace
 from evalflow.errors import EvalflowError, InfrastructureError
 from evalflow.web.ui.parts import empty, link_button, text
@@ -78,30 +80,52 @@ def _colours() -> None:
                 ui.icon(icon).props("aria-hidden=true")
 
 
+def workspace_of(request: HTTPConnection) -> Workspace:
+    """The workspace of a request: its project, and the person who sent it."""
+    return request.state.workspace
+
+
+def root_path() -> str:
+    """The prefix of the project's addresses. Links of NiceGUI add it by themselves, others must name it."""
+    return ui.context.client.request.scope.get("root_path", "")
+
+
 P = ParamSpec("P")
 PAGE_TIMEOUT_S = 30
 """Time-out for building a page in seconds, enough for a busy machine."""
 
 
-def guarded_page(path: str) -> Callable[[Callable[P, Awaitable[None]]], Callable[P, Awaitable[None]]]:
+def guarded_page(path: str) -> Callable[[Callable[Concatenate[Workspace, P], Awaitable[None]]], None]:
     """A decorator that registers a function as the builder of the page at a path.
 
-    Our own errors are shown as a page: 404 for what does not exist, 503 if the database does not answer, else 422.
+    It gets the workspace of the request, and parameters of path and query. Our own errors are shown as a page: 404 for
+    what does not exist, 403 for what the person may not see, 503 if the database does not answer, else 422.
     """
 
-    def registered(build: Callable[P, Awaitable[None]]) -> Callable[P, Awaitable[None]]:
+    def register(build: Callable[Concatenate[Workspace, P], Awaitable[None]]) -> None:
         @functools.wraps(build)
         async def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
+            client = ui.context.client
             try:
-                await build(*args, **kwargs)
+                await build(workspace_of(client.request), *args, **kwargs)
             except EvalflowError as error:
-                lost = isinstance(error, NotFoundError)
-                ui.context.client.status_code = 404 if lost else 503 if isinstance(error, InfrastructureError) else 422
-                instead("Not found" if lost else "Request failed", str(error))
+                client.status_code, title = next(
+                    (shown for kind, shown in _ERRORS.items() if isinstance(error, kind)), (422, "Request failed")
+                )
+                instead(title, str(error))
 
-        return ui.page(path, response_timeout=PAGE_TIMEOUT_S)(guarded)
+        _, *parameters = inspect.signature(build).parameters.values()
+        setattr(guarded, "__signature__", inspect.Signature(parameters))  # noqa: B010 - not declared for functions
+        ui.page(path, response_timeout=PAGE_TIMEOUT_S)(guarded)
 
-    return registered
+    return register
+
+
+_ERRORS: Mapping[type[EvalflowError], tuple[int, str]] = {
+    NotFoundError: (404, "Not found"),
+    ForbiddenError: (403, "Not allowed"),
+    InfrastructureError: (503, "Request failed"),
+}
 
 
 def instead(title: str, about: str) -> None:
@@ -110,7 +134,7 @@ def instead(title: str, about: str) -> None:
         link_button("To the bots", "/", primary=True)
 
 
-def add(_: Workspace) -> None:
+def add() -> None:
     """Register the error pages with NiceGUI."""
 
     async def missing(request: Request, _: Exception) -> Response:

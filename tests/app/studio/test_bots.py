@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from evalflow.app.studio.bots import try_bot
+from evalflow.app.studio.space import Workspace
 from evalflow.errors import InfrastructureError, UserError
 from evalflow.testing import Endpoint, status
 
@@ -12,24 +13,24 @@ pytestmark = pytest.mark.anyio
 MODEL = {"kind": "openai", "model": "m", "api_key_env": None, "attempts": 1}
 
 
-async def test_a_bot_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_bot_answers(space: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     keep_off_loops(monkeypatch.setattr)
     with Endpoint(["Forty pounds."]) as endpoint:
-        answer = await try_bot("bot", {**MODEL, "base_url": endpoint.url}, " What does it cost? ")
+        answer = await try_bot(space, "bot", {**MODEL, "base_url": endpoint.url}, " What does it cost? ")
     assert (answer.status, answer.answer) == ("answered", "Forty pounds.")
 
 
-async def test_why_it_did_not_is_said() -> None:
+async def test_why_it_did_not_is_said(space: Workspace) -> None:
     with Endpoint([status(400)]) as endpoint:
-        answer = await try_bot("bot", {**MODEL, "base_url": endpoint.url}, "Well?")
+        answer = await try_bot(space, "bot", {**MODEL, "base_url": endpoint.url}, "Well?")
     assert answer.status == "error"
     assert answer.error
 
 
-async def test_a_key_that_is_refused_is_no_answer() -> None:
+async def test_a_key_that_is_refused_is_no_answer(space: Workspace) -> None:
     with Endpoint([status(401)]) as endpoint:
         with pytest.raises(InfrastructureError):
-            await try_bot("bot", {**MODEL, "base_url": endpoint.url}, "Well?")
+            await try_bot(space, "bot", {**MODEL, "base_url": endpoint.url}, "Well?")
 
 
 @pytest.mark.parametrize(
@@ -47,6 +48,8 @@ async def test_a_key_that_is_refused_is_no_answer() -> None:
         ({"kind": "command", "argv": ["true"]}, "Well?", "cannot be defined here"),
     ],
 )
-async def test_what_cannot_be_asked_is_refused(config: dict[str, object], question: str, what: str) -> None:
+async def test_what_cannot_be_asked_is_refused(
+    space: Workspace, config: dict[str, object], question: str, what: str
+) -> None:
     with pytest.raises(UserError, match=what):
-        await try_bot("bot", config, question)
+        await try_bot(space, "bot", config, question)

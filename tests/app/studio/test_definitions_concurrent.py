@@ -51,7 +51,7 @@ def race(space: Workspace, first: Callable[[Connection], object], second: Callab
 
 
 def row_of(connection: Connection, table: definitions.TableName, name: str) -> int:
-    row = definitions.named(connection, table, name)
+    row = definitions.named(connection, table, name, 1)
     assert row is not None
     return row["id"]
 
@@ -60,8 +60,8 @@ def helper_of(connection: Connection) -> int:
     return row_of(connection, "bots", "helper")
 
 
-BOT = {"name": "other", "description": "", "config": MODEL}
-DATASET = {"name": "other", "description": "", "generates": "answer"}
+BOT = {"project_id": 1, "name": "other", "description": "", "config": MODEL}
+DATASET = {"project_id": 1, "name": "other", "description": "", "generates": "answer"}
 METRIC = {"name": "other", "definition": POLITE, "prompts": {}}
 TAKEN: dict[str, tuple[Callable[[Connection], object], Callable[[Workspace], object]]] = {
     "bot": (

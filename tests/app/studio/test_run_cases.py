@@ -16,7 +16,15 @@ from evalflow.store import scores as score_rows
 
 def scored(space: Workspace, name: str, answers: int, scores: int) -> None:
     """A run of one case, with so many answers and scores of each."""
-    values = {"run_id": name, "title": "", "bot": "b", "state": "done", "origin": "workspace", "folder": "/nowhere"}
+    values = {
+        "project_id": 1,
+        "run_id": name,
+        "title": "",
+        "bot": "b",
+        "state": "done",
+        "origin": "workspace",
+        "folder": "/nowhere",
+    }
     said = {"dataset": "d", "case_id": "c", "target": "t", "tags": [], "question": "q", "answer": "a"}
     score: dict[str, Any] = {"judge": "j", "repeat": 0, "member_of": None, "status": "scored", "score": 1.0}
     score |= dict.fromkeys(("value", "reason", "error_type", "error", "path", "cost_usd", "latency_s"))

@@ -23,7 +23,7 @@ from evalflow.web.application import security_middleware
 from evalflow.web.security import guards
 from evalflow.web.security.token import load_token, opening_page
 
-from ..conftest import TOKEN, Server, served
+from ..conftest import TOKEN, Server, served, working_in
 
 
 async def anything(request: Request) -> Response:
@@ -46,7 +46,7 @@ async def socket(socket: WebSocket) -> None:
 
 
 @pytest.fixture(name="server", scope="module")
-def _server() -> Iterator[Server]:
+def _server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     routes = [
         Route("/", anything, methods=["GET", "POST"]),
         Route("/page", page),
@@ -55,7 +55,12 @@ def _server() -> Iterator[Server]:
         Route("/api/v1/x", anything, methods=["GET", "POST", "DELETE"]),
         WebSocketRoute("/ws", socket),
     ]
-    with served(lambda address: Starlette(routes=routes, middleware=security_middleware(address, TOKEN))) as server:
+    with (
+        working_in(tmp_path_factory.mktemp("workspace")) as workspace,
+        served(
+            lambda address: Starlette(routes=routes, middleware=security_middleware(workspace, address, TOKEN))
+        ) as server,
+    ):
         yield server
 
 

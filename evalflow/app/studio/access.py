@@ -1,0 +1,132 @@
+"""Who acts in a workspace, and what they may do. Every function of the studio that takes a workspace names a right."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar
+
+from evalflow.errors import Problem, UserError
+
+if TYPE_CHECKING:
+    from evalflow.app.studio.space import Workspace
+
+Role = Literal["viewer", "annotator", "editor", "admin"]
+Right = Literal["account", "label", "read", "edit", "admin", "own"]
+"""What a function needs: account (to be signed in), label (answers that are assigned), read, edit (define, run, review,
+calibrate), admin (delete runs, manage members and tokens of the project), own (manage the server)."""
+ROLES: Mapping[Role, frozenset[Right]] = {
+    "viewer": frozenset({"account", "read"}),
+    "annotator": frozenset({"account", "label"}),
+    "editor": frozenset({"account", "label", "read", "edit"}),
+    "admin": frozenset({"account", "label", "read", "edit", "admin"}),
+}
+"""The rights of each role in its project; the owner of the server has all rights everywhere."""
+
+
+_OWNER: frozenset[Right] = frozenset({*ROLES["admin"], "own"})
+
+
+class SignedOutError(UserError):
+    """Nobody is signed in, or no longer."""
+
+    def __init__(self) -> None:
+        super().__init__(Problem("you are not signed in", hint="sign in, or send a token that is valid"))
+
+
+class ForbiddenError(UserError):
+    """The person is signed in and lacks a right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """A person who uses the workspace, directly or by a token.
+
+    Attributes:
+        user: The id of the user's row; None for the person at this machine, and for a worker.
+        name: Unique; recorded with changes.
+        is_owner: Whether the server is theirs.
+        roles: By the project's id.
+        address: Where the request came from, for the audit.
+    """
+
+    user: int | None
+    name: str
+    is_owner: bool = False
+    roles: Mapping[int, Role] = field(default_factory=dict[int, Role])
+    address: str = ""
+
+    def rights(self, project: int) -> frozenset[Right]:
+        """What the person may do in a project."""
+        if self.is_owner:
+            return _OWNER
+        role = self.roles.get(project)
+        return ROLES[role] if role else frozenset({"account"})
+
+
+LOCAL = Actor(None, "local", is_owner=True)
+"""Whoever uses the application on their own machine, where there are no accounts."""
+
+
+def local_person() -> Actor:
+    """`LOCAL`."""
+    return LOCAL
+
+
+def nobody() -> Actor:
+    """Refuse: nobody has signed in."""
+    raise SignedOutError
+
+
+_RIGHT = "_right"
+P = ParamSpec("P")
+R = TypeVar("R")
+Door = Callable[Concatenate["Workspace", P], R]
+
+
+def requires(right: Right) -> Callable[[Door[P, R]], Door[P, R]]:
+    """A decorator: the function is called only if the person who acts has the right in the workspace's project.
+
+    Raises, when called:
+        SignedOutError: Nobody is signed in.
+        ForbiddenError: The person has another role.
+    """
+
+    def decorate(work: Door[P, R]) -> Door[P, R]:
+        @functools.wraps(work)
+        def checked(space: Workspace, /, *args: P.args, **kwargs: P.kwargs) -> R:
+            expect_right(space, right)
+            return work(space, *args, **kwargs)
+
+        setattr(checked, _RIGHT, right)
+        return checked
+
+    return decorate
+
+
+def expect_right(space: Workspace, right: Right) -> None:
+    """Check that the person who acts has a right; see `requires`."""
+    actor = space.identify()
+    if right not in actor.rights(space.project_id):
+        raise ForbiddenError(Problem(_refusal(right, space.project), hint=_HINTS.get(right, _HINTS["read"])))
+
+
+def right_of(work: Callable[..., Any]) -> Right | None:
+    """The right that a function of the studio needs; None if it names none."""
+    return getattr(work, _RIGHT, None)
+
+
+_HINTS: Mapping[Right, str] = {
+    "read": "ask an admin of the project to make you a member",
+    "edit": "ask an admin of the project for the role editor",
+    "admin": "ask an admin of the project",
+    "own": "ask the owner of this server",
+}
+
+
+def _refusal(right: Right, project: str) -> str:
+    if right == "own":
+        return "only the owner of this server may do this"
+    may = {"read": "see", "label": "label answers in", "edit": "change", "admin": "manage"}[right]
+    return f"you may not {may} project {project!r}"

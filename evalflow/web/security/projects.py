@@ -1,0 +1,47 @@
+"""Addresses of projects: `/p/NAME/...` is the page or route `/...` in project NAME; without it, in `default`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from anyio import to_thread
+
+from evalflow.app.studio.space import NotFoundError
+from evalflow.errors import InfrastructureError
+from evalflow.web.security.guards import refuse
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from evalflow.app.studio.space import Workspace
+
+PREFIX = "/p/"
+
+
+class InProject:
+    """Gives every request the workspace of its project, as `request.state.workspace`."""
+
+    def __init__(self, app: ASGIApp, workspace: Workspace) -> None:
+        self.app = app
+        self._workspace = workspace
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on; 404 if there is no such project."""
+        if scope["type"] not in ("http", "websocket"):
+            await self.app(scope, receive, send)
+            return
+        workspace, path = self._workspace, scope["path"]
+        if path.startswith(PREFIX):
+            name = path.removeprefix(PREFIX).partition("/")[0]
+            try:
+                workspace = await to_thread.run_sync(workspace.in_project, name)
+            except NotFoundError as error:
+                await refuse(scope, receive, send, 404, error.problems[0].what)
+                return
+            except InfrastructureError as error:
+                await refuse(scope, receive, send, 503, str(error))
+                return
+            scope = {**scope, "root_path": scope.get("root_path", "") + PREFIX + name}
+            if path == PREFIX + name:
+                scope["path"] = path + "/"
+        await self.app({**scope, "state": {**scope.get("state", {}), "workspace": workspace}}, receive, send)

@@ -1,0 +1,35 @@
+"""Nobody gets past the door: what takes a workspace names the right it needs, and each change is in the audit."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import evalflow.app.studio
+from evalflow.app.studio.access import right_of
+
+
+def doors() -> Iterator[tuple[str, Callable[..., object]]]:
+    """The public functions of the studio whose first parameter is a workspace."""
+    for found in pkgutil.iter_modules(evalflow.app.studio.__path__):
+        module = importlib.import_module(f"evalflow.app.studio.{found.name}")
+        for name, work in inspect.getmembers(module, inspect.isfunction):
+            if work.__module__ == module.__name__ and not name.startswith("_"):
+                first = next(iter(inspect.signature(work).parameters.values()), None)
+                if first is not None and first.annotation == "Workspace":
+                    yield f"{found.name}.{name}", work
+
+
+def test_every_function_of_the_studio_names_a_right() -> None:
+    found = dict(doors())
+    assert len(found) > 80
+    assert [name for name, work in found.items() if right_of(work) is None and name != "access.expect_right"] == []
+
+
+def test_every_change_of_the_studio_is_recorded() -> None:
+    folder = Path(evalflow.app.studio.__path__[0])
+    writes = {path.name: path.read_text(encoding="utf-8").count("database.writing(") for path in folder.glob("*.py")}
+    assert {name: count for name, count in writes.items() if count} == {"space.py": 2}  # `changing`, `store_response`
