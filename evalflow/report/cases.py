@@ -89,7 +89,8 @@ class ExplorerWriter:
         self.wanted = wanted
         self._room = max_bytes
         self._rows: list[AnsweredCase] = []
-        self._series, self._datasets, self._tags = (_numbers() for _ in range(3))
+        # Values are numbered from 0, in the order in which they are first looked up.
+        self._series, self._datasets, self._tags = (defaultdict[Any, int](count().__next__) for _ in range(3))
         self.cases = 0
         self.shown = 0
 
@@ -138,11 +139,6 @@ class ExplorerWriter:
         return [case.id, self._datasets[case.dataset], preview, tags, cells]
 
 
-def _numbers() -> defaultdict[Any, int]:
-    """Numbers values from 0, in the order in which they are first looked up."""
-    return defaultdict(count().__next__)
-
-
 def script_json(value: Any) -> str:
     """JSON on one line, safe in a script element: `<` is escaped, so nothing in it can end the element."""
     return json_line(value).decode().replace("<", "\\u003c")
@@ -189,9 +185,7 @@ def _score(score: Score, number: int) -> dict[str, Any]:
 
 
 def _contexts(contexts: Sequence[Context] | None) -> list[dict[str, Any]] | None:
-    if contexts is None:
-        return None
-    return [_present(asdict(context)) for context in contexts]
+    return None if contexts is None else [_present(asdict(context)) for context in contexts]
 
 
 def _present(value: Mapping[str, Any]) -> dict[str, Any]:

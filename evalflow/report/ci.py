@@ -58,9 +58,7 @@ class _Decides:
     errors: bool
 
 
-def write_junit(
-    path: Path, *, manifest: Manifest, gates: Sequence[Mapping[str, Any]], scores: pl.LazyFrame, max_error_rate: float
-) -> None:
+def write_junit(path: Path, run: Reported) -> None:
     """Write one test case per gate, and one per case and metric with a threshold.
 
     The properties of each suite name the judges and their agreement with human labels.
@@ -74,29 +72,28 @@ def write_junit(
 
     Characters that XML 1.0 forbids are left out.
     """
-    own = scores.filter(pl.col("member_of").is_null())
+    own = run.scores.filter(pl.col("member_of").is_null())
     cells = own.filter(pl.col("threshold").is_not_null())
-    judged = [(gate["name"], _of_gate(gate)) for gate in gates]
-    failed = {str(gate["of_metric"]) for gate in gates if gate["passed"] is False}
+    judged = [(gate["name"], _of_gate(gate)) for gate in run.gates]
+    failed = {str(gate["of_metric"]) for gate in run.gates if gate["passed"] is False}
     errors = own.select((pl.col("status") == "error").mean()).collect(engine="streaming").item()
-    too_many = errors is not None and not passes(errors, max_error_rate, higher_is_better=False)
+    too_many = errors is not None and not passes(errors, run.max_error_rate, higher_is_better=False)
     decides = _Decides(failed, errors=too_many)
     kinds = [verdict.kind for _, verdict in judged]
     counts = {"tests": len(kinds), "failures": kinds.count("failure"), "errors": kinds.count("error")}
     totals = [{**counts, "skipped": kinds.count("skipped"), "time": 0.0}, _cell_totals(cells, decides)]
-    judges = _judges(manifest)
+    judges = _judges(run.manifest)
     with replacing(path) as file:
         file.write('<?xml version="1.0" encoding="utf-8"?>\n')
         whole = {name: sum(total[name] for total in totals) for name in (*counts, "time")}
-        file.write(f"<testsuites{_attributes({'name': str(manifest.run_id), **whole})}>\n")
+        file.write(f"<testsuites{_attributes({'name': str(run.manifest.run_id), **whole})}>\n")
         file.write(f"<testsuite{_attributes({'name': 'gates', **totals[0]})}>\n{judges}")
         file.writelines(_case("gates", name, None, verdict) for name, verdict in judged)
         file.write("</testsuite>\n")
         file.write(f"<testsuite{_attributes({'name': 'scores', **totals[1]})}>\n{judges}")
         for cell in iterate_rows(cells.select(_SHOWN)):
-            file.write(
-                _case(f"{cell['dataset']}.{cell['metric']}", _name(cell), cell["latency_s"], _of_cell(cell, decides))
-            )
+            classname = f"{cell['dataset']}.{cell['metric']}"
+            file.write(_case(classname, _name(cell), cell["latency_s"], _of_cell(cell, decides)))
         file.write("</testsuite>\n</testsuites>\n")
 
 

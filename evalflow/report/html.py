@@ -143,11 +143,5 @@ def write_reports(folder: Path, run: Reported) -> None:
                 write(row)
         explorer.finish()
         write_html(folder / "report.html", run, explorer)
-    write_junit(
-        folder / "junit.xml",
-        manifest=run.manifest,
-        gates=run.gates,
-        scores=run.scores,
-        max_error_rate=run.max_error_rate,
-    )
+    write_junit(folder / "junit.xml", run)
     write_markdown(folder / "summary.md", run)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, NamedTuple, TextIO
+from typing import Any, TextIO
 
 from evalflow.errors import Problem, UserError
 from evalflow.frozen import record
@@ -99,11 +99,6 @@ FIXED = ("dataset", "case_id", "target", "target_repeat", "tags", "question", "a
 _Key = tuple[str, str | None, int]
 
 
-class _Series(NamedTuple):
-    key: _Key
-    columns: tuple[str, str, str]
-
-
 class ResultsWriter:
     """Writes results.csv: one row per case, target and target_repeat.
 
@@ -118,7 +113,7 @@ class ResultsWriter:
     def __init__(self, file: TextIO, scores: pl.LazyFrame) -> None:
         self._series = _series(scores)
         self._writer = csv.writer(file)
-        self._writer.writerow([*FIXED, *(safe_text(column) for series in self._series for column in series.columns)])
+        self._writer.writerow([*FIXED, *(safe_text(column) for columns in self._series.values() for column in columns)])
 
     def write(self, row: AnsweredCase) -> None:
         said = row.answer.answer if row.answer else None
@@ -129,8 +124,8 @@ class ResultsWriter:
         cells += ["; ".join(case.tags), case.question or "", said or ""]
         own = (score for score in row.scores if score["member_of"] is None)
         by_key = {(score["metric"], score["judge"], score["repeat"]): score for score in own}
-        for series in self._series:
-            cells += _cells(by_key.get(series.key))
+        for key in self._series:
+            cells += _cells(by_key.get(key))
         self._writer.writerow([safe_text(one) if isinstance(one, str) and one[:1] in FORMULA else one for one in cells])
 
 
@@ -152,7 +147,8 @@ class CasesWriter:
             self._file.write(f"{line.decode()}\n")
 
 
-def _series(scores: pl.LazyFrame) -> Sequence[_Series]:
+def _series(scores: pl.LazyFrame) -> Mapping[_Key, tuple[str, str, str]]:
+    """The metrics, judges and repeats of a run, with the names of their columns."""
     frame = (
         scores.filter(pl.col("member_of").is_null())
         .select("metric", "judge", "repeat")
@@ -164,12 +160,11 @@ def _series(scores: pl.LazyFrame) -> Sequence[_Series]:
     several = {repeat for _, _, repeat in keys} != {0}
     order = {metric: i for i, metric in reversed(list(enumerate(metric for metric, _, _ in keys)))}
     keys.sort(key=lambda key: order[key[0]])
-    found: list[_Series] = []
+    found: dict[_Key, tuple[str, str, str]] = {}
     for metric, judge, repeat in keys:
         label = f"metric {metric}" if metric in FIXED else metric
         suffix = (f"@{judge}" if judge and len(judges) > 1 else "") + (f"#{repeat}" if several else "")
-        columns = f"{label}{suffix}", f"{label}_passed{suffix}", f"{label}_reason{suffix}"
-        found.append(_Series((metric, judge, repeat), columns))
+        found[metric, judge, repeat] = f"{label}{suffix}", f"{label}_passed{suffix}", f"{label}_reason{suffix}"
     return found
 
 

@@ -26,11 +26,11 @@ CELLS = [
 
 
 @pytest.fixture(name="written")
-def _written(tmp_path, make_scores):
+def _written(tmp_path, make_run):
     def write(cells, gates=(), max_error_rate=0.0, **facts):
         manifest = manifest_of(run_id="run", **facts)
         junit = tmp_path / "junit.xml"
-        write_junit(junit, manifest=manifest, gates=gates, scores=make_scores(cells), max_error_rate=max_error_rate)
+        write_junit(junit, make_run([], cells, manifest=manifest, gates=gates, max_error_rate=max_error_rate))
         return ElementTree.parse(tmp_path / "junit.xml").getroot()
 
     return write
