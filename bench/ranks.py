@@ -19,10 +19,9 @@ from numpy.typing import NDArray
 
 from evalflow.stats import ranks
 from evalflow.stats.bradley_terry import NoStrengthsError, strengths
-from evalflow.stats.items import items
+from evalflow.stats.items import choose, items, measured_loss
 from evalflow.stats.quantiles import quantile
 from evalflow.stats.ranks import mean_covariance, rank_intervals
-from evalflow.stats.subset import choose, measured_loss
 
 Floats = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, Floats, int], tuple[Floats, Any]]

@@ -19,7 +19,7 @@ from evalflow.errors import Problem, UserError, command
 from evalflow.importers.files import option_text
 from evalflow.report.ranking import print_rankings, write_ranking
 from evalflow.run.folder import RunFolder
-from evalflow.summary.short_set import ShortSet, short_set
+from evalflow.summary.items import ShortSet, short_set
 
 
 def rank(options: argparse.Namespace, console: Console) -> int:

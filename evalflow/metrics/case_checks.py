@@ -11,9 +11,8 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, TypeAdapter, mo
 
 from evalflow.config.schema import MetricConfig, Strict, Word
 from evalflow.jsonvalues import look_up, written
-from evalflow.metrics.base import BaseMetric, FieldMetric, scored
+from evalflow.metrics.base import BaseMetric, CosineMetric, FieldMetric, scored
 from evalflow.metrics.chain import ChainConfig, ChainMetric
-from evalflow.metrics.cosine import CosineMetric
 from evalflow.metrics.operations import NormalForm, Operation, Rulebook, as_number
 from evalflow.metrics.returns import BoolType, FieldType, StepConfig, StrType
 from evalflow.metrics.rules import Rule, ValueRule

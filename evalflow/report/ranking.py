@@ -31,9 +31,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from evalflow.records.manifest import Manifest
-    from evalflow.summary.items import ItemTable
+    from evalflow.summary.items import ItemTable, ShortSet
     from evalflow.summary.ranking import Ranking
-    from evalflow.summary.short_set import ShortSet
 
 
 _BY = {

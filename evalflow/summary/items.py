@@ -1,13 +1,14 @@
-"""A table of cases over several runs: how hard each is, whether it separates them, and whether its key is suspect."""
+"""The cases of several runs: how hard each is, whether it separates them; and a short set that keeps their ranking."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from evalflow.lazy import np, pl
-from evalflow.stats.items import FEWEST_SYSTEMS, items
+from evalflow.stats.items import FEWEST_SYSTEMS, FEWEST_TO_MEASURE, Loss, choose, items, measured_loss
 from evalflow.summary.agreement import labelled_scores
 from evalflow.summary.ranking import CommonCases
 
@@ -133,3 +134,51 @@ def _labelled(common: CommonCases, scores: pl.LazyFrame, labels: pl.DataFrame) -
     of_metric = (pl.col("dataset") == common.dataset) & (pl.col("metric") == common.metric)
     found = labelled_scores(scores.filter(of_metric), labels.filter(of_metric)).drop_nulls("human")
     return found.select("case_id", apart=(pl.col("score") - pl.col("human")).abs() >= _HALF)
+
+
+@dataclass(frozen=True, slots=True)
+class ShortSet:
+    """Some of the `of` common cases of several runs; `loss` is None for fewer runs than it takes to measure that."""
+
+    dataset: str
+    metric: str
+    runs: int
+    ids: Sequence[str]
+    of: int
+    loss: Loss | None
+
+    @property
+    def sentence(self) -> str:
+        found, n = self.loss, len(self.ids)
+        if found is None:
+            return (
+                f"What it loses is not known: that takes {FEWEST_TO_MEASURE} runs or more, and these are {self.runs}."
+            )
+        order = "" if math.isnan(found.order) else (
+            f"; {100 * found.order:.0f} % of the pairs of runs stand in the same order (random: "
+            f"{100 * found.random_order:.0f} %)"
+        )  # fmt: skip
+        less = f"{found.gain:.4f} less ({found.low:.4f} to {found.high:.4f})"
+        verdict = "" if found.is_better else f" It is not shown to be better than a random set of {n:,} cases."
+        off = f"a mean is off by {found.error:.4f}, and by {found.random_error:.4f} with a random set"
+        return f"On runs that had no part in the choice, {off}: {less}{order}.{verdict}"
+
+    def document(self) -> dict[str, Any]:
+        found: dict[str, Any] | None = None
+        if self.loss is not None:
+            known = {name: None if math.isnan(value) else value for name, value in asdict(self.loss).items()}
+            found = known | {"is_better_than_random": self.loss.is_better}
+        return {
+            "dataset": self.dataset, "metric": self.metric, "n": len(self.ids), "of": self.of, "ids": list(self.ids),
+            "loss": found, "sentence": self.sentence,
+        }  # fmt: skip
+
+
+def short_set(common: CommonCases, n: int, *, seed: int) -> ShortSet:
+    """Choose n of the common cases, by tag and difficulty, and measure what that loses; ValueError without n cases."""
+    tags = common.cases["tags"].list.join(";").fill_null("").to_numpy()
+    places = choose(common.scores, n, tags, seed=seed)
+    enough = len(common.names) >= FEWEST_TO_MEASURE
+    loss = measured_loss(common.scores, n, tags, seed=seed) if enough else None
+    ids: list[str] = common.cases["case_id"].gather(places).to_list()
+    return ShortSet(common.dataset, common.metric, len(common.names), ids, common.cases.height, loss)

@@ -18,7 +18,7 @@ from evalflow.config.schema import BudgetConfig
 from evalflow.errors import BudgetError, CallError, JudgeError
 from evalflow.llm.embedders import EmbeddedEmbedder, OpenAIEmbedder
 from evalflow.llm.panel import EmbeddingJudge
-from evalflow.metrics.cosine import cosines, embedding_ask
+from evalflow.metrics.base import cosines, embedding_ask
 from evalflow.records import Usage
 from evalflow.testing import Endpoint, embeddings, status, vector
 from tests.llm.conftest import QUICK

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evalflow.stats.items import FEWEST_SYSTEMS, items
+from evalflow.stats.items import FEWEST_SYSTEMS, choose, items, measured_loss
 from evalflow.stats.rank import correlation
-from evalflow.stats.subset import choose, measured_loss
 
 
 def answered(cases: int, systems: int, seed: int = 0) -> Any:

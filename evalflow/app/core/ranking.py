@@ -16,9 +16,8 @@ from evalflow.report.ranking import RankingPage
 from evalflow.report.wording import counted, percent
 from evalflow.stats.bradley_terry import NoStrengthsError
 from evalflow.summary.compare import Traits
-from evalflow.summary.items import ItemTable, item_table
+from evalflow.summary.items import ItemTable, ShortSet, item_table
 from evalflow.summary.ranking import CommonCases, Ranking, common_cases, rank_by_mean, rank_by_pairs, rank_by_verdicts
-from evalflow.summary.short_set import ShortSet
 
 LEAST_OVERLAP = 0.5
 """Least share of the cases of the run with the fewest that all runs must have scored. Below it the common cases are the

@@ -16,10 +16,8 @@ from pydantic import Field, model_validator
 from evalflow.config.schema import Word
 from evalflow.errors import JudgeError
 from evalflow.jsonvalues import look_up, written
-from evalflow.metrics.base import UnitMetricConfig, failed, scored
+from evalflow.metrics.base import CosineMetric, UnitMetricConfig, cosines, embedding_ask, failed, scored
 from evalflow.metrics.chain import ChainConfig, ChainMetric
-from evalflow.metrics.cosine import STEP as EMBEDDING
-from evalflow.metrics.cosine import CosineMetric, cosines, embedding_ask
 from evalflow.metrics.reasons import QUOTE, one_line
 from evalflow.metrics.returns import BoolType, FieldType, ListType, RecordType, StepConfig, StrType
 from evalflow.metrics.rules import Rule, ShareRule
@@ -93,7 +91,7 @@ class GeneratedQuestionsMetric(ChainMetric[GeneratedQuestionsMetricConfig]):
         self, name: str, config: GeneratedQuestionsMetricConfig, steps: Sequence[PreparedStep], rule: Rule
     ) -> None:
         super().__init__(name, config, steps, rule)
-        self.tasks = {**self.tasks, EMBEDDING: EMBED}
+        self.tasks = {**self.tasks, EMBED: EMBED}
 
     @classmethod
     def build(cls, name: str, config: GeneratedQuestionsMetricConfig, prompts: Prompts) -> Self:
@@ -133,7 +131,7 @@ class GeneratedQuestionsMetric(ChainMetric[GeneratedQuestionsMetricConfig]):
         lowest, least_similar = min(zip(similarities, written, strict=True))
         quoted = f'"{one_line(least_similar, QUOTE)}" ({lowest:.3f})'
         step: dict[str, Any] = {
-            "id": EMBEDDING,
+            "id": EMBED,
             "task": EMBED,
             "items": written,
             "reply": [{"similarity": cosine} for cosine in similarities],
