@@ -36,15 +36,9 @@ def recorded_answer(case: Case, target: str, repeat: int, *, demo: bool = False)
     actual = None if demo else case.actual
     metadata = (example.metadata if example else None) or {} if demo else case.metadata
     failure = None if demo else case.failure
-    status = "error" if failure is not None else "absent" if answer is None and actual is None else "answered"
-    return Answer(
-        dataset=case.dataset,
-        index=case.index,
-        case_id=case.id,
-        target=target,
-        target_repeat=repeat,
-        messages=case.messages,
-        status=status,
+    return replace(
+        blank(case, target, repeat),
+        status="error" if failure is not None else "absent" if answer is None and actual is None else "answered",
         answer=answer,
         actual=actual,
         contexts=case.contexts,

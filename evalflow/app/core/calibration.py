@@ -15,6 +15,7 @@ from evalflow.app.core.labels import RunLabels, labels_of_run
 from evalflow.app.core.saved import SavedRun, answered_rows, open_scored, without_unanswered
 from evalflow.config.judges import CascadeConfig, MembersConfig
 from evalflow.errors import Problem, UserError
+from evalflow.labels.sheet import CELL
 from evalflow.lazy import pl
 from evalflow.paths import write_atomically
 from evalflow.report.calibration import Calibration
@@ -124,9 +125,6 @@ def _with_texts(run: SavedRun, rows: Sequence[CalibrationRow]) -> list[dict[str,
         key = one["dataset"], one["case_id"], one["target"], one["target_repeat"]
         one["question"], one["answer"] = texts.get(key, ("", ""))
     return listed
-
-
-_ANSWER = ["dataset", "case_id", "target", "target_repeat"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,16 +250,16 @@ def _judges_to_rank(
 def _split(run: SavedRun, labels: pl.DataFrame, seed: int) -> pl.DataFrame:
     """The labelled answers with the column `choosing`; answers of one group are in the same half."""
     groups = run.scores().select("dataset", "case_id", "group").unique().collect()
-    answers = labels.unique(_ANSWER, maintain_order=True).join(groups, on=["dataset", "case_id"], how="left")
+    answers = labels.unique(CELL, maintain_order=True).join(groups, on=["dataset", "case_id"], how="left")
     rows = answers.select("group", "case_id", "answer_hash").iter_rows()
     names = (f"group {group}" if group is not None else f"{case} {digest}" for group, case, digest in rows)
     choosing = pl.Series([chooses(name, seed) for name in names], dtype=pl.Boolean)
-    return answers.select(_ANSWER).with_columns(choosing=choosing)
+    return answers.select(CELL).with_columns(choosing=choosing)
 
 
 def half_of(rows: pl.DataFrame, halves: pl.DataFrame, *, choosing: bool) -> pl.DataFrame:
     """The rows of the half that chooses the judge, or of the other half."""
-    return rows.join(halves.filter(halves["choosing"] == choosing), on=_ANSWER, how="semi", maintain_order="left")
+    return rows.join(halves.filter(halves["choosing"] == choosing), on=CELL, how="semi", maintain_order="left")
 
 
 def save_ranking(

@@ -16,7 +16,7 @@ from evalflow.run.folder import RunFolder
 from evalflow.run.journal import AnswerBook
 from evalflow.run.plan import KEPT_CASES, Draw
 from evalflow.targets.conversation import open_turns
-from evalflow.targets.recorded import recorded_answer
+from evalflow.targets.recorded import blank, recorded_answer
 
 if TYPE_CHECKING:
     from evalflow.app.core.comparison import BaselineAnswers
@@ -134,17 +134,10 @@ def placeholder_answer(run: RunConfig, case: Case) -> Answer:
     """
     if known := answer_in_data(run, case, UNKNOWN, 0):
         return known
-    blank = Answer(
-        dataset=case.dataset,
-        index=case.index,
-        case_id=case.id,
-        target=UNKNOWN,
-        messages=case.messages,
-        requests=max(1, len(open_turns(case.messages))),
-    )
+    asked = replace(blank(case, UNKNOWN, 0), requests=max(1, len(open_turns(case.messages))))
     if case.contexts is None and "contexts" in run.target.may_fill:
-        blank = replace(blank, contexts=(Context(UNKNOWN),))
+        asked = replace(asked, contexts=(Context(UNKNOWN),))
     if run.dataset[case.dataset].generates == "actual":
         likely = (value for value in (case.actual, case.expected, UNKNOWN) if value is not None)
-        return replace(blank, actual=next(likely))
-    return replace(blank, answer=case.answer or case.reference or case.question or UNKNOWN)
+        return replace(asked, actual=next(likely))
+    return replace(asked, answer=case.answer or case.reference or case.question or UNKNOWN)

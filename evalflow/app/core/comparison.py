@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ from evalflow.records import Case
 from evalflow.records.manifest import Manifest
 from evalflow.report.comparison import Comparison, FlippedCases, flips
 from evalflow.report.wording import bracketed, counted, method, number, signed
+from evalflow.run.journal import cell_digest
 from evalflow.stats.prediction import MIN_LABELS
 from evalflow.summary.adjusted_means import AdjustedMean, adjusted_means
 from evalflow.summary.compare import (
@@ -353,30 +353,22 @@ class BaselineAnswers:
                 for _ in range(facts.cases):
                     place = lines.tell()
                     if line := lines.readline():
-                        self._places[_digest(dataset, json.loads(line)["id"])] = place
+                        self._places[cell_digest(dataset, json.loads(line)["id"])] = place
 
     def beside(self, case: Case) -> Case:
         """The case with the baseline's answer among its `vars`, unless the baseline had a different question."""
         known: dict[str, Any] = {}
-        place = self._places.get(_digest(case.dataset, case.id))
+        place = self._places.get(cell_digest(case.dataset, case.id))
         if place is not None:
             with self._file.open("rb") as lines:
                 lines.seek(place)
                 known = json.loads(lines.readline())
         before = [one["content"] for one in known.get("messages", ()) if one["role"] != "assistant"]
+        asked = [message.content for message in case.messages if message.role != "assistant"]
         others = {name: value for name, value in case.vars.items() if name != BASELINE}
-        if known.get("answer") is None or before != _asked(case):
+        if known.get("answer") is None or before != asked:
             return replace(case, vars=others)
         return replace(case, vars={**others, BASELINE: known["answer"]})
-
-
-def _asked(case: Case) -> list[str]:
-    return [message.content for message in case.messages if message.role != "assistant"]
-
-
-def _digest(dataset: str, case_id: str) -> int:
-    text = f"{dataset}\0{case_id}"
-    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
 
 
 def baseline_problems(gates: Sequence[Gate], run: RunConfig, manifest: Manifest) -> list[Problem]:

@@ -99,8 +99,10 @@ def labels_of_run(run: SavedRun) -> RunLabels | None:
     """The labels that a run was calibrated with, else those in its data; None if there are none of its answers."""
     path = run.folder.calibration
     if not path.is_file():
-        has_labels = any(facts.labelled for facts in run.manifest.datasets.values())
-        return labels_of_data(run) if has_labels else None
+        if not any(facts.labelled for facts in run.manifest.datasets.values()):
+            return None
+        bound = _bound(run, _of_data(run), OF_DATA, HERE)
+        return bound if bound.frame.height else None
     try:
         saved: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         given = saved["given"]
@@ -108,12 +110,6 @@ def labels_of_run(run: SavedRun) -> RunLabels | None:
         return RunLabels(labels, saved["labels"], saved["left_out"], given["notes"], given["rests_on"])
     except (ValueError, KeyError, TypeError):
         raise UserError(Problem("this is no calibration", str(path), "remove it, and calibrate again")) from None
-
-
-def labels_of_data(run: SavedRun) -> RunLabels | None:
-    """The labels in the data; None if none of them is of an answer of the run. UserError if some are invalid."""
-    bound = _bound(run, _of_data(run), OF_DATA, HERE)
-    return bound if bound.frame.height else None
 
 
 def _bound(run: SavedRun, found: Parsed, source: str, elsewhere: Elsewhere) -> RunLabels:
@@ -212,10 +208,7 @@ def labels_to_compare(runs: Sequence[SavedRun], file: str | None) -> tuple[dict[
     """The labels of the runs that have some, by folder, as of `label_frame`; and what is left out.
 
     `file` as for `read_labels`; without one, those of `labels_of_run`. Labels drawn with unequal probabilities are left
-    out: the chance that a case is labelled in two runs is not known from them.
-
-    Raises:
-        UserError: Some are invalid, or none of the file's is of an answer of any run.
+    out: the chance that a case is labelled in two runs is not known from them. UserError if some are invalid.
     """
     by_folder = {str(run.folder.path): run for run in runs}
     if file:

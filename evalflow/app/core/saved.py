@@ -23,6 +23,7 @@ from evalflow.app.core.result_rules import ResultRules, RunMetric, unusable_part
 from evalflow.config.load import Composed, resolved
 from evalflow.config.schema import DatasetConfig
 from evalflow.errors import Problem, UserError, command
+from evalflow.labels.sheet import CELL
 from evalflow.lazy import pl
 from evalflow.paths import private_file, private_folder
 from evalflow.records import Case
@@ -261,9 +262,6 @@ def _digest(manifest: Manifest) -> str:
     return hashlib.sha256(known.encode()).hexdigest()
 
 
-_CELL = ("dataset", "case_id", "target", "target_repeat")
-
-
 def without_unanswered(run: SavedRun, scores: pl.LazyFrame) -> pl.LazyFrame:
     """The scores without those in error because the target gave no answer. These cannot be labelled."""
     failed = scores.filter(pl.col("status") == "error")
@@ -273,8 +271,8 @@ def without_unanswered(run: SavedRun, scores: pl.LazyFrame) -> pl.LazyFrame:
         for row in (answered_rows(run, failed, set(cases.iter_rows())) if cases.height else ())
         if row.answer is None or row.answer.status == "error"
     ]
-    schema = {name: scores.collect_schema()[name] for name in _CELL}
-    return scores.join(pl.LazyFrame(found, schema=schema, orient="row"), on=_CELL, how="anti", maintain_order="left")
+    schema = {name: scores.collect_schema()[name] for name in CELL}
+    return scores.join(pl.LazyFrame(found, schema=schema, orient="row"), on=CELL, how="anti", maintain_order="left")
 
 
 def answered_rows(run: SavedRun, scores: pl.LazyFrame, wanted: Collection[tuple[str, str]]) -> Iterator[AnsweredCase]:
