@@ -60,6 +60,9 @@ def of_transport(error: TransportError) -> CallFault:
         return CallFault(
             "stop", "connection", str(error), "check the endpoint's certificate, or SSL_CERT_FILE for your own"
         )
+    if error.fault == "forbidden":
+        hint = "the owner of the server names the networks of each connection"
+        return CallFault("stop", "connection", str(error), hint, unreachable=True)
     error_type = "timeout" if error.fault == "timeout" else "connection"
     return CallFault("retry", error_type, str(error), unreachable=error.fault == "unreachable")
 

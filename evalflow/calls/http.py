@@ -14,6 +14,7 @@ from collections.abc import AsyncIterable, Mapping
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from evalflow import __version__
+from evalflow.calls.networks import ForbiddenAddressError, Networks
 from evalflow.frozen import record
 from evalflow.records import Usage
 
@@ -28,7 +29,7 @@ CONNECT_S = 5.0
 MAX_REPLY = 32 * 1024**2
 """Maximum size of a decompressed reply in bytes; little more than this is ever read."""
 
-TransportFault = Literal["unreachable", "certificate", "broken", "timeout"]
+TransportFault = Literal["unreachable", "forbidden", "certificate", "broken", "timeout"]
 
 
 @record()
@@ -113,6 +114,7 @@ class HttpTransport:
         base_url: Prefix of every request's path. A user and a password in it are sent instead of the key.
         first_byte_s: Seconds without any byte before a try is given up; None: only its timeout applies.
         headers: Sent with every request; they replace default headers of the same names.
+        networks: Where its connections may lead to, without any proxy; None: anywhere.
     """
 
     def __init__(
@@ -123,12 +125,14 @@ class HttpTransport:
         first_byte_s: float | None = None,
         *,
         headers: Mapping[str, str] | None = None,
+        networks: Networks | None = None,
     ) -> None:
         self._base_url = base_url
         self._api_key = api_key
         self._max_connections = max_connections
         self._first_byte_s = first_byte_s
         self._own_headers = headers or {}
+        self._networks = networks
         self._session: ClientSession | None = None
         self._urls: dict[str, URL] = {}
         self._timeouts: dict[float, ClientTimeout] = {}
@@ -177,11 +181,14 @@ class HttpTransport:
 
             trust = httpx2.create_ssl_context()
         limit = self._max_connections + 1
-        connector = aiohttp.TCPConnector(limit=limit, keepalive_timeout=KEEP_ALIVE_S, ssl=trust)
+        networks = self._networks
+        connector = aiohttp.TCPConnector(
+            limit=limit, keepalive_timeout=KEEP_ALIVE_S, ssl=trust, socket_factory=networks and networks.open
+        )
         self._session = aiohttp.ClientSession(
             connector=connector,
             headers=self._headers(),
-            proxy=_proxy(self._base_url),
+            proxy=None if networks else _proxy(self._base_url),
             cookie_jar=aiohttp.DummyCookieJar(),
         )
         return self._session
@@ -241,8 +248,15 @@ def _connect_error(error: ClientConnectorError) -> TransportError:
     if untrusted := certificate_error(error):
         return untrusted
     cause = error.os_error
+    if isinstance(cause, ForbiddenAddressError):
+        return forbidden_error(cause)
     why = cause.strerror if isinstance(cause, socket.gaierror) or not cause.errno else os.strerror(cause.errno)
     return TransportError("unreachable", f"no connection: {why or error}")
+
+
+def forbidden_error(error: ForbiddenAddressError) -> TransportError:
+    """The error of a name that leads out of its networks."""
+    return TransportError("forbidden", f"no connection to {error.address}: it is {error}")
 
 
 def certificate_error(error: BaseException | None) -> TransportError | None:

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import Awaitable, Callable
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from evalflow.calls.http import CONNECT_S, HttpRequest, Response, TransportError, beginning, certificate_error
+from evalflow.calls.http import (
+    CONNECT_S,
+    HttpRequest,
+    Response,
+    TransportError,
+    beginning,
+    certificate_error,
+    forbidden_error,
+)
+from evalflow.calls.networks import ForbiddenAddressError, Networks
 from evalflow.config.judges import AzureConfig
 from evalflow.errors import InfrastructureError, Problem, UserError
 
@@ -25,16 +35,23 @@ class SdkTransport:
     """Connections to one OpenAI-compatible endpoint.
 
     The first request creates the client, in the event loop that sends it. So openai is imported only when something is
-    sent, and a closed transport can be used again.
+    sent, and a closed transport can be used again. With networks, its connections lead there only, without any proxy.
     """
 
     def __init__(
-        self, base_url: str | None, api_key: str | None, max_connections: int, first_byte_s: float | None = None
+        self,
+        base_url: str | None,
+        api_key: str | None,
+        max_connections: int,
+        first_byte_s: float | None = None,
+        *,
+        networks: Networks | None = None,
     ) -> None:
         self._base_url = base_url or OPENAI_URL
         self._api_key = api_key
         self._max_connections = max_connections
         self._first_byte_s = first_byte_s
+        self._networks = networks
         self._client: AsyncOpenAI | None = None
 
     async def send(self, request: HttpRequest) -> Response:
@@ -123,7 +140,8 @@ class SdkTransport:
             max_connections=self._max_connections + 1, max_keepalive_connections=self._max_connections
         )
         try:
-            return BoundedClient(limits=limits, timeout=timeout, follow_redirects=False)
+            way = _within(self._networks, limits) if self._networks else None
+            return BoundedClient(limits=limits, timeout=timeout, follow_redirects=False, transport=way)
         except (ImportError, ValueError) as error:  # a proxy in the environment is invalid or needs a missing package
             raise TransportError("unreachable", f"no connection: {error}") from None
 
@@ -131,6 +149,8 @@ class SdkTransport:
         import httpx2
 
         cause = error.__cause__
+        if isinstance(cause, ForbiddenAddressError):
+            return forbidden_error(cause)
         if isinstance(cause, httpx2.ConnectTimeout):
             return TransportError("unreachable", f"no connection within {CONNECT_S:g} s")
         if isinstance(cause, httpx2.ReadTimeout):
@@ -144,6 +164,52 @@ class SdkTransport:
 
 def _timeout(request: HttpRequest) -> TransportError:
     return TransportError("timeout", f"no whole response within {request.timeout_s:g} s")
+
+
+def _within(networks: Networks, limits: httpx2.Limits) -> httpx2.AsyncBaseTransport:
+    """A transport that connects within networks only: it resolves names itself, and connects to what it has checked."""
+    import httpcore2
+    import httpx2
+
+    class Backend(httpcore2.AsyncNetworkBackend):
+        def __init__(self) -> None:
+            self._any = cast("httpcore2.AsyncNetworkBackend", httpcore2.AnyIOBackend())
+
+        async def connect_tcp(
+            self, host: str, port: int, timeout: float | None = None, *rest: Any, **options: Any
+        ) -> httpcore2.AsyncNetworkStream:
+            try:
+                async with asyncio.timeout(timeout):
+                    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            except TimeoutError:
+                raise httpcore2.ConnectTimeout from None
+            except OSError as error:
+                raise httpcore2.ConnectError(str(error)) from error
+            failed: Exception | None = None
+            for *_, place in found:
+                address = str(place[0])
+                try:
+                    networks.expect(address)
+                    return await self._any.connect_tcp(address, port, timeout, *rest, **options)
+                except ForbiddenAddressError as error:
+                    failed = failed or error
+                except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
+                    failed = error
+            raise failed or httpcore2.ConnectError(f"{host} has no address")
+
+    class Guarded(httpx2.AsyncHTTPTransport):
+        def __init__(self) -> None:
+            super().__init__(limits=limits)
+            del self._pool  # an error, should httpx2 have its pool elsewhere one day: this one would be ignored
+            self._pool = httpcore2.AsyncConnectionPool(
+                ssl_context=httpx2.create_ssl_context(),
+                max_connections=limits.max_connections,
+                max_keepalive_connections=limits.max_keepalive_connections,
+                keepalive_expiry=limits.keepalive_expiry,
+                network_backend=Backend(),
+            )
+
+    return Guarded()
 
 
 SCOPE = "https://cognitiveservices.azure.com/.default"
@@ -164,8 +230,10 @@ class AzureTransport(SdkTransport):
         api_key: str | None,
         max_connections: int,
         first_byte_s: float | None = None,
+        *,
+        networks: Networks | None = None,
     ) -> None:
-        super().__init__(base_url, api_key, max_connections, first_byte_s)
+        super().__init__(base_url, api_key, max_connections, first_byte_s, networks=networks)
         self._azure = azure
         self._deployment = deployment
         self._token: Callable[[], Awaitable[str]] | None = None
