@@ -17,6 +17,7 @@ from evalflow.app.studio.runs import Run
 from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import Workspace
 from evalflow.app.worker import Worker
+from evalflow.calls.connections import VARIABLE, Connections
 
 from .cli.conftest import Program
 
@@ -51,8 +52,12 @@ class _Ended:
     wait = poll
 
 
-def _carry_out(folder: Path, arguments: Sequence[str], root: Path) -> _Ended:
-    done = Program(root)(*arguments)
+def _carry_out(folder: Path, arguments: Sequence[str], root: Path, connections: Connections | None) -> _Ended:
+    with pytest.MonkeyPatch.context() as patch:
+        if connections is not None:
+            connections.write(folder / process.CONNECTIONS)
+            patch.setenv(VARIABLE, str(folder / process.CONNECTIONS))
+        done = Program(root)(*arguments)
     (folder / process.OUTPUT).write_text(done.stdout + done.stderr, encoding="utf-8")
     return _Ended(done.returncode)
 

@@ -250,7 +250,7 @@ class WorkerJob:
         else:
             arguments = ["resume", str(self._path), *(["--retry-errors"] if task == "retry" else [])]
         try:
-            self._child = process.start(self._path, arguments, self._space.root)
+            self._child = process.start(self._path, arguments, self._space.root, self._space.allowed)
         except BlockingIOError:
             self._is_adopted = True  # another process has started on it meanwhile
             return True

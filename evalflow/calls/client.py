@@ -13,6 +13,7 @@ from typing import Protocol, TypeVar
 from evalflow.calls import faults
 from evalflow.calls.budget import Account, Amount, Budget
 from evalflow.calls.cache import SingleFlight
+from evalflow.calls.connections import Connections
 from evalflow.calls.faults import CHAT, RETRIED, CallFault, Dialect, excerpt
 from evalflow.calls.http import MAX_REPLY, HttpRequest, Response, Transport, TransportError
 from evalflow.calls.limiter import Limiter, Limiters, rest_s, retry_after_s
@@ -312,11 +313,16 @@ SERVICE = Dialect(of_status, "target.url", "check target.url, and that the servi
 
 @dataclass(frozen=True, slots=True)
 class CallSession:
-    """Shared by all judges and targets of a run, so that limits apply across them."""
+    """Shared by all judges and targets of a run, so that limits apply across them.
+
+    Attributes:
+        connections: The only addresses that they may call; None: any.
+    """
 
     limiters: Limiters = field(default_factory=Limiters)
     single_flight: SingleFlight = field(default_factory=SingleFlight)
     budget: Budget | None = None
+    connections: Connections | None = None
 
     def close(self) -> None:
         self.single_flight.close()

@@ -53,8 +53,8 @@ class AzureConfig(Strict):
     sign_in: Literal["key", "entra"] = "key"
 
 
-class Connection(Strict):
-    """The connection to an OpenAI-compatible endpoint.
+class RemoteModelConfig(Strict):
+    """Settings of a model behind an OpenAI-compatible endpoint.
 
     Attributes:
         base_url: Up to and including /v1; null is OpenAI's own.
@@ -96,7 +96,7 @@ class Connection(Strict):
         return url
 
 
-class EndpointConfig(Connection):
+class EndpointConfig(RemoteModelConfig):
     """Settings of every chat model, judge or target."""
 
     temperature: float | None = Field(default=0.0, ge=0, le=2)
@@ -131,7 +131,7 @@ class EmbeddedJudgeConfig(JudgeConfig):
     calibrated: bool = False
 
 
-class OpenAIEmbedderConfig(Connection, EmbedderConfig):
+class OpenAIEmbedderConfig(RemoteModelConfig, EmbedderConfig):
     """An embedding model behind an OpenAI-compatible endpoint.
 
     Attributes:

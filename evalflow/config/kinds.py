@@ -60,6 +60,10 @@ class Kinds(Generic[C, T]):
         """All kinds; UserError if two packages, or a package and evalflow, define the same one."""
         return sorted({*self._builtin, *self._plugins()})
 
+    def ships(self, kind: str) -> bool:
+        """Whether a kind is evalflow's own."""
+        return kind in self._builtin
+
     def config(self, kind: str) -> type[C]:
         """The model of a kind's configuration; errors as in `get`."""
         return self.get(kind).Config

@@ -20,7 +20,8 @@ from evalflow.calls.cache import UnreadableEntry
 from evalflow.calls.cache_store import Entry, key_of
 from evalflow.calls.client import CallSession, Gateway, MalformedReply, RetryPolicy
 from evalflow.calls.http import HttpRequest, HttpTransport, Response, Transport
-from evalflow.config.judges import Connection, EndpointConfig, Price
+from evalflow.calls.networks import Networks
+from evalflow.config.judges import EndpointConfig, Price, RemoteModelConfig
 from evalflow.errors import Problem, UserError
 from evalflow.frozen import record
 from evalflow.llm.sdk import OPENAI_URL, AzureTransport, SdkTransport
@@ -244,7 +245,7 @@ def _fixed(config: EndpointConfig) -> dict[str, Any]:
 
 
 def connect(
-    config: Connection,
+    config: RemoteModelConfig,
     role: str,
     session: CallSession,
     *,
@@ -254,13 +255,14 @@ def connect(
 ) -> tuple[Gateway, str]:
     """Set up access to an endpoint; also returns what distinguishes its replies from others. Nothing is sent."""
     base_url = config.base_url or OPENAI_URL
+    networks = session.connections and session.connections.of_model(base_url, config.api_key_env, role).reach
     account = _account(config, role, session, reply_tokens)
     key = _api_key(config, role)
     bounds = config.concurrency
     limiter = session.limiters.get((base_url, config.model, config.api_key_env or ""), bounds.start, bounds.max)
     limiter.keep_to(config.rate_limit.requests_per_minute, config.rate_limit.tokens_per_minute)
     gateway = Gateway(
-        transport or _transport(config, base_url, key),
+        transport or _transport(config, base_url, key, networks),
         limiter,
         policy or RetryPolicy(attempts=config.attempts),
         public_address(base_url),
@@ -272,15 +274,15 @@ def connect(
     return gateway, f"{base_url}?api-version={version}" if version else base_url
 
 
-def _transport(config: Connection, base_url: str, key: str | None) -> Transport:
+def _transport(config: RemoteModelConfig, base_url: str, key: str | None, networks: Networks | None) -> Transport:
+    most, first_byte_s = config.concurrency.max, config.first_byte_timeout_s
     if config.azure is not None:
-        first_byte_s = config.first_byte_timeout_s
-        return AzureTransport(config.azure, config.model, base_url, key, config.concurrency.max, first_byte_s)
+        return AzureTransport(config.azure, config.model, base_url, key, most, first_byte_s, networks=networks)
     make = HttpTransport if config.client == "http" else SdkTransport
-    return make(base_url, key, config.concurrency.max, config.first_byte_timeout_s)
+    return make(base_url, key, most, first_byte_s, networks=networks)
 
 
-def _account(config: Connection, role: str, session: CallSession, reply_tokens: int | None) -> Account | None:
+def _account(config: RemoteModelConfig, role: str, session: CallSession, reply_tokens: int | None) -> Account | None:
     budget = session.budget
     if budget is None:
         return None
@@ -291,7 +293,7 @@ def _account(config: Connection, role: str, session: CallSession, reply_tokens: 
     return Account(budget, config.price, reply_tokens)
 
 
-def _api_key(config: Connection, role: str) -> str | None:
+def _api_key(config: RemoteModelConfig, role: str) -> str | None:
     if config.api_key_env is None:
         return None
     key = os.environ.get(config.api_key_env, "").strip()

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from evalflow.config.judges import Connection, Price
+from evalflow.config.judges import Price, RemoteModelConfig
 from evalflow.config.kinds import installed_version
 from evalflow.llm.sdk import OPENAI_URL
 
@@ -28,7 +28,7 @@ class ListPrice(Price):
 
 def priced(config: T) -> T:
     """A judge's or target's configuration, with its model's list price if it has no price and one is listed."""
-    if not isinstance(config, Connection) or config.price is not None:
+    if not isinstance(config, RemoteModelConfig) or config.price is not None:
         return config
     price = list_price(config.model, config.base_url or OPENAI_URL)
     return config if price is None else config.model_copy(update={"price": price})
@@ -61,7 +61,7 @@ def list_price(model: str, base_url: str) -> ListPrice | None:
 
 def price_facts(config: object) -> dict[str, Any] | None:
     """The price in a manifest, and its source: yaml, library or none. None for what sends nothing."""
-    if not isinstance(config, Connection):
+    if not isinstance(config, RemoteModelConfig):
         return None
     if config.price is None:
         return {"source": "none"}

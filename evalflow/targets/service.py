@@ -265,8 +265,9 @@ class HttpConnector(Connector):
         self.identity = digest(["http", config.method, without_user(config.url), headers, config.body])
         self._body = Body(config.body, "target.body", prompts)
         bounds = config.concurrency
+        networks = session.connections and session.connections.of_service(config.url, (), "target").reach
         self._gateway = Gateway(
-            HttpTransport(config.url, None, bounds.max, headers=config.headers),
+            HttpTransport(config.url, None, bounds.max, headers=config.headers, networks=networks),
             session.limiters.get(("http", config.url), bounds.start, bounds.max),
             policy or RetryPolicy(attempts=config.attempts),
             public_address(config.url),

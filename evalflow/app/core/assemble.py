@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from evalflow.app.core.cases import offered
+from evalflow.app.core.connections import connection_problems
 from evalflow.calls.budget import Budget
 from evalflow.calls.cache import Cache, SingleFlight
 from evalflow.calls.client import CallSession
+from evalflow.calls.connections import Connections
 from evalflow.config.judges import Concurrency, each_judge, single_judges
 from evalflow.config.load import Composed, compose
 from evalflow.config.schema import DatasetConfig, JudgeConfig, RunConfig, TargetConfig
@@ -170,13 +172,20 @@ class Parts:
             self.session.close()
 
 
-def assemble(settings: Settings, run_id: str = "", session: CallSession | None = None) -> Parts:
+def assemble(
+    settings: Settings, run_id: str = "", session: CallSession | None = None, connections: Connections | None = None
+) -> Parts:
     """Build every part; UserError has the problems of all of them together. No file is opened for writing.
 
-    Without `run_id` and without a call session no calls are possible.
+    Without `run_id` and without a call session no calls are possible. Without a call session, `connections` are all
+    that may be called; None: those of the process.
     """
     settings = _settled(settings)
-    return _Assembly(settings, session or _session(settings.run, run_id)).parts()
+    if session is None:
+        session = _session(settings.run, run_id, Connections.of_process() if connections is None else connections)
+    if session.connections is not None and (problems := connection_problems(settings, session.connections)):
+        raise UserError(problems)
+    return _Assembly(settings, session).parts()
 
 
 class _Assembly:
@@ -291,9 +300,11 @@ def _settled(settings: Settings) -> Settings:
     return replace(settings, run=run, judges=judges)
 
 
-def _session(run: RunConfig, run_id: str) -> CallSession:
+def _session(run: RunConfig, run_id: str, connections: Connections | None) -> CallSession:
     path = Path(run.cache.path).expanduser()
     cache = Cache(path, run.cache.mode, run_id=run_id, max_bytes=run.cache.max_bytes)
     limits = run.budget
     limited = any(limit is not None for limit in (limits.usd, limits.requests, limits.tokens))
-    return CallSession(single_flight=SingleFlight(cache), budget=Budget(limits) if limited else None)
+    return CallSession(
+        single_flight=SingleFlight(cache), budget=Budget(limits) if limited else None, connections=connections
+    )

@@ -10,15 +10,20 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from evalflow.calls.connections import VARIABLE, Connections
 from evalflow.errors import Problem, UserError
 from evalflow.paths import private_file
 
-LOCK, OUTPUT = "process.lock", "process.log"
+LOCK, OUTPUT, CONNECTIONS = "process.lock", "process.log", "process.connections"
 MAX_OUTPUT = 4000  # characters read from the end of a process's output
 
 
-def start(folder: Path, arguments: Sequence[str], root: Path) -> subprocess.Popen[bytes]:
+def start(
+    folder: Path, arguments: Sequence[str], root: Path, connections: Connections | None = None
+) -> subprocess.Popen[bytes]:
     """Start `python -m evalflow` for a run, in its own session, so that it outlives its worker.
+
+    It may call `connections` only; None: what this process may.
 
     The process inherits a lock on a file in the run's folder. The lock belongs to the open file: it ends with the last
     process that has the file open, and no process that reuses the pid can hold it.
@@ -26,11 +31,16 @@ def start(folder: Path, arguments: Sequence[str], root: Path) -> subprocess.Pope
     Raises:
         BlockingIOError: Another process works on the run.
     """
+    environment = None
+    if connections is not None:
+        connections.write(folder / CONNECTIONS)
+        environment = {**os.environ, VARIABLE: str((folder / CONNECTIONS).absolute())}
     output = private_file(folder / OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     with os.fdopen(output, "ab") as output, working_on(folder) as lock:
         return subprocess.Popen(  # noqa: S603 - evalflow itself, with the arguments of a checked run
             [sys.executable, "-m", "evalflow", *arguments],
             cwd=root,
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

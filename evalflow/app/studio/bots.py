@@ -16,6 +16,7 @@ from evalflow.app.studio.access import requires
 from evalflow.app.studio.definitions import DefinitionStore, given, kind_of, remembered_content
 from evalflow.app.studio.space import Workspace, not_found
 from evalflow.app.studio.validate import BOT_KINDS, check_bot, one_line
+from evalflow.calls.client import CallSession
 from evalflow.errors import Problem, UserError
 from evalflow.paths import prompt_dirs
 from evalflow.prompts import Prompts
@@ -77,15 +78,16 @@ def get_bot(space: Workspace, name: str) -> Bot:
 @requires("edit")
 def create_bot(space: Workspace, name: str, config: Mapping[str, Any], description: str = "") -> Bot:
     """Define a bot."""
-    BOTS.create(space, bot_values(name, config, description))
+    BOTS.create(space, bot_values(space, name, config, description))
     return get_bot(space, name)
 
 
-def bot_values(name: str, config: Mapping[str, Any], description: str = "") -> dict[str, Any]:
+@requires("edit")
+def bot_values(space: Workspace, name: str, config: Mapping[str, Any], description: str = "") -> dict[str, Any]:
     """The columns of a new bot, for `BOTS.add`."""
-    values = {"name": name, "description": one_line(description, "bot"), "config": check_bot(name, config)}
+    checked = check_bot(name, config, space.allowed)
     BOTS.expect_free(name)
-    return values
+    return {"name": name, "description": one_line(description, "bot"), "config": checked}
 
 
 @requires("edit")
@@ -104,7 +106,7 @@ def update_bot(
     """
     row = BOTS.get(space, name)
     values: dict[str, Any] = {"name": new_name or name}
-    values["config"] = check_bot(values["name"], row["config"] if config is None else config)
+    values["config"] = check_bot(values["name"], row["config"] if config is None else config, space.allowed)
     values["description"] = row["description"] if description is None else one_line(description, "bot")
     if values["name"] != name:
         BOTS.expect_free(values["name"])
@@ -137,7 +139,7 @@ _VARIABLE = re.compile(r"\$\{oc\.env:([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 @requires("edit")
-async def try_bot(_: Workspace, name: str, config: Mapping[str, Any], question: str) -> Answer:
+async def try_bot(space: Workspace, name: str, config: Mapping[str, Any], question: str) -> Answer:
     """Send a question to a bot that is being defined; nothing is cached or saved.
 
     A call that fails gives an answer in state error; only a wrong configuration or a missing key raises.
@@ -145,7 +147,7 @@ async def try_bot(_: Workspace, name: str, config: Mapping[str, Any], question: 
     asked = question.strip()
     if not asked or len(asked) > LONGEST_QUESTION:
         raise UserError(Problem(f"a question has 1 to {LONGEST_QUESTION} characters", "question"))
-    target = await to_thread.run_sync(_built, name, config)
+    target = await to_thread.run_sync(_built, space, name, config)
     try:
         async with asyncio.timeout(LONGEST_S):
             answer = await target.answer(_case(asked), 0)
@@ -158,12 +160,15 @@ async def try_bot(_: Workspace, name: str, config: Mapping[str, Any], question: 
     return replace(answer, answer=said, error=answer.error and redactor.text(answer.error))
 
 
-def _built(name: str, config: Mapping[str, Any]) -> Target:
-    plain = check_bot(name, config)
+def _built(space: Workspace, name: str, config: Mapping[str, Any]) -> Target:
+    allowed = space.allowed
+    plain = check_bot(name, config, allowed)
     if plain["kind"] == "recorded":
         raise UserError(Problem("recorded answers cannot be asked", "question", "choose a bot that answers"))
-    model = TARGET_KINDS.config(plain["kind"]).model_validate(_with_environment(plain))
-    return build_target(model, name, Prompts(prompt_dirs()), {"trial": Form()}, generate=True)
+    called = plain if allowed is None else allowed.resolve(plain, "target")
+    model = TARGET_KINDS.config(plain["kind"]).model_validate(_with_environment(called))
+    session = CallSession(connections=allowed)
+    return build_target(model, name, Prompts(prompt_dirs()), {"trial": Form()}, generate=True, session=session)
 
 
 def _case(question: str) -> Case:

@@ -19,7 +19,7 @@ from evalflow.app.studio.access import requires
 from evalflow.app.studio.bots import get_bot
 from evalflow.app.studio.cases import read_rows
 from evalflow.app.studio.metrics import MetricDraft
-from evalflow.app.studio.snapshot import Own, RunRequest, judge_of, write_own
+from evalflow.app.studio.snapshot import Own, RunRequest, judge_of, with_own_judge, write_own
 from evalflow.app.studio.space import Workspace
 from evalflow.app.studio.validate import check_metric
 from evalflow.calls.client import CallSession
@@ -48,11 +48,11 @@ def trial_settings(
 ) -> Generator[tuple[Settings, Case]]:
     """The settings of a run of one case, and the case. The files that they name exist only within the context."""
     found = get_bot(space, bot)
-    definition, prompts = check_metric(draft.name, draft.definition, draft.prompts)
+    definition, prompts = check_metric(draft.name, draft.definition, draft.prompts, space.allowed)
     list(read_rows(DATASET, [row]))
     own = Own(
-        targets={bot: found.config} if found.origin == "workspace" else {},
-        metrics={draft.name: (definition, prompts)},
+        targets={bot: space.resolve(found.config, "target")} if found.origin == "workspace" else {},
+        metrics={draft.name: (with_own_judge(space, draft.name, definition), prompts)},
         datasets={DATASET: ({}, [row])},
     )
     request = RunRequest(bot, [DATASET], [draft.name])
@@ -76,7 +76,7 @@ async def _trial(
     """The parts of a run, with a judge that supports all requests of its metrics, and the case."""
     with ExitStack() as stack:
         settings, case = await to_thread.run_sync(stack.enter_context, trial_settings(space, bot, draft, row))
-        parts = await to_thread.run_sync(lambda: assemble(settings, session=CallSession()))
+        parts = await to_thread.run_sync(lambda: assemble(settings, session=CallSession(connections=space.allowed)))
         try:
             for pair in parts.pairs:
                 if refused := refusal_of(pair.metric, pair.judge):

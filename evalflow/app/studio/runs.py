@@ -131,7 +131,7 @@ def estimate_run(space: Workspace, request: RunRequest) -> RunEstimate:
     """Check a run and estimate it; nothing is sent or saved."""
     folder = _new_folder(space, request)
     try:
-        found = inspect_snapshot(freeze(folder / "snapshot", *_parts(space, request)))
+        found = inspect_snapshot(freeze(folder / "snapshot", *_parts(space, request)), space.allowed)
     finally:
         remove_folder(folder)
     estimate = found.estimate
@@ -161,7 +161,7 @@ def create_run(space: Workspace, request: RunRequest, creation_key: str | None =
     folder = _new_folder(space, request)
     try:
         arguments = freeze(folder / "snapshot", *_parts(space, request))
-        found = inspect_snapshot(arguments)
+        found = inspect_snapshot(arguments, space.allowed)
         values = {
             "project_id": space.project_id,
             "run_id": folder.name,

@@ -23,6 +23,7 @@ from evalflow.app.studio.definitions import declared, find_declared
 from evalflow.app.studio.metrics import list_metrics
 from evalflow.app.studio.space import Workspace, not_found
 from evalflow.app.studio.validate import write_prompts
+from evalflow.calls.connections import Connections
 from evalflow.config.load import Composed, compose
 from evalflow.config.schema import DatasetConfig, RunConfig
 from evalflow.config.validate import Settings
@@ -139,9 +140,9 @@ def freeze(folder: Path, own: Own, request: RunRequest, values: Mapping[str, Any
     return ["--config-dir", path_for_commands(conf), *request.words()]
 
 
-def inspect_snapshot(arguments: Sequence[str]) -> Inspection:
-    """The inspection, as in `check`, of a snapshot's command line."""
-    return inspect(assemble(settings_for(arguments)))
+def inspect_snapshot(arguments: Sequence[str], connections: Connections | None = None) -> Inspection:
+    """The inspection, as in `check`, of a snapshot's command line. `connections` as of `assemble`."""
+    return inspect(assemble(settings_for(arguments), connections=connections))
 
 
 def settings_for(arguments: Sequence[str]) -> Settings:
@@ -252,14 +253,25 @@ def own_definitions(space: Workspace, request: RunRequest) -> Own:
     find_declared("judge", "judge", judge_of(bot.config, request))
     find_declared("embedder", "embedder", request.embedder)
     return Own(
-        targets={bot.name: bot.config} if bot.origin == "workspace" else {},
-        metrics={name: (own[name].definition, own[name].prompts) for name in request.metrics if name in own},
+        targets={bot.name: space.resolve(bot.config, "target")} if bot.origin == "workspace" else {},
+        metrics={
+            name: (with_own_judge(space, name, own[name].definition), own[name].prompts)
+            for name in request.metrics
+            if name in own
+        },
         datasets={
             one.name: ({"description": one.description, "generates": one.generates}, case_rows(space, one.name))
             for one in datasets
             if one.origin == "workspace"
         },
     )
+
+
+@requires("read")
+def with_own_judge(space: Workspace, name: str, definition: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A metric's definition with the connection of its own judge replaced by address and key."""
+    own = definition.get("judge")
+    return {**definition, "judge": space.resolve(own, f"metric.{name}.judge")} if own else definition
 
 
 @requires("read")
@@ -271,9 +283,9 @@ def with_values(space: Workspace, request: RunRequest) -> tuple[RunRequest, dict
         raise UserError(problems)
     values: dict[str, Any] = {"generate": bot.config.get("kind") != "recorded", **request.options}
     if request.judge_values:
-        values["judge"] = dict(request.judge_values)
+        values["judge"] = space.resolve(request.judge_values, "judge")
     if request.embedder_values:
-        values["embedder"] = dict(request.embedder_values)
+        values["embedder"] = space.resolve(request.embedder_values, "embedder")
     if request.thresholds:
         values["metric"] = {name: {"threshold": value} for name, value in request.thresholds.items()}
     return replace(request, judge=judge_of(bot.config, request)), values

@@ -19,7 +19,7 @@ from evalflow.app.studio.cases import Fields, append_rows, append_stored, case_c
 from evalflow.app.studio.datasets import DATASETS, dataset_values, get_dataset, list_datasets, own_row
 from evalflow.app.studio.definitions import declared, declared_content
 from evalflow.app.studio.metrics import MetricDraft, add_metric, list_metrics
-from evalflow.app.studio.snapshot import BASES, Own, write_own
+from evalflow.app.studio.snapshot import BASES, Own, with_own_judge, write_own
 from evalflow.app.studio.space import TakenError, Workspace
 from evalflow.app.studio.validate import check_metric
 from evalflow.config.schema import DatasetConfig
@@ -52,11 +52,14 @@ def export_files(space: Workspace, folder: Path, bot: str | None, datasets: Sequ
     targets, texts = {}, {}
     if bot is not None:
         found = get_bot(space, bot)
-        targets = {bot: found.config} if found.origin == "workspace" else {}
+        targets = {bot: space.resolve(found.config, "target")} if found.origin == "workspace" else {}
         texts = {bot: found.description}
     own = Own(
         targets=targets,
-        metrics={one.name: (one.definition, one.prompts) for one in list_metrics(space, bot)} if bot else {},
+        metrics={
+            one.name: (with_own_judge(space, one.name, one.definition), one.prompts)
+            for one in (list_metrics(space, bot) if bot else ())
+        },
         datasets={name: (_options(space, name), case_rows(space, name)) for name in datasets},
         descriptions=texts,
     )
@@ -83,7 +86,7 @@ def import_files(space: Workspace, folder: Path, bot: str | None = None) -> Impo
     if problems:
         raise TakenError(problems)
     cases = {name: _cases(option, conf, folder) for name, option in files["dataset"].items()}
-    _save_all(space, _check_all(bots, metrics, cases), owner)
+    _save_all(space, _check_all(space, bots, metrics, cases), owner)
     return ImportedNames(list(bots), [metric.name for metric in metrics], list(cases))
 
 
@@ -95,6 +98,7 @@ class _CheckedDefinitions:
 
 
 def _check_all(
+    space: Workspace,
     bots: Mapping[str, tuple[dict[str, Any], str]],
     metrics: Sequence[MetricDraft],
     cases: Mapping[str, tuple[DatasetConfig, list[dict[str, Any]]]],
@@ -103,10 +107,10 @@ def _check_all(
     found = _CheckedDefinitions([], [], [])
     for name, (target, description) in bots.items():
         with _collected(problems):
-            found.bots.append(bot_values(name, target, description))
+            found.bots.append(bot_values(space, name, target, description))
     for metric in metrics:
         with _collected(problems):
-            definition, prompts = check_metric(metric.name, metric.definition, metric.prompts)
+            definition, prompts = check_metric(metric.name, metric.definition, metric.prompts, space.allowed)
             found.metrics.append(MetricDraft(metric.name, definition, prompts))
     for name, (config, rows) in cases.items():
         with _collected(problems):

@@ -13,6 +13,8 @@ from typing import Any, cast
 from pydantic import BaseModel, ValidationError
 
 from evalflow.app.core.assemble import written_secrets
+from evalflow.app.core.connections import part_problems
+from evalflow.calls.connections import Connections
 from evalflow.config.explain import problems_of
 from evalflow.config.schema import IDENTIFIER, TargetConfig
 from evalflow.config.validate import ModelOf
@@ -136,16 +138,22 @@ def check_name(name: str, what: str) -> None:
         raise UserError(Problem(why, f"{what}.name", f"such as {name}_one"))
 
 
-def check_bot(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Validate a bot's connection and return it as plain JSON values. API keys need not be set yet."""
+def check_bot(name: str, config: Mapping[str, Any], connections: Connections | None = None) -> dict[str, Any]:
+    """Validate a bot and return it as plain JSON values. API keys need not be set yet.
+
+    `connections`: all that it may call; None: any address.
+    """
     check_name(name, "bot")
     plain = _plain(config, "target")
     kind = plain.get("kind")
     if kind not in BOT_KINDS:
         hint = f"one of {', '.join(BOT_KINDS)}"
         raise UserError(Problem(f"a bot of kind {kind!r} cannot be defined here", "target.kind", hint))
-    problems = list(written_secrets({"target": plain}))
-    model = cast("TargetConfig | None", _validated(plain, "target", TARGET_KINDS.config, problems))
+    called = plain if connections is None else connections.resolve(plain, "target")
+    problems = list(written_secrets({"target": called}))
+    model = cast("TargetConfig | None", _validated(called, "target", TARGET_KINDS.config, problems))
+    if connections is not None and model is not None:
+        problems += part_problems(connections, TARGET_KINDS, model, called, "target")
     if problems or model is None:
         raise UserError(problems)
     keyless = model.model_copy(update={"api_key_env": None}) if hasattr(model, "api_key_env") else model
@@ -154,19 +162,26 @@ def check_bot(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_metric(
-    name: str, definition: Mapping[str, Any], prompts: Mapping[str, str] | None = None
+    name: str,
+    definition: Mapping[str, Any],
+    prompts: Mapping[str, str] | None = None,
+    connections: Connections | None = None,
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Validate a metric's definition, prompts and score rule.
 
     The prompts are rendered for a made-up case, to refuse a template that no case could render. `prompts`: its own
-    templates, by `NAME/FILE.jinja`. Returns definition and prompts after a round trip through JSON.
+    templates, by `NAME/FILE.jinja`. `connections`: those that its own judge may name. Returns definition and prompts
+    after a round trip through JSON.
     """
     check_name(name, "metric")
     key = f"metric.{name}"
     plain, own = _plain(definition, key), {str(file): text for file, text in (prompts or {}).items()}
     problems = [*written_secrets({f"{key}.judge": plain.get("judge")}), *_wrong_prompts(name, own)]
     model = _validated(plain, key, METRIC_KINDS.config, problems)
-    problems += _wrong_judge(plain.get("judge"), f"{key}.judge")
+    judge = plain.get("judge")
+    if connections is not None and isinstance(judge, dict):
+        judge = connections.resolve(cast("dict[str, Any]", judge), f"{key}.judge")
+    problems += _wrong_judge(judge, f"{key}.judge")
     if problems:
         raise UserError(problems)
     with TemporaryDirectory() as folder:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from evalflow.app.studio.bots import try_bot
@@ -11,6 +13,11 @@ from ...off_loop import keep_off_loops
 
 pytestmark = pytest.mark.anyio
 MODEL = {"kind": "openai", "model": "m", "api_key_env": None, "attempts": 1}
+
+
+@pytest.fixture
+def database_url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'evalflow.db'}"
 
 
 async def test_a_bot_answers(space: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:

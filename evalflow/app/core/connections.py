@@ -1,0 +1,75 @@
+"""Check that a configuration calls connections only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from evalflow.calls.connections import Connections, variables_in
+from evalflow.config.judges import MembersConfig, RemoteModelConfig
+from evalflow.config.kinds import Kinds
+from evalflow.config.schema import ScorerConfig, TargetConfig
+from evalflow.config.targets import HttpTargetConfig
+from evalflow.config.validate import Settings
+from evalflow.errors import Problem, UserError
+from evalflow.llm.registry import EMBEDDER_KINDS, JUDGE_KINDS
+from evalflow.llm.sdk import OPENAI_URL
+from evalflow.metrics.registry import METRIC_KINDS
+from evalflow.targets.registry import TARGET_KINDS
+
+_SECRETS = ("headers", "body")
+"""The keys of a bot that may read its connection's variable. Others are shown, or sent unredacted."""
+
+
+def connection_problems(settings: Settings, connections: Connections) -> list[Problem]:
+    """Why a run may not be carried out by a process that calls connections only; empty if it may."""
+    run, written = settings.run, settings.composed.storable
+    problems = [
+        *part_problems(connections, TARGET_KINDS, run.target, written["target"], "target"),
+        *part_problems(connections, JUDGE_KINDS, run.judge, written["judge"], "judge"),
+        *part_problems(connections, EMBEDDER_KINDS, run.embedder, written["embedder"], "embedder"),
+    ]
+    for name, metric in run.metric.items():
+        key = settings.key("metric", name)
+        problems += _plugin(METRIC_KINDS, metric.kind, key)
+        if metric.judge:
+            own = written["metric"][settings.keys["metric", name]]["judge"]
+            problems += part_problems(connections, JUDGE_KINDS, settings.judges[name], own, f"{key}.judge")
+    return problems
+
+
+def part_problems(
+    connections: Connections,
+    kinds: Kinds[Any, Any],
+    config: ScorerConfig | TargetConfig,
+    written: Mapping[str, Any],
+    key: str,
+) -> Iterator[Problem]:
+    """The problems of a target, judge or embedder; `written` is its configuration with references unresolved."""
+    yield from _plugin(kinds, config.kind, key)
+    if isinstance(config, TargetConfig) and config.runs_here:
+        what = f"a target of kind {config.kind} runs a program, which a public server does not"
+        yield Problem(what, f"{key}.kind", "use a target that is reached over HTTP")
+    if isinstance(config, MembersConfig):
+        for name, member in config.members.items():
+            yield from part_problems(connections, kinds, member, {}, f"{key}.members.{name}")
+    may = _SECRETS if isinstance(config, HttpTargetConfig) else ()
+    for name in sorted(variables_in({name: value for name, value in written.items() if name not in may})):
+        hint = "only headers and body of a bot may read a variable: that of its connection's key"
+        yield Problem(f"{name} cannot be read here", key, hint, key)
+    try:
+        if isinstance(config, HttpTargetConfig):
+            connections.of_service(config.url, variables_in([written.get(name) for name in may]), key)
+        elif isinstance(config, RemoteModelConfig):
+            connections.of_model(config.base_url or OPENAI_URL, config.api_key_env, key)
+            if config.azure is not None and config.azure.sign_in == "entra":
+                hint = "give the connection a key, and set azure.sign_in to key"
+                yield Problem("the server does not sign in with its own identity", f"{key}.azure.sign_in", hint)
+    except UserError as error:
+        yield from error.problems
+
+
+def _plugin(kinds: Kinds[Any, Any], kind: str, key: str) -> Iterator[Problem]:
+    if not kinds.ships(kind):
+        what = f"the kind {kind!r} comes from an installed package, whose calls a public server cannot check"
+        yield Problem(what, f"{key}.kind", "use a kind of evalflow's own")

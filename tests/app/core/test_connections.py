@@ -1,0 +1,92 @@
+"""A configuration calls connections only, in each of its parts, or is refused before anything is sent."""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
+
+import pytest
+
+from evalflow.app.core.assemble import assemble, composed_settings
+from evalflow.calls.connections import VARIABLE, Connection, Connections
+from evalflow.config import kinds
+from evalflow.config.kinds import Kind
+from evalflow.config.schema import JudgeConfig
+from evalflow.errors import UserError
+from evalflow.llm.panel import Panel
+
+HERE, KEY = "http://127.0.0.1:9/v1", "OWN_KEY"
+KNOWN = Connections(
+    tuple(Connection(name, HERE, key, ("127.0.0.1/32",)) for name, key in (("own", KEY), ("free", None)))
+)
+OWN = f"base_url: '{HERE}', api_key_env: {KEY}"
+JUDGE = ("judge=openai", f"judge.base_url={HERE}", f"judge.api_key_env={KEY}")
+BOT = ("generate=true", "target=http", f"target.url={HERE}/ask", "target.answer=$.a")
+MODEL = ("generate=true", "target=openai", "target.model=m", f"target.base_url={HERE}", "target.api_key_env=null")
+PANEL = ("judge=panel", f"judge.members.first={{kind: openai, model: a, {OWN}}}")
+BAD = "belongs to no connection of this server"
+
+
+PLUGIN = Kind(JudgeConfig, lambda *_: None)
+"""What an installed package offers as a kind of judge."""
+
+
+@pytest.mark.parametrize(
+    ("words", "refused"),
+    [
+        (JUDGE, {}),
+        ((*JUDGE, "judge.client=sdk"), {}),
+        ((*JUDGE, *BOT, "target.headers={Authorization: 'Bearer ${oc.env:OWN_KEY}'}"), {}),
+        ((*JUDGE, *MODEL, "judge=target"), {}),
+        ((*PANEL, f"judge.members.second={{kind: openai, model: b, {OWN}}}"), {}),
+        (("judge=openai",), {"judge.base_url": "https://api.openai.com/v1 " + BAD}),
+        ((*JUDGE, "judge.api_key_env=PATH"), {"judge.api_key_env": "own is called with the key in OWN_KEY"}),
+        ((*JUDGE, "judge.base_url='http://u:${oc.env:OWN_KEY}@127.0.0.1:9/v1'"), {"judge": KEY, "judge.base_url": "u"}),
+        ((*JUDGE, "judge.name=${oc.env:OWN_KEY}"), {"judge": "OWN_KEY cannot be read here"}),
+        ((*JUDGE, "target.name=${oc.env:PATH}"), {"target": "PATH cannot be read here"}),
+        ((*PANEL, "judge.members.second.model=n"), {"judge.members.second.base_url": BAD}),
+        (
+            (*JUDGE, "+metric.coherence.judge={base_url: 'http://127.0.0.1:10/v1', name: '${oc.env:PATH}'}"),
+            {"metric.coherence.judge.base_url": BAD, "metric.coherence.judge": "PATH"},
+        ),
+        ((*JUDGE, "embedder=openai"), {"embedder.base_url": BAD}),
+        ((*JUDGE, *MODEL, "target.base_url=http://127.0.0.1:9"), {"target.base_url": BAD}),
+        ((*JUDGE, *BOT, "target.url='http://127.0.0.1:9/v1?k=${oc.env:OWN_KEY}'"), {"target": "OWN_KEY cannot"}),
+        ((*JUDGE, *BOT, "target.headers={X: '${oc.env:PATH}'}"), {"target.headers": "PATH cannot be read for it"}),
+        ((*JUDGE, *BOT, "target.body={x: '${oc.env:PATH}'}"), {"target.headers": "PATH cannot be read for it"}),
+        ((*JUDGE, "generate=true", "target=command", "target.argv=[ls]"), {"target.kind": "runs a program"}),
+        ((*JUDGE, "generate=true", "target=python", "target.call=os:getcwd"), {"target.kind": "runs a program"}),
+        (("judge={kind: oracle}",), {"judge.kind": "the kind 'oracle' comes from an installed package"}),
+        (
+            (*JUDGE, "judge.client=sdk", "judge.azure={sign_in: entra}"),
+            {"judge.azure.sign_in": "the server does not sign in with its own identity"},
+        ),
+    ],
+)  # fmt: skip
+def test_each_part_calls_a_connection(
+    words: tuple[str, ...], refused: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(KEY, "sk-own")
+    oracle = EntryPoint("oracle", f"{__name__}:PLUGIN", "evalflow.judges")
+    monkeypatch.setattr(kinds, "installed_points", lambda: EntryPoints([oracle]))
+    settings = composed_settings(["dataset=rag", "metric=coherence", *words], None)
+    if not refused:
+        judge = assemble(settings, connections=KNOWN).pairs[0].judge
+        assert isinstance(judge, Panel) == ("judge=panel" in words)
+        return
+    with pytest.raises(UserError) as caught:
+        assemble(settings, connections=KNOWN)
+    found = {problem.where: problem.what for problem in caught.value.problems}
+    assert found.keys() == refused.keys()
+    assert [what for where, what in refused.items() if what not in found[where]] == []
+
+
+def test_a_process_with_a_list_calls_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = composed_settings(["dataset=rag", "metric=coherence", "judge=vllm", "judge.model=m"], None)
+    assemble(settings)
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "connections"))
+    with pytest.raises(UserError, match="the connections cannot be read"):
+        assemble(settings)
+    KNOWN.write(tmp_path / "connections")
+    with pytest.raises(UserError, match=BAD):
+        assemble(settings)

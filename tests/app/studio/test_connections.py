@@ -1,0 +1,172 @@
+"""With a list of connections, bots and judges are called there only, by the server and by the runs that it queues."""
+
+from __future__ import annotations
+
+import select
+import socket
+import time
+from collections.abc import Generator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalflow.app.studio import bots, cases, datasets, metrics, runs
+from evalflow.app.studio.metric_trial import try_metric, write_steps
+from evalflow.app.studio.metrics import MetricDraft
+from evalflow.app.studio.snapshot import RunRequest
+from evalflow.app.studio.space import Workspace
+from evalflow.app.studio.transfer import export_files
+from evalflow.app.worker import Worker
+from evalflow.calls.connections import Connection, Connections
+from evalflow.errors import EvalflowError, InfrastructureError, UserError
+from evalflow.testing import Endpoint, Request
+
+from ...finishing import PATIENCE_S, finish
+
+GRADE: dict[str, Any] = {
+    "kind": "rubric",
+    "needs": ["question", "answer"],
+    "scale": {"type": "likert", "min": 1, "max": 5},
+}
+BOT = {"kind": "openai", "model": "m", "connection": "own"}
+
+
+@pytest.fixture
+def database_url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'evalflow.db'}"
+
+
+@pytest.fixture
+def port() -> Generator[int]:
+    """A port of 127.0.0.1; fails a test that leaves a connection to it."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener.getsockname()[1]
+        assert select.select([listener], [], [], 0)[0] == []
+
+
+def allowing(space: Workspace, address: str, *networks: str, key: str | None = None) -> Workspace:
+    """The workspace with one connection, called own."""
+    known = Connections((Connection("own", address, key, networks),))
+    return replace(space, connections=lambda: known)
+
+
+def reply(request: Request) -> Any:
+    if "write down the steps" in request.text:
+        return {"steps": ["Look."]}
+    return "Forty pounds." if request.schema is None else {"reason": "so", "score": 4}
+
+
+def asking(space: Workspace, metric: dict[str, Any] = GRADE, **values: Any) -> RunRequest:
+    """A run of a bot and one case; the judge is at the same connection."""
+    bots.create_bot(space, "fees", BOT)
+    metrics.create_metric(space, "fees", MetricDraft("good", metric))
+    datasets.create_dataset(space, "mine")
+    cases.add_cases(space, "mine", [{"question": "What does it cost?"}])
+    return RunRequest("fees", ["mine"], ["good"], **values)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0x7f000001", "0.0.0.0", "[::ffff:127.0.0.1]"])
+@pytest.mark.parametrize(
+    "bot", [BOT, {**BOT, "client": "sdk"}, {"kind": "http", "connection": "own", "url": "/ask"}], ids=str
+)
+async def test_a_bot_on_trial_reaches_nothing_else(space: Workspace, port: int, host: str, bot: dict[str, Any]) -> None:
+    public = allowing(space, f"http://{host}:{port}", "public")
+    with pytest.raises(InfrastructureError, match=r"outside of the connection's networks \(public\)") as caught:
+        await bots.try_bot(public, "bot", bot, "Well?")
+    assert "the owner of the server names the networks" in str(caught.value)
+
+
+@pytest.mark.anyio
+async def test_what_belongs_to_the_connection_is_called_with_its_key(
+    space: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OWN_KEY", "sk-of-the-connection")
+    metric = {"kind": "g_eval", "criteria": "It names a price.", "needs": ["question", "answer"]}
+    with Endpoint(reply, api_key="sk-of-the-connection") as endpoint:
+        space = allowing(space, endpoint.url, "127.0.0.1/32", key="OWN_KEY")
+        service = {
+            "kind": "http",
+            "connection": "own",
+            "url": "/chat/completions",
+            "answer": "$.choices[0].message.content",
+        }
+        for bot in (BOT, {**BOT, "client": "sdk"}, {**service, "body": {"messages": "{{ messages }}"}}):
+            answer = await bots.try_bot(space, "bot", bot, "What does it cost?")
+            assert (answer.answer, answer.error) == ("Forty pounds.", None)
+        asking(space)
+        assert (await write_steps(space, "fees", MetricDraft("price", metric))).steps[0] == "Look."
+        own = {**metric, "judge": {"connection": "own", "kind": "openai", "model": "n"}}
+        assert (await try_metric(space, "fees", MetricDraft("price", own), {"question": "q?"})).scores[0].score
+
+
+def test_what_belongs_to_no_connection_is_not_saved(space: Workspace, port: int, tmp_path: Path) -> None:
+    space = allowing(space, f"http://127.0.0.1:{port}/v1", "127.0.0.1/32", key="OWN_KEY")
+    there = f"http://127.0.0.1:{port}/v1"
+    service = {"kind": "http", "url": there}
+    for bot, key in (
+        ({**BOT, "connection": "other"}, "target.connection"),
+        ({**BOT, "base_url": there}, "target.base_url"),
+        ({"kind": "openai", "model": "m"}, "target.base_url"),
+        ({"kind": "openai", "model": "m", "base_url": there, "api_key_env": "HOME"}, "target.api_key_env"),
+        ({"kind": "openai", "model": "m", "base_url": there, "api_key_env": None}, "target.api_key_env"),
+        ({**BOT, "system_prompt": "${oc.env:OWN_KEY}"}, "target"),
+        ({**service, "url": f"http://127.0.0.1:{port}/other"}, "target.url"),
+        ({**service, "url": f"{there}?key=${{oc.env:OWN_KEY}}"}, "target"),
+        ({**service, "headers": {"x": "${oc.env:HOME}"}}, "target.headers"),
+        ({**service, "body": {"x": [r"\${oc.env:HOME}"]}}, "target.headers"),
+    ):
+        with pytest.raises(UserError) as caught:
+            bots.create_bot(space, "fees", bot)
+        assert [problem.key for problem in caught.value.problems] == [key], bot
+    request = asking(space)
+    assert bots.get_bot(space, "fees").config == BOT
+    with pytest.raises(UserError, match="there is no connection 'other'"):
+        metrics.create_metric(space, "fees", MetricDraft("x", {**GRADE, "judge": {"connection": "other"}}))
+    export_files(space, tmp_path / "out", "fees")
+    assert f"base_url: {there}" in (tmp_path / "out/conf/target/fees.yaml").read_text(encoding="utf-8")
+    for other in (
+        {"judge": "openai", "judge_values": {"model": "m", "base_url": "http://127.0.0.1:9/v1"}},
+        {"judge": "panel", "judge_values": {"members": {"first": {"connection": "own"}, "second": {"model": "n"}}}},
+        {"embedder": "openai"},
+    ):
+        with pytest.raises(UserError, match="belongs to no connection of this server"):
+            runs.create_run(space, replace(request, **other))
+    assert list(space.runs.glob("*")) == []
+
+
+@pytest.mark.slow
+def test_a_run_asks_its_connections(space: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OWN_KEY", "sk-of-the-connection")
+    with Endpoint(reply, api_key="sk-of-the-connection") as endpoint:
+        space = allowing(space, endpoint.url, "127.0.0.1/32", key="OWN_KEY")
+        own = {**GRADE, "judge": {"kind": "openai", "model": "n", "connection": "own"}}
+        done = finish(space, asking(space, own, judge="openai", judge_values={"model": "j", "connection": "own"}))
+    assert (done.state, done.progress.done) == ("done", 1)
+    assert {request.body["model"] for request in endpoint.requests} == {"m", "n"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("forbidden", ["networks", "address"])
+def test_the_process_of_a_run_reaches_nothing_else(space: Workspace, port: int, forbidden: str) -> None:
+    """Here the networks lead elsewhere, or the connection has another address since the run was queued."""
+    address = f"http://localhost:{port}"
+    run = runs.create_run(allowing(space, address, "public"), asking(allowing(space, address, "public")))
+    now = allowing(space, *((address, "public") if forbidden == "networks" else (f"{address}/v1", "127.0.0.0/8")))
+    worker, deadline = Worker(now), time.monotonic() + PATIENCE_S
+    while (found := runs.get_run(now, run.run_id)).state in ("queued", "running"):
+        assert time.monotonic() < deadline, found
+        if not worker.step():
+            time.sleep(0.05)
+    why, code = ("outside of the connection's networks (public)", 5) if forbidden == "networks" else (
+        "belongs to no connection of this server", 2,
+    )  # fmt: skip
+    assert (found.state, found.exit_code) == ("failed", code), found.message
+    assert why in found.message
+
+
+def test_without_a_list_a_connection_has_no_meaning(space: Workspace) -> None:
+    with pytest.raises(EvalflowError, match="connection"):
+        bots.create_bot(space, "fees", BOT)
