@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from evalflow.errors import JudgeError
+from evalflow.llm import minilm
 from evalflow.llm.evidence import Evidence, sentences, states_something, weigh, windows
-from evalflow.llm.minilm import MiniLM
 from evalflow.records import EVIDENCE_TASKS, JudgeInfo, Reply, Usage
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class EmbeddedJudge:
     tasks = EVIDENCE_TASKS
 
     def __init__(self, config: EmbeddedJudgeConfig, name: str = "", *_: object) -> None:
-        self._minilm = MiniLM()
+        self._minilm = minilm.shared()
         decisive = f"embedded {VERSION}; {self._minilm.identity}"
         self.info = JudgeInfo(
             name=name or config.name or "embedded",

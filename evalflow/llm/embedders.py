@@ -22,8 +22,8 @@ from evalflow.calls.client import CallSession, MalformedReply, RetryPolicy
 from evalflow.calls.http import HttpRequest, Response, Transport
 from evalflow.config.judges import EmbeddedEmbedderConfig, OpenAIEmbedderConfig
 from evalflow.errors import CallError, first_of
+from evalflow.llm import minilm
 from evalflow.llm.chat import canonical, connect, cost, identity
-from evalflow.llm.minilm import MiniLM
 from evalflow.records import NOTHING, Embedded, JudgeInfo, Spend, Usage
 
 GATHER_S = 0.005  # seconds that the first text of a batch waits for others
@@ -276,7 +276,7 @@ class EmbeddedEmbedder:
     """Sentence embeddings in this process. English only; only the first 256 tokens of a text are read."""
 
     def __init__(self, config: EmbeddedEmbedderConfig, *_: object) -> None:
-        self._minilm = MiniLM()
+        self._minilm = minilm.shared()
         self.info = JudgeInfo(
             name=config.name or "minilm",
             nature="sentence embeddings, all-MiniLM-L6-v2",

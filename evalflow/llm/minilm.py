@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from functools import cache
 from importlib import import_module, metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,6 +79,12 @@ class MiniLM:
             if self._loaded is None:
                 self._loaded = _open()
             return self._loaded
+
+
+@cache
+def shared() -> MiniLM:
+    """The model of this process, so that the runs of a sweep load it once and embed what they share once."""
+    return MiniLM()
 
 
 def data_file(package: str, name: str) -> Path:
