@@ -9,12 +9,15 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import threading
+import time
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 _AGAIN_S = 0.05
 _LAST_S = 1.0
+_HERE = threading.local()
+"""Its `worker` is the one whose thread this is."""
 
 
 class TooSlow(ValueError):
@@ -31,6 +34,11 @@ class _Worker(Generic[T]):
         self._done = done
         self._value: list[T] = []
         self._error: BaseException | None = None
+        self._inner: _Worker[Any] | None = None
+        """What the work itself began last, and may wait for: it ends with the work."""
+        outer: _Worker[Any] | None = getattr(_HERE, "worker", None)
+        if outer is not None:
+            outer._inner = self
         # A daemon thread does not keep the process alive.
         self._thread = threading.Thread(target=self._run, name="evalflow.apart", daemon=True)
         self._thread.start()
@@ -41,18 +49,24 @@ class _Worker(Generic[T]):
         return self._value[0]
 
     def end(self) -> None:
-        """End the thread soon. Raises repeatedly, since a finalizer that is interrupted swallows the exception."""
-        if self._thread.ident is not None and self._thread.is_alive():
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread.ident), ctypes.py_object(_Ended))
-            again = threading.Timer(_AGAIN_S, self.end)
-            again.daemon = True
-            again.start()
+        """End the thread soon: by another one, since this one may be ended itself."""
+        threading.Thread(target=self._end, name="evalflow.ending", daemon=True).start()
 
-    def wait(self) -> None:
-        """Wait for the thread's end, unless a function that it calls takes too long."""
-        self._thread.join(_LAST_S)
+    def _end(self) -> None:
+        # Again and again, since a finalizer that is interrupted swallows the exception.
+        while self._interrupt():
+            time.sleep(_AGAIN_S)
+
+    def _interrupt(self) -> bool:
+        """Raise in the thread and in what it began; returns whether any of them still ran."""
+        inner = self._inner is not None and self._inner._interrupt()
+        if self._thread.ident is None or not self._thread.is_alive():
+            return inner
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread.ident), ctypes.py_object(_Ended))
+        return True
 
     def _run(self) -> None:
+        _HERE.worker = self
         try:
             self._value.append(self._work())
         except BaseException as error:
@@ -71,7 +85,7 @@ def within(seconds: float, what: str, work: Callable[[], T]) -> T:
         worker.end()
         raise
     worker.end()
-    worker.wait()
+    ended.wait(_LAST_S)  # unless a function that it calls takes too long
     raise TooSlow(f"{what} takes more than {seconds:g} s")
 
 

@@ -38,14 +38,15 @@ def test_what_takes_too_long_is_given_up_and_ends():
     assert work.ended.wait(60)
 
 
-def test_a_task_that_is_cancelled_ends_its_work():
-    async def cancelled(work):
-        task = asyncio.create_task(apart(work))
+def test_a_task_that_is_cancelled_ends_its_work_and_what_that_waits_for():
+    async def cancelled(work, begun):
+        task = asyncio.create_task(apart(begun))
         await asyncio.to_thread(work.begun.wait, 60)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    work = Endless()
-    asyncio.run(cancelled(work))
-    assert work.ended.wait(60)
+    for begun in (lambda work: work, lambda work: lambda: within(3600, "counting", work)):
+        work = Endless()
+        asyncio.run(cancelled(work, begun(work)))
+        assert work.ended.wait(60)
