@@ -6,8 +6,6 @@ import json
 import os
 import shlex
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Generator
@@ -17,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from evalflow.app.core import process
 from evalflow.app.studio import bots, cases, datasets, metrics, runs, scores
 from evalflow.app.studio.metrics import MetricDraft
 from evalflow.app.studio.runs import Run
@@ -28,6 +27,7 @@ from evalflow.errors import InfrastructureError
 from evalflow.testing import Endpoint, Request, status
 
 from ..cli.conftest import Program
+from ..forked import Forked, start_run
 from ..postgres import cluster
 
 pytestmark = pytest.mark.slow
@@ -40,6 +40,12 @@ GRADE: dict[str, Any] = {
     "scale": {"type": "likert", "min": 1, "max": 5},
     "threshold": 0.5,
 }
+
+
+@pytest.fixture(autouse=True)
+def forked_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers in this process fork the processes of their runs; those in a process of their own start them."""
+    monkeypatch.setattr(process, "start", start_run)
 
 
 @pytest.fixture
@@ -278,8 +284,7 @@ def test_a_killed_worker_loses_nothing(database_url: str, space: Workspace, bot:
         run = runs.create_run(space, define(space, bot, 40))
         bot.hold.clear()
         bot.free = 10
-        command = [sys.executable, "-m", "evalflow", "worker", "--database-url", database_url]
-        worker = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        worker = Forked(["worker", "--database-url", database_url], Path.cwd())
         until(space, run, None, lambda _: len(rows_of(space, run)) >= 5)
         worker.kill()
         worker.wait()
@@ -308,8 +313,7 @@ def test_a_run_is_carried_out_and_taken_over_on_each_database(
     with closing(open_workspace(database_url)) as space:
         run = runs.create_run(space, define(space, bot, 12))
         bot.hold.clear()
-        command = [sys.executable, "-m", "evalflow", "worker", "--database-url", database_url]
-        worker = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        worker = Forked(["worker", "--database-url", database_url], Path.cwd())
         until(space, run, None, lambda _: bot.endpoint.count > 0)
         worker.kill()
         worker.wait()
@@ -324,7 +328,7 @@ def test_a_run_is_carried_out_and_taken_over_on_each_database(
 def test_a_worker_that_is_stopped_puts_its_run_back(space: Workspace, bot: Bot) -> None:
     run = runs.create_run(space, define(space, bot, 40))
     bot.hold.clear()
-    worker = subprocess.Popen([sys.executable, "-m", "evalflow", "worker"], stderr=subprocess.DEVNULL)
+    worker = Forked(["worker"], Path.cwd())
     until(space, run, None, lambda _: bot.endpoint.count > 0)
     worker.send_signal(signal.SIGTERM)
     bot.hold.set()

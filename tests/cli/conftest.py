@@ -18,6 +18,8 @@ import pytest
 from evalflow.cli import run_command
 from evalflow.testing import Request
 
+from ..forked import Forked
+
 
 @dataclass(frozen=True)
 class Program:
@@ -37,6 +39,10 @@ class Program:
         command = [sys.executable, "-m", "evalflow", *arguments]
         environment = {**os.environ, "COLUMNS": "80", **env}
         return subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=600)
+
+    def begin(self, *arguments: str, output: int | None = None) -> Forked:
+        """Begin a command line in a process of its own, to be killed or interrupted."""
+        return Forked(arguments, self.folder, output)
 
     @property
     def latest(self) -> Path:

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from importlib import metadata
@@ -157,11 +153,10 @@ def test_finished_calls_of_unfinished_scores_are_not_paid_twice(program: Program
     script = Holding(free=6)
     with Endpoint(script) as endpoint:
         words = arguments(program, endpoint.url, f"cache.mode={mode}", "judge.concurrency={start: 4, max: 4}")
-        command = [sys.executable, "-m", "evalflow", *words]
-        with subprocess.Popen(command, cwd=program.folder, stderr=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-            assert script.reached.wait(60)
-            os.kill(process.pid, signal.SIGKILL)
-            process.communicate()
+        process = program.begin(*words)
+        assert script.reached.wait(60)
+        process.kill()
+        process.wait()
         in_flight = endpoint.count - 6
         assert 1 <= in_flight <= 4
         script.open.set()
@@ -190,11 +185,10 @@ def test_a_resumed_run_costs_what_one_costs_that_was_not_stopped(
         more = (PRICE, "judge.concurrency={start: 4, max: 4}", f"generate={generate}")
         bot = ("target=vllm", "target.model=bot", PRICE.replace("judge", "target")) if generate == "true" else ()
         words = arguments(program, endpoint.url, *more, *bot, *[f"target.base_url={endpoint.url}"][: len(bot)])
-        command = [sys.executable, "-m", "evalflow", *words]
-        with subprocess.Popen(command, cwd=program.folder, stderr=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-            assert script.reached.wait(60)
-            os.kill(process.pid, signal.SIGKILL)
-            process.communicate()
+        process = program.begin(*words)
+        assert script.reached.wait(60)
+        process.kill()
+        process.wait()
         script.open.set()
         resumed = program("resume")
         assert resumed.returncode == 0, resumed.stderr

@@ -5,11 +5,7 @@ from __future__ import annotations
 import asyncio
 import csv
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -113,12 +109,11 @@ def test_a_killed_run_goes_on_in_its_order_and_stops_where_it_would_have_stopped
         assert program(*given, *live(endpoint.url, few), ANYTIME, STOP).returncode == 0
         whole = program.manifest["asked"]["rag"]
     with Endpoint(_slow_after(60, right(97))) as endpoint:
-        command = [sys.executable, "-m", "evalflow", *given, *live(endpoint.url, few), ANYTIME, STOP]
-        process = subprocess.Popen(command, cwd=program.folder, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        process = program.begin(*given, *live(endpoint.url, few), ANYTIME, STOP)
         while endpoint.count < 65:
             assert process.poll() is None
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait(60)
+        process.kill()
+        process.wait()
         before = endpoint.count
         resumed = program("resume")
         assert resumed.returncode == 0, resumed.stderr

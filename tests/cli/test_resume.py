@@ -6,8 +6,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -53,11 +51,6 @@ def arguments(program: Program, url: str) -> list[str]:
     ]  # fmt: skip
 
 
-def started(program: Program, words: list[str]) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "evalflow", *words]
-    return subprocess.Popen(command, cwd=program.folder, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-
-
 def scores(program: Program) -> list[tuple[Any, ...]]:
     frame = pl.read_parquet(program.latest / "scores.parquet")
     return frame.select("case_id", "metric", "judge", "repeat", "status", "score", "reason").rows()
@@ -68,12 +61,12 @@ def test_what_is_finished_is_not_asked_again(program: Program, number: signal.Si
     gate = Gate(free=5)
     with Endpoint(gate) as endpoint:
         words = arguments(program, endpoint.url)
-        process = started(program, words)
+        process = program.begin(*words)
         assert gate.reached.wait(300)
         os.kill(process.pid, number)
         if number != signal.SIGKILL:
             gate.open.set()
-        assert process.wait(300) == code
+        assert process.wait() == code
         gate.open.set()
         done_before = len((program.latest / "scores.jsonl").read_text(encoding="utf-8").splitlines())
         assert 0 < done_before < len(ROWS)
@@ -168,34 +161,31 @@ def test_a_run_whose_parts_have_changed_is_refused(program: Program, change: str
 def test_a_second_process_on_one_run_is_refused(program: Program) -> None:
     gate = Gate(free=3)
     with Endpoint(gate) as endpoint:
-        process = started(program, arguments(program, endpoint.url))
+        process = program.begin(*arguments(program, endpoint.url))
         assert gate.reached.wait(300)
         second = program("resume")
         assert second.returncode == 2
         assert "another process" in second.stderr
         gate.open.set()
-        process.wait(timeout=300)
-        assert process.returncode == 0
+        assert process.wait() == 0
     assert program.manifest["scores"]["scored"] == len(ROWS)
 
 
 def test_a_resumed_run_that_is_stopped_again_says_how_to_go_on(program: Program) -> None:
     gate = Gate(free=0)
     with Endpoint(gate) as endpoint:
-        process = started(program, arguments(program, endpoint.url))
+        process = program.begin(*arguments(program, endpoint.url))
         assert gate.reached.wait(300)
         process.kill()
-        process.wait(300)
+        process.wait()
         gate.reached.clear()
-        command = [sys.executable, "-m", "evalflow", "resume"]
-        resumed = subprocess.Popen(
-            command, cwd=program.folder, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        with (program.folder / "said").open("wb") as file:
+            resumed = program.begin("resume", output=file.fileno())
         assert gate.reached.wait(300)
         resumed.send_signal(signal.SIGINT)
         gate.open.set()
-        out, err = resumed.communicate(timeout=300)
-    assert resumed.returncode == 130
-    assert re.search(r"^stopping: \d+ in progress; again to stop now$", err, re.MULTILINE)
-    assert err.splitlines()[-1] == "interrupted"
-    assert out.splitlines()[-1].startswith("go on  python -m evalflow resume outputs/runs/")
+        assert resumed.wait() == 130
+    said = (program.folder / "said").read_text(encoding="utf-8")
+    assert re.search(r"^stopping: \d+ in progress; again to stop now$", said, re.MULTILINE)
+    assert "interrupted" in said.splitlines()
+    assert said.splitlines()[-1].startswith("go on  python -m evalflow resume outputs/runs/")

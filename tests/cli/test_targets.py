@@ -71,17 +71,14 @@ def test_an_interrupt_ends_commands_and_the_run_can_be_resumed(program: Program)
     (program.folder / "slow.py").write_text(source)
     argv = f"target.argv=[{sys.executable},slow.py]"
     words = [*BASE, f"dataset.jailbreak_guardrails.path={path}", "target=command", argv]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "evalflow", *words], cwd=program.folder, stderr=subprocess.PIPE, stdout=subprocess.PIPE
-    )
+    process = program.begin(*words)
     while not started.exists():
         time.sleep(0.05)
         assert process.poll() is None
     process.send_signal(signal.SIGINT)  # the cases under way are waited for
     time.sleep(1)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=120)
-    assert process.returncode == 130
+    assert process.wait() == 130
     gate.touch()
     done = program("resume")
     assert done.returncode == 0, done.stderr

@@ -1,0 +1,83 @@
+"""`python -m evalflow` in a process of its own that begins with its modules loaded: a short run is mostly their import.
+
+It can be killed, interrupted and waited for like any other; what only its start shows takes a real one.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing import get_context, reduction
+from pathlib import Path
+from typing import Any
+
+from evalflow.app.core import process
+from evalflow.paths import private_file
+
+_SERVER = get_context("forkserver")
+_SERVER.set_forkserver_preload(["evalflow.app.run", "evalflow.app.worker", "numpy", "polars"])
+
+
+class Forked:
+    """A process, with what the tests need of `subprocess.Popen`. What it prints goes to a file, or nowhere."""
+
+    def __init__(self, arguments: Sequence[str], folder: Path, output: int | None = None, *keeps: int) -> None:
+        files = [None if output is None else _File(output), *map(_File, keeps)]
+        self._process = _SERVER.Process(target=_run, args=(arguments, folder, dict(os.environ), files))
+        self._process.start()
+        assert self._process.pid is not None
+        self.pid = self._process.pid
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def wait(self, timeout: float = 300) -> int:
+        self._process.join(timeout)
+        code = self.poll()
+        assert code is not None, f"it still runs after {timeout} s"
+        return code
+
+    def send_signal(self, number: signal.Signals) -> None:
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+def start_run(folder: Path, arguments: Sequence[str], root: Path) -> Forked:
+    """What `evalflow.app.core.process.start` does."""
+    output = private_file(folder / process.OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    with os.fdopen(output, "ab") as file, process.working_on(folder) as lock:
+        return Forked(arguments, root, file.fileno(), lock)
+
+
+@dataclass(frozen=True)
+class _File:
+    """An open file that the process has, too."""
+
+    number: int
+
+    def __reduce__(self) -> Any:
+        return _received, (reduction.DupFd(self.number),)
+
+
+def _received(file: Any) -> _File:
+    return _File(file.detach())
+
+
+def _run(arguments: Sequence[str], folder: Path, env: Mapping[str, str], files: Sequence[_File | None]) -> None:
+    from evalflow.__main__ import main
+
+    os.setsid()
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(env)
+    output = os.open(os.devnull, os.O_WRONLY) if files[0] is None else files[0].number
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    sys.path.insert(0, str(folder))
+    sys.argv = ["evalflow", *arguments]
+    main()
