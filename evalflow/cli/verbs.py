@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
 
+from evalflow.cli import server
+from evalflow.cli.parsing import Handler, console, parser_of
 from evalflow.errors import Problem, UserError
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-Handler = Callable[[list[str]], int]
 
 
 def _run(words: list[str]) -> int:
@@ -23,7 +17,7 @@ def _run(words: list[str]) -> int:
 
     config_dir, words = _config_dir_of(words)
     run_id, words = _run_id_of(words)
-    out, err = _console(), _console(stderr=True)
+    out, err = console(), console(stderr=True)
     if demo := {"--fill-demo", "--replace-demo"}.intersection(words):
         from evalflow.app.demo import run_and_fill
 
@@ -37,7 +31,7 @@ def _check(words: list[str]) -> int:
 
     as_json = "--json" in words
     config_dir, words = _config_dir_of([word for word in words if word != "--json"])
-    return check(words, config_dir, _console(), as_json=as_json)
+    return check(words, config_dir, console(), as_json=as_json)
 
 
 def _resume(words: list[str]) -> int:
@@ -47,7 +41,7 @@ def _resume(words: list[str]) -> int:
 
     changes = [word for word in words if is_override(word)]
     words = [word for word in words if word not in changes]
-    parser = _parser_of(
+    parser = parser_of(
         "resume", "Finish a run; nothing that is finished is asked again. budget.usd=5 raises its budget."
     )
     parser.add_argument("run", nargs="?", help="a run's folder; the latest without it")
@@ -55,7 +49,7 @@ def _resume(words: list[str]) -> int:
     trust = "start the program that the run's folder names, although it was not started here before"
     parser.add_argument("--trust-program", action="store_true", help=trust)
     options = parser.parse_args(words)
-    screen = TerminalScreen(_console(), _console(stderr=True))
+    screen = TerminalScreen(console(), console(stderr=True))
 
     def agrees(what: str) -> bool:
         return options.trust_program or _confirmed(f"{what}. Do so?")
@@ -66,7 +60,7 @@ def _resume(words: list[str]) -> int:
 def _cases(words: list[str]) -> int:
     from evalflow.app.report import show_cases
 
-    parser = _parser_of("cases", "Show cases: question, answer, score, reason and the judge's steps.")
+    parser = parser_of("cases", "Show cases: question, answer, score, reason and the judge's steps.")
     parser.add_argument("run", nargs="?", help="a run's folder; the latest without it")
     parser.add_argument("--failed", action="store_true", help="only errors, and scores that did not pass")
     parser.add_argument("--metric", help="only this metric")
@@ -74,33 +68,33 @@ def _cases(words: list[str]) -> int:
     parser.add_argument("--id", help="only this case")
     parser.add_argument("--limit", type=int, default=20, help="how many at most (20); 0 for all")
     parser.add_argument("--json", action="store_true", help="one JSON document")
-    return show_cases(parser.parse_args(words), _console())
+    return show_cases(parser.parse_args(words), console())
 
 
 def _report(words: list[str]) -> int:
     from evalflow.app.report import report_again
 
-    parser = _parser_of(
+    parser = parser_of(
         "report", "Write the reports of runs or sweeps again, from what they recorded; nothing is asked."
     )
     what = "folders of runs or sweeps, the latest without any; other thresholds: metric.NAME.threshold=X"
     parser.add_argument("words", nargs="*", metavar="DIR | KEY=VALUE", help=what)
-    return report_again(parser.parse_args(words).words, _console())
+    return report_again(parser.parse_args(words).words, console())
 
 
 def _open(words: list[str]) -> int:
     from evalflow.app.report import open_report
 
-    parser = _parser_of("open", "Show a report in the browser.")
+    parser = parser_of("open", "Show a report in the browser.")
     parser.add_argument("run", nargs="?", help="a folder of a run or a sweep; the latest without it")
-    return open_report(parser.parse_args(words).run, _console())
+    return open_report(parser.parse_args(words).run, console())
 
 
 def _compare(words: list[str]) -> int:
     from evalflow.app.compare import compare
     from evalflow.app.core.comparison import KINDS
 
-    parser = _parser_of("compare", "Hold run B against run A, case by case: better, worse, or cannot tell.")
+    parser = parser_of("compare", "Hold run B against run A, case by case: better, worse, or cannot tell.")
     what = "folders of runs A and B; of A alone, for the latest as B; of a sweep, for all its pairs"
     parser.add_argument("runs", nargs="*", metavar="RUN", help=what)
     parser.add_argument("--margin", type=float, help="also say whether B is not worse by more than this")
@@ -116,7 +110,7 @@ def _compare(words: list[str]) -> int:
     allow = "compare though this is not the same; may be repeated"
     parser.add_argument("--allow", action="append", choices=KINDS, default=[], metavar="|".join(KINDS), help=allow)
     parser.add_argument("--json", action="store_true", help="one JSON document")
-    return compare(parser.parse_args(words), _console())
+    return compare(parser.parse_args(words), console())
 
 
 def _race(words: list[str]) -> int:
@@ -124,7 +118,7 @@ def _race(words: list[str]) -> int:
     from evalflow.app.race import race
 
     config_dir, words = _config_dir_of(words)
-    parser = _parser_of("race", "Ask two configurations the same cases turn by turn, until one is shown to be better.")
+    parser = parser_of("race", "Ask two configurations the same cases turn by turn, until one is shown to be better.")
     what = "the names of two experiments; else one of the overrides has two values: target=A,B"
     parser.add_argument("experiments", nargs="*", metavar="EXPERIMENT | OVERRIDE", help=what)
     parser.add_argument("--metric", help="the metric whose mean decides; needed with several")
@@ -135,7 +129,7 @@ def _race(words: list[str]) -> int:
     overrides = [word for word in words if is_override(word)]
     options = parser.parse_args([word for word in words if word not in overrides])
     sides = [f"experiment={','.join(options.experiments)}"] if options.experiments else []
-    return race([*sides, *overrides], options, config_dir, _console(), _console(stderr=True))
+    return race([*sides, *overrides], options, config_dir, console(), console(stderr=True))
 
 
 def _rank(words: list[str]) -> int:
@@ -143,7 +137,7 @@ def _rank(words: list[str]) -> int:
     from evalflow.app.rank import rank
 
     what = "Rank several runs on the cases that all of them scored, with joint confidence in their ranks."
-    parser = _parser_of("rank", what)
+    parser = parser_of("rank", what)
     named = "folders of runs or sweeps, or a glob in quotes; the latest sweep without any"
     parser.add_argument("runs", nargs="*", metavar="RUN", help=named)
     parser.add_argument("--metric", help="only this metric")
@@ -157,14 +151,14 @@ def _rank(words: list[str]) -> int:
     allow = "rank though this is not the same; may be repeated"
     parser.add_argument("--allow", action="append", choices=KINDS, default=[], metavar="|".join(KINDS), help=allow)
     parser.add_argument("--json", action="store_true", help="one JSON document")
-    return rank(parser.parse_args(words), _console())
+    return rank(parser.parse_args(words), console())
 
 
 def _calibrate(words: list[str]) -> int:
     from evalflow.app.calibrate import calibrate
 
     what = "Hold the judge against people's labels, and correct its mean by them; or draw answers for people to label."
-    parser = _parser_of("calibrate", what)
+    parser = parser_of("calibrate", what)
     parser.add_argument("run", nargs="?", help="a run's or sweep's folder; the latest without it")
     parser.add_argument("--labels", metavar="FILE", help="labels (.csv, .jsonl); without it, those of the data")
     unsplit = "of a sweep: all labels both choose the judge and correct its mean, and not half of them each"
@@ -178,7 +172,7 @@ def _calibrate(words: list[str]) -> int:
     whole = "draw whole groups, of about N answers together, where reading one answer of a document helps with the next"
     parser.add_argument("--by-group", action="store_true", help=whole)
     parser.add_argument("--metric", help="in the sheet, only this metric")
-    return calibrate(parser.parse_args(words), _console())
+    return calibrate(parser.parse_args(words), console())
 
 
 _PLANNED = (
@@ -202,7 +196,7 @@ def _plan(words: list[str]) -> int:
     from evalflow.app.plan import plan
 
     what = "Cases, repeats and labels that a wanted precision needs, and their cost: from pilot runs, or from guesses."
-    parser = _parser_of("plan", what)
+    parser = parser_of("plan", what)
     parser.add_argument("--cases", type=int, metavar="N", help="say what N cases would show")
     pilots = "one pilot run, or two to be compared; the latest run where nothing is stated"
     parser.add_argument("--from", dest="runs", nargs="+", default=[], metavar="RUN", help=pilots)
@@ -213,7 +207,7 @@ def _plan(words: list[str]) -> int:
     for name, value, about in _PLANNED:
         parser.add_argument(name, type=float, default=value, metavar="X", help=about)
     parser.add_argument("--json", action="store_true", help="one JSON document")
-    return plan(parser.parse_args(words), _console())
+    return plan(parser.parse_args(words), console())
 
 
 def _list(words: list[str]) -> int:
@@ -221,7 +215,7 @@ def _list(words: list[str]) -> int:
     from evalflow.app.core.options import GROUPS
 
     config_dir, words = _config_dir_of(words)
-    parser = _parser_of("list", "List what can be chosen.")
+    parser = parser_of("list", "List what can be chosen.")
     listed = (*GROUPS, "certificates")
     parser.add_argument("group", nargs="?", choices=listed, metavar="GROUP", help=" | ".join(listed))
     parser.add_argument("--json", action="store_true", help="one JSON document")
@@ -229,27 +223,25 @@ def _list(words: list[str]) -> int:
     if options.group == "certificates":
         from evalflow.app.core.certificates import print_certificates
 
-        return print_certificates(_console(), as_json=options.json)
-    return print_list(options.group, config_dir, _console(), as_json=options.json)
+        return print_certificates(console(), as_json=options.json)
+    return print_list(options.group, config_dir, console(), as_json=options.json)
 
 
 def _show(words: list[str]) -> int:
     from evalflow.app.catalogue import print_option
 
     config_dir, words = _config_dir_of(words)
-    parser = _parser_of(
-        "show", "Show the YAML and the prompts of a metric, dataset, judge or target; or a kind's keys."
-    )
+    parser = parser_of("show", "Show the YAML and the prompts of a metric, dataset, judge or target; or a kind's keys.")
     parser.add_argument("name", help="such as faithfulness, or judge/openai where a name stands in two groups")
     parser.add_argument("--json", action="store_true", help="one JSON document")
     options = parser.parse_args(words)
-    return print_option(options.name, config_dir, _console(), as_json=options.json)
+    return print_option(options.name, config_dir, console(), as_json=options.json)
 
 
 def _new(words: list[str]) -> int:
     from evalflow.app.new import new_dataset, new_metric
 
-    parser = _parser_of("new", "Write the files of a new metric or dataset into ./conf and ./prompts.")
+    parser = parser_of("new", "Write the files of a new metric or dataset into ./conf and ./prompts.")
     kinds = parser.add_subparsers(dest="what", required=True, metavar="metric|dataset")
     metric = kinds.add_parser("metric", help="YAML and prompts of a new metric")
     metric.add_argument("name")
@@ -261,8 +253,8 @@ def _new(words: list[str]) -> int:
     )
     options = parser.parse_args(words)
     if options.what == "metric":
-        return new_metric(options.name, options.source, _console())
-    return new_dataset(options.name, options.path, _console())
+        return new_metric(options.name, options.source, console())
+    return new_dataset(options.name, options.path, console())
 
 
 def _tiamat(words: list[str]) -> int:
@@ -274,34 +266,34 @@ def _tiamat(words: list[str]) -> int:
     if config_dir or len(test) != 1:
         hint = "python -m evalflow tiamat TEST.json [OVERRIDES]; own options stand in ./conf"
         raise UserError(Problem("tiamat takes one test file and overrides", "command line", hint))
-    return run_tiamat(test[0], overrides, _console(), _console(stderr=True))
+    return run_tiamat(test[0], overrides, console(), console(stderr=True))
 
 
 def _import(words: list[str]) -> int:
     from evalflow.app.importing import FORMATS, import_files
 
-    parser = _parser_of("import", "Write what another tool's files declare into ./conf, as YAML to run and to change.")
+    parser = parser_of("import", "Write what another tool's files declare into ./conf, as YAML to run and to change.")
     parser.add_argument("format", choices=FORMATS, metavar="FORMAT", help=" | ".join(FORMATS))
     parser.add_argument("path", help="the tool's file: of govuk a config, of tiamat a test")
     options = parser.parse_args(words)
-    return import_files(options.format, options.path, _console())
+    return import_files(options.format, options.path, console())
 
 
 def _schema(words: list[str]) -> int:
     from evalflow.app.schema import SCHEMA_GROUPS, print_schema
 
-    parser = _parser_of("schema", "JSON Schema of the configuration files, by which editors complete and check them.")
+    parser = parser_of("schema", "JSON Schema of the configuration files, by which editors complete and check them.")
     parser.add_argument("group", nargs="?", choices=SCHEMA_GROUPS, metavar="GROUP", help=" | ".join(SCHEMA_GROUPS))
     parser.add_argument("--out", type=Path, metavar="DIR", help="write a file for each group there")
     options = parser.parse_args(words)
-    return print_schema(options.group, options.out, _console())
+    return print_schema(options.group, options.out, console())
 
 
 def _cache(words: list[str]) -> int:
     from evalflow.app.cache import cache_path, cache_prune, cache_stats
 
     config_dir, words = _config_dir_of(words)
-    parser = _parser_of("cache", "Look at the replies that need not be paid for again, or remove some.")
+    parser = parser_of("cache", "Look at the replies that need not be paid for again, or remove some.")
     actions = parser.add_subparsers(dest="what", required=True, metavar="stats|prune")
     stats = actions.add_parser("stats", help="how many, how large, how old")
     prune = actions.add_parser("prune", help="remove some, and give the space back")
@@ -314,55 +306,10 @@ def _cache(words: list[str]) -> int:
     options = parser.parse_args(words)
     path = cache_path(options.path, config_dir)
     if options.what == "stats":
-        return cache_stats(path, _console(), as_json=options.json)
+        return cache_stats(path, console(), as_json=options.json)
     return cache_prune(
-        path, _console(), older_than_days=options.older_than, to_size=options.to_size, everything=options.all
+        path, console(), older_than_days=options.older_than, to_size=options.to_size, everything=options.all
     )
-
-
-def _worker(words: list[str]) -> int:
-    from evalflow.app.worker import work
-
-    parser = _parser_of("worker", "Carry out the runs that the application has queued, until it is stopped.")
-    where = "the database; without it, .evalflow/evalflow.db in the working directory"
-    parser.add_argument("--database-url", metavar="URL", help=where)
-    parser.add_argument("--at-once", type=int, default=1, metavar="N", help="runs under way at the same time (1)")
-    parser.add_argument(
-        "--attached", action="store_true", help="end also when standard input does, as `serve` needs it"
-    )
-    options = parser.parse_args(words)
-    return work(options.database_url, options.at_once, _console(stderr=True), attached=options.attached)
-
-
-def _serve(words: list[str]) -> int:
-    from evalflow.web.serve import serve
-
-    parser = _parser_of("serve", "Serve the application on this machine: pages, and a REST API under /api/v1.")
-    parser.add_argument("--host", default="127.0.0.1", metavar="H", help="a loopback address (127.0.0.1); no other")
-    parser.add_argument("--port", type=int, default=8000, metavar="P", help="the port (8000); 0 for any free one")
-    url = "its database, such as postgresql://USER@HOST/NAME; without it, a file in .evalflow/"
-    parser.add_argument("--database-url", metavar="URL", help=url)
-    parser.add_argument("--open", action="store_true", help="show it in a browser")
-    free = "answer without a token: for a container of one's own, where nobody else reaches the port"
-    parser.add_argument("--no-token", action="store_true", help=free)
-    options = parser.parse_args(words)
-    asks, console = not options.no_token, _console()
-
-    def tell(line: str) -> None:
-        console.print(line, markup=False, soft_wrap=True)
-
-    return serve(options.host, options.port, options.database_url, opens=options.open, tell=tell, asks_token=asks)
-
-
-class _Parser(argparse.ArgumentParser):
-    """Arguments of one verb; mistakes are raised as UserError."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UserError(Problem(message, "command line", f"see: {self.prog} --help"))
-
-
-def _parser_of(verb: str, description: str) -> _Parser:
-    return _Parser(prog=f"python -m evalflow {verb}", description=description)
 
 
 def _config_dir_of(words: list[str]) -> tuple[Path | None, list[str]]:
@@ -395,12 +342,6 @@ def _run_id_of(words: list[str]) -> tuple[str | None, list[str]]:
     return found, [*words[:at], *words[at + 2 :]]
 
 
-def _console(*, stderr: bool = False) -> Console:
-    from rich.console import Console
-
-    return Console(stderr=stderr, highlight=False)
-
-
 def _confirmed(question: str) -> bool:
     """Ask at the terminal; without a terminal the answer is no."""
     if not sys.stdin.isatty():
@@ -431,6 +372,7 @@ VERBS: dict[str, Handler] = {
     "import": _import,
     "schema": _schema,
     "cache": _cache,
-    "worker": _worker,
-    "serve": _serve,
+    "worker": server.run_worker,
+    "serve": server.run_server,
+    "users": server.manage_users,
 }

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
 from evalflow import __version__
+from evalflow.app.studio.access import nobody
 from evalflow.app.studio.runs import list_runs
 from evalflow.errors import EvalflowError
 
@@ -34,10 +36,13 @@ can be repeated with the same `Idempotency-Key`."""
 def application(workspace: Workspace, address: Address, worker: Child | None, token: str | None) -> FastAPI:
     """The whole application; one per process, since NiceGUI registers pages globally.
 
-    `worker` starts and stops with it; None if another process executes runs. Without a token, no request needs one.
+    `worker` starts and stops with it; None if another process executes runs. Without a token, no request needs one; at
+    a public address people sign in.
     """
     from fastapi import FastAPI
     from starlette.staticfiles import StaticFiles
+
+    from evalflow.web.pages.sign_in import sign_in_routes
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
@@ -47,7 +52,7 @@ def application(workspace: Workspace, address: Address, worker: Child | None, to
         async with worker:
             yield
 
-    routes = health_routes(workspace, worker)
+    routes = [*health_routes(workspace, worker), *(sign_in_routes() if address.public else [])]
     app = FastAPI(
         openapi_url=None, lifespan=lifespan, middleware=security_middleware(workspace, address, token), routes=routes
     )
@@ -145,15 +150,20 @@ def security_middleware(workspace: Workspace, address: Address, token: str | Non
         SecurityHeaders,
     )
     from evalflow.web.security.projects import InProject
+    from evalflow.web.security.proxy import BehindProxy
+    from evalflow.web.security.sign_in import SignedIn
     from evalflow.web.security.token import KnownToken
 
+    public = address.public
     return [
+        *([Middleware(BehindProxy, proxies=public.proxies)] if public else []),
         Middleware(GZipMiddleware),
-        Middleware(SecurityHeaders),
+        Middleware(SecurityHeaders, https_only=public is not None),
         Middleware(KnownHosts, hosts=address.hosts),
-        Middleware(SameOrigin),
+        Middleware(SameOrigin, scheme=address.scheme),
         *([Middleware(KnownToken, token=token, port=address.port)] if token else []),
-        Middleware(InProject, workspace=workspace),
+        Middleware(InProject, workspace=replace(workspace, identify=nobody) if public else workspace),
+        *([Middleware(SignedIn)] if public else []),
         Middleware(NoForgery, prefix=API),
         Middleware(BoundedBodies, largest={API: LARGEST_JSON, "/": LARGEST_UPLOAD}),
     ]

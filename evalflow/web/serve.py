@@ -7,29 +7,49 @@ import contextlib
 import importlib.util
 import ipaddress
 import socket
+import ssl
 import sys
 import time
 import webbrowser
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import urlsplit
 
-from evalflow.errors import Problem, UserError
+from evalflow.errors import Problem, UserError, command
 
 if TYPE_CHECKING:
     import uvicorn
     from fastapi import FastAPI
     from starlette.types import ASGIApp
 
+    from evalflow.app.studio.space import Workspace
+
 
 LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
 
 
 @dataclass(frozen=True, slots=True)
+class PublicMode:
+    """How a server is reached by others than the person at its machine.
+
+    Attributes:
+        url: https://NAME, with a port if it is not 443, without a slash at the end.
+        tls: The files of its certificate and key; None if a reverse proxy speaks TLS.
+        proxies: The networks of the reverse proxies; empty with TLS of its own.
+    """
+
+    url: str
+    tls: tuple[Path, Path] | None
+    proxies: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Address:
-    """A loopback address with its port.
+    """An address with its port; of loopback, except in public mode.
 
     Attributes:
         host: An IP address, without brackets.
@@ -38,15 +58,29 @@ class Address:
 
     host: str
     port: int
+    public: PublicMode | None = None
 
     @property
     def url(self) -> str:
-        """The URL, without a slash at the end."""
-        return f"http://{self._bracketed}:{self.port}"
+        """The URL for browsers, without a slash at the end."""
+        return self.public.url if self.public else self.bound_url
+
+    @property
+    def bound_url(self) -> str:
+        """The URL of the socket."""
+        tls = self.public is not None and self.public.tls is not None
+        return f"{'https' if tls else 'http'}://{self._bracketed}:{self.port}"
+
+    @property
+    def scheme(self) -> str:
+        """Of the URL for browsers."""
+        return self.url.partition(":")[0]
 
     @property
     def hosts(self) -> frozenset[str]:
         """Values of the Host header that name this server; other names may be controlled by an attacker."""
+        if self.public:
+            return frozenset({self.url.partition("://")[2]})
         names = {*LOCAL_NAMES, self._bracketed}
         with_port = {f"{name}:{self.port}" for name in names}
         return frozenset(with_port | names if self.port == 80 else with_port)
@@ -69,8 +103,68 @@ def loopback(host: str, port: int) -> Address:
         )
         raise UserError(Problem(what, "--host", hint))
     if not 0 <= port <= 65535:
-        raise UserError(Problem(f"{port} is no port", "--port", "1 to 65535, or 0 for any free one"))
+        raise UserError(_wrong_port(port))
     return Address(str(ip), port)
+
+
+def public_address(url: str, host: str, port: int, tls: Sequence[str], proxies: Sequence[str]) -> Address:
+    """The address of a public server. `tls`: the files of certificate and key, or nothing.
+
+    Raises:
+        UserError: Every setting that is missing or wrong.
+    """
+    problems: list[Problem] = []
+    parts = urlsplit(url)
+    name = (parts.hostname or "").rstrip(".")
+    if (
+        parts.scheme != "https"
+        or not name
+        or parts.path not in ("", "/")
+        or parts.query
+        or parts.fragment
+        or "@" in url
+    ):
+        problems.append(
+            Problem(f"{url!r} is not the address of a server", "--public", "such as https://evalflow.example")
+        )
+    if not tls and not proxies:
+        hint = "--tls-cert FILE --tls-key FILE, or --proxy NETWORK of the reverse proxy that speaks TLS"
+        problems.append(Problem("passwords would travel unencrypted", "--public", hint))
+    if tls and proxies:
+        problems.append(Problem("a proxy and TLS files exclude each other", "--proxy", "leave out one of them"))
+    problems += [found for network in proxies if (found := _wrong_network(network))]
+    problems += _wrong_files(tls)
+    try:
+        ip = ipaddress.ip_address("127.0.0.1" if host.lower() == "localhost" else host.strip("[]"))
+    except ValueError:
+        ip = None
+        problems.append(Problem(f"{host!r} is no IP address", "--host", "such as 0.0.0.0 for all of this machine"))
+    if not 0 <= port <= 65535:
+        problems.append(_wrong_port(port))
+    if problems or ip is None:
+        raise UserError(problems)
+    given = (Path(tls[0]), Path(tls[1])) if tls else None
+    return Address(str(ip), port, PublicMode(f"https://{parts.netloc.lower()}", given, tuple(proxies)))
+
+
+def _wrong_network(network: str) -> Problem | None:
+    try:
+        ipaddress.ip_network(network)
+    except ValueError as error:
+        return Problem(f"{network!r} is no network: {error}", "--proxy", "such as 10.0.0.0/8, or 127.0.0.1")
+    return None
+
+
+def _wrong_files(tls: Sequence[str]) -> list[Problem]:
+    """Why certificate and key cannot be used."""
+    if not tls:
+        return []
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(*tls)
+    except (OSError, ssl.SSLError) as error:
+        names = " and ".join(tls)
+        return [Problem(f"{names} cannot be used: {error}", "--tls-cert", "PEM files of a certificate and its key")]
+    return []
 
 
 def bind(address: Address) -> tuple[socket.socket, Address]:
@@ -84,11 +178,15 @@ def bind(address: Address) -> tuple[socket.socket, Address]:
     except OSError as error:
         sock.close()
         hint = f"choose another: --port {address.port + 1}, or --port 0 for any free one"
-        raise UserError(Problem(f"cannot listen on {address.url}: {error.strerror}", "--port", hint)) from None
-    return sock, Address(address.host, sock.getsockname()[1])
+        raise UserError(Problem(f"cannot listen on {address.bound_url}: {error.strerror}", "--port", hint)) from None
+    return sock, replace(address, port=sock.getsockname()[1])
 
 
-NEEDED = ("nicegui", "fastapi", "uvicorn", "sqlalchemy", "alembic")
+def _wrong_port(port: int) -> Problem:
+    return Problem(f"{port} is no port", "--port", "1 to 65535, or 0 for any free one")
+
+
+NEEDED = ("nicegui", "fastapi", "uvicorn", "sqlalchemy", "alembic", "pwdlib")
 """Packages of the extra `web`."""
 LARGEST_MESSAGE = 2 * 1024**2
 """Maximum number of bytes of a websocket message; NiceGUI's own pages send at most one million."""
@@ -129,6 +227,36 @@ def serve(
     return 0
 
 
+def serve_public(address: Address, database_url: str | None, *, tell: Callable[[str], None]) -> int:
+    """Serve the application to people with accounts until it is interrupted; returns the exit code."""
+    require_packages()
+
+    from evalflow.app.studio.space import open_workspace
+    from evalflow.web.application import application
+
+    words = ["worker", "--attached", *(["--database-url", database_url] if database_url else [])]
+    with closing(open_workspace(database_url)) as workspace:
+        _expect_set_up(workspace)
+        sock, address = bind(address)
+        with closing(sock):
+            app = application(workspace, address, Child(words), None)
+            tell(f"evalflow is at {address.url} (listening on {address.bound_url}; Ctrl-C ends it)")
+            answer(app, sock, address.public.tls if address.public else None)
+    return 0
+
+
+def _expect_set_up(workspace: Workspace) -> None:
+    """Check that the server has an owner, before anything listens."""
+    from evalflow.app.studio.people import has_owner
+
+    problems: list[Problem] = []
+    if not has_owner(workspace):
+        hint = f"add one: {command('users', 'add', 'NAME', '--owner')}"
+        problems.append(Problem("nobody owns this server yet", "--public", hint))
+    if problems:
+        raise UserError(problems)
+
+
 def require_packages(needed: Sequence[str] = NEEDED) -> None:
     """Check that the extra `web` is installed."""
     missing = [name for name in needed if importlib.util.find_spec(name) is None]
@@ -137,9 +265,10 @@ def require_packages(needed: Sequence[str] = NEEDED) -> None:
         raise UserError(Problem(what, "serve", "pip install 'evalflow[web]'"))
 
 
-def answer(app: FastAPI, sock: socket.socket) -> None:
-    """Serve requests until a signal."""
-    server(app, log_level="warning", timeout_graceful_shutdown=DRAIN_S).run(sockets=[sock])
+def answer(app: FastAPI, sock: socket.socket, tls: tuple[Path, Path] | None = None) -> None:
+    """Serve requests until a signal. `tls`: the files of certificate and key."""
+    files: dict[str, Any] = {"ssl_certfile": str(tls[0]), "ssl_keyfile": str(tls[1])} if tls else {}
+    server(app, log_level="warning", timeout_graceful_shutdown=DRAIN_S, **files).run(sockets=[sock])
 
 
 def server(app: ASGIApp, **options: Any) -> uvicorn.Server:

@@ -105,6 +105,12 @@ def requires(right: Right) -> Callable[[Door[P, R]], Door[P, R]]:
     return decorate
 
 
+def open_to_all(work: Callable[P, R]) -> Callable[P, R]:
+    """A decorator: the function is called without asking who acts, such as to sign in."""
+    setattr(work, _RIGHT, "none")
+    return work
+
+
 def expect_right(space: Workspace, right: Right) -> None:
     """Check that the person who acts has a right; see `requires`."""
     actor = space.identify()
@@ -112,8 +118,8 @@ def expect_right(space: Workspace, right: Right) -> None:
         raise ForbiddenError(Problem(_refusal(right, space.project), hint=_HINTS.get(right, _HINTS["read"])))
 
 
-def right_of(work: Callable[..., Any]) -> Right | None:
-    """The right that a function of the studio needs; None if it names none."""
+def right_of(work: Callable[..., Any]) -> Right | Literal["none"] | None:
+    """The right that a function of the studio needs; "none" if it is open to all, None if nothing was declared."""
     return getattr(work, _RIGHT, None)
 
 

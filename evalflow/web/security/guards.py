@@ -86,15 +86,16 @@ class SameOrigin:
     Other programs send neither header.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, scheme: str) -> None:
         self.app = app
+        self._scheme = scheme
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or refuse it."""
         if scope["type"] in ("http", "websocket"):
             from starlette.datastructures import Headers
 
-            if reason := _foreign(scope, Headers(scope=scope)):
+            if reason := _foreign(scope, Headers(scope=scope), self._scheme):
                 await refuse(scope, receive, send, 403, reason)
                 return
         await self.app(scope, receive, send)
@@ -125,12 +126,12 @@ class NoForgery:
         await self.app(scope, receive, send)
 
 
-def _foreign(scope: Scope, headers: Headers) -> str | None:
+def _foreign(scope: Scope, headers: Headers, scheme: str) -> str | None:
     """Why the request is foreign; None if it is not."""
     origin, host = headers.get("origin"), headers.get("host", "")
     if origin is None and scope["type"] == "websocket":
         return "a websocket needs an Origin"
-    if origin is not None and origin.lower() != f"http://{host.lower()}":
+    if origin is not None and origin.lower() != f"{scheme}://{host.lower()}":
         return f"a page of {origin[:100]} may not use this server"
     site = headers.get("sec-fetch-site", "none")
     if site in ("none", "same-origin") or _is_link(scope, headers):
@@ -273,24 +274,28 @@ class SecurityHeaders:
     - `script-src 'unsafe-eval'`: Vue compiles templates in the browser, and NiceGUI evaluates handlers. Only scripts
       that already run may evaluate text.
     - `style-src-attr`: NiceGUI hides one element by a style attribute, which is allowed by its digest.
+
+    `https_only`: browsers are told to use nothing else for a year.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, *, https_only: bool = False) -> None:
         self.app = app
+        self._always = {**ALWAYS, "Strict-Transport-Security": "max-age=31536000"} if https_only else ALWAYS
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        await self.app(scope, receive, _Response(send).send)
+        await self.app(scope, receive, _Response(send, self._always).send)
 
 
 class _Response:
     """One response. A page is buffered until it is complete; everything else is passed on at once."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, always: Mapping[str, str]) -> None:
         self._send = send
+        self._always = always
         self._page: Message | None = None
         self._parts: list[bytes] = []
 
@@ -299,7 +304,7 @@ class _Response:
             if any(name.lower() == _MARK for name, _ in message["headers"]):
                 self._page = message
             else:
-                await self._send(_with_headers(message, _own_policy(message)))
+                await self._send(_with_headers(message, self._always, _own_policy(message)))
         elif self._page is None:
             await self._send(message)
         else:
@@ -313,7 +318,7 @@ class _Response:
         body = re.sub(rb"<(script|style)\b", rf'<\1 nonce="{nonce}"'.encode(), b"".join(self._parts))
         kept = [(name, value) for name, value in start["headers"] if name.lower() != b"content-length"]
         start = {**start, "headers": [*kept, (b"content-length", str(len(body)).encode())]}
-        await self._send(_with_headers(start, PAGE.format(nonce=nonce)))
+        await self._send(_with_headers(start, self._always, PAGE.format(nonce=nonce)))
         await self._send({"type": "http.response.body", "body": body})
 
 
@@ -323,8 +328,8 @@ def _own_policy(start: Message) -> str:
     return next(own, NOTHING.encode()).decode()
 
 
-def _with_headers(start: Message, policy: str) -> Message:
-    ours = {**ALWAYS, "Content-Security-Policy": policy}
+def _with_headers(start: Message, always: Mapping[str, str], policy: str) -> Message:
+    ours = {**always, "Content-Security-Policy": policy}
     names = {name.lower().encode() for name in ours}
     kept = [(name, value) for name, value in start["headers"] if name.lower() not in names]
     return {**start, "headers": [*kept, *((name.lower().encode(), value.encode()) for name, value in ours.items())]}

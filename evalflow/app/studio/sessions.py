@@ -1,0 +1,318 @@
+"""Signing in: passwords with growing delays against guessing, sessions of browsers, and tokens of programs."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast, get_args
+
+from evalflow.app.studio.access import ROLES, Actor, ForbiddenError, Role, SignedOutError, open_to_all, requires
+from evalflow.app.studio.people import User as Account
+from evalflow.app.studio.people import as_user, password_hash
+from evalflow.app.studio.space import Workspace, not_found
+from evalflow.errors import Problem, UserError
+from evalflow.store import people
+from evalflow.store.tables import from_row, now
+
+SESSION_TTL = timedelta(days=14)
+"""How long a session lasts from sign-in."""
+IDLE_TTL = timedelta(days=3)
+"""How long a session lasts without a request."""
+TOKEN_PREFIX = "evalflow_"  # noqa: S105 - what tokens begin with, so that scanners for secrets find them
+LONGEST_TOKEN_DAYS = 366
+FRESH_S = 1.0
+"""Seconds for which an actor is believed before the database is asked again."""
+FREE_TRIES = 3
+"""Wrong passwords that cost no time."""
+FORGET_S = 24 * 3600.0
+"""Seconds after the last failure when failures are forgotten."""
+_MAX_DELAY_S = {"pair": 60.0, "address": 30.0, "account": 10.0}
+"""Of sign-ins to one account from one address, from one address, and to one account. The last one is short, since
+strangers can cause it for everybody."""
+
+
+@dataclass(slots=True)
+class Identity:
+    """Who a session or token belongs to, asked again once a second; see `Workspace.identify`.
+
+    Args:
+        find: The row of the session or token, or None if it is not valid (any more).
+    """
+
+    space: Workspace
+    find: Callable[[Any], Mapping[str, Any] | None]
+    address: str
+    _known: tuple[float, Actor | None] = field(default=(-FRESH_S, None), init=False)
+
+    def __call__(self) -> Actor:
+        """The actor. Raises SignedOutError if the session or token is not valid any more."""
+        at, actor = self._known
+        if time.monotonic() - at >= FRESH_S:
+            with self.space.database.reading() as connection:
+                row = self.find(connection)
+                roles = people.roles(connection, row["user_id"]) if row else {}
+            actor = None if row is None else _actor(row, cast("dict[int, Role]", roles), self.address)
+            self._known = (time.monotonic(), actor)
+        if actor is None:
+            raise SignedOutError
+        return actor
+
+
+def _actor(row: Mapping[str, Any], roles: Mapping[int, Role], address: str) -> Actor:
+    """The person of a session, or of a token: with its project only, and a role not above their own."""
+    actor = Actor(row["user_id"], row["user_name"], is_owner=row["is_owner"], roles=roles, address=address)
+    if "project_id" not in row:
+        return actor
+    project, role = row["project_id"], cast("Role", row["role"])
+    own = actor.rights(project)
+    lower = (name for name in (role, *reversed(get_args(Role))) if ROLES[name] <= ROLES[role] & own)
+    allowed = next(lower, None)
+    return replace(actor, is_owner=False, roles={project: allowed} if allowed else {})
+
+
+@open_to_all
+def session_identity(space: Workspace, key: str, address: str) -> Identity:
+    """The person of a browser's session."""
+
+    def find(connection: Any) -> Mapping[str, Any] | None:
+        row = people.session(connection, key)
+        idle_since = (datetime.now(UTC) - IDLE_TTL).isoformat(timespec="milliseconds")
+        return row if row and row["seen_at"] > idle_since else None
+
+    return Identity(space, find, address)
+
+
+@open_to_all
+def token_identity(space: Workspace, key: str, address: str) -> Identity:
+    """The person of a program's token."""
+    return Identity(space, lambda connection: people.token(connection, key), address)
+
+
+@open_to_all
+def sign_in_delay(space: Workspace, name: str, address: str) -> float:
+    """Seconds to wait before the password is checked; it doubles with each failure, up to a bound."""
+    keys = _failure_keys(name, address)
+    with space.database.reading() as connection:
+        found = people.failures(connection, list(keys.values()))
+    return max((_delay(kind, found[key]) for kind, key in keys.items() if key in found), default=0.0)
+
+
+def _delay(kind: str, row: Mapping[str, Any]) -> float:
+    over = row["failures"] - FREE_TRIES
+    if over <= 0 or abs(time.time() - row["last_at"]) > FORGET_S:
+        return 0.0
+    return min(_MAX_DELAY_S[kind], 0.5 * 2.0 ** min(over - 1, 10))
+
+
+def _failure_keys(name: str, address: str) -> dict[str, str]:
+    return {"pair": f"pair {name} {address}", "address": f"address {address}", "account": f"account {name}"}
+
+
+@open_to_all
+def sign_in(space: Workspace, name: str, password: str, address: str, agent: str) -> str:
+    """Check a password and start a session; returns its key. Wait for `sign_in_delay` before.
+
+    Raises:
+        SignedOutError: The name or the password is wrong, or the account is disabled. It does not say which.
+    """
+    from pwdlib import PasswordHash
+
+    hasher = PasswordHash.recommended()
+    with space.database.reading() as connection:
+        row = people.user(connection, name)
+    known = row["password_hash"] if row and not row["is_disabled"] else None
+    if known is None:
+        hasher.hash(password)  # an unknown name takes as long as a known one
+    fits, newer = hasher.verify_and_update(password, known) if known else (False, None)
+    keys = _failure_keys(name, address)
+    if row is None or known is None or not fits:
+        with space.database.writing() as connection:
+            counted = people.failures(connection, list(keys.values()))
+            counts = {key: counted[key]["failures"] + 1 if key in counted else 1 for key in keys.values()}
+            people.note_failure(connection, counts, time.time())
+        raise SignedOutError
+    with space.database.writing() as connection:
+        people.forget_failures(connection, [keys["pair"], keys["account"]], time.time() - FORGET_S)
+        if newer is not None:
+            people.change_user(connection, row["id"], row["version"], {"password_hash": newer})
+    return start_session(space, row, address, agent, "password")
+
+
+@open_to_all
+def start_session(space: Workspace, row: Mapping[str, Any], address: str, agent: str, way: str) -> str:
+    """Start a session for a user who has proved who they are; returns its key. `way`: for the audit."""
+    key = secrets.token_urlsafe(32)
+    expires_at = (datetime.now(UTC) + SESSION_TTL).isoformat(timespec="milliseconds")
+    acting = replace(space, identify=lambda: Actor(row["id"], row["name"], address=address))
+    with acting.changing("sign in", "user", row["name"], [way]) as connection:
+        people.add_session(connection, key, row["id"], address, agent[:200], expires_at)
+    return key
+
+
+@requires("account")
+def sign_out(space: Workspace, key: str) -> None:
+    """End the session of a browser."""
+    with space.changing("sign out", "user", space.identify().name) as connection:
+        people.end_session_of_key(connection, key)
+
+
+@open_to_all
+def note_request(space: Workspace, key: str) -> None:
+    """Note that a session is in use, at most every five minutes."""
+    oldest = (datetime.now(UTC) - timedelta(minutes=5)).isoformat(timespec="milliseconds")
+    with space.database.reading() as connection:
+        row = people.session(connection, key)
+    if row and row["seen_at"] < oldest:
+        with space.database.writing(in_turn=False) as connection:
+            people.note_seen(connection, row["id"])
+
+
+@open_to_all
+def choose_password(space: Workspace, code: str, password: str) -> str:
+    """Set the password of the user whom a one-time link was made for; returns their name. Their sessions end.
+
+    Raises:
+        UserError: The link is not valid any more, or the password is too easy to guess (the link then stays valid).
+    """
+    with space.database.reading() as connection:
+        row = _user_of(connection, people.code(connection, code))
+    hashed = password_hash(password, row["name"])
+    acting = replace(space, identify=lambda: Actor(row["id"], row["name"]))
+    with acting.changing("set password", "user", row["name"], ["by link"]) as connection:
+        _user_of(connection, people.take_code(connection, code))
+        people.change_user(connection, row["id"], row["version"], {"password_hash": hashed})
+        people.end_sessions(connection, row["id"])
+    return row["name"]
+
+
+def _user_of(connection: Any, content: Mapping[str, Any] | None) -> dict[str, Any]:
+    rows = people.all_users(connection) if content and content["kind"] == "password" else []
+    found = next((row for row in rows if content and row["id"] == content["user"]), None)
+    if found is None:
+        raise UserError(Problem("this link is not valid any more", "link", "ask the owner of the server for another"))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A browser that is signed in. `agent` is what it calls itself."""
+
+    id: int
+    address: str
+    agent: str
+    created_at: str
+    seen_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A key for programs: for one project, with a role that never exceeds its owner's present one.
+
+    Attributes:
+        user: Whose it is.
+        expires_at: When it ends, ISO 8601.
+        used_at: When it was last used, to the minute; None: never.
+    """
+
+    id: int
+    name: str
+    user: str
+    role: Role
+    created_at: str
+    used_at: str | None
+    expires_at: str
+
+
+@requires("account")
+def own_account(space: Workspace) -> Account:
+    """The account of the person who acts. Raises ForbiddenError if they have none."""
+    with space.database.reading() as connection:
+        row = people.user(connection, space.identify().name)
+    if row is None:
+        raise ForbiddenError(Problem("there are no accounts here", hint="serve --public has them"))
+    return as_user(row)
+
+
+@requires("account")
+def change_password(space: Workspace, old: str, new: str, session_key: str | None) -> None:
+    """Change one's own password, which ends all other sessions."""
+    from pwdlib import PasswordHash
+
+    with space.database.reading() as connection:
+        row = people.user(connection, space.identify().name)
+    if row is None or not row["password_hash"] or not PasswordHash.recommended().verify(old, row["password_hash"]):
+        raise UserError(Problem("this is not your password", "old"))
+    hashed = password_hash(new, row["name"])
+    with space.changing("set password", "user", row["name"]) as connection:
+        people.change_user(connection, row["id"], row["version"], {"password_hash": hashed})
+        people.end_sessions(connection, row["id"], but=session_key)
+
+
+@requires("account")
+def own_sessions(space: Workspace) -> list[Session]:
+    """One's own sessions, the newest first."""
+    with space.database.reading() as connection:
+        return [from_row(Session, row) for row in people.sessions_of(connection, _own_id(space))]
+
+
+@requires("account")
+def end_own_session(space: Workspace, session: int) -> None:
+    """End one of one's own sessions."""
+    with space.changing("end session", "user", space.identify().name) as connection:
+        if not people.end_session(connection, _own_id(space), session):
+            raise not_found("session", str(session), [])
+
+
+@requires("account")
+def list_tokens(space: Workspace) -> list[Token]:
+    """The tokens of the project, the newest first: one's own, or all for an admin."""
+    with space.database.reading() as connection:
+        rows = people.tokens_of(connection, space.project_id, _whose(space))
+    return [from_row(Token, row, user=row["user_name"]) for row in rows]
+
+
+@requires("account")
+def create_token(space: Workspace, name: str, role: Role, days: int) -> tuple[Token, str]:
+    """Make a token for the project; returns it and its key, which cannot be shown again.
+
+    Raises:
+        ForbiddenError: The role has rights that the person does not have.
+    """
+    actor = space.identify()
+    if not ROLES[role] <= actor.rights(space.project_id):
+        raise ForbiddenError(Problem(f"your own role in {space.project} allows less than {role}", "role"))
+    title = " ".join(name.split())
+    if not 0 < len(title) <= 100:
+        raise UserError(Problem("a token needs a name", "name", "1 to 100 characters: what it is for"))
+    if not 1 <= days <= LONGEST_TOKEN_DAYS:
+        raise UserError(Problem(f"{days} days is not possible", "days", f"1 to {LONGEST_TOKEN_DAYS}"))
+    key = TOKEN_PREFIX + secrets.token_urlsafe(32)
+    expires_at = (datetime.now(UTC) + timedelta(days=days)).isoformat(timespec="milliseconds")
+    values = {"user_id": _own_id(space), "project_id": space.project_id, "name": title, "role": role}
+    with space.changing("create", "token", title, [f"role {role}", f"{days} days"]) as connection:
+        made = people.add_token(connection, key, {**values, "expires_at": expires_at})
+    return Token(made, title, actor.name, role, now(), None, expires_at), key
+
+
+@requires("account")
+def revoke_token(space: Workspace, token: int) -> None:
+    """Revoke a token of the project: one's own, or anyone's for an admin."""
+    with space.changing("revoke", "token", str(token)) as connection:
+        if not people.delete_token(connection, space.project_id, token, _whose(space)):
+            raise not_found("token", str(token), [])
+
+
+def _own_id(space: Workspace) -> int:
+    user = space.identify().user
+    if user is None:
+        raise ForbiddenError(Problem("there are no accounts here", hint="serve --public has them"))
+    return user
+
+
+def _whose(space: Workspace) -> int | None:
+    """None for an admin, whose concern are all tokens of the project."""
+    actor = space.identify()
+    return None if "admin" in actor.rights(space.project_id) else actor.user

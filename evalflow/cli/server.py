@@ -1,0 +1,162 @@
+"""The verbs of a server: serve it, work on its queue, and manage who may sign in."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from getpass import getpass
+from typing import TYPE_CHECKING
+
+from evalflow.cli.parsing import console, parser_of
+from evalflow.errors import Problem, UserError
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from evalflow.app.studio.space import Workspace
+
+_URL = "the database, such as postgresql://USER@HOST/NAME; without it, .evalflow/evalflow.db in the working directory"
+
+
+def run_worker(words: list[str]) -> int:
+    """Carry out queued runs."""
+    from evalflow.app.worker import work
+
+    parser = parser_of("worker", "Carry out the runs that the application has queued, until it is stopped.")
+    parser.add_argument("--database-url", metavar="URL", help=_URL)
+    parser.add_argument("--at-once", type=int, default=1, metavar="N", help="runs under way at the same time (1)")
+    parser.add_argument(
+        "--attached", action="store_true", help="end also when standard input does, as `serve` needs it"
+    )
+    options = parser.parse_args(words)
+    return work(options.database_url, options.at_once, console(stderr=True), attached=options.attached)
+
+
+def run_server(words: list[str]) -> int:
+    """Serve the application, on loopback or in public."""
+    from evalflow.web.serve import public_address, serve, serve_public
+
+    parser = parser_of("serve", "Serve the application: pages, and a REST API under /api/v1.")
+    parser.add_argument("--host", metavar="H", help="the address to listen on; a loopback one (127.0.0.1) or --public")
+    parser.add_argument("--port", type=int, default=8000, metavar="P", help="the port (8000); 0 for any free one")
+    parser.add_argument("--database-url", metavar="URL", help=_URL)
+    parser.add_argument("--open", action="store_true", help="show it in a browser")
+    free = "answer without a token: for a container of one's own, where nobody else reaches the port"
+    parser.add_argument("--no-token", action="store_true", help=free)
+    people = parser.add_argument_group("for several people, who sign in")
+    people.add_argument("--public", metavar="https://NAME", help="the address in people's browsers")
+    people.add_argument("--tls-cert", metavar="FILE", help="the certificate, with its chain (PEM)")
+    people.add_argument("--tls-key", metavar="FILE", help="the certificate's private key (PEM)")
+    proxies = "network of the reverse proxy that speaks TLS in place of --tls-cert; may be repeated"
+    people.add_argument("--proxy", action="append", default=[], metavar="NETWORK", help=proxies)
+    options = parser.parse_args(words)
+    screen = console()
+
+    def tell(line: str) -> None:
+        screen.print(line, markup=False, soft_wrap=True)
+
+    if options.public is None:
+        host = options.host or "127.0.0.1"
+        asks = not options.no_token
+        return serve(host, options.port, options.database_url, opens=options.open, tell=tell, asks_token=asks)
+    tls = [file for file in (options.tls_cert, options.tls_key) if file]
+    if len(tls) == 1:
+        raise UserError(Problem("a certificate needs its key", "--tls-cert", "name both: --tls-cert and --tls-key"))
+    host = options.host or ("0.0.0.0" if tls else "127.0.0.1")  # noqa: S104 - meant for other machines
+    address = public_address(options.public, host, options.port, tls, options.proxy)
+    return serve_public(address, options.database_url, tell=tell)
+
+
+def manage_users(words: list[str]) -> int:
+    """Add, list and change the people who may sign in."""
+    from evalflow.app.studio.space import open_workspace
+
+    parser = parser_of("users", "The people who may sign in to `serve --public`.")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="list|add|link|disable|enable|delete")
+    _add_action(actions.add_parser("list", help="all of them"), _list_users, named=False)
+    adding = actions.add_parser("add", help="add one, who then chooses a password by a link")
+    adding.add_argument("--owner", action="store_true", help="they manage the server")
+    adding.add_argument("--full-name", default="", metavar="TEXT", help="as shown to others")
+    adding.add_argument("--email", metavar="ADDRESS", help="links an identity provider's account")
+    password = "type the password here, in place of a link"  # noqa: S105 - a help text
+    adding.add_argument("--password", action="store_true", help=password)
+    _add_action(adding, _add_user)
+    _add_action(actions.add_parser("link", help="a link to choose a new password by"), _print_link)
+    for action, is_disabled in (("disable", True), ("enable", False)):
+        what = "end their sessions, and refuse them" if is_disabled else "let them in again"
+        setting = actions.add_parser(action, help=what)
+        setting.set_defaults(is_disabled=is_disabled)
+        _add_action(setting, _set_disabled)
+    _add_action(actions.add_parser("delete", help="remove the account; what they made stays"), _delete_user)
+    options = parser.parse_args(words)
+    with closing(open_workspace(options.database_url)) as space:
+        options.work(space, options)
+    return 0
+
+
+def _add_action(parser: ArgumentParser, work: Callable[[Workspace, Namespace], None], *, named: bool = True) -> None:
+    if named:
+        parser.add_argument("name", help="the name that they sign in with")
+        parser.add_argument("--public", default="", metavar="https://NAME", help="the server's address, for links")
+    parser.add_argument("--database-url", metavar="URL", help=_URL)
+    parser.set_defaults(work=work)
+
+
+def _list_users(space: Workspace, _: Namespace) -> None:
+    from evalflow.app.studio.people import list_users
+
+    for user in list_users(space):
+        marks = [word for word, is_so in (("owner", user.is_owner), ("disabled", user.is_disabled)) if is_so]
+        marks += [] if user.has_password else ["no password"]
+        _tell(f"{user.name}  {user.full_name or user.email or ''}  {', '.join(marks)}".rstrip())
+
+
+def _add_user(space: Workspace, options: Namespace) -> None:
+    from evalflow.app.studio.people import add_user, password_hash, set_password
+
+    password = _typed_password() if options.password else None
+    if password is not None:
+        password_hash(password, options.name)  # before the account is made
+    add_user(space, options.name, full_name=options.full_name, email=options.email, is_owner=options.owner)
+    _tell(f"added  {options.name}")
+    if password is not None:
+        set_password(space, options.name, password)
+        return
+    _print_link(space, options)
+
+
+def _typed_password() -> str:
+    if not sys.stdin.isatty():
+        return sys.stdin.readline().rstrip("\n")
+    first = getpass("password: ")
+    if first != getpass("again: "):
+        raise UserError(Problem("the two passwords differ", "--password", "type it again"))
+    return first
+
+
+def _print_link(space: Workspace, options: Namespace) -> None:
+    from evalflow.app.studio.people import LINK_TTL, password_link
+
+    link = f"{options.public.rstrip('/')}/password?code={password_link(space, options.name)}"
+    below = "" if options.public else ", below the server's address"
+    _tell(f"link   {link}")
+    _tell(f"       valid once, for {LINK_TTL.days} days{below}")
+
+
+def _set_disabled(space: Workspace, options: Namespace) -> None:
+    from evalflow.app.studio.people import get_user, update_user
+
+    update_user(space, options.name, get_user(space, options.name).version, is_disabled=options.is_disabled)
+    _tell(f"{options.action}d  {options.name}")
+
+
+def _delete_user(space: Workspace, options: Namespace) -> None:
+    from evalflow.app.studio.people import delete_user, get_user
+
+    delete_user(space, options.name, get_user(space, options.name).version)
+    _tell(f"deleted  {options.name}")
+
+
+def _tell(line: str) -> None:
+    console().print(line, markup=False, soft_wrap=True)

@@ -1,0 +1,93 @@
+"""Who sends a request to a public server: a browser with a session cookie, or a program with a token."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from anyio import to_thread
+
+from evalflow.app.studio.access import SignedOutError, nobody
+from evalflow.app.studio.sessions import TOKEN_PREFIX, Identity, note_request, session_identity, token_identity
+from evalflow.errors import InfrastructureError
+from evalflow.web.security.guards import refuse, route_path
+from evalflow.web.security.token import OPEN_PATHS
+
+if TYPE_CHECKING:
+    from starlette.requests import HTTPConnection
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from evalflow.app.studio.space import Workspace
+
+COOKIE = "__Host-evalflow"
+"""Browsers accept a cookie of such a name only over https, for this host, and for all paths."""
+FOR_EVERYBODY = frozenset({*OPEN_PATHS, "/sign-in", "/password"})
+"""Paths that need no account."""
+
+
+class SignedIn:
+    """Lets only people with a session or a token in, and gives the workspace their identity.
+
+    The identity is checked again at every use, so that a page that stays open loses its rights with the session.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or refuse it."""
+        if scope["type"] not in ("http", "websocket"):
+            await self.app(scope, receive, send)
+            return
+        from starlette.requests import HTTPConnection
+
+        connection = HTTPConnection(scope)
+        workspace: Workspace = connection.state.workspace
+        try:
+            identity = await _identity(connection, workspace)
+        except InfrastructureError as error:
+            await refuse(scope, receive, send, 503, str(error))
+            return
+        if identity is None and route_path(scope) not in FOR_EVERYBODY and not scope["path"].startswith("/assets/"):
+            await _refuse(connection, scope, receive, send)
+            return
+        connection.state.workspace = replace(workspace, identify=identity or nobody)
+        await self.app(scope, receive, send)
+
+
+async def _identity(connection: HTTPConnection, workspace: Workspace) -> Identity | None:
+    """The identity of a request, or None if it has no valid key. A token counts more than a cookie."""
+    address = connection.client.host if connection.client else ""
+    scheme, _, token = connection.headers.get("authorization", "").partition(" ")
+    key = session_key(connection)
+    if scheme.lower() == "bearer" and token.startswith(TOKEN_PREFIX):
+        identity = token_identity(workspace, token.strip(), address)
+    elif key:
+        identity = session_identity(workspace, key, address)
+        await to_thread.run_sync(note_request, workspace, key)
+    else:
+        return None
+    try:
+        await to_thread.run_sync(identity)
+    except SignedOutError:
+        return None
+    return identity
+
+
+def session_key(connection: HTTPConnection) -> str | None:
+    """The key in the session cookie of a request."""
+    return connection.cookies.get(COOKIE)
+
+
+async def _refuse(connection: HTTPConnection, scope: Scope, receive: Receive, send: Send) -> None:
+    """401; somebody who opens a page is sent to sign in, and then back."""
+    if scope["type"] == "http" and connection.headers.get("sec-fetch-mode") == "navigate":
+        from starlette.responses import RedirectResponse
+
+        query = scope["query_string"].decode("latin-1")
+        wanted = scope["path"] + (f"?{query}" if query else "")
+        url = "/sign-in" + ("" if wanted == "/" else f"?next={quote(wanted, safe='')}")
+        await RedirectResponse(url, 303, {"Cache-Control": "no-store"})(scope, receive, send)
+        return
+    await refuse(scope, receive, send, 401, SignedOutError().problems[0].what, {"WWW-Authenticate": "Bearer"})
