@@ -1,0 +1,152 @@
+"""A public server answers people who are signed in, and nobody else; its forms, cookies and proxies."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from urllib.parse import urlencode
+
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from evalflow.app.studio import people, sessions
+from evalflow.app.studio.space import Workspace
+from evalflow.web.application import API, rest_api, security_middleware
+from evalflow.web.pages.sign_in import sign_in_routes
+from evalflow.web.serve import Address, PublicMode
+
+from ...off_loop import keep_off_loops
+from ..conftest import Answer, Server, served, working_in
+
+HOST = "evalflow.example"
+PASSWORD = "correct horse battery"
+FORM = {"Host": HOST, "Origin": f"https://{HOST}", "Content-Type": "application/x-www-form-urlencoded"}
+
+
+@pytest.fixture(name="space", scope="module")
+def _space(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
+    with working_in(tmp_path_factory.mktemp("public")) as space:
+        people.add_user(space, "olga", is_owner=True)
+        people.add_user(space, "ann")
+        for name in ("olga", "ann"):
+            people.set_password(space, name, PASSWORD)
+        yield space
+
+
+@pytest.fixture(name="server", scope="module")
+def _server(space: Workspace) -> Iterator[Server]:
+    def make(address: Address) -> Starlette:
+        public = replace(address, public=PublicMode(f"https://{HOST}", None, ["127.0.0.0/8"]))
+        routes = [*sign_in_routes(), Mount(API, rest_api())]
+        return Starlette(routes=routes, middleware=security_middleware(space, public, None))
+
+    with pytest.MonkeyPatch.context() as patch, served(make) as server:
+        keep_off_loops(patch.setattr)
+        yield replace(server, token=None)
+
+
+def sign_in(server: Server, name: str = "olga", password: str = PASSWORD, wanted: str = "", **headers: str) -> Answer:
+    form = urlencode({"name": name, "password": password, "next": wanted}).encode()
+    return server.ask("POST", "/sign-in", form, **{**FORM, **headers})
+
+
+def cookie_of(answer: Answer) -> str:
+    return answer.headers["Set-Cookie"].partition(";")[0]
+
+
+def test_whoever_is_not_signed_in_is_sent_to_do_so(server: Server) -> None:
+    shown = server.ask("GET", "/runs?bot=b", Host=HOST, Sec_Fetch_Mode="navigate", Sec_Fetch_Dest="document")
+    assert (shown.status, shown.headers["Location"]) == (303, "/sign-in?next=%2Fruns%3Fbot%3Db")
+    refused = server.ask("GET", f"{API}/bots", Host=HOST)
+    assert (refused.status, refused.json["detail"]) == (401, "you are not signed in")
+    assert server.ask("GET", "/sign-in", Host=HOST).status == 200
+
+
+def test_a_session_is_in_a_cookie_for_this_host_over_https_alone(server: Server) -> None:
+    entered = sign_in(server, wanted="/runs")
+    assert (entered.status, entered.headers["Location"]) == (303, "/runs")
+    attributes = set(re.split(r"; ", entered.headers["Set-Cookie"]))
+    assert {"HttpOnly", "Secure", "Path=/", "SameSite=lax"} <= attributes
+    assert entered.headers["Set-Cookie"].startswith("__Host-evalflow=")
+    assert "Strict-Transport-Security" in entered.headers
+    assert server.ask("GET", f"{API}/bots", Host=HOST, Cookie=cookie_of(entered)).status == 200
+
+
+def test_signing_in_again_replaces_the_session(server: Server) -> None:
+    first = cookie_of(sign_in(server))
+    second = cookie_of(sign_in(server, Cookie=first))
+    assert first != second
+    time.sleep(sessions.FRESH_S)
+    assert server.ask("GET", f"{API}/bots", Host=HOST, Cookie=first).status == 401
+    out = server.ask("POST", "/sign-out", b"", **{**FORM, "Cookie": second})
+    assert out.headers["Location"] == "/sign-in"
+    assert server.ask("GET", f"{API}/bots", Host=HOST, Cookie=second).status == 401
+
+
+@pytest.mark.parametrize("wanted", ["//evil.example", "https://evil.example", "/\\evil.example", "x"])
+def test_nobody_is_sent_elsewhere(server: Server, wanted: str) -> None:
+    assert sign_in(server, wanted=wanted).headers["Location"] == "/"
+
+
+def test_a_wrong_password_says_nothing_about_the_name(server: Server) -> None:
+    wrong, unknown = sign_in(server, "ann", "wrong"), sign_in(server, "nobody", "wrong")
+    assert (wrong.status, unknown.status) == (401, 401)
+    assert b"The name or the password is wrong." in wrong.body
+    assert wrong.body.replace(b"ann", b"") == unknown.body.replace(b"nobody", b"")
+
+
+def test_a_foreign_page_signs_nobody_in(server: Server) -> None:
+    for origin in ("https://evil.example", f"http://{HOST}", "null"):
+        assert sign_in(server, Origin=origin).status == 403
+
+
+def test_an_account_without_a_role_sees_no_project(server: Server) -> None:
+    found = server.ask("GET", f"{API}/bots", Host=HOST, Cookie=cookie_of(sign_in(server, "ann")))
+    assert (found.status, found.json["errors"][0]["hint"]) == (403, "ask an admin of the project to make you a member")
+
+
+def test_a_token_is_for_programs(server: Server, space: Workspace) -> None:
+    key = cookie_of(sign_in(server)).partition("=")[2]
+    own = replace(space, identify=sessions.session_identity(space, key, ""))
+    _, secret = sessions.create_token(own, "nightly", "viewer", 1)
+    bearer = {"Host": HOST, "Authorization": f"Bearer {secret}"}
+    assert server.ask("GET", f"{API}/bots", **bearer).status == 200
+    assert server.ask("POST", f"{API}/bots", {"name": "b", "config": {"kind": "recorded"}}, **bearer).status == 403
+    assert server.ask("GET", f"{API}/bots", Host=HOST, Authorization=f"Bearer {secret}x").status == 401
+
+
+def test_a_link_to_choose_a_password_is_used_once(server: Server, space: Workspace) -> None:
+    people.add_user(space, "new")
+    code = people.password_link(space, "new")
+    assert server.ask("GET", f"/password?code={code}", Host=HOST).status == 200
+
+    def choose(password: str, again: str) -> Answer:
+        return server.ask(
+            "POST", "/password", urlencode({"code": code, "password": password, "again": again}).encode(), **FORM
+        )
+
+    assert b"The two passwords differ." in choose(PASSWORD, "another").body
+    assert b"too easy to guess" in choose("short", "short").body
+    assert choose(PASSWORD, PASSWORD).headers["Location"] == "/sign-in"
+    assert b"not valid any more" in choose(PASSWORD, PASSWORD).body
+    assert sign_in(server, "new").status == 303
+
+
+def test_the_address_in_the_audit_is_the_one_that_the_proxy_names(server: Server, space: Workspace) -> None:
+    sign_in(server, X_Forwarded_For="203.0.113.9")
+    key = cookie_of(sign_in(server, X_Forwarded_For="198.51.100.1, 203.0.113.7")).partition("=")[2]
+    own = replace(space, identify=sessions.session_identity(space, key, ""))
+    assert {"203.0.113.9", "203.0.113.7"} <= {session.address for session in sessions.own_sessions(own)}
+
+
+def test_only_the_proxy_is_answered_and_everybody_about_health(space: Workspace) -> None:
+    def make(address: Address) -> Starlette:
+        public = replace(address, public=PublicMode(f"https://{HOST}", None, ["10.0.0.0/8"]))
+        return Starlette(routes=sign_in_routes(), middleware=security_middleware(space, public, None))
+
+    with served(make) as server:
+        refused = replace(server, token=None).ask("GET", "/sign-in", Host=HOST, X_Forwarded_For="10.0.0.1")
+    assert (refused.status, refused.json["detail"]) == (403, "this server answers its reverse proxy only")
