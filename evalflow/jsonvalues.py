@@ -54,10 +54,7 @@ def parsed(text: bytes) -> Any:
 
 
 def mended(text: bytes) -> bytes:
-    """JSON in which each half of a surrogate pair has become the replacement character.
-
-    A model that is cut off in the middle of an emoji leaves such a half, which no file can hold.
-    """
+    """JSON in which each half of a surrogate pair, left by a cut-off model, has become the replacement character."""
     if b"\\ud" not in text and b"\\uD" not in text:
         return text
     return _ESCAPE.sub(lambda escape: rb"\ufffd" if escape["half"] else escape[0], text)

@@ -46,10 +46,7 @@ def prompt_dirs(config_dir: Path | None = None) -> list[Path]:
 
 
 def resolve(path: str) -> Path:
-    """An absolute path: relative ones are looked up in the working directory, then beside the packaged conf.
-
-    A path found in neither is taken relative to the working directory.
-    """
+    """An absolute path: relative ones are looked up in the working directory, then beside the packaged conf."""
     here = Path.cwd() / path
     shipped = share_dir() / path
     return shipped if not _matches(here) and _matches(shipped) else here
@@ -147,10 +144,7 @@ def completed(path: Path) -> Generator[Path]:
 
 @contextmanager
 def replacing(path: Path, *, newline: str | None = None) -> Generator[TextIOWrapper]:
-    """Open a UTF-8 text file for writing that replaces `path`; see `completed`.
-
-    Half of a surrogate pair, which JSON allows and UTF-8 does not, becomes a question mark.
-    """
+    """A UTF-8 text file that replaces `path` (see `completed`); half a surrogate pair becomes a question mark."""
     with completed(path) as draft, draft.open("w", encoding="utf-8", errors="replace", newline=newline) as file:
         yield file
 

@@ -40,10 +40,7 @@ class Judge(Protocol):
     async def ask(self, ask: Ask) -> Reply:
         """Answer one question.
 
-        Raises:
-            JudgeError: The judge gave no valid answer.
-            InfrastructureError: Every further call would fail too.
-            BudgetError: The budget does not cover the call.
+        JudgeError if it gave no valid answer; InfrastructureError or BudgetError if no further call can be made.
         """
         ...
 
@@ -59,13 +56,7 @@ class Embedder(Protocol):
         ...
 
     async def embed(self, texts: Sequence[str]) -> Embedded:
-        """One vector per text, all of the same length.
-
-        Raises:
-            CallError: The texts could not be embedded.
-            InfrastructureError: Every further call would fail too.
-            BudgetError: The budget does not cover the call.
-        """
+        """One vector per text, all of the same length; CallError, and other errors as in `Judge.ask`."""
         ...
 
     async def close(self) -> None: ...
@@ -150,27 +141,15 @@ class Metric(Measured, Protocol):
         ...
 
     def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:
-        """The asks that scoring would send, with placeholders for replies; empty if it would send none.
-
-        Raises:
-            UserError: A prompt cannot be rendered.
-        """
+        """The asks that scoring would send, with placeholders for replies, or none; UserError if a prompt fails."""
         ...
 
     def preparation(self) -> Sequence[Ask]:
-        """The asks that preparing would send; empty for most metrics.
-
-        Raises:
-            UserError: A prompt cannot be rendered.
-        """
+        """The asks that preparing would send; empty for most metrics. UserError if a prompt cannot be rendered."""
         ...
 
     async def prepare(self, judge: Judge | None, prepared: Prepared) -> Metric:
-        """Make what is made once per run, and return the metric that scores with it.
-
-        Raises:
-            InfrastructureError, BudgetError: No further call can be made.
-        """
+        """Make what is made once per run, and return the metric that scores with it; errors as in `Judge.ask`."""
         ...
 
     def bind(self, case: Case) -> Sequence[Metric]:

@@ -24,13 +24,10 @@ SHARED = ""  # the scope that every run may read; other scopes are run ids
 class Cache:
     """Stores replies in one file, shared by all runs and processes that name it.
 
-    The first call opens the file. Problems with it never end a run: a damaged file is set aside, one that cannot be
-    written is only read, and if it cannot be opened, nothing is cached. Each is logged once.
-
-    Args:
-        mode: on (read and store); read (read, and store for this run only, so that it can be resumed); refresh (read
-            only what this run has stored, and store); off (as refresh, but store for this run only).
-        max_bytes: Maximum size of the file; the least recently used replies are removed first.
+    Problems with the file never end a run: a damaged one is set aside, one that cannot be written is only read, and if
+    it cannot be opened, nothing is cached; each is logged once. `mode` is on (read and store), read (store for this run
+    only, so that it can be resumed), refresh (read only what this run has stored) or off (as refresh, and store for
+    this run only). Beyond `max_bytes` the least recently used replies are removed.
     """
 
     def __init__(self, path: Path, mode: Mode = "on", *, run_id: str = "", max_bytes: int = MAX_BYTES) -> None:

@@ -134,10 +134,7 @@ class MalformedReply(ValueError):
 
 
 class Gateway:
-    """Sends calls to one endpoint, with retries, until they succeed or fail for good.
-
-    `secrets` are removed from messages, and from replies that repeat them; `account` is charged for every try.
-    """
+    """Sends calls to one endpoint, with retries, until they succeed or fail; `account` is charged for each try."""
 
     def __init__(
         self,
@@ -287,10 +284,7 @@ def _failed(fault: CallFault, message: str, elapsed_s: float) -> CallError:
 
 
 def of_status(response: Response) -> CallFault:
-    """The fault of a service's response whose status is not 2xx.
-
-    A user's own service may reject one case and accept the next, so only a refused key ends a run.
-    """
+    """The fault of a response whose status is not 2xx: a user's own service may reject one case and accept the next."""
     status, text = response.status, excerpt(response.body)
     message = f"HTTP {status}: {text}" if text else f"HTTP {status}"
     if status == 401:

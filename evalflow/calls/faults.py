@@ -28,12 +28,9 @@ EXCERPT = 300
 
 @dataclass(frozen=True, slots=True)
 class CallFault:
-    """One failed try.
+    """One failed try: `raw` is what the endpoint sent, shortened, `retry_after_s` the seconds that it asked to wait.
 
-    Attributes:
-        decision: retry (the fault may pass), give_up (this call is lost), stop (every call would fail like it).
-        raw: What the endpoint sent, shortened; None if it sent nothing.
-        retry_after_s: Seconds that the endpoint asked to wait; None if it did not.
+    The decision is retry (the fault may pass), give_up (this call is lost) or stop (every call would fail like it).
     """
 
     decision: Decision
@@ -68,10 +65,7 @@ def of_transport(error: TransportError) -> CallFault:
 
 
 def of_malformed(response: Response, reason: str) -> CallFault:
-    """The fault of an invalid 2xx response.
-
-    Some gateways answer 200 with the upstream's error in the body; then that error counts.
-    """
+    """The fault of an invalid 2xx response, or of the upstream, whose error some gateways send in a body with 200."""
     status = _details(response.body).get("code")
     if isinstance(status, int) and 400 <= status < 600:
         return of_status(replace(response, status=status))

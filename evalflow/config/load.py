@@ -256,10 +256,7 @@ def _lost_package(key: str, file: Path) -> Problem:
 
 @contextmanager
 def _composing(config_dir: Path | None, run_id: str, overrides: Sequence[str]) -> Generator[None]:
-    """Set up Hydra for one composition: search order, resolvers, and errors raised instead of printed.
-
-    Other threads wait until the block has ended or calls `_others_may_compose`.
-    """
+    """Set up Hydra for one composition; other threads wait until the block ends or calls `_others_may_compose`."""
     if config_dir and not config_dir.is_dir():
         raise UserError(Problem(f"--config-dir {config_dir} is no folder", "command line"))
     with _COMPOSING:

@@ -357,10 +357,7 @@ def saved_cases(path: Path, lines: Iterable[tuple[int, str, bytes]]) -> Iterator
 
 
 def case_to_row(case: Case) -> dict[str, Any]:
-    """The case as a row that `read` turns into an equal case without any `fields`.
-
-    Absent fields are left out, and so are dataset and index, which the reader sets.
-    """
+    """The case as a row that `read` turns into an equal case without `fields`; absent fields and place are left out."""
     values = {name: getattr(case, name) for name in FIELDS if name != "question"}
     return {
         name: _json_value(value)

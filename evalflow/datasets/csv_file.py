@@ -22,10 +22,7 @@ _ENCODING = "save it as UTF-8; in Excel, as “CSV UTF-8”"
 
 
 def open_csv(path: Path) -> Table:
-    """Open the file as a table of text cells; an empty cell is an absent value.
-
-    The separator may also be a semicolon (as spreadsheets write with decimal commas) or a tab.
-    """
+    """Open the file as a table of text cells, empty ones absent; the separator may also be a semicolon or a tab."""
     return Table(_rows(path), cells=True)
 
 

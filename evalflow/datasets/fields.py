@@ -305,10 +305,7 @@ USUAL: dict[str, tuple[str, ...]] = {
 
 
 def propose_fields(columns: Sequence[str]) -> dict[str, str]:
-    """Propose a `fields` mapping for unknown data: case field to column, each column at most once.
-
-    Fields that have a column of the same name are left out: these columns need no mapping.
-    """
+    """Propose a `fields` mapping for unknown data: case field to column, without columns of a field's own name."""
     names = {_snake_case(column): column for column in reversed(columns)}
     return {
         field: names[found]

@@ -64,10 +64,7 @@ def first_file(name: str, folders: Iterable[Path]) -> Path | None:
 
 
 def key_for(name: str, taken: Collection[str], fallback: str) -> str:
-    """Derive a config key from any name: lower-case letters, digits and _, and not in `taken`.
-
-    The key begins with a letter: it is prefixed with `fallback` if the name does not.
-    """
+    """Derive a config key from any name: lower-case letters, digits and _, a letter first, and not in `taken`."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     words = re.sub(r"[^a-z0-9]+", "_", plain).strip("_")[:60]
     key = words if words[:1].isalpha() else f"{fallback}_{words}".rstrip("_")

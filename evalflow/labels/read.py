@@ -166,10 +166,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """Metrics, and cases (their datasets by id), that labels may name although this run does not have them.
-
-    If `partial`, the run left out cases of its data, so that any case may exist.
-    """
+    """What labels may name although this run does not have it: metrics, cases by id, and any case if `partial`."""
 
     metrics: Collection[str] = ()
     cases: Mapping[str, Collection[str]] = field(default_factory=dict[str, Collection[str]])

@@ -44,10 +44,7 @@ class Support:
 
 
 def fill(model: type[BaseModel], finding: Support) -> tuple[dict[str, Any], Distribution]:
-    """The fields of a reply, and the probability of each value of its verdict.
-
-    A reply has one verdict (a label, a boolean, a bounded number), and text fields, which take the reason.
-    """
+    """The fields of a reply, text fields with the reason, and the probability of each value of its one verdict."""
     reply: dict[str, Any] = {}
     verdicts: dict[str, Mapping[Any, float]] = {}
     for name, field in model.model_fields.items():

@@ -36,10 +36,7 @@ log = logging.getLogger("evalflow")
 
 
 class OpenAIJudge:
-    """Asks a model for typed replies, with a limited number of re-asks for invalid ones.
-
-    Prepared contracts are kept between runs in the folder `contracts`, if there is one.
-    """
+    """Asks a model for typed replies, with re-asks for invalid ones; prepared contracts are kept in `contracts`."""
 
     def __init__(
         self,

@@ -35,10 +35,7 @@ def priced(config: T) -> T:
 
 
 def list_price(model: str, base_url: str) -> ListPrice | None:
-    """The price of a model at an address today; None if unknown, or if the model charges per request.
-
-    Discounts for prompts that the provider has cached, and prices of very long prompts, are left out.
-    """
+    """The list price of a model at an address, without discounts; None if unknown, or if it charges per request."""
     if _is_local(base_url):
         return None
     from genai_prices.data_snapshot import get_snapshot

@@ -102,13 +102,9 @@ class Manifest(Header):
         process: The id of the process that works on it, or did.
         config: The configuration before interpolation.
         choices: The chosen file of the groups judge, embedder and target.
-        search_folders: The folders of `conf` and `prompts`.
         spent_before: What earlier runs of the same sweep have spent; see `Amount`.
         ended_before: The states in which earlier parts of a resumed run ended with results written.
-        resumed_at: When it was resumed.
-        scores, answers: The number of scores and answers by status.
-        asked: The number of cases asked, by dataset.
-        stopped: See `Stop`; None if no cases were left out.
+        scores, answers, asked: The number of scores and answers by status, and of cases asked by dataset.
         requests, cached, reasks: Calls that were sent, that the cache answered, and that repeated an invalid reply.
         cost_usd, saved_usd: What was paid, and what cached replies would have cost.
     """

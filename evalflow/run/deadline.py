@@ -43,10 +43,7 @@ class Owner:
 
 
 class Deadlines:
-    """Cancels work that exceeds its time limit. One timer serves all work, so that the overhead is small.
-
-    The work ends when `owner` is cancelled; without one, when its own task is.
-    """
+    """Cancels work that exceeds its time limit, by one timer for all; the work ends when `owner` is cancelled."""
 
     def __init__(self, seconds: float | None, owner: Owner | None = None) -> None:
         self.seconds = seconds

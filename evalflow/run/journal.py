@@ -73,10 +73,7 @@ def _lines(journal: Path) -> Iterator[tuple[int, bytes]]:
 
 
 class AnswerBook:
-    """Answers in journals, looked up by their offset in the file. Use it in a `with`.
-
-    Unfinished and damaged lines are skipped. If an answer has several lines, the last one counts.
-    """
+    """Answers in journals, looked up by their place; damaged lines are skipped, and of several the last one counts."""
 
     def __init__(self) -> None:
         self._files: list[int] = []
@@ -152,10 +149,8 @@ class JournalSink:
     """A sink that appends to a run's answers.jsonl and scores.jsonl, with one write call per record.
 
     A record survives the end of the process at once, and a crash of the machine after `SYNC_EVERY_S` at most: a thread
-    syncs both files to disk. Only one process can hold a run's journals; UserError for another.
-
-    Attributes:
-        torn: Bytes of unfinished last lines that were cut off; a killed process leaves such lines.
+    syncs both files to disk. Only one process can hold a run's journals; UserError for another. `torn` is the number of
+    bytes that a killed process left of unfinished lines, now cut off.
     """
 
     def __init__(self, folder: RunFolder, tally: Tally, redactor: Redactor = _NOTHING) -> None:

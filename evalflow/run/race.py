@@ -18,10 +18,8 @@ A, B = "A", "B"
 class RaceLooks(Looks["_RaceCourse"]):
     """The looks at the mean difference B - A of one metric in 0..1, at any time. The race stops once it is decided.
 
-    Args:
-        cells: How many scores a case has of the metric in A, and in B.
-        datasets: The datasets whose cases it scores. Each is decided by itself, together at 95 %.
-        margin: A difference of at most this size, in either direction, also decides; None: only one from 0 does.
+    `cells` are a case's scores in A, and in B. Each dataset is decided by itself, together at 95 %; so is, with a
+    margin, a difference of at most this size in either direction.
     """
 
     def __init__(self, cells: tuple[int, int], datasets: Sequence[str], margin: float | None) -> None:

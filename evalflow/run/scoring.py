@@ -72,13 +72,7 @@ class MeteredJudge:
 
 @record()
 class Pair:
-    """A metric and its judge.
-
-    Attributes:
-        judge: Answers its asks; None for a metric without a judge.
-        embedder: Takes the judge's place for a metric that compares meanings.
-        both: Judge and embedder as one, for a metric that needs both for the same score.
-    """
+    """A metric, and who answers its asks: `embedder` if it compares meanings, `both` if a score needs the two."""
 
     metric: Metric
     judge: Judge | None

@@ -11,10 +11,7 @@ from evalflow.records import NOTHING, Answer, Case, Message
 
 
 def open_turns(messages: Sequence[Message]) -> list[int]:
-    """The positions of the messages at which the target is asked: user messages that no assistant message follows.
-
-    The last message always counts, whatever its role: its answer is the case's.
-    """
+    """The positions of the messages at which the target is asked: user messages without an answer, and the last one."""
     last = len(messages) - 1
     return [
         at
@@ -36,10 +33,7 @@ class ConversationTarget:
         self._target = target
 
     async def answer(self, case: Case, repeat: int) -> Answer:
-        """The answer to the last message, with the actual conversation, and the cost and time of all turns.
-
-        A turn that fails ends the conversation, since later turns depend on its answer.
-        """
+        """The last answer, the actual conversation, and cost and time of all turns; a failed turn ends it."""
         asked = open_turns(case.messages)
         if len(asked) < 2:
             return await self._target.answer(case, repeat)

@@ -71,7 +71,7 @@ def steps_in(entry: Mapping[str, Any], where: str) -> tuple[str, ...]:
 def find_entry(path: Path, criteria: str, key: str) -> Mapping[str, Any]:
     """Find the entry with exactly these criteria in a prepared.json, or in that of a run's folder.
 
-    UserError if there is no such file or entry, or if entries differ in their steps; `key` is the setting's key path.
+    UserError if there is none, or if entries differ in their steps; `key` is the setting's key path.
     """
     file = path / FILE if path.is_dir() else path
     entries = [entry for entry in _entries(file, key) if entry.get("kind") == "g_eval"]
