@@ -14,7 +14,7 @@ from rich.console import Console
 
 from evalflow.app.core.comparison import ComparisonOptions, compare_pairs
 from evalflow.app.core.labels import labels_to_compare
-from evalflow.app.core.saved import SavedRun, find_folder, find_run, jobs_of, open_scored
+from evalflow.app.core.saved import SavedRun, expect_scores, find_folder, find_run, jobs_of, open_scored
 from evalflow.app.core.screen import shown
 from evalflow.errors import Problem, UserError
 from evalflow.lazy import pl
@@ -68,9 +68,9 @@ def _pairs(given: Sequence[str]) -> tuple[Path, list[tuple[SavedRun, SavedRun]]]
     if not given:
         raise UserError(Problem("compare with what?", "command line", _ANOTHER))
     a, b = find_run(given[0]), find_run(given[1] if len(given) > 1 else None)
-    if a.path == b.path:
-        raise UserError(Problem("this is one run, not two", str(a.path), _ANOTHER))
-    return b.path, [(open_scored(a), open_scored(b))]
+    if a.folder == b.folder:
+        raise UserError(Problem("this is one run, not two", str(a.folder.path), _ANOTHER))
+    return b.folder.path, [(expect_scores(a), expect_scores(b))]
 
 
 Sort = Literal["all", "flipped", "worse", "better", "lost", "answer"]

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from evalflow.app.core.comparison import obstacles
 from evalflow.app.core.labels import bound_labels, labels_to_compare
-from evalflow.app.core.saved import SavedRun, find_run, open_scored
+from evalflow.app.core.saved import SavedRun, find_scored
 from evalflow.errors import Problem, UserError, command
 from evalflow.lazy import pl
 from evalflow.report.plan import Goal, LabelRow, PlanReport, PlanRow, print_plan
@@ -234,8 +234,7 @@ def _pilot(options: argparse.Namespace) -> tuple[list[Basis], tuple[float, float
         for name in ("detect", "width", "cases", "metric", "correlation", "labels", "assurance")
     }
     flags = [word for name, value in stated.items() if value is not None for word in (f"--{name}", str(value))]
-    found = [find_run(run, "plan", *flags, "--from") for run in given or [None]]
-    runs = [open_scored(folder) for folder in found]
+    runs = [find_scored(run, "plan", *flags, "--from") for run in given or [None]]
     names = " and ".join(run.name for run in runs)
     if len(runs) == 2:
         hint = "two pilots are runs that compare takes as they are"
@@ -365,7 +364,7 @@ _Measured = tuple[list[LabelRow], dict[str, list[str]]]
 
 def _measured_labels(options: argparse.Namespace, goals: Sequence[Goal], level: Level) -> _Measured:
     """Labels needed, estimated from the labels of pilot runs; and what the estimate rests on, by name."""
-    runs = [open_scored(find_run(run, "plan", "--from")) for run in options.runs or [None]]
+    runs = [find_scored(run, "plan", "--from") for run in options.runs or [None]]
     rows: list[LabelRow] = []
     assumptions: dict[str, list[str]] = {}
     for goal in goals:

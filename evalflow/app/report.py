@@ -86,7 +86,7 @@ def show_cases(options: argparse.Namespace, console: Console) -> int:
     """Show the cases that match the options, in input order, each with the answers of all targets."""
     if options.limit < 0:
         raise UserError(Problem(f"--limit is {options.limit}", "command line", "--limit 0 shows all cases"))
-    folder = find_run(options.run, "cases")
+    folder = find_run(options.run, "cases").folder
     if not folder.scores.is_file():
         where = folder.path
         hint = f"write them: {command('report', where)}\n  or finish it: {command('resume', where)}"

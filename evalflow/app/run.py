@@ -104,7 +104,7 @@ class _Jobs:
         if self.sweep and self.folders:
             from evalflow.app.core.sweep import write_sweep
 
-            self.screen.swept(self.sweep, write_sweep(self.sweep, self.folders, self.failed))
+            self.screen.swept(self.sweep, *write_sweep(self.sweep, self.folders, self.failed), self.failed)
         elif self.sweep:
             shutil.rmtree(self.sweep, ignore_errors=True)
 
@@ -122,9 +122,9 @@ def resume(
     `changes` is a new budget for all parts of the run together, e.g. `budget.usd=5`; UserError for any other setting.
     `agrees` asks the user whether to start a program that the folder names, if it was never started here before.
     """
-    folder = find_run(given, "resume")
+    found = find_run(given, "resume")
+    folder, manifest = found.folder, found.manifest
     refuse_links(folder)
-    manifest = folder.read_manifest()
     try:
         hint = f"if you trust it: {command('resume', folder.path, '--trust-program')}"
         expect_agreed(manifest, str(folder.path), hint)

@@ -55,6 +55,11 @@ class RunFolder:
     calibration_page = _File("calibration.html")  # the same, if `calibrate` was called
     log = _File("evalflow.log")  # warnings and errors
 
+    def read(self) -> Manifest | SweepManifest:
+        """Read run.json of a run or of a sweep; UserError if it is damaged, or another version wrote the run."""
+        found = self._json()
+        return self._read(SweepManifest if "jobs" in found else Manifest, found)
+
     def read_manifest(self) -> Manifest:
         """Read run.json of a run; UserError if it is damaged, or another version wrote it."""
         return self._read(Manifest, self._json())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from evalflow.app.core.cases import BASELINE
 from evalflow.app.core.labels import labels_to_compare
-from evalflow.app.core.saved import SavedRun, declared_meaning, find_run, open_scored, prepared_steps
+from evalflow.app.core.saved import SavedRun, declared_meaning, find_scored, prepared_steps
 from evalflow.config.schema import RunConfig
 from evalflow.config.validate import Settings
 from evalflow.errors import Problem, UserError, command, did_you_mean
@@ -328,7 +328,7 @@ def open_baseline(run: RunConfig) -> SavedRun:
     """The baseline of a run that has one; UserError if it is no run, of another version, or without scores."""
     assert run.baseline is not None  # a run without a baseline is refused earlier if it compares
     try:
-        return open_scored(find_run(run.baseline), "baseline")
+        return replace(find_scored(run.baseline), name="baseline")
     except UserError as error:
         where, what = f"baseline={run.baseline}", "the baseline cannot be read: "
         raise UserError([Problem(what + p.what, where, p.hint) for p in error.problems]) from None

@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 
 from evalflow import datasets, paths
-from evalflow.app.core.saved import SavedRun, answered_rows, find_run, open_scored, without_unanswered
+from evalflow.app.core.saved import SavedRun, answered_rows, find_scored, open_scored, without_unanswered
 from evalflow.app.core.screen import shown
 from evalflow.errors import Problem, UserError, command, did_you_mean
 from evalflow.labels.read import HERE, Elsewhere, LabelledAnswer, LeftOut, Parsed, answer_hash, bind, parse, parse_case
@@ -291,8 +291,8 @@ class _Sample:
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
         self.path = Path(options.out) if options.out else SHEET
-        self.folder = find_run(options.run, "calibrate", "--sample", "50")
-        self.run = open_scored(self.folder)
+        self.run = find_scored(options.run, "calibrate", "--sample", "50")
+        self.folder = self.run.folder
         known, wanted = self.run.rules.metrics, options.metric
         if wanted is not None and wanted not in known:
             what = f"the run has no metric {wanted!r}"

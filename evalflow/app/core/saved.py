@@ -27,7 +27,7 @@ from evalflow.labels.sheet import CELL
 from evalflow.lazy import pl
 from evalflow.paths import private_file, private_folder
 from evalflow.records import Case
-from evalflow.records.manifest import Manifest, MetricFacts
+from evalflow.records.manifest import Manifest, MetricFacts, SweepManifest
 from evalflow.run.folder import RunFolder
 from evalflow.summary.gate_config import parse_gates
 from evalflow.summary.journal import json_line
@@ -135,10 +135,14 @@ def open_run(folder: RunFolder, name: str = "") -> SavedRun:
 
 def open_scored(folder: RunFolder, name: str = "") -> SavedRun:
     """Like `open_run`, for a run that has scores; UserError if it ended before its tables were written."""
-    run = open_run(folder, name)
-    if not folder.scores.is_file():
-        hint = f"write them: {command('report', folder.path)}"
-        raise UserError(Problem("the run ended before its tables were written", str(folder.path), hint))
+    return expect_scores(open_run(folder, name))
+
+
+def expect_scores(run: SavedRun) -> SavedRun:
+    """The run itself; UserError if it ended before its tables were written."""
+    if not run.folder.scores.is_file():
+        hint = f"write them: {command('report', run.folder.path)}"
+        raise UserError(Problem("the run ended before its tables were written", str(run.folder.path), hint))
     return run
 
 
@@ -183,18 +187,24 @@ def find_folder(given: str | None) -> Path:
     raise UserError(Problem("this is no folder of a run", given, hint))
 
 
-def find_run(given: str | None, *verb: str) -> RunFolder:
-    """The folder of a single run, by default the latest; UserError if there is none, or it is a sweep of several.
+def find_run(given: str | None, *verb: str) -> SavedRun:
+    """The run in a folder, by default the latest; UserError if there is none, or it is a sweep of several.
 
     `verb` are the words of the command line before the folder, to suggest commands for the runs of a sweep.
     """
     folder = RunFolder(find_folder(given))
-    if sweep := folder.read_sweep():
-        names = [f"{given or LATEST}/{job}" for job in sweep.jobs]
+    found = folder.read()
+    if isinstance(found, SweepManifest):
+        names = [f"{given or LATEST}/{job}" for job in found.jobs]
         lines = "\n    ".join(command(*verb, name) if verb else shlex.quote(name) for name in names)
         where = str(given or LATEST)
         raise UserError(Problem("this is a sweep of several runs", where, f"name one of them:\n    {lines}"))
-    return folder
+    return SavedRun(folder, found, folder.path.name)
+
+
+def find_scored(given: str | None, *verb: str) -> SavedRun:
+    """Like `find_run`, for a run that has scores; UserError if it ended before its tables were written."""
+    return expect_scores(find_run(given, *verb))
 
 
 def jobs_of(folder: Path) -> list[Path] | None:

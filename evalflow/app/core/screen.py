@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from evalflow.errors import EvalflowError, Problem, UserError, command
+from evalflow.lazy import pl
 from evalflow.paths import write_atomically
 from evalflow.records import ScoreRecord
 from evalflow.report.cases import print_eval_steps, print_score
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from evalflow.app.core.derive import Derived
     from evalflow.app.core.inspect import Inspection
     from evalflow.app.core.result_rules import ResultRules
-    from evalflow.app.core.sweep import SweepTables
     from evalflow.records.manifest import Manifest
+    from evalflow.summary.summarise import Summary
 
 _MEANING = {
     1: "a gate failed (exit code 1)",
@@ -127,12 +128,12 @@ class TerminalScreen:
         """Print one line per run from now on; the table over all runs follows."""
         self._sweeping = True
 
-    def swept(self, folder: Path, tables: SweepTables) -> None:
+    def swept(self, folder: Path, found: Summary, agreement: pl.DataFrame, failed: Mapping[str, str]) -> None:
         from evalflow.report.sweep import print_sweep
 
         self._out.print()
-        print_sweep(self._out, tables.summary, tables.agreement, tables.boards)
-        for name, why in tables.failed.items():
+        print_sweep(self._out, found.frame, agreement, found.details)
+        for name, why in failed.items():
             self._out.print(literal(f"{name} failed: {why}", style="red"), soft_wrap=True)
         self._line("report", shown(folder / "report.html"))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -24,19 +23,6 @@ from evalflow.summary.ranking import CommonCases, common_cases, rank_by_mean
 from evalflow.summary.summarise import Summary, summarise, write_summary
 
 
-@dataclass(frozen=True, slots=True)
-class SweepTables:
-    """The tables of a sweep: all runs' summaries, with the folder name as `run`, and agreement per metric and judges.
-
-    `boards` is what `leaderboards` returns, and `failed` has the runs that ended early, by folder name, and why.
-    """
-
-    summary: pl.DataFrame
-    agreement: pl.DataFrame
-    boards: Sequence[Mapping[str, Any]]
-    failed: Mapping[str, str]
-
-
 def open_sweep(folder: Path, run_id: str, overrides: Sequence[str]) -> None:
     """Write the sweep's run.json before its first job."""
     private_folder(folder)
@@ -45,13 +31,20 @@ def open_sweep(folder: Path, run_id: str, overrides: Sequence[str]) -> None:
     RunFolder(folder).write_manifest(manifest)
 
 
-def write_sweep(folder: Path, jobs: Sequence[Path], failures: Mapping[str, str] | None = None) -> SweepTables:
-    """Write the sweep's tables and report from the files of its runs."""
+def write_sweep(
+    folder: Path, jobs: Sequence[Path], failures: Mapping[str, str] | None = None
+) -> tuple[Summary, pl.DataFrame]:
+    """Write the sweep's tables and report from the files of its runs; `failures` are why runs ended early, by folder.
+
+    Returns the runs' summaries, with the folder's name in the first column, `run`, and the leaderboards as details; and
+    the agreement of the judges, per metric and pair of judges.
+    """
     runs = [(job.name, RunFolder(job).read_manifest(), pl.read_parquet(job / "summary.parquet")) for job in jobs]
     summary = pl.concat([frame.select(pl.lit(name).alias("run"), pl.all()) for name, _, frame in runs])
     agreed = agreement([pl.scan_parquet(RunFolder(job).scores) for job in jobs])
     boards = leaderboards([SavedRun(RunFolder(folder / name), about, name) for name, about, _ in runs], summary)
-    write_summary(Summary(summary, boards), folder)
+    found = Summary(summary, boards)
+    write_summary(found, folder)
     opened = RunFolder(folder).read_sweep()
     assert opened is not None
     failed = opened.failed if failures is None else failures
@@ -63,7 +56,7 @@ def write_sweep(folder: Path, jobs: Sequence[Path], failures: Mapping[str, str] 
         folder / "report.html", manifest=manifest, runs=runs, agreement=agreed, boards=boards, choice=choice
     )
     RunFolder(folder).write_manifest(manifest)
-    return SweepTables(summary, agreed, boards, failed)
+    return found, agreed
 
 
 def _totals(runs: Sequence[tuple[str, Manifest, pl.DataFrame]]) -> dict[str, Any]:

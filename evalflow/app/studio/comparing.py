@@ -19,7 +19,7 @@ from evalflow.app.core.comparison import (
 )
 from evalflow.app.core.labels import labels_to_compare
 from evalflow.app.core.ranking import rank_runs, ranked_items
-from evalflow.app.core.saved import SavedRun, find_run, open_scored
+from evalflow.app.core.saved import SavedRun, find_scored
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.bots import get_bot
 from evalflow.app.studio.datasets import list_datasets
@@ -120,7 +120,7 @@ def scored_of(run: Run) -> SavedRun:
         raise TakenError(
             Problem(f"run {run.run_id} has no results yet", "run", "wait until it has ended, or resume it")
         )
-    return open_scored(find_run(str(run.folder)), run.run_id)
+    return replace(find_scored(str(run.folder)), name=run.run_id)
 
 
 def _names(run: Run, what: Literal["metrics", "datasets"]) -> set[str]:

@@ -341,9 +341,9 @@ def open_run(space: Workspace, folder: Path, *, trust_program: bool = False) -> 
     With `trust_program`, resuming the run may start the program named in its run.json; otherwise such a run raises
     ProgramError.
     """
-    found = find_run(within(space, folder))
+    opened = find_run(within(space, folder))
+    found, manifest = opened.folder, opened.manifest
     refuse_links(found)
-    manifest = found.read_manifest()
     refuse_elsewhere(space, manifest.config)
     if trust_program:
         agree(manifest, space.root)
