@@ -39,7 +39,8 @@ def run_server(words: list[str]) -> int:
 
     parser = parser_of("serve", "Serve the application: pages, and a REST API under /api/v1.")
     parser.add_argument("--host", metavar="H", help="the address to listen on; a loopback one (127.0.0.1) or --public")
-    parser.add_argument("--port", type=int, default=8000, metavar="P", help="the port (8000); 0 for any free one")
+    port = "the port (8000; with a certificate, the one of --public); 0 for any free one"
+    parser.add_argument("--port", type=int, metavar="P", help=port)
     parser.add_argument("--database-url", metavar="URL", help=_URL)
     parser.add_argument("--open", action="store_true", help="show it in a browser")
     free = "answer without a token: for a container of one's own, where nobody else reaches the port"
@@ -59,12 +60,12 @@ def run_server(words: list[str]) -> int:
     if options.public is None:
         host = options.host or "127.0.0.1"
         asks = not options.no_token
-        return serve(host, options.port, options.database_url, opens=options.open, tell=tell, asks_token=asks)
+        port = 8000 if options.port is None else options.port
+        return serve(host, port, options.database_url, opens=options.open, tell=tell, asks_token=asks)
     tls = [file for file in (options.tls_cert, options.tls_key) if file]
     if len(tls) == 1:
         raise UserError(Problem("a certificate needs its key", "--tls-cert", "name both: --tls-cert and --tls-key"))
-    host = options.host or ("0.0.0.0" if tls else "127.0.0.1")  # noqa: S104 - meant for other machines
-    address = public_address(options.public, host, options.port, tls, options.proxy)
+    address = public_address(options.public, options.host, options.port, tls, options.proxy)
     return serve_public(address, options.database_url, tell=tell)
 
 

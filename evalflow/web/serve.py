@@ -97,9 +97,10 @@ def loopback(host: str, port: int) -> Address:
     except ValueError:
         ip = None
     if ip is None or not ip.is_loopback:
-        what = f"{host!r} is not an address of this machine alone; the application has no users and no encryption"
+        what = f"{host!r} is not an address of this machine alone; without --public there are no accounts"
         hint = (
-            "leave --host out, or use 127.0.0.1; from elsewhere, through a tunnel: ssh -L 8000:127.0.0.1:8000 MACHINE"
+            "leave --host out, or use 127.0.0.1; from elsewhere, through a tunnel: ssh -L 8000:127.0.0.1:8000 MACHINE; "
+            "for several people: --public https://NAME"
         )
         raise UserError(Problem(what, "--host", hint))
     if not 0 <= port <= 65535:
@@ -107,8 +108,11 @@ def loopback(host: str, port: int) -> Address:
     return Address(str(ip), port)
 
 
-def public_address(url: str, host: str, port: int, tls: Sequence[str], proxies: Sequence[str]) -> Address:
+def public_address(url: str, host: str | None, port: int | None, tls: Sequence[str], proxies: Sequence[str]) -> Address:
     """The address of a public server. `tls`: the files of certificate and key, or nothing.
+
+    With them it listens on all addresses of the machine and on the port of `url`, else behind a proxy on loopback and
+    port 8000, if `host` and `port` say nothing.
 
     Raises:
         UserError: Every setting that is missing or wrong.
@@ -134,6 +138,13 @@ def public_address(url: str, host: str, port: int, tls: Sequence[str], proxies: 
         problems.append(Problem("a proxy and TLS files exclude each other", "--proxy", "leave out one of them"))
     problems += [found for network in proxies if (found := _wrong_network(network))]
     problems += _wrong_files(tls)
+    host = host or ("0.0.0.0" if tls else "127.0.0.1")  # noqa: S104 - meant for other machines
+    try:
+        own_port = parts.port or 443
+    except ValueError as error:
+        own_port = 443
+        problems.append(Problem(f"{url!r}: {error}", "--public", "such as https://evalflow.example"))
+    port = port if port is not None else own_port if tls else 8000
     try:
         ip = ipaddress.ip_address("127.0.0.1" if host.lower() == "localhost" else host.strip("[]"))
     except ValueError:

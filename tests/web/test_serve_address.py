@@ -1,7 +1,7 @@
 import pytest
 
 from evalflow.errors import UserError
-from evalflow.web.serve import bind, loopback
+from evalflow.web.serve import bind, loopback, public_address
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.10", "::", "example.org", "10.0.0.1", ""])
@@ -43,3 +43,40 @@ def test_a_port_that_is_taken_says_so() -> None:
         assert address.port > 0
         with pytest.raises(UserError, match=rf"cannot listen on {address.url}.*\n  hint: .*--port {address.port + 1}"):
             bind(address)
+
+
+PROXY = "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("url", "host", "tls", "proxies", "key", "what"),
+    [
+        ("http://e.example", None, [], [PROXY], "--public", "not the address of a server"),
+        ("https://e.example/below", None, [], [PROXY], "--public", "not the address of a server"),
+        ("https://me@e.example", None, [], [PROXY], "--public", "not the address of a server"),
+        ("https://e.example:99999", None, [], [PROXY], "--public", "out of range"),
+        ("https://e.example", None, [], [], "--public", "unencrypted"),
+        ("https://e.example", None, [], ["10.0.0.1/8"], "--proxy", "has host bits set"),
+        ("https://e.example", "e.example", [], [PROXY], "--host", "no IP address"),
+        ("https://e.example", None, ["none.pem", "none.key"], [], "--tls-cert", "cannot be used"),
+        ("https://e.example", None, ["none.pem", "none.key"], [PROXY], "--proxy", "exclude each other"),
+    ],
+)
+def test_a_setting_of_the_public_mode_that_is_wrong_is_named(
+    url: str, host: str | None, tls: list[str], proxies: list[str], key: str, what: str
+) -> None:
+    with pytest.raises(UserError) as refused:
+        public_address(url, host, None, tls, proxies)
+    assert any(problem.where == key and what in problem.what for problem in refused.value.problems)
+
+
+def test_all_that_is_wrong_is_said_at_once() -> None:
+    with pytest.raises(UserError) as refused:
+        public_address("http://e.example", "x", -1, [], ["none"])
+    assert [problem.where for problem in refused.value.problems] == ["--public", "--proxy", "--host", "--port"]
+
+
+def test_the_public_address_is_the_one_that_browsers_know() -> None:
+    address = public_address("https://Evalflow.Example/", None, None, [], [PROXY])
+    assert (address.url, address.bound_url) == ("https://evalflow.example", "http://127.0.0.1:8000")
+    assert (address.scheme, address.hosts) == ("https", {"evalflow.example"})
