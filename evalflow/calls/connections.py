@@ -41,12 +41,15 @@ class Place(NamedTuple):
         if found is None:
             raise ValueError("it must be http(s)://HOST[:PORT][/PATH] in ASCII, without user and password")
         scheme, path = found["scheme"].lower(), found["path"] or ""
+        port = int(found["port"] or {"http": 80, "https": 443}[scheme])
+        if not 0 < port < 1 << 16:
+            raise ValueError(f"there is no port {port}")
         while (plain := unquote(path)) != path:
             path = plain
         segments = tuple(path.rstrip("/").split("/")[1:])
         if "\\" in path or any(segment.partition(";")[0] in (".", "..") for segment in segments):
             raise ValueError("its path must not lead up")
-        return cls(scheme, found["host"].lower(), int(found["port"] or {"http": 80, "https": 443}[scheme]), segments)
+        return cls(scheme, found["host"].lower(), port, segments)
 
     def holds(self, other: Place) -> bool:
         """Whether another address is this one, or below it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import time
 from collections.abc import Awaitable, Callable
@@ -87,7 +88,12 @@ class SdkTransport:
         """Headers that the SDK would take from its own variables: OpenAI's key must not reach another server."""
         from openai import Omit
 
-        headers: dict[str, str | Omit] = {"Content-Type": "application/json"}
+        headers: dict[str, str | Omit] = {}
+        if self._networks:  # a connection is sent its own key, and no other header that this variable may hold
+            lines = os.environ.get("OPENAI_CUSTOM_HEADERS", "").split("\n")
+            headers = {name.strip(): Omit() for name, colon, _ in (line.partition(":") for line in lines) if colon}
+            headers["Authorization"] = f"Bearer {self._api_key}"
+        headers["Content-Type"] = "application/json"
         if self._api_key is None:
             headers["Authorization"] = Omit()
         if self._base_url != OPENAI_URL:

@@ -51,6 +51,7 @@ def problem(work: Any, *arguments: Any) -> Problem:
         ("https://evil.org\\@api.example.com/v1", "MODEL_KEY", "cannot be called"),
         ("https://api.example.com/v1#x", "MODEL_KEY", "cannot be called"),
         ("https://ap\u0131.example.com/v1", "MODEL_KEY", "in ASCII"),
+        ("https://api.example.com:99999/v1", "MODEL_KEY", "there is no port 99999"),
         ("ftp://api.example.com/v1", "MODEL_KEY", "cannot be called"),
     ],
 )

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from evalflow.calls.http import MAX_REPLY, HttpRequest, HttpTransport, Transport, TransportError
+from evalflow.calls.networks import Networks
 from evalflow.llm.sdk import SdkTransport
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -311,9 +312,9 @@ async def tunnel(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, hea
         both.create_task(pump(there_reader, writer))
 
 
-@pytest.mark.parametrize("proxied", [False, True])
+@pytest.mark.parametrize("way", ["direct", "proxied", "networks"])
 async def test_a_secure_endpoint_directly_and_through_a_proxy(
-    proxied: bool, make: Make, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    way: str, make: Make, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     context = Trusted(tmp_path, monkeypatch).context
     heads: list[str] = []
@@ -321,13 +322,14 @@ async def test_a_secure_endpoint_directly_and_through_a_proxy(
     port = secure.sockets[0].getsockname()[1]
     proxy = await asyncio.start_server(lambda r, w: tunnel(r, w, heads, port), "127.0.0.1", 0)
     async with secure, proxy:
-        if proxied:
+        if way != "direct":
             monkeypatch.setenv("https_proxy", f"http://me:secret@127.0.0.1:{proxy.sockets[0].getsockname()[1]}")
-        transport = make(f"https://localhost:{port}/v1", key="abc")
+        networks = Networks.of(["127.0.0.0/8"]) if way == "networks" else None  # which know no proxy
+        transport = make(f"https://localhost:{port}/v1", key="abc", networks=networks)
         assert (await transport.send(POST)).body == b"{}"
         await transport.close()
     assert server.header("authorization") == "Bearer abc"
-    assert len(heads) == proxied
+    assert len(heads) == (way == "proxied")
     for head in heads:
         assert head.startswith(f"CONNECT localhost:{port} HTTP/1.1\r\n")
         assert f"proxy-authorization: basic {b64encode(b'me:secret').decode()}".lower() in head.lower()

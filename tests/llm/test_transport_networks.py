@@ -131,6 +131,17 @@ async def test_a_proxy_is_no_way_around(make: Make, listener: Listener, monkeypa
     assert (await send(make("http://10.0.0.1/v1", None, 1))).status == 200
 
 
+@pytest.mark.parametrize("key", ["a key", None])
+async def test_a_variable_of_the_sdk_adds_no_header(
+    make: Make, listener: Listener, key: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Team: hush\nauthorization: Bearer hush\nAuthorization: Bearer hush")
+    own = Networks.of(["127.0.0.0/8"])
+    await send(make(f"http://127.0.0.1:{listener.port}/v1", key, 1, networks=own))
+    assert b"hush" not in listener.heads[0]
+    assert listener.heads[0].lower().count(b"authorization") == (key is not None)
+
+
 async def test_a_redirect_is_not_followed(make: Make, listener: Listener) -> None:
     place = f"http://127.0.0.2:{listener.port}/"
     listener.answer = f"HTTP/1.1 307 Moved\r\nLocation: {place}\r\nContent-Length: 0\r\n\r\n".encode()
