@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from evalflow.calls import faults
 from evalflow.calls.client import RetryPolicy
-from evalflow.calls.http import Response, TransportError
+from evalflow.calls.http import Response, TransportError, TransportFault
 
 
 def _response(status: int, code: str | None = None, message: str = "why", **headers: str) -> Response:
@@ -82,8 +82,9 @@ def test_faults_of_the_connection_may_pass(kind: faults.Any, error_type: str) ->
     assert (fault.decision, fault.error_type, fault.unreachable) == ("retry", error_type, kind == "unreachable")
 
 
-def test_a_certificate_does_not_become_valid_by_trying_again() -> None:
-    assert faults.of_transport(TransportError("certificate", "what")).decision == "stop"
+@pytest.mark.parametrize("kind", ["certificate", "forbidden"])
+def test_what_would_be_refused_again_is_not_tried_again(kind: TransportFault) -> None:
+    assert faults.of_transport(TransportError(kind, "what")).decision == "stop"
 
 
 @pytest.mark.parametrize("place", ["{}", '{{"error": {}}}'])

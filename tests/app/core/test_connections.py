@@ -87,6 +87,8 @@ def test_a_process_with_a_list_calls_nothing_else(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv(VARIABLE, str(tmp_path / "connections"))
     with pytest.raises(UserError, match="the connections cannot be read"):
         assemble(settings)
-    KNOWN.write(tmp_path / "connections")
-    with pytest.raises(UserError, match=BAD):
-        assemble(settings)
+    for known, hint in ((KNOWN, "the connections are: own"), (Connections(()), "there is no connection yet")):
+        known.write(tmp_path / "connections")
+        with pytest.raises(UserError, match=BAD) as caught:
+            assemble(settings)
+        assert hint in caught.value.problems[0].hint

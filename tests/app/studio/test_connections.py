@@ -15,6 +15,7 @@ import pytest
 from evalflow.app.studio import bots, cases, datasets, metrics, runs
 from evalflow.app.studio.metric_trial import try_metric, write_steps
 from evalflow.app.studio.metrics import MetricDraft
+from evalflow.app.studio.runs import Run
 from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import Workspace
 from evalflow.app.studio.transfer import export_files
@@ -149,22 +150,32 @@ def test_a_run_asks_its_connections(space: Workspace, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("forbidden", ["networks", "address"])
-def test_the_process_of_a_run_reaches_nothing_else(space: Workspace, port: int, forbidden: str) -> None:
-    """Here the networks lead elsewhere, or the connection has another address since the run was queued."""
-    address = f"http://localhost:{port}"
-    run = runs.create_run(allowing(space, address, "public"), asking(allowing(space, address, "public")))
-    now = allowing(space, *((address, "public") if forbidden == "networks" else (f"{address}/v1", "127.0.0.0/8")))
-    worker, deadline = Worker(now), time.monotonic() + PATIENCE_S
-    while (found := runs.get_run(now, run.run_id)).state in ("queued", "running"):
+def test_the_process_of_a_run_reaches_nothing_else(space: Workspace, port: int) -> None:
+    address, outside = f"http://localhost:{port}", "outside of the connection's networks (public)"
+    known = allowing(space, address, "public")
+    request = asking(known)
+    for name, client in (("by_http", "http"), ("by_sdk", "sdk")):
+        bots.create_bot(known, name, {**BOT, "client": client})
+        metrics.create_metric(known, name, MetricDraft("good", GRADE))
+    for found in carried_out(known, replace(request, bot="by_http"), replace(request, bot="by_sdk")):
+        assert (found.state, found.exit_code) == ("failed", 5), found.message
+        assert outside in found.message
+
+    run = runs.create_run(known, request)  # before the connection gets another address
+    (found,) = carried_out(allowing(space, f"{address}/v1", "127.0.0.0/8"), run)
+    assert (found.state, found.exit_code) == ("failed", 2), found.message
+    assert "belongs to no connection of this server" in found.message
+
+
+def carried_out(space: Workspace, *asked: RunRequest | Run) -> list[Run]:
+    """Runs as a worker leaves them, each of a process of its own."""
+    ids = [one.run_id if isinstance(one, Run) else runs.create_run(space, one).run_id for one in asked]
+    worker, deadline = Worker(space, at_once=2), time.monotonic() + PATIENCE_S
+    while any((found := runs.get_run(space, one)).state in ("queued", "running") for one in ids):
         assert time.monotonic() < deadline, found
         if not worker.step():
             time.sleep(0.05)
-    why, code = ("outside of the connection's networks (public)", 5) if forbidden == "networks" else (
-        "belongs to no connection of this server", 2,
-    )  # fmt: skip
-    assert (found.state, found.exit_code) == ("failed", code), found.message
-    assert why in found.message
+    return [runs.get_run(space, one) for one in ids]
 
 
 def test_without_a_list_a_connection_has_no_meaning(space: Workspace) -> None:
