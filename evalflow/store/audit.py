@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sqlalchemy import Connection, insert, select
 
@@ -25,10 +25,24 @@ def add(
 
 
 def page(
-    connection: Connection, before: int | None, limit: int, by: str | None, project: str | None, kind: str | None
+    connection: Connection,
+    before: int | None,
+    limit: int,
+    equal: Mapping[str, str | None],
+    since: str | None = None,
+    until: str | None = None,
 ) -> list[Row]:
-    """Changes, the newest first. `before`: only rows with a smaller id."""
+    """Changes, the newest first.
+
+    `before`: only rows with a smaller id. `equal`: the wanted values by column; None: any. `since` and `until`: the
+    first moment, and the one after the last.
+    """
     query = select(audit).order_by(audit.c.id.desc()).limit(limit)
-    wanted = {audit.c.by: by, audit.c.project: project, audit.c.kind: kind}
-    query = query.where(*(column == value for column, value in wanted.items() if value is not None))
-    return every(connection, query if before is None else query.where(audit.c.id < before))
+    query = query.where(*(audit.c[name] == value for name, value in equal.items() if value is not None))
+    for limiting in (
+        None if before is None else audit.c.id < before,
+        None if since is None else audit.c.at >= since,
+        None if until is None else audit.c.at < until,
+    ):
+        query = query if limiting is None else query.where(limiting)
+    return every(connection, query)

@@ -113,9 +113,13 @@ def open_to_all(work: Callable[P, R]) -> Callable[P, R]:
 
 def expect_right(space: Workspace, right: Right) -> None:
     """Check that the person who acts has a right; see `requires`."""
-    actor = space.identify()
-    if right not in actor.rights(space.project_id):
+    if not may(space, right):
         raise ForbiddenError(Problem(_refusal(right, space.project), hint=_HINTS.get(right, _HINTS["read"])))
+
+
+def may(space: Workspace, right: Right) -> bool:
+    """Whether the person who acts has a right, so that a page shows only what they can do."""
+    return right in space.identify().rights(space.project_id)
 
 
 def right_of(work: Callable[..., Any]) -> Right | Literal["none"] | None:

@@ -78,7 +78,8 @@ class DefinitionStore:
         """
         if definitions.named(connection, self.table, values["name"], owner):
             raise self._taken(values["name"], bot)
-        return definitions.add(connection, self.table, {**values, definitions.OWNERS[self.table]: owner})
+        owned = {definitions.OWNERS[self.table]: owner} if self.table in definitions.OWNERS else {}
+        return definitions.add(connection, self.table, {**values, **owned})
 
     def change(self, space: Workspace, row: Mapping[str, Any], expected: int, values: Mapping[str, Any]) -> None:
         """Change a row of the expected version, or raise StaleError; NotFoundError if it has been deleted."""

@@ -165,6 +165,7 @@ def restore_threshold(space: Workspace, run_id: str, metric: str, expected: int 
 def carry_threshold(space: Workspace, run_id: str, metric: str, value: float) -> MetricDefinition:
     """Save a threshold in the metric of the run's bot, for future runs. The run does not change."""
     _expect_finite(value)
+    _ended_row(space, run_id, None)  # until then its folder may lack what `_counts` reads
     run = get_run(space, run_id)
     found = _own_metric(space, run, metric)
     if found.definition.get("strict"):

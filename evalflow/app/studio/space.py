@@ -26,6 +26,8 @@ from evalflow.store.tables import from_row
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+OF_SERVER = frozenset({"user", "connection"})
+"""Kinds of objects that belong to no project."""
 SETTLED_S = 2.0
 """A file changed more recently may change again without a new timestamp, so its value is not cached."""
 State = tuple[tuple[str, int, int, int, int], ...]
@@ -132,12 +134,10 @@ class Workspace:
     @contextmanager
     def changing(self, action: str, kind: str, name: str, fields: Iterable[str] = ()) -> Generator[Connection]:
         """A write transaction that also records who changed what. `fields`: the names of the changed ones."""
-        actor = self.identify()
+        actor, project = self.identify(), None if kind in OF_SERVER else self.project
         with self.database.writing() as connection:
             yield connection
-            audit.add(
-                connection, actor.name, actor.address, self.project, action, kind, name, list(dict.fromkeys(fields))
-            )
+            audit.add(connection, actor.name, actor.address, project, action, kind, name, list(dict.fromkeys(fields)))
 
     def personal_key(self, key: str) -> str:
         """A digest of an idempotency key, so that another person's or project's equal key is another one."""

@@ -1,0 +1,121 @@
+"""The audit: who changed what, from where and when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+
+from evalflow.app.studio.access import ForbiddenError, requires
+from evalflow.app.studio.space import Page, Workspace
+from evalflow.errors import Problem, UserError
+from evalflow.store import audit
+from evalflow.store.tables import from_row, storable
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """A change, as it was recorded in its own transaction.
+
+    Attributes:
+        id: Larger than that of every earlier change.
+        at: ISO 8601, UTC.
+        by: Who: the name of a user, `local` without accounts, or what the server did by itself.
+        address: Where the request came from; empty without accounts.
+        project: Its project; None for a change of the server.
+        action: create, update, delete, ...
+        kind: What was changed: bot, dataset, run, member, ...
+        name: Its name.
+        fields: Names of what was changed in it; for a member, the role.
+    """
+
+    id: int
+    at: str
+    by: str
+    address: str
+    project: str | None
+    action: str
+    kind: str
+    name: str
+    fields: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFilter:
+    """What changes to list; None does not restrict them.
+
+    Attributes:
+        since, until: From this moment on, and before this one; without a zone, in UTC.
+    """
+
+    by: str | None = None
+    project: str | None = None
+    kind: str | None = None
+    action: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+_EQUAL = ("by", "project", "kind", "action")
+EXPORTED = 1_000
+"""Changes read at once for an export."""
+
+
+@requires("admin")
+def list_changes(space: Workspace, wanted: AuditFilter, cursor: str | None = None, limit: int = 50) -> Page[AuditEntry]:
+    """Changes, the newest first: of all projects and the server for the owner, else of the workspace's project.
+
+    Raises:
+        ForbiddenError: The filter names another project, and the person does not own the server.
+    """
+    before = _before(cursor)
+    rows = _read(space, _allowed(space, wanted), before, limit + 1)
+    return Page(rows[:limit], str(rows[limit - 1].id) if len(rows) > limit else None)
+
+
+@requires("admin")
+def all_changes(space: Workspace, wanted: AuditFilter) -> Iterator[dict[str, object]]:
+    """All changes as rows of JSON lines, in the order of `list_changes`; errors as there."""
+    return _rows(space, _allowed(space, wanted))
+
+
+def _rows(space: Workspace, wanted: AuditFilter) -> Iterator[dict[str, object]]:
+    before = None
+    while found := _read(space, wanted, before, EXPORTED):
+        yield from map(asdict, found)
+        before = found[-1].id
+
+
+def _allowed(space: Workspace, wanted: AuditFilter) -> AuditFilter:
+    if space.identify().is_owner:
+        return wanted
+    if wanted.project not in (None, space.project):
+        what = f"these are the changes of project {space.project!r}, not of {wanted.project!r}"
+        raise ForbiddenError(Problem(what, "?project", f"ask at /p/{wanted.project}/, or ask the owner of this server"))
+    return replace(wanted, project=space.project)
+
+
+def _read(space: Workspace, wanted: AuditFilter, before: int | None, limit: int) -> list[AuditEntry]:
+    equal = {name: value and storable(value) for name, value in asdict(wanted).items() if name in _EQUAL}
+    with space.database.reading() as connection:
+        rows = audit.page(connection, before, limit, equal, _stored(wanted.since), _stored(wanted.until))
+    return [from_row(AuditEntry, row) for row in rows]
+
+
+def _stored(moment: datetime | None) -> str | None:
+    """The moment as the table has it, so that texts compare as moments do."""
+    if moment is None:
+        return None
+    zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    try:
+        return zoned.astimezone(UTC).isoformat(timespec="milliseconds")
+    except OverflowError:
+        raise UserError(Problem("this moment is in no calendar", "?since", "such as 2026-11-23")) from None
+
+
+def _before(cursor: str | None) -> int | None:
+    if cursor is None:
+        return None
+    if not cursor.isascii() or not cursor.isdigit() or len(cursor) > 15:
+        raise UserError(Problem("this is no cursor of this list", "?cursor", "take `next` of the previous page"))
+    return int(cursor)

@@ -1,0 +1,47 @@
+"""/audit: who changed what."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query
+from fastapi.responses import StreamingResponse
+
+from evalflow.app.studio import audit
+from evalflow.app.studio.space import Page
+from evalflow.web.api.deps import Cursor, Limit, Space
+
+router = APIRouter(prefix="/audit", tags=["audit"])
+_JSONL = "application/jsonl"
+_EXPORT: dict[int | str, dict[str, Any]] = {200: {"content": {_JSONL: {}}, "description": "One change a line."}}
+Text = Annotated[str | None, Query(max_length=200)]
+
+
+def _wanted(
+    by: Annotated[str | None, Query(max_length=200, description="The name of a user.")] = None,
+    project: Text = None,
+    kind: Annotated[str | None, Query(max_length=200, description="bot, dataset, run, member, user, ...")] = None,
+    action: Annotated[str | None, Query(max_length=200, description="create, update, delete, ...")] = None,
+    since: Annotated[datetime | None, Query(description="From this moment on; without a zone, in UTC.")] = None,
+    until: Annotated[datetime | None, Query(description="Before this moment.")] = None,
+) -> audit.AuditFilter:
+    return audit.AuditFilter(by, project, kind, action, since, until)
+
+
+Wanted = Annotated[audit.AuditFilter, Depends(_wanted)]
+
+
+@router.get("")
+def read_changes(space: Space, wanted: Wanted, cursor: Cursor = None, limit: Limit = 50) -> Page[audit.AuditEntry]:
+    """Changes, the newest first: all for the owner of the server; for an admin, those of the project."""
+    return audit.list_changes(space, wanted, cursor, limit)
+
+
+@router.get("/export", response_class=StreamingResponse, responses=_EXPORT)
+def export_changes(space: Space, wanted: Wanted) -> StreamingResponse:
+    """All changes that match, as JSON lines, the newest first."""
+    lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in audit.all_changes(space, wanted))
+    headers = {"Content-Disposition": 'attachment; filename="audit.jsonl"'}
+    return StreamingResponse(lines, media_type=_JSONL, headers=headers)

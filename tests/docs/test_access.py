@@ -1,0 +1,183 @@
+"""docs/access.md says who may do what: every request of the REST API by everyone, and every page."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+pytest.importorskip("nicegui", reason="the extra `web` is not installed")
+
+from starlette.testclient import TestClient
+
+from evalflow.app.studio import bots, cases, datasets, metrics, projects, runs
+from evalflow.app.studio.access import LOCAL, ROLES, Actor, Right, Role, SignedOutError, nobody
+from evalflow.app.studio.metrics import MetricDraft
+from evalflow.app.studio.snapshot import RunRequest
+from evalflow.app.studio.space import Workspace, open_workspace
+from evalflow.store import tables
+from evalflow.web.application import rest_api
+
+PAGE = Path(__file__).parents[2] / "docs" / "access.md"
+METRIC: dict[str, Any] = {
+    "kind": "check",
+    "version": 1,
+    "description": "Whether there is an answer.",
+    "needs": ["answer"],
+    "field": "answer",
+    "checks": [{"op": "contains", "value": "a"}],
+}
+DRAFT = {"name": "exact", "definition": METRIC}
+CASE = {"id": "c", "question": "What?", "answer": "a"}
+RUN = {"bot": "none", "datasets": ["questions"], "metrics": ["exact"]}
+BODIES: Mapping[str, Any] = {
+    "POST /bots": {"name": "made", "config": {"kind": "recorded"}},
+    "PATCH /bots/{bot}": {},
+    "POST /bots/{bot}/copies": {"name": "copied"},
+    "POST /bots/{bot}/try": {"question": "What?"},
+    "PUT /bots/{bot}/metrics": {"items": []},
+    "POST /bots/{bot}/metrics": {"source": "exact", "name": "copied"},
+    "POST /bots/{bot}/metrics/preview": {"metric": DRAFT, "case": CASE},
+    "POST /bots/{bot}/metrics/steps": DRAFT,
+    "POST /bots/{bot}/metrics/try": {"metric": DRAFT, "case": CASE},
+    "POST /datasets": {"name": "made"},
+    "PATCH /datasets/{dataset}": {},
+    "POST /datasets/{dataset}/copies": {"name": "copied"},
+    "POST /datasets/{dataset}/cases": {"items": []},
+    "PUT /datasets/{dataset}/cases/{case}": CASE,
+    "POST /datasets/{dataset}/cases/delete": {"cases": []},
+    "POST /datasets/{dataset}/cases/tag": {"cases": []},
+    "POST /exports": {"folder": "made", "bot": "none"},
+    "POST /imports": {"folder": "none"},
+    "POST /runs": RUN,
+    "POST /runs/estimate": RUN,
+    "POST /runs/open": {"folder": "none"},
+    "POST /runs/{run}/pass-rates": {},
+    "PUT /runs/{run}/thresholds/{metric}": {"threshold": 0.5},
+    "POST /runs/{run}/thresholds/{metric}/carry": {"threshold": 0.5},
+    "POST /projects": {"name": "made"},
+    "PATCH /projects/{project}": {},
+    "PUT /projects/{project}/members/{user}": {"role": "viewer"},
+}
+QUERIES: Mapping[str, str] = {
+    "GET /tags": "dataset=questions",
+    "POST /datasets/{dataset}/cases/upload": "format=jsonl&dry_run=true",
+    "GET /compare": "a={run}&b={run}",
+    "GET /compare/candidates": "run={run}",
+    "GET /rank": "run={run}&run=none",
+}
+STALE = {"If-Match": '"999"', "Content-Type": "application/json"}
+"""Those who may change or delete something are told that somebody else has, so that it stays for the next."""
+
+
+@pytest.fixture(name="space")
+def _space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workspace]:
+    monkeypatch.chdir(tmp_path)
+    opened = open_workspace()
+    yield opened
+    opened.close()
+
+
+def fill(space: Workspace) -> dict[str, str]:
+    """One of everything; returns what paths call it."""
+    bots.create_bot(space, "fees", {"kind": "recorded"})
+    metrics.create_metric(space, "fees", MetricDraft("exact", METRIC))
+    datasets.create_dataset(space, "questions")
+    case = cases.add_case(space, "questions", CASE)
+    run = runs.create_run(space, RunRequest("fees", ["questions"], ["exact"]))
+    runs.cancel_run(space, run.run_id)
+    user = {"name": "ann", "full_name": "", "email": None, "password_hash": None, "version": 1}
+    user |= {"is_owner": False, "is_disabled": False, "created_at": tables.now(), "updated_at": tables.now()}
+    with space.database.writing() as connection:
+        tables.add(connection, tables.users, user)
+    projects.create_project(space, "other")
+    names = {"bot": "fees", "metric": "exact", "dataset": "questions", "case": str(case.id), "run": run.run_id}
+    return {**names, "score": "0-0", "file": "report.html", "project": "default", "user": "ann"}
+
+
+def people(space: Workspace) -> dict[str, Actor | None]:
+    """Everyone: nobody, who has each role in the project, the owner, and the admin of another project."""
+    members = {role: Actor(1, role, roles={space.project_id: role}) for role in get_args(Role)}
+    other = space.in_project("other").project_id
+    return {"nobody": None, "stranger": Actor(2, "stranger", roles={other: "admin"}), **members, "owner": LOCAL}
+
+
+class As:
+    """The REST API for whom the header X-Person names."""
+
+    def __init__(self, space: Workspace) -> None:
+        self._api, self._space, self._people = rest_api(), space, people(space)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        person = self._people[dict(scope["headers"])[b"x-person"].decode()]
+        workspace = replace(self._space, identify=nobody if person is None else lambda: person)
+        await self._api({**scope, "state": {"workspace": workspace}}, receive, send)
+
+
+def needed(allowed: frozenset[str]) -> Right:
+    """The right that exactly these people have."""
+    for right in get_args(Right):
+        having = {role for role, rights in ROLES.items() if right in rights} | {"owner"}
+        if allowed == having | ({"stranger"} if right == "account" else set()):
+            return right
+    raise AssertionError(f"no right lets in {sorted(allowed)}, and nobody else")
+
+
+def requests_table(space: Workspace) -> list[str]:
+    names, everyone = fill(space), people(space)
+    client = TestClient(As(space), raise_server_exceptions=False, headers={**STALE, "X-Person": "owner"})
+    return [
+        f"| `{method.upper()} {path}` | {needed(let_in(client, method.upper(), path, names, everyone))} |"
+        for path, operations in client.get("/openapi.json").json()["paths"].items()
+        for method in operations
+    ]
+
+
+def let_in(client: TestClient, method: str, path: str, names: Mapping[str, str], everyone: Any) -> frozenset[str]:
+    """Those whose request is not refused for who they are."""
+    name = f"{method} {path}"
+    url = re.sub(r"\{(\w+)\}", lambda found: names[found[1]], path) + "?" + QUERIES.get(name, "").format(**names)
+    headers = {"If-Match": '"exact:999"'} if name == "PUT /bots/{bot}/metrics" else {}
+    body = json.dumps(BODIES[name]).encode() if name in BODIES else b""
+    allowed: set[str] = set()
+    for person in everyone:
+        response = client.request(method, url, content=body, headers={**headers, "X-Person": person})
+        status = response.status_code
+        assert status != 500, (name, response.text)
+        assert (status == 401) == (person == "nobody"), (name, person, status, response.text)
+        if status == 403:
+            assert response.json()["errors"][0]["hint"], (name, person)
+        elif status != 401:
+            allowed.add(person)
+    return frozenset(allowed)
+
+
+def roles_table() -> list[str]:
+    everyone: dict[str, frozenset[Right]] = {**ROLES, "owner": frozenset(get_args(Right))}
+    head = f"| right | {' | '.join(everyone)} |"
+    rows = [
+        f"| {right} | {' | '.join('yes' if right in rights else '' for rights in everyone.values())} |"
+        for right in get_args(Right)
+    ]
+    return [head, "|---" * (len(everyone) + 1) + "|", *rows]
+
+
+def expect_in_page(rows: list[str]) -> None:
+    table = "\n".join(rows)
+    assert f"\n{table}\n\n" in PAGE.read_text(encoding="utf-8") + "\n", f"docs/access.md needs this table:\n{table}"
+
+
+def test_the_page_has_every_role() -> None:
+    assert LOCAL.rights(1) == frozenset(get_args(Right))
+    expect_in_page(roles_table())
+
+
+def test_the_page_has_every_request(space: Workspace) -> None:
+    expect_in_page(["| request | needs |", "|---|---|", *requests_table(space)])
+    with pytest.raises(SignedOutError):
+        replace(space, identify=nobody).identify()
