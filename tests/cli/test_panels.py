@@ -12,7 +12,7 @@ import pytest
 
 from evalflow.testing import Endpoint, Request, malformed, reply
 from tests.cli.conftest import Program
-from tests.cli.test_resume import Gate, started
+from tests.cli.test_resume import Gate
 
 ROWS = [{"id": f"c{i:02}", "question": f"Question {i}?", "answer": f"Answer {i}."} for i in range(12)]
 PRICE = "{input_per_million: 1000, output_per_million: 1000}"
@@ -119,10 +119,10 @@ def test_a_panel_that_was_killed_asks_nobody_twice(program: Program) -> None:
     with Endpoint(gate) as endpoint:
         one_by_one = [f"judge.members.{member}.concurrency.max=1" for member in ("first", "second")]
         words = [*arguments(program, endpoint.url), *one_by_one, "cache.mode=off"]
-        process = started(program, words)
+        process = program.begin(*words)
         assert gate.reached.wait(300)
         os.kill(process.pid, signal.SIGKILL)
-        process.wait(300)
+        process.wait()
         gate.open.set()
         hung = endpoint.count - 9
         assert hung <= 2
