@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -19,6 +20,8 @@ from evalflow.targets.registry import TARGET_KINDS
 
 _SECRETS = ("headers", "body")
 """The keys of a bot that may read its connection's variable. Others are shown, or sent unredacted."""
+_ROUTING = re.compile(r"host|connection|content-length|transfer-encoding|upgrade|te|trailer|expect|proxy-.*|keep-alive")
+"""Headers that say where a request goes, or where it ends: another server may stand behind the same address."""
 
 
 def connection_problems(settings: Settings, connections: Connections) -> list[Problem]:
@@ -60,13 +63,23 @@ def part_problems(
     try:
         if isinstance(config, HttpTargetConfig):
             connections.of_service(config.url, variables_in([written.get(name) for name in may]), key)
+            for name in filter(lambda name: _ROUTING.fullmatch(name.lower()), config.headers or {}):
+                what = f"the header {name} could lead to another server than the connection's"
+                yield Problem(what, f"{key}.headers", "leave it out", f"{key}.headers")
         elif isinstance(config, RemoteModelConfig):
-            connections.of_model(config.base_url or OPENAI_URL, config.api_key_env, key)
+            connections.of_model(_called(config), config.api_key_env, key)
             if config.azure is not None and config.azure.sign_in == "entra":
                 hint = "give the connection a key, and set azure.sign_in to key"
                 yield Problem("the server does not sign in with its own identity", f"{key}.azure.sign_in", hint)
     except UserError as error:
         yield from error.problems
+
+
+def _called(config: RemoteModelConfig) -> str:
+    """The address that a model's requests begin with; that of a deployment of Azure's has its name."""
+    address = config.base_url or OPENAI_URL
+    is_in_path = config.azure is not None and config.azure.api_version is not None
+    return f"{address.rstrip('/')}/openai/deployments/{config.model}" if is_in_path else address
 
 
 def _plugin(kinds: Kinds[Any, Any], kind: str, key: str) -> Iterator[Problem]:

@@ -14,6 +14,7 @@ from typing import Any, cast
 from anyio import to_thread
 
 from evalflow.app.core.assemble import Parts, assemble, offered, settings_of
+from evalflow.app.core.connections import connection_problems
 from evalflow.app.core.inspect import refusal_of
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.bots import get_bot
@@ -62,6 +63,9 @@ def trial_settings(
         write_own(Path(folder), own)
         words = [*request.words(), f"generate={asked}"]
         settings = _safe(compose(words, Path(folder) / "conf", check=_safe))
+        allowed = space.allowed
+        if allowed is not None and (problems := connection_problems(settings, allowed)):
+            raise UserError(problems)
         yield settings, next(offered(settings.run))
 
 

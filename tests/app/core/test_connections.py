@@ -53,10 +53,17 @@ PLUGIN = Kind(JudgeConfig, lambda *_: None)
         ((*JUDGE, *MODEL, "target.base_url=http://127.0.0.1:9"), {"target.base_url": BAD}),
         ((*JUDGE, *BOT, "target.url='http://127.0.0.1:9/v1?k=${oc.env:OWN_KEY}'"), {"target": "OWN_KEY cannot"}),
         ((*JUDGE, *BOT, "target.headers={X: '${oc.env:PATH}'}"), {"target.headers": "PATH cannot be read for it"}),
+        ((*JUDGE, *BOT, "target.headers={hOST: other}"), {"target.headers": "the header hOST could lead to another"}),
+        ((*JUDGE, *BOT, "target.headers={Proxy-Authorization: '${oc.env:OWN_KEY}'}"), {"target.headers": "Proxy-Auth"}),
         ((*JUDGE, *BOT, "target.body={x: '${oc.env:PATH}'}"), {"target.headers": "PATH cannot be read for it"}),
         ((*JUDGE, "generate=true", "target=command", "target.argv=[ls]"), {"target.kind": "runs a program"}),
         ((*JUDGE, "generate=true", "target=python", "target.call=os:getcwd"), {"target.kind": "runs a program"}),
         (("judge={kind: oracle}",), {"judge.kind": "the kind 'oracle' comes from an installed package"}),
+        (
+            (*JUDGE, "judge.client=sdk", "judge.azure={api_version: '2024'}", "judge.model=../../other"),
+            {"judge.base_url": "must not lead up"},
+        ),
+        ((*JUDGE, "judge.client=sdk", "judge.azure={api_version: '2024'}", "judge.model=gpt-4.1"), {}),
         (
             (*JUDGE, "judge.client=sdk", "judge.azure={sign_in: entra}"),
             {"judge.azure.sign_in": "the server does not sign in with its own identity"},

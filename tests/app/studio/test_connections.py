@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from evalflow.app.studio import bots, cases, datasets, metrics, runs
-from evalflow.app.studio.metric_trial import try_metric, write_steps
+from evalflow.app.studio.metric_trial import preview_metric, try_metric, write_steps
 from evalflow.app.studio.metrics import MetricDraft
 from evalflow.app.studio.runs import Run
 from evalflow.app.studio.snapshot import RunRequest
@@ -176,6 +176,21 @@ def carried_out(space: Workspace, *asked: RunRequest | Run) -> list[Run]:
         if not worker.step():
             time.sleep(0.05)
     return [runs.get_run(space, one) for one in ids]
+
+
+def test_what_was_saved_without_a_list_is_not_even_shown(
+    space: Workspace, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTHER_KEY", "hush")
+    address = f"http://127.0.0.1:{port}"
+    before = {"kind": "openai", "model": "${oc.env:OTHER_KEY}", "base_url": address, "api_key_env": "OWN_KEY"}
+    bots.create_bot(space, "fees", before)
+    metric, case = MetricDraft("good", GRADE), {"question": "q?", "answer": "a"}
+    own = allowing(space, address, "127.0.0.1/32", key="OWN_KEY")
+    with pytest.raises(UserError, match="OTHER_KEY cannot be read here"):
+        preview_metric(own, "fees", metric, case)
+    bots.update_bot(own, "fees", 1, config=BOT)
+    assert preview_metric(own, "fees", metric, case).prompts  # needs no key
 
 
 def test_without_a_list_a_connection_has_no_meaning(space: Workspace) -> None:
