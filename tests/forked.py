@@ -47,8 +47,9 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
 
-def start_run(folder: Path, arguments: Sequence[str], root: Path) -> Forked:
-    """What `evalflow.app.core.process.start` does."""
+def start_run(folder: Path, arguments: Sequence[str], root: Path, connections: None = None) -> Forked:
+    """What `evalflow.app.core.process.start` does where any address may be called."""
+    assert connections is None
     output = private_file(folder / process.OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     with os.fdopen(output, "ab") as file, process.working_on(folder) as lock:
         return Forked(arguments, root, file.fileno(), lock)

@@ -55,6 +55,9 @@ class Worker:
         self._host = socket.gethostname()
         self.name = process.process_name(self._host)
         self._jobs: list[WorkerJob] = []
+        self._heard: dict[str, tuple[float, float]] = {}
+        """The last heartbeat of each run of other workers, and when it was first seen, by this worker's clock. So
+        neither a clock that differs or jumps nor a time without the database makes a worker silent."""
         self._unsure = False
         """Whether the database failed while a run was claimed, so that the claim may have succeeded."""
 
@@ -70,6 +73,7 @@ class Worker:
             except InfrastructureError as error:
                 pause = AGAIN_S[min(failures, len(AGAIN_S) - 1)]
                 failures += 1
+                self._heard.clear()
                 log.error("%s\nthe worker tries again in %g s", error, pause)
                 stop.wait(pause)
                 continue
@@ -125,13 +129,13 @@ class Worker:
         with self._space.database.reading() as connection:
             running = runs.running(connection)
         known = {job.run_id for job in self._jobs}
+        self._heard = {row["run_id"]: self._heard[row["run_id"]] for row in running if row["run_id"] in self._heard}
         for row in running:
             if row["worker"] == self.name:
                 if self._unsure and row["run_id"] not in known:
                     self._begin(row)
                 continue
-            silent = time.time() - row["heartbeat"] > self._silence_s
-            lost = process.is_gone(row["worker"], self._host) or silent
+            lost = process.is_gone(row["worker"], self._host) or self._is_silent(row)
             if not lost or not Path(row["folder"]).is_dir():
                 continue
             with self._taking() as connection:
@@ -140,6 +144,15 @@ class Worker:
                 log.info("took over %s", row["run_id"])
                 self._begin(row)
         self._unsure = False
+
+    def _is_silent(self, row: Mapping[str, Any]) -> bool:
+        """Whether this worker has watched the same heartbeat of a run for too long."""
+        now_s = time.monotonic()
+        heartbeat, since = self._heard.get(row["run_id"], (None, now_s))
+        if heartbeat != row["heartbeat"]:
+            since = now_s
+        self._heard[row["run_id"]] = (row["heartbeat"], since)
+        return now_s - since > self._silence_s
 
     @contextmanager
     def _taking(self) -> Generator[Connection]:
@@ -154,7 +167,14 @@ class Worker:
     def _begin(self, row: dict[str, object]) -> None:
         job = WorkerJob(self._space, self.name, row)
         self._jobs.append(job)
-        if not self._safely(job, job.begin):
+        try:
+            is_ours = self._safely(job, job.begin)
+        except InfrastructureError:
+            if not job.is_started:
+                self._jobs.remove(job)
+                self._unsure = True
+            raise
+        if not is_ours:
             self._jobs.remove(job)
 
 
@@ -227,6 +247,11 @@ class WorkerJob:
         return self._row["run_id"]
 
     @property
+    def is_started(self) -> bool:
+        """Whether its process was started here."""
+        return self._child is not None
+
+    @property
     def is_busy(self) -> bool:
         """Whether more of its results can be read at once."""
         return self._loading is not None or (self._intake is not None and self._intake.behind)
@@ -237,6 +262,7 @@ class WorkerJob:
         Returns:
             Whether the run is still this worker's.
         """
+        allowed = self._space.allowed  # first, since it reads the database
         manifest = self._manifest()
         self._is_adopted = process.is_alive(self._path)
         if self._is_adopted or self._row["task"] == "load":
@@ -250,7 +276,7 @@ class WorkerJob:
         else:
             arguments = ["resume", str(self._path), *(["--retry-errors"] if task == "retry" else [])]
         try:
-            self._child = process.start(self._path, arguments, self._space.root, self._space.allowed)
+            self._child = process.start(self._path, arguments, self._space.root, allowed)
         except BlockingIOError:
             self._is_adopted = True  # another process has started on it meanwhile
             return True

@@ -17,7 +17,16 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, create_engine, event, func, insert, inspect, select
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, IntegrityError, InterfaceError, OperationalError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DatabaseError,
+    DBAPIError,
+    IntegrityError,
+    InterfaceError,
+    InternalError,
+    OperationalError,
+)
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from evalflow.errors import ConflictError, InfrastructureError, Problem, UserError
 from evalflow.paths import private_database
@@ -114,6 +123,14 @@ CACHE_KB = 64 * 1024
 """Cache of a connection to a file: large enough to keep the indexes of a large run in memory."""
 BUSY_S = 30.0
 """How long a writer waits for the write lock."""
+POOL_S = 10.0
+"""How long a thread waits for one of the connections that other threads use."""
+_LIMITS = {
+    **{"connect_timeout": 5, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3},
+    "tcp_user_timeout": 20_000,
+}
+"""libpq's limits in seconds, the last one in milliseconds. Without them, a server that vanished holds a thread for
+minutes."""
 _WRITERS = 0x65766C77  # an arbitrary constant
 """PostgreSQL's advisory lock that serializes transactions that read before they write."""
 
@@ -143,6 +160,11 @@ class Database:
     def shown_url(self) -> str:
         """The URL without its password."""
         return self.engine.url.render_as_string(hide_password=True)
+
+    def check(self) -> None:
+        """Raise InfrastructureError if the database does not answer."""
+        with self.reading() as connection:
+            connection.execute(select(1))
 
     @contextmanager
     def reading(self) -> Generator[Connection]:
@@ -180,16 +202,20 @@ class Database:
         except IntegrityError as error:
             what = f"this does not fit what somebody else has changed meanwhile: {_first_line(error)}"
             raise ConflictError(Problem(what, "", "look at what is there now, and try again")) from error
+        except PoolTimeoutError:
+            raise self._unanswered(f"all its connections have been busy for {POOL_S:g} s") from None
         except DBAPIError as error:
-            if not (isinstance(error, OperationalError | InterfaceError) or type(error) is DatabaseError):
+            # InternalError: the server became read-only, as one that another has taken over from.
+            is_outage = isinstance(error, OperationalError | InterfaceError | InternalError)
+            if not is_outage and type(error) is not DatabaseError:
                 raise  # a bug in evalflow
-            raise InfrastructureError(*self._failure(error)) from None
+            raise self._unanswered(_first_line(error)) from None
 
-    def _failure(self, error: DBAPIError) -> tuple[str, str]:
+    def _unanswered(self, why: str) -> InfrastructureError:
         hint = "see that there is room on the disk, and that no other program holds the file"
         if _is_postgres(self.engine):
             hint = "see that the server runs; evalflow then connects again"
-        return f"the database {self.shown_url} does not answer: {_first_line(error)}", hint
+        return InfrastructureError(f"the database {self.shown_url} does not answer: {why}", hint)
 
     def _expect_in_place(self) -> None:
         """Check that the file has not been deleted or replaced since it was opened."""
@@ -243,11 +269,12 @@ def _engine(url: URL, file: Path | None) -> Engine:
     try:
         if file is not None:
             private_database(file)
-            engine = create_engine(url, connect_args={"timeout": BUSY_S})
+            engine = create_engine(url, connect_args={"timeout": BUSY_S}, pool_timeout=POOL_S)
             event.listen(engine, "connect", _set_up_sqlite)
             event.listen(engine, "begin", _begin_sqlite)
             return engine
-        return create_engine(url, pool_pre_ping=True)
+        limits = {name: value for name, value in _LIMITS.items() if name not in url.query}
+        return create_engine(url, pool_pre_ping=True, pool_timeout=POOL_S, connect_args=limits)
     except ModuleNotFoundError as error:
         hint = "pip install 'evalflow[postgres]'"
         raise UserError(Problem(f"{error.name} is not installed", "--database-url", hint)) from None

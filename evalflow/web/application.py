@@ -8,11 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anyio import to_thread
+from anyio import CapacityLimiter, fail_after, to_thread
 
 from evalflow import __version__
 from evalflow.app.studio.access import nobody
-from evalflow.app.studio.runs import list_runs
 from evalflow.errors import EvalflowError
 
 if TYPE_CHECKING:
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
     from evalflow.web.serve import Address, Child
 
 API = "/api/v1"
+READY_S = 3.0
+"""Seconds for the database to answer a check of readiness."""
 ASSETS = Path(__file__).with_name("assets")
 _ABOUT_API = """What evalflow's pages do, for programs. Every error is a problem document (RFC 9457); its `errors` say
 where the problem is and how to fix it. Every request needs the server's token. A change needs `Content-Type:
@@ -70,6 +71,7 @@ def rest_api() -> FastAPI:
     from evalflow.web.api import audit, bots, compare, datasets, metrics, projects, rank, runs, transfer
     from evalflow.web.api.idempotency import IdempotencyKeys
     from evalflow.web.api.problems import describe_problems, handle_faults
+    from evalflow.web.security.guards import OutagesTold
 
     app = FastAPI(
         title="evalflow",
@@ -78,7 +80,7 @@ def rest_api() -> FastAPI:
         openapi_url="/openapi.json",
         docs_url=None,  # its page would load scripts from elsewhere
         redoc_url=None,
-        middleware=[Middleware(IdempotencyKeys)],
+        middleware=[Middleware(OutagesTold), Middleware(IdempotencyKeys)],
     )
     for router in (
         *(bots.router, metrics.bot_router, metrics.router, metrics.checks_router),
@@ -145,6 +147,7 @@ def security_middleware(workspace: Workspace, address: Address, token: str | Non
         BoundedBodies,
         KnownHosts,
         NoForgery,
+        OutagesTold,
         SameOrigin,
         SecurityHeaders,
     )
@@ -158,6 +161,7 @@ def security_middleware(workspace: Workspace, address: Address, token: str | Non
         *([Middleware(BehindProxy, proxies=public.proxies)] if public else []),
         Middleware(GZipMiddleware),
         Middleware(SecurityHeaders, https_only=public is not None),
+        Middleware(OutagesTold),
         Middleware(KnownHosts, hosts=address.hosts),
         Middleware(SameOrigin, scheme=address.scheme),
         *([Middleware(KnownToken, token=token, port=address.port)] if token else []),
@@ -173,12 +177,16 @@ def health_routes(workspace: Workspace, worker: Child | None) -> list[BaseRoute]
     from starlette.responses import JSONResponse
     from starlette.routing import Route
 
+    from evalflow.web.api.problems import RETRY
+
     async def healthz(_: Request) -> Response:
         return JSONResponse({"status": "ok"})
 
     async def readyz(_: Request) -> Response:
         faults = await _faults(workspace, worker)
-        return JSONResponse({"status": "unavailable" if faults else "ok", "faults": faults}, 503 if faults else 200)
+        if faults:
+            return JSONResponse({"status": "unavailable", "faults": faults}, 503, RETRY)
+        return JSONResponse({"status": "ok", "faults": []})
 
     return [Route("/healthz", healthz), Route("/readyz", readyz)]
 
@@ -186,11 +194,12 @@ def health_routes(workspace: Workspace, worker: Child | None) -> list[BaseRoute]
 async def _faults(workspace: Workspace, worker: Child | None) -> list[str]:
     faults: list[str] = []
     try:
-        await to_thread.run_sync(lambda: list_runs(workspace, limit=1))
+        with fail_after(READY_S):
+            await to_thread.run_sync(workspace.database.check, limiter=CapacityLimiter(1), abandon_on_cancel=True)
     except EvalflowError as error:
         faults.append(str(error))
-    except Exception as error:  # any error means that the application is not ready
-        faults.append(f"the database does not answer: {type(error).__name__}")
+    except TimeoutError:
+        faults.append(f"the database has not answered for {READY_S:g} s")
     if worker is not None and worker.fault:
         faults.append(f"the worker does not run: {worker.fault}")
     return faults

@@ -18,12 +18,13 @@ import pytest
 from evalflow.app.core import process
 from evalflow.app.studio import bots, cases, datasets, metrics, runs, scores
 from evalflow.app.studio.metrics import MetricDraft
-from evalflow.app.studio.runs import Run
+from evalflow.app.studio.runs import Run, run_row
 from evalflow.app.studio.scores import Score, ScoreFilter
 from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import Workspace, open_workspace
 from evalflow.app.worker import Worker
 from evalflow.errors import InfrastructureError
+from evalflow.store import runs as queue
 from evalflow.testing import Endpoint, Request, status
 
 from ..cli.conftest import Program
@@ -368,3 +369,20 @@ def test_the_same_creation_key_makes_one_run(space: Workspace, bot: Bot) -> None
     first = runs.create_run(space, request, "key")
     assert runs.create_run(space, request, "key").run_id == first.run_id
     assert [path.name for path in space.runs.iterdir()] == [first.run_id]
+
+
+def test_a_worker_elsewhere_is_silent_only_while_it_is_watched(space: Workspace, bot: Bot) -> None:
+    run = runs.create_run(space, define(space, bot))
+    with space.database.writing() as connection:
+        assert queue.claim(connection, "elsewhere:1:1", 0.0)  # by a clock that is decades behind
+    worker = Worker(space, silence_s=0.0)
+    worker.step()
+    assert runs.get_run(space, run.run_id).state == "running"
+    assert run_row(space, run.run_id)["worker"] == "elsewhere:1:1"
+    assert until(space, run, worker, ended).state == "done"
+
+
+def test_a_process_on_another_machine_is_not_signalled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with process.working_on(tmp_path):
+        (tmp_path / process.LOCK).write_text("elsewhere", encoding="utf-8")
+        assert not process.interrupt(tmp_path, os.getpid(), signal.SIGKILL)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Generator, Sequence
@@ -37,6 +38,8 @@ def start(
         environment = {**os.environ, VARIABLE: str((folder / CONNECTIONS).absolute())}
     output = private_file(folder / OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     with os.fdopen(output, "ab") as output, working_on(folder) as lock:
+        os.truncate(lock, 0)
+        os.write(lock, socket.gethostname().encode())
         return subprocess.Popen(  # noqa: S603 - evalflow itself, with the arguments of a checked run
             [sys.executable, "-m", "evalflow", *arguments],
             cwd=root,
@@ -77,8 +80,14 @@ def is_alive(folder: Path) -> bool:
 
 
 def interrupt(folder: Path, pid: int | None, number: signal.Signals = signal.SIGINT) -> bool:
-    """Signal the process of a run; False if it has ended. While its lock is held, its pid cannot be reused."""
+    """Signal the process of a run; False if it has ended, or runs on another machine.
+
+    While its lock is held, its pid cannot be reused.
+    """
     if pid is None or not is_alive(folder):
+        return False
+    host = (folder / LOCK).read_text(encoding="utf-8")
+    if host and host != socket.gethostname():
         return False
     try:
         os.kill(pid, number)

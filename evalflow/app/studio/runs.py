@@ -31,7 +31,7 @@ from evalflow.app.studio.space import (
     stale,
     within,
 )
-from evalflow.errors import ConflictError, Problem, UserError, command
+from evalflow.errors import ConflictError, InfrastructureError, Problem, UserError, command
 from evalflow.paths import new_run_id
 from evalflow.records.manifest import Manifest
 from evalflow.run.folder import refuse_links
@@ -178,6 +178,8 @@ def create_run(space: Workspace, request: RunRequest, creation_key: str | None =
         }
         with space.changing("create", "run", folder.name) as connection:
             runs.create(connection, values)
+    except InfrastructureError:
+        raise  # the run may be in the queue all the same, if the database was lost while it answered
     except ConflictError:
         remove_folder(folder)
         known = _created(space, request, key)  # by another request meanwhile

@@ -7,6 +7,7 @@ found by its key, which is stored with it.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from anyio import to_thread
 from starlette.exceptions import HTTPException
 
 from evalflow.app.studio.space import StoredResponse, answered, store_response
+from evalflow.errors import InfrastructureError
 from evalflow.web.api.problems import problem_response
 
 if TYPE_CHECKING:
@@ -89,7 +91,8 @@ class IdempotencyKeys:
         await self.app(scope, receive, hold)
         answer = _storable(messages, request)
         if answer is not None:
-            await to_thread.run_sync(store_response, workspace, name, answer)
+            with contextlib.suppress(InfrastructureError):  # what was asked for is done, and says so
+                await to_thread.run_sync(store_response, workspace, name, answer)
         for message in messages:
             await send(message)
 

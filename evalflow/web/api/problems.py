@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 
 MEDIA_TYPE = "application/problem+json"
+RETRY = {"Retry-After": "5"}
+"""With every 503: the seconds after which the request may be sent again."""
 
 
 class ProblemError(BaseModel):
@@ -89,7 +91,7 @@ async def _refused(_: Request, error: Any) -> Response:
 
 
 async def _unavailable(_: Request, error: Any) -> Response:
-    return problem_response(503, str(error))
+    return problem_response(503, str(error), headers=RETRY)
 
 
 async def _http(_: Request, error: Any) -> Response:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ from evalflow.app.studio.metrics import MetricDefinition
 from evalflow.app.studio.scores import PassRate, Score, ScoreFilter, get_score, list_scores, pass_rates
 from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import Page
+from evalflow.errors import InfrastructureError
 from evalflow.report.html import report_policy
 from evalflow.web.api.deps import Cursor, Expected, Limit, Name, RequestBody, Seen, Space, created, tagged
 
@@ -133,7 +135,8 @@ async def read_events(space: Space, found: Annotated[runs.Run, Depends(_found)])
             quiet = 0.0
         await asyncio.sleep(POLL_S)
         quiet += POLL_S
-        found = await to_thread.run_sync(runs.get_run, space, found.run_id)
+        with contextlib.suppress(InfrastructureError):  # the next poll finds the database back
+            found = await to_thread.run_sync(runs.get_run, space, found.run_id)
 
 
 files_router = APIRouter(prefix="/runs/{run}/files", tags=["runs"])

@@ -34,6 +34,7 @@ from evalflow.web.ui.parts import (
     joined,
     link_button,
     message,
+    polled,
     section,
     tell,
     text,
@@ -87,7 +88,7 @@ class RunView:
         self._build(files)
         ui.timer(0, self._results.fill, once=True)
         if run.state in ACTIVE:
-            self._timer = ui.timer(POLL_S, self._poll)
+            self._timer = polled(POLL_S, self._poll)
 
     def _build(self, files: Sequence[RunFile]) -> None:
         """Rebuild everything except the results."""
@@ -113,14 +114,17 @@ class RunView:
                 facts([("Run", run.run_id), ("Folder", str(run.folder))])
 
     async def _poll(self) -> None:
-        before, self._run = self._run, await to_thread.run_sync(runs.get_run, self._workspace, self._run.run_id)
-        if self._run.state not in ACTIVE:
+        before, found = self._run, await to_thread.run_sync(runs.get_run, self._workspace, self._run.run_id)
+        if found.state not in ACTIVE:
+            tags, files = await to_thread.run_sync(_tags_and_files, self._workspace, found)
             self._timer.deactivate()
-            tags, files = await to_thread.run_sync(_tags_and_files, self._workspace, self._run)
+            self._run = found
             self._build(files)
-            self._results.show(self._run, tags)
+            self._results.show(found, tags)
             await self._results.fill()
-        elif self._run != before and self._progress is not None:
+            return
+        self._run = found
+        if found != before and self._progress is not None:
             self._progress.show(self._run)
             if self._run.progress.done != before.progress.done:
                 await self._results.scores.load()

@@ -20,7 +20,7 @@ from evalflow.report.wording import number, without_means_of_figures
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import confirmation, folder_dialog
 from evalflow.web.ui.frame import frame, guarded_page
-from evalflow.web.ui.parts import Tone, badge, button, empty, link_button, text
+from evalflow.web.ui.parts import Tone, badge, button, empty, link_button, polled, text
 
 STATES: dict[str, tuple[str, Tone]] = {
     "queued": ("waiting", "accent"),
@@ -119,7 +119,7 @@ class _RunList:
                 link_button("Newest", "/runs")
             if found.next is not None:
                 link_button("Older", f"/runs?cursor={found.next}")
-        self._timer = ui.timer(POLL_S, self._poll, active=self._has_active())
+        self._timer = polled(POLL_S, self._poll, active=self._has_active())
 
     def _has_active(self) -> bool:
         return any(run.state in ACTIVE for run in self._found.items)

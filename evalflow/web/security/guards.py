@@ -3,6 +3,7 @@
 - `KnownHosts`: the Host header must name this server, which stops DNS rebinding.
 - `SameOrigin`: requests from other origins (by Origin and Sec-Fetch-Site) are refused, except links.
 - `NoForgery`: changes need JSON or the header `X-Requested-With`, which no foreign form can send.
+- `OutagesTold`: without its database the server says so.
 - `BoundedBodies`, `finished_requests`: requests are bounded in size and time.
 - `SecurityHeaders`: browsers do not show the pages in foreign frames, and run only the pages' own scripts.
 - `token.KnownToken`: only requests with the server's token are answered.
@@ -21,7 +22,8 @@ from typing import TYPE_CHECKING
 
 from starlette.exceptions import HTTPException
 
-from evalflow.web.api.problems import problem_response
+from evalflow.errors import InfrastructureError
+from evalflow.web.api.problems import RETRY, problem_response
 
 if TYPE_CHECKING:
     from starlette.datastructures import Headers
@@ -77,6 +79,32 @@ class KnownHosts:
                 await refuse(scope, receive, send, 421, f"this server answers to {names} only")
                 return
         await self.app(scope, receive, send)
+
+
+class OutagesTold:
+    """Answers 503 if another guard, or a route before its answer, finds that the database does not answer.
+
+    Pages and API routes tell it themselves, with more detail.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on."""
+        is_begun = False
+
+        async def noted(message: Message) -> None:
+            nonlocal is_begun
+            is_begun = True
+            await send(message)
+
+        try:
+            await self.app(scope, receive, noted)
+        except InfrastructureError as error:
+            if is_begun:
+                raise
+            await refuse(scope, receive, send, 503, str(error), RETRY)
 
 
 class SameOrigin:

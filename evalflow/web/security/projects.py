@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from anyio import to_thread
 
 from evalflow.app.studio.space import NotFoundError
-from evalflow.errors import InfrastructureError
 from evalflow.web.security.guards import refuse
 
 if TYPE_CHECKING:
@@ -37,9 +36,6 @@ class InProject:
                 workspace = await to_thread.run_sync(workspace.in_project, name)
             except NotFoundError as error:
                 await refuse(scope, receive, send, 404, error.problems[0].what)
-                return
-            except InfrastructureError as error:
-                await refuse(scope, receive, send, 503, str(error))
                 return
             scope = {**scope, "root_path": scope.get("root_path", "") + PREFIX + name}
             if path == PREFIX + name:

@@ -10,7 +10,6 @@ from anyio import to_thread
 
 from evalflow.app.studio.access import SignedOutError, nobody
 from evalflow.app.studio.sessions import TOKEN_PREFIX, Identity, note_request, session_identity, token_identity
-from evalflow.errors import InfrastructureError
 from evalflow.web.security.guards import refuse, route_path
 from evalflow.web.security.token import OPEN_PATHS
 
@@ -44,11 +43,7 @@ class SignedIn:
 
         connection = HTTPConnection(scope)
         workspace: Workspace = connection.state.workspace
-        try:
-            identity = await _identity(connection, workspace)
-        except InfrastructureError as error:
-            await refuse(scope, receive, send, 503, str(error))
-            return
+        identity = await _identity(connection, workspace)
         if identity is None and route_path(scope) not in FOR_EVERYBODY and not scope["path"].startswith("/assets/"):
             await _refuse(connection, scope, receive, send)
             return

@@ -7,7 +7,7 @@ import inspect
 import sys
 import traceback
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Concatenate, Literal, ParamSpec
 
 from nicegui import Client, app, ui
@@ -18,7 +18,7 @@ from starlette.responses import Response
 from evalflow.app.studio.access import ForbiddenError
 from evalflow.app.studio.space import NotFoundError, Workspace
 from evalflow.errors import EvalflowError, InfrastructureError
-from evalflow.web.ui.parts import empty, link_button, text
+from evalflow.web.ui.parts import empty, link_button, tell_fault, text
 
 Place = Literal["", "Bots", "Metrics", "Test cases", "Runs", "Compare", "History"]
 _PLACES: tuple[tuple[Place, str, str], ...] = (
@@ -91,6 +91,8 @@ def root_path() -> str:
 
 
 P = ParamSpec("P")
+RETRY_S = 3.0
+"""Seconds after which a page that could not be read is loaded again."""
 PAGE_TIMEOUT_S = 30
 """Time-out for building a page in seconds, enough for a busy machine."""
 
@@ -113,6 +115,8 @@ def guarded_page(path: str) -> Callable[[Callable[Concatenate[Workspace, P], Awa
                     (shown for kind, shown in _ERRORS.items() if isinstance(error, kind)), (422, "Request failed")
                 )
                 instead(title, str(error))
+                if isinstance(error, InfrastructureError):
+                    ui.timer(RETRY_S, ui.navigate.reload, once=True)
 
         _, *parameters = inspect.signature(build).parameters.values()
         setattr(guarded, "__signature__", inspect.Signature(parameters))  # noqa: B010 - not declared for functions
@@ -124,7 +128,7 @@ def guarded_page(path: str) -> Callable[[Callable[Concatenate[Workspace, P], Awa
 _ERRORS: Mapping[type[EvalflowError], tuple[int, str]] = {
     NotFoundError: (404, "Not found"),
     ForbiddenError: (403, "Not allowed"),
-    InfrastructureError: (503, "Request failed"),
+    InfrastructureError: (503, "Not available now"),
 }
 
 
@@ -143,7 +147,15 @@ def add() -> None:
         return client.build_response(request, 404)
 
     app.add_exception_handler(404, missing)
+    app.on_exception(_tell)  # pyright: ignore[reportUnknownMemberType] - partly untyped in NiceGUI
     app.on_page_exception(_failed)  # pyright: ignore[reportUnknownMemberType] - partly untyped in NiceGUI
+
+
+def _tell(error: Exception) -> None:
+    """Show an error of a button or a field that nothing else shows."""
+    if isinstance(error, EvalflowError):
+        with suppress(RuntimeError):  # the page is gone
+            tell_fault(str(error))
 
 
 def _failed(error: Exception) -> None:

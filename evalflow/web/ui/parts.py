@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from nicegui import ui
 from nicegui.elements.mixins.text_element import TextElement
 
-from evalflow.errors import EvalflowError
+from evalflow.errors import EvalflowError, InfrastructureError
 from evalflow.report.wording import number
 
 Tone = Literal["", "accent", "pass", "fail", "warn"]
@@ -179,6 +179,24 @@ async def fill(
             place.clear()
             build(found)
     place.props(remove="aria-busy")
+
+
+def polled(seconds: float, work: Callable[[], Awaitable[object]], *, active: bool = True) -> ui.timer:
+    """A timer for work that reads the database. While it does not answer, the page says so and keeps trying."""
+    outage: list[ui.notification] = []
+
+    async def poll() -> None:
+        try:
+            await work()
+        except InfrastructureError as error:
+            if not outage:
+                about = f"{error}. This page tries again."
+                outage.append(ui.notification(about, icon="error_outline", multi_line=True, timeout=None))
+        else:
+            while outage:
+                outage.pop().dismiss()
+
+    return ui.timer(seconds, poll, active=active)
 
 
 @contextmanager
