@@ -68,7 +68,7 @@ def rest_api() -> FastAPI:
     from fastapi import FastAPI
     from starlette.middleware import Middleware
 
-    from evalflow.web.api import audit, bots, compare, datasets, metrics, projects, rank, runs, transfer
+    from evalflow.web.api import audit, bots, compare, connections, datasets, metrics, projects, rank, runs, transfer
     from evalflow.web.api.idempotency import IdempotencyKeys
     from evalflow.web.api.problems import describe_problems, handle_faults
     from evalflow.web.security.guards import OutagesTold
@@ -86,7 +86,7 @@ def rest_api() -> FastAPI:
         *(bots.router, metrics.bot_router, metrics.router, metrics.checks_router),
         *(datasets.router, datasets.cases_router, datasets.tags_router, transfer.upload_router, transfer.router),
         *(runs.router, runs.files_router, runs.events_router, runs.scores_router, runs.thresholds_router),
-        *(compare.router, rank.router, projects.router, projects.members_router, audit.router),
+        *(compare.router, rank.router, projects.router, projects.members_router, connections.router, audit.router),
     ):
         app.include_router(router)
     handle_faults(app)

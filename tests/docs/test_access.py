@@ -15,8 +15,9 @@ pytest.importorskip("nicegui", reason="the extra `web` is not installed")
 
 from starlette.testclient import TestClient
 
-from evalflow.app.studio import bots, cases, datasets, metrics, projects, runs
+from evalflow.app.studio import bots, cases, connections, datasets, metrics, projects, runs
 from evalflow.app.studio.access import LOCAL, ROLES, Actor, Right, Role, SignedOutError, nobody
+from evalflow.app.studio.connections import ConnectionDraft
 from evalflow.app.studio.metrics import MetricDraft
 from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import Workspace, open_workspace
@@ -63,6 +64,8 @@ BODIES: Mapping[str, Any] = {
     "POST /projects": {"name": "made"},
     "PATCH /projects/{project}": {},
     "PUT /projects/{project}/members/{user}": {"role": "viewer"},
+    "POST /connections": {"name": "made", "address": "https://example.org"},
+    "PATCH /connections/{connection}": {},
 }
 QUERIES: Mapping[str, str] = {
     "GET /tags": "dataset=questions",
@@ -96,8 +99,9 @@ def fill(space: Workspace) -> dict[str, str]:
     with space.database.writing() as connection:
         tables.add(connection, tables.users, user)
     projects.create_project(space, "other")
+    connections.create_connection(space, "openai", ConnectionDraft("https://api.openai.com/v1"))
     names = {"bot": "fees", "metric": "exact", "dataset": "questions", "case": str(case.id), "run": run.run_id}
-    return {**names, "score": "0-0", "file": "report.html", "project": "default", "user": "ann"}
+    return {**names, "score": "0-0", "file": "report.html", "project": "default", "user": "ann", "connection": "openai"}
 
 
 def people(space: Workspace) -> dict[str, Actor | None]:

@@ -43,6 +43,7 @@ def _filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filled]:
         made = finish_runs(space)
         case = cases.list_cases(space, "questions").items[0].id
     names = {"bot": "fees", "dataset": "questions", "metric": "exact", "case": str(case), "score": "0-0"}
+    names["project"] = "default"
     runs = {"a": made.worse, "b": made.better, "run": made.better}
     with api_served(folder) as server:
         yield Filled(Api(server), {**names, "run": made.worse}, runs)
