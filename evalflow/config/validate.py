@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from pydantic import BaseModel, ValidationError
 
 from evalflow.config.explain import problems_of
 from evalflow.config.judges import MembersConfig
+from evalflow.config.load import Composed
 from evalflow.config.schema import DatasetConfig, JudgeConfig, MetricConfig, RunConfig, ScorerConfig, TargetConfig
 from evalflow.errors import Problem, UserError, did_you_mean
-
-if TYPE_CHECKING:
-    from evalflow.config.load import Composed
 
 ModelOf = Callable[[str], type[BaseModel]]  # looks up the model of a `kind`; raises UserError for an unknown kind
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
+from rich.table import Table
 
+from evalflow.records.manifest import Manifest
 from evalflow.report.calibration_findings import calibration_pictures, in_words, measured, shown_measures, warnings_of
+from evalflow.report.members import MemberAdvice
 from evalflow.report.page import judge_lines, write_page
 from evalflow.report.wording import (
     bracketed,
@@ -27,16 +30,9 @@ from evalflow.report.wording import (
     table_of,
     varying,
 )
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from evalflow.records.manifest import Manifest
-    from evalflow.report.members import MemberAdvice
-    from evalflow.stats.prediction import CorrectedMean
-    from evalflow.summary.agreement import Raters
-    from evalflow.summary.calibration import CalibrationRow
-
+from evalflow.stats.prediction import CorrectedMean
+from evalflow.summary.agreement import Raters
+from evalflow.summary.calibration import CalibrationRow
 
 Series = tuple[str, str, str, str | None]  # dataset, metric, target and judge
 _SHOWN = 10  # number of disagreements to show unfolded

@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evalflow.lazy import np
 from evalflow.report import svg
 from evalflow.report.charts import Picture, draw
 from evalflow.report.wording import ADJUSTMENTS, counted, interval, number, p_value, percent, signed
+from evalflow.stats.agreement import Agreement
 from evalflow.stats.intervals import interval as mean_interval
 from evalflow.stats.prediction import MIN_LABELS
 from evalflow.stats.raters import EPSILON
-
-if TYPE_CHECKING:
-    from evalflow.stats.agreement import Agreement
-    from evalflow.summary.calibration import CalibrationRow
+from evalflow.summary.calibration import CalibrationRow
 
 KEYS: Mapping[str, str] = MappingProxyType(
     {

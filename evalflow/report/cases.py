@@ -8,22 +8,19 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from itertools import count
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Any, TextIO, cast
+from typing import Any, TextIO, cast
 
 from pydantic_core import from_json
 from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
+from evalflow.config.schema import MetricConfig
 from evalflow.lazy import pl
 from evalflow.records import Case, Context, ScoreRecord
 from evalflow.report.results_csv import AnsweredCase, Score
 from evalflow.report.wording import literal, number, plain, plain_line
 from evalflow.summary.journal import json_line
-
-if TYPE_CHECKING:
-    from evalflow.config.schema import MetricConfig
-
 
 MAX_CASES = 20_000  # more would make the page slow, and few readers would use them
 

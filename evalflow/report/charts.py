@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
+from evalflow.config.schema import MetricConfig
 from evalflow.lazy import pl
 from evalflow.report import svg
 from evalflow.report.wording import (
@@ -22,9 +23,6 @@ from evalflow.report.wording import (
     unscored,
     varying,
 )
-
-if TYPE_CHECKING:
-    from evalflow.config.schema import MetricConfig
 
 T = TypeVar("T")
 Rows = Sequence[Mapping[str, Any]]  # rows of the summary, or entries of its details, by column

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from evalflow.lazy import pl
 from evalflow.paths import replacing
 from evalflow.records import passes
+from evalflow.records.manifest import Manifest
 from evalflow.report.findings import preference_findings
 from evalflow.report.page import judge_lines, sample_lines, title
 from evalflow.report.results_csv import iterate_rows
@@ -28,7 +29,6 @@ from evalflow.report.wording import (
 )
 
 if TYPE_CHECKING:
-    from evalflow.records.manifest import Manifest
     from evalflow.report.calibration import CorrectedRow
     from evalflow.report.html import Reported
 

@@ -7,13 +7,15 @@ import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from evalflow.lazy import pl
+from evalflow.records.manifest import Manifest
 from evalflow.report.charts import Picture, draw
 from evalflow.report.page import judge_lines, write_page
 from evalflow.report.svg import IntervalPoint, interval_chart
@@ -34,14 +36,8 @@ from evalflow.report.wording import (
     signed,
     table_of,
 )
-
-if TYPE_CHECKING:
-    from rich.text import Text
-
-    from evalflow.records.manifest import Manifest
-    from evalflow.summary.adjusted_means import AdjustedMean
-    from evalflow.summary.compare import ComparisonRow, Orders
-
+from evalflow.summary.adjusted_means import AdjustedMean
+from evalflow.summary.compare import ComparisonRow, Orders
 
 _HALF = 0.5
 

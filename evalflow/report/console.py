@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from evalflow.lazy import pl
+from evalflow.records.manifest import Manifest
 from evalflow.report.page import judge_lines, sample_lines
 from evalflow.report.wording import (
     caveat_lines,
@@ -31,7 +32,6 @@ from evalflow.report.wording import (
 )
 
 if TYPE_CHECKING:
-    from evalflow.records.manifest import Manifest
     from evalflow.run.manifest import Tally
 
 _STATES = (("n_scored", "scored"), ("n_undefined", "undef"), ("n_error", "error"), ("n_skipped", "skip"))

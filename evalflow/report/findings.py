@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rich.console import Console
+
+from evalflow.records.manifest import Manifest
 from evalflow.report.wording import (
     PARTS,
     bracketed,
@@ -22,11 +25,6 @@ from evalflow.report.wording import (
     series_name,
     varying,
 )
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from evalflow.records.manifest import Manifest
 
 Details = Sequence[Mapping[str, Any]]  # `details` of summary.json
 _SLICE = ("metric", *PARTS)

@@ -10,22 +10,21 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, TextIO
 
+from evalflow.config.schema import MetricConfig
 from evalflow.lazy import pl
 from evalflow.paths import replacing
+from evalflow.records import Case
+from evalflow.records.manifest import Manifest
 from evalflow.report.cases import BLOCK, ExplorerWriter, most_informative, script_json
 from evalflow.report.charts import bins_of, charts, matrix_of
 from evalflow.report.ci import write_junit, write_markdown
 from evalflow.report.findings import noise_findings, panel_findings, preference_findings
 from evalflow.report.page import content_policy, facts, judge_lines, sample_lines, title, write_page
-from evalflow.report.results_csv import CasesWriter, MiscategorisedWriter, ResultsWriter, json_or_text, rows
+from evalflow.report.results_csv import AnswerOf, CasesWriter, MiscategorisedWriter, ResultsWriter, json_or_text, rows
 from evalflow.report.wording import PARTS, joined, series_name, varying, without_means_of_figures
 
 if TYPE_CHECKING:
-    from evalflow.config.schema import MetricConfig
-    from evalflow.records import Case
-    from evalflow.records.manifest import Manifest
     from evalflow.report.calibration import Calibration
-    from evalflow.report.results_csv import AnswerOf
 
 _NAMES = ("metric", "statistic", "tag", *PARTS)
 _STYLES = ("page.css", "tables.css", "explorer.css")

@@ -5,18 +5,16 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evalflow.report import svg
 from evalflow.report.charts import Picture, draw
 from evalflow.report.sweep import cost_chart
 from evalflow.report.wording import bracketed, cost, counted, joined, number, percent, signed
+from evalflow.stats.arrays import Interval
+from evalflow.stats.paired import Difference
 from evalflow.stats.prediction import MIN_LABELS
 from evalflow.summary.members import CascadeAdvice, EscalationPoint, PanelAdvice
-
-if TYPE_CHECKING:
-    from evalflow.stats.arrays import Interval
-    from evalflow.stats.paired import Difference
 
 _WAYS = {
     "majority": "by majority", "best member": "by the best member alone", "weighted": "by weights",

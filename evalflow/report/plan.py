@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
+
+from rich.console import Console
 
 from evalflow.report.wording import cost, folded, literal, number, print_indented, table_of
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from evalflow.summary.plan import Level
+from evalflow.summary.plan import Level
 
 _NAME = 20
 _FEW = 30

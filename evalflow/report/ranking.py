@@ -6,9 +6,12 @@ import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.console import Console
 
 from evalflow.paths import replacing, safe_text
+from evalflow.records.manifest import Manifest
 from evalflow.report.charts import Picture, draw
 from evalflow.report.page import judge_lines, write_page
 from evalflow.report.svg import IntervalPoint, interval_chart
@@ -26,14 +29,8 @@ from evalflow.report.wording import (
     signed,
     table_of,
 )
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from evalflow.records.manifest import Manifest
-    from evalflow.summary.items import ItemTable, ShortSet
-    from evalflow.summary.ranking import Ranking
-
+from evalflow.summary.items import ItemTable, ShortSet
+from evalflow.summary.ranking import Ranking
 
 _BY = {
     "mean": "mean",

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.console import Console
 
 from evalflow.lazy import pl
+from evalflow.records.manifest import Manifest, SweepManifest
 from evalflow.report import svg
 from evalflow.report.charts import Picture, Rows, draw, interval_pictures, mean_point
 from evalflow.report.console import print_table
@@ -32,11 +35,6 @@ from evalflow.report.wording import (
     unscored,
     varying,
 )
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from evalflow.records.manifest import Manifest, SweepManifest
 
 
 def cost_pictures(rows: Rows, costs: Mapping[str, float | None]) -> list[Picture]:

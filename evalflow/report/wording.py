@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from evalflow.lazy import pl
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
 
 PARTS = ("dataset", "target", "judge")  # the columns that distinguish rows of one metric
 ADJUSTMENTS = {"holm": "Holm", "bh": "Benjamini-Hochberg", "by": "Benjamini-Yekutieli"}

@@ -9,16 +9,13 @@ from __future__ import annotations
 from array import array
 from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from evalflow.datasets import tag_levels
 from evalflow.frozen import record
 from evalflow.lazy import pl
-from evalflow.records import Case, ScoreRecord
+from evalflow.records import Case, Direction, ScoreRecord
 from evalflow.run.plan import shuffled
-
-if TYPE_CHECKING:
-    from evalflow.records import Direction
 
 Cells = Mapping[str, Sequence[tuple[str, float | None]]]  # the state and score of each of a case's cells, by metric
 

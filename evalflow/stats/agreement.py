@@ -11,19 +11,13 @@ A stratum without an observed disagreement adds the variance of a smoothed rate 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from evalflow.lazy import np
-from evalflow.stats.arrays import ROUNDING, cluster_sums, constant
+from evalflow.stats.arrays import ROUNDING, ArrayLike, Floats, cluster_sums, constant
 from evalflow.stats.bootstrap import small_sample_note
 from evalflow.stats.intervals import cr2, interval, t_interval, wilson
 from evalflow.stats.labelled import human_interval, sample, unseen_variance
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from evalflow.stats.arrays import Floats
-
 
 Distance = Literal["plain", "quadratic"]
 """Weight of a disagreement: always 1, or the square of the distance of the two values."""

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import math
 from statistics import NormalDist
-from typing import TYPE_CHECKING
 
 from evalflow.lazy import np
-from evalflow.stats.arrays import UPPER, Interval, no_interval
+from evalflow.stats.arrays import UPPER, Floats, Interval, Ints, no_interval
 from evalflow.stats.quantiles import quantile
-
-if TYPE_CHECKING:
-    from evalflow.stats.arrays import Floats, Ints
-
 
 DRAWS = 2_000
 _CHUNK = 4_000_000

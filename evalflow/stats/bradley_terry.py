@@ -11,16 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from evalflow.lazy import np
-from evalflow.stats.arrays import cluster_codes
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from evalflow.stats.arrays import Floats, Ints
-
+from evalflow.stats.arrays import ArrayLike, Floats, Ints, cluster_codes
 
 _STEPS = 100
 _CLOSE = 1e-9

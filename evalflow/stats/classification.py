@@ -16,18 +16,13 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
 
 from evalflow.lazy import np, pl
-from evalflow.stats.arrays import Interval, no_interval
+from evalflow.records import Figure
+from evalflow.stats.arrays import Floats, Interval, Ints, no_interval
 from evalflow.stats.bootstrap import DRAWS, bootstrap_method, percentile_interval, resample
 from evalflow.stats.figures import figure_of, mean_figure
 from evalflow.stats.intervals import rule_of_three, wilson
-
-if TYPE_CHECKING:
-    from evalflow.records import Figure
-    from evalflow.stats.arrays import Floats, Ints
-
 
 # Records that each class has more in the draws, right and wrong, and the number below which its own are few.
 _ADDED = 0.25

@@ -8,13 +8,10 @@ cell of a confusion matrix (Jeffreys) keeps a judge without an observed error fr
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from evalflow.lazy import np
+from evalflow.stats.arrays import Floats, Interval, Ints
 from evalflow.stats.bootstrap import bootstrap_method, percentile_interval, resample
-
-if TYPE_CHECKING:
-    from evalflow.stats.arrays import Floats, Interval, Ints
 
 MISSING = -1  # a class that is not known: a judge without a verdict, or an answer without a label
 PRIOR = 0.5

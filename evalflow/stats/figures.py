@@ -13,20 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evalflow.lazy import np, pl
 from evalflow.records import Figure
-from evalflow.stats.arrays import UPPER, Interval, no_interval
+from evalflow.stats.arrays import UPPER, Bools, Floats, Hashes, Interval, Ints, no_interval
 from evalflow.stats.bootstrap import DRAWS, small_sample_note
 from evalflow.stats.intervals import interval
 from evalflow.stats.paired import mcnemar
 from evalflow.stats.quantiles import normal_quantile, quantile
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from evalflow.stats.arrays import Bools, Floats, Ints
 
 
 def figure_of(
@@ -61,7 +56,7 @@ def mean_figure(statistic: str, values: pl.Series, counts: pl.DataFrame) -> Figu
     return figure_of(statistic, float(scores.mean()), scores.size, found, spread)
 
 
-def _clusters(counts: pl.DataFrame, known: Bools, repeats: Ints) -> NDArray[np.uint64] | None:
+def _clusters(counts: pl.DataFrame, known: Bools, repeats: Ints) -> Hashes | None:
     """The cluster of each record; None if each is its own cluster."""
     names = counts["cluster"].hash().to_numpy()[known]
     if (counts["n"].to_numpy()[known] == 1).all() and np.unique(names).size == names.size:

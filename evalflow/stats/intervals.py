@@ -24,18 +24,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 from evalflow.lazy import np
-from evalflow.stats.arrays import UPPER, Interval, cluster_codes
+from evalflow.stats.arrays import UPPER, Array, ArrayLike, Bools, Floats, Interval, cluster_codes
 from evalflow.stats.bootstrap import FEW_CASES, FEW_CLUSTERS
 from evalflow.stats.quantiles import normal_quantile, student_quantile
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
-    from evalflow.stats.arrays import Bools, Floats
-
 
 # A spread below this, relative to the scores' own size, is rounding, not variation.
 _ROUNDING = 1e-12
@@ -49,7 +42,7 @@ class Intervals:
     low: Floats
     high: Floats
     std_error: Floats
-    method: NDArray[Any]
+    method: Array
 
     def __getitem__(self, row: int) -> Interval:
         low, high, error = (_number(column[row]) for column in (self.low, self.high, self.std_error))
@@ -220,7 +213,7 @@ def _negligible(error: Floats, m: Moments) -> Bools:
     return (m.low == m.high) | (error <= _ROUNDING * np.maximum(np.abs(m.low), np.abs(m.high)))
 
 
-def _methods(m: Moments, clustered: Bools, ends: Bools) -> NDArray[Any]:
+def _methods(m: Moments, clustered: Bools, ends: Bools) -> Array:
     few = f"cr2_t: fewer than {FEW_CLUSTERS} clusters"
     # Degrees of freedom as of half as many clusters of one size.
     uneven = m.df < (m.clusters - 1) / 2

@@ -17,18 +17,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from evalflow.lazy import np
-from evalflow.stats.arrays import ROUNDING, UPPER, cluster_codes
+from evalflow.stats.arrays import ROUNDING, UPPER, ArrayLike, Floats, Ints, cluster_codes
 from evalflow.stats.paired import adjust
 from evalflow.stats.quantiles import normal_quantile, quantile
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from evalflow.stats.arrays import Floats, Ints
-
 
 FEWEST_SYSTEMS = 5
 """Fewer systems have no discrimination: four points correlate by chance with 0.95 or more in one of twenty cases."""

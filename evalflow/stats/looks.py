@@ -23,20 +23,14 @@ must not depend on the size.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cache
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from evalflow.lazy import np
-from evalflow.stats.arrays import CONFIDENCE, Interval, cluster_codes, cluster_sums, no_interval
+from evalflow.stats.arrays import CONFIDENCE, ArrayLike, Floats, Interval, cluster_codes, cluster_sums, no_interval
 from evalflow.stats.intervals import UNEVEN, interval, mean_error
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import ArrayLike
-
-    from evalflow.stats.arrays import Floats
 
 # Bets are equally far apart on the logit scale, so that one of them suits any effect; finer ones gain nothing.
 _SMALLEST, _LARGEST, _STEP = -8.0, 5.0, 0.25

@@ -7,17 +7,12 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from evalflow.lazy import np
 from evalflow.records import TOLERANCE
-from evalflow.stats.arrays import CONFIDENCE, cluster_sums
+from evalflow.stats.arrays import CONFIDENCE, ArrayLike, Floats, cluster_sums
 from evalflow.stats.intervals import FEW_CLUSTERS, UNEVEN, mean_error, t_interval, wilson
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from evalflow.stats.arrays import Floats
 
 
 class PairedTable(NamedTuple):

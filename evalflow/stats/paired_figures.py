@@ -17,17 +17,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from evalflow.lazy import np
-from evalflow.stats.arrays import Interval, no_interval
+from evalflow.stats.arrays import Floats, Interval, Ints, no_interval
 from evalflow.stats.bootstrap import bootstrap_method, percentile_interval, resample
 from evalflow.stats.classification import Of, Ratio
 from evalflow.stats.paired import DRAWS, Difference, no_difference, t_test
-
-if TYPE_CHECKING:
-    from evalflow.stats.arrays import Floats, Ints
-
 
 _CHUNK = 4_000_000
 _TIE = 1e-10

@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import math
 from statistics import NormalDist
-from typing import TYPE_CHECKING
 
 from evalflow.lazy import np
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+from evalflow.stats.arrays import ArrayLike, Floats
 
 _SERIES_FROM = 1000
 _TINY = 1e-300
@@ -31,7 +28,7 @@ def quantile(p: float, df: float = math.inf) -> float:
     return normal_quantile(p) if math.isinf(df) else float(student_quantile(df, p))
 
 
-def student_quantile(df: ArrayLike, p: float) -> NDArray[np.float64]:
+def student_quantile(df: ArrayLike, p: float) -> Floats:
     """Student's t quantile, p in [0.5, 1), at each number of degrees of freedom; NaN where that is not above 0."""
     freedom, place = np.unique(np.asarray(df, dtype=np.float64), return_inverse=True)
     found = np.array([_quantile(one, p) if one > 0 else math.nan for one in freedom.tolist()])

@@ -19,21 +19,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from evalflow.lazy import np
 from evalflow.stats.agreement import Agreement, delta_method, normalised_weights, undefined
-from evalflow.stats.arrays import ROUNDING, UPPER, cluster_codes, cluster_sums, constant, mean_ranks
+from evalflow.stats.arrays import (
+    ROUNDING,
+    UPPER,
+    ArrayLike,
+    Floats,
+    Ints,
+    cluster_codes,
+    cluster_sums,
+    constant,
+    mean_ranks,
+)
 from evalflow.stats.bootstrap import DRAWS, MAX_UNDEFINED, bootstrap_method, percentiles
 from evalflow.stats.intervals import FEW_CLUSTERS, cr2, t_interval
 from evalflow.stats.paired import Difference, t_test
 from evalflow.stats.quantiles import quantile
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from evalflow.stats.arrays import Floats, Ints
-
 
 Correlation = Literal["pearson", "spearman", "kendall"]
 _FEWEST = 3

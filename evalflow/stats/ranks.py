@@ -14,17 +14,10 @@ difference must also exceed the critical value under random signs of whole clust
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from evalflow.lazy import np
-from evalflow.stats.arrays import CONFIDENCE, ROUNDING, cluster_codes, cluster_sums
+from evalflow.stats.arrays import CONFIDENCE, ROUNDING, ArrayLike, Bools, Floats, Ints, cluster_codes, cluster_sums
 from evalflow.stats.intervals import cr2
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from evalflow.stats.arrays import Bools, Floats, Ints
-
 
 DRAWS = 10_000
 _CHUNK = 4_000_000

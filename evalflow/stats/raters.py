@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from evalflow.lazy import np
 from evalflow.stats.agreement import Agreement, undefined
-from evalflow.stats.arrays import mean_ranks
+from evalflow.stats.arrays import ArrayLike, Floats, Ints, mean_ranks
 from evalflow.stats.bootstrap import bootstrap_method, percentile_interval, resample
 from evalflow.stats.paired import adjust
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from evalflow.stats.arrays import Floats, Ints
 
 
 def mean_reliability(ratings: ArrayLike) -> float | None:

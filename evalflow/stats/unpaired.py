@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
 from evalflow.lazy import np
-from evalflow.stats.arrays import no_interval
+from evalflow.stats.arrays import Array, ArrayLike, Floats, no_interval
 from evalflow.stats.bootstrap import few_resampled, small_sample_note
 from evalflow.stats.classification import Of, Ratio
 from evalflow.stats.intervals import UNEVEN, cr2, mean_error, t_interval, wilson
 from evalflow.stats.paired import Difference, t_test
 from evalflow.stats.paired_figures import PairedClusters, resampled_difference, undefined
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
-    from evalflow.stats.arrays import Floats
-
 
 # Probabilities that differ by less than this share are equal but for rounding.
 _TIE = 1e-7
@@ -84,7 +77,7 @@ def fisher(k_a: int, k_b: int, n_a: int, n_b: int) -> float:
     return min(1.0, float(chances[chances <= observed * (1 + _TIE)].sum()))
 
 
-def _spread(x: Floats, y: Floats, names: Sequence[NDArray[Any]]) -> tuple[float | None, float | None, int, int]:
+def _spread(x: Floats, y: Floats, names: Sequence[Array]) -> tuple[float | None, float | None, int, int]:
     """Standard error and degrees of freedom of the difference, the smaller run's clusters, and all clusters.
 
     Independent samples use Welch's test: the sum of the runs' variances, with Satterthwaite's degrees of freedom. If

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from evalflow.lazy import np
-from evalflow.stats.arrays import cluster_sums
+from evalflow.stats.arrays import ArrayLike, Floats, cluster_sums
 from evalflow.stats.intervals import mean_error
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from evalflow.stats.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True)

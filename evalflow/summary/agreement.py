@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from evalflow.lazy import np, pl
 from evalflow.records import passes
 from evalflow.stats.agreement import Agreement, accuracy, auroc, class_rates, cohen_kappa, undefined
+from evalflow.stats.arrays import Array, Floats
 from evalflow.stats.rank import Correlation, correlation, grouped_spearman
 from evalflow.stats.raters import (
     AltTest,
@@ -23,11 +24,7 @@ from evalflow.stats.raters import (
 from evalflow.summary.slices import cluster_name
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from evalflow.stats.arrays import Floats
     from evalflow.summary.calibration import CalibrationRow
-
 
 MEASURES = (
     "kappa", "kappa_weighted", "krippendorff_alpha", "spearman", "spearman_by_group", "kendall", "pearson",
@@ -109,7 +106,7 @@ def agreement(labelled: pl.DataFrame, classes: Classes | None, *, seed: int) -> 
     return found | {"sensitivity": rates.get(1.0, missing), "specificity": rates.get(0.0, missing)}
 
 
-def _unweighted(human: Floats, judge: Floats, clusters: NDArray[Any] | None, seed: int) -> dict[str, Agreement]:
+def _unweighted(human: Floats, judge: Floats, clusters: Array | None, seed: int) -> dict[str, Agreement]:
     n, verdicts = human.size, bool(np.isin(human, (0.0, 1.0)).all())
     alone = undefined(n, "each answer stands alone")
     return {
@@ -152,7 +149,7 @@ def weights_of(labelled: pl.DataFrame) -> Floats | None:
     return labelled["weight"].to_numpy() if labelled["weight"].n_unique() > 1 else None
 
 
-def clusters_of(answers: pl.DataFrame) -> NDArray[Any] | None:
+def clusters_of(answers: pl.DataFrame) -> Array | None:
     """The cluster of each answer; None if every answer is its own cluster."""
     names = answers["cluster"]
     return None if names.n_unique() == names.len() else names.to_numpy()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from evalflow.datasets import tag_levels
 from evalflow.lazy import np, pl
-from evalflow.records import passes
+from evalflow.records import FigureSpec, passes
 from evalflow.stats.paired import (
     RULE_OF_THREE,
     Adjustment,
@@ -32,10 +32,6 @@ from evalflow.summary.figure_differences import (
     same_as_mean,
 )
 from evalflow.summary.slices import cluster_name
-
-if TYPE_CHECKING:
-    from evalflow.records import FigureSpec
-
 
 _KEY = ("dataset", "metric", "case_id")
 _SIDE = ("judge", "score", "passed", "human")

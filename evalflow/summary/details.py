@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evalflow.lazy import np, pl
+from evalflow.stats.arrays import Floats, Ints
 from evalflow.stats.intervals import interval
 from evalflow.stats.variance import Components, Repeated, components, pass_all_k, pass_at_k
 from evalflow.summary.journal import SLICE
 from evalflow.summary.slices import Units, case_clusters, cluster_name
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 
 _DRAWS = (1, 2, 3, 5, 10, 20, 50, 100)
 _LISTED = 50
@@ -53,7 +50,7 @@ def components_of(cases: pl.DataFrame) -> Components | None:
     return components(Repeated(*columns), case_clusters(cases))
 
 
-Columns = Mapping[str, "NDArray[np.float64]"]
+Columns = Mapping[str, Floats]
 """Columns of `repeats_of`, their row, and their cluster as a number if cases have groups."""
 
 
@@ -70,7 +67,7 @@ def _noise(cases: Columns, ids: pl.Series) -> dict[str, Any]:
     }
 
 
-def _clusters(cases: Columns) -> NDArray[np.int64] | None:
+def _clusters(cases: Columns) -> Ints | None:
     return cases["cluster"].astype(np.int64) if "cluster" in cases else None
 
 
@@ -137,7 +134,7 @@ def _draws(cases: Columns) -> Iterator[dict[str, Any]]:
         }
 
 
-def _mean(probabilities: NDArray[np.float64], clusters: Any) -> dict[str, Any]:
+def _mean(probabilities: Floats, clusters: Any) -> dict[str, Any]:
     found = interval(probabilities, clusters, bounded=True)
     return {
         "value": float(probabilities.mean()), "ci_low": found.low, "ci_high": found.high, "ci_method": found.method,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from evalflow.lazy import pl
+from evalflow.records import FigureSpec
 from evalflow.stats.classification import (
     Of,
     Ratio,
@@ -23,9 +23,6 @@ from evalflow.stats.paired_figures import PairedClusters, figure_difference
 from evalflow.stats.unpaired import unpaired_difference, unpaired_figure_difference
 from evalflow.summary.figures import decode_values
 from evalflow.summary.journal import json_text
-
-if TYPE_CHECKING:
-    from evalflow.records import FigureSpec
 
 LOWER_IS_BETTER = ("brier", "ece")  # figures for which lower is better
 Found = tuple[str, Difference]

@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evalflow.lazy import pl
+from evalflow.protocols import Measured
+from evalflow.records import Figure, FigureSpec
 from evalflow.stats.figures import PREFERENCE_FIGURES
 from evalflow.summary.journal import json_text
 from evalflow.summary.slices import Units
-
-if TYPE_CHECKING:
-    from evalflow.protocols import Measured
-    from evalflow.records import Figure, FigureSpec
 
 _SIDES = ("truth", "prediction")
 _OF_PAIR = ("lean", "longer")

@@ -5,16 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from evalflow.config.schema import GateValue, NotWorse
 from evalflow.errors import Problem, UserError, did_you_mean
+from evalflow.protocols import Measured
 from evalflow.summary.figures import statistics
 from evalflow.summary.gates import BOUNDS, COLUMNS, ON_SCALE, SHARES, Condition, Gate, Looks, parse_condition
-
-if TYPE_CHECKING:
-    from evalflow.protocols import Measured
-
 
 _TAG = "tag:"
 _POINT = "point"

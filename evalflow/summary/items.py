@@ -5,16 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from evalflow.lazy import np, pl
+from evalflow.stats.arrays import Floats
 from evalflow.stats.items import FEWEST_SYSTEMS, FEWEST_TO_MEASURE, Loss, choose, items, measured_loss
 from evalflow.summary.agreement import labelled_scores
 from evalflow.summary.ranking import CommonCases
-
-if TYPE_CHECKING:
-    from evalflow.stats.arrays import Floats
-
 
 Kind = Literal["key_suspect", "reversed", "separates", "all_pass", "all_fail", "alike"]
 LEVEL = 0.05

@@ -7,19 +7,16 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evalflow.lazy import np, pl
 from evalflow.records import passes
-from evalflow.stats.arrays import Interval, cluster_codes
+from evalflow.stats.arrays import Bools, Floats, Interval, Ints, cluster_codes
 from evalflow.stats.dawid_skene import MISSING, dawid_skene, shared_errors
 from evalflow.stats.intervals import interval
 from evalflow.stats.paired import Difference, paired_difference, standard_error
 from evalflow.stats.prediction import FOLDS, MIN_LABELS
-
-if TYPE_CHECKING:
-    from evalflow.stats.arrays import Bools, Floats, Ints
-    from evalflow.summary.calibration import CalibrationRow
+from evalflow.summary.calibration import CalibrationRow
 
 _MAX_CLASSES = 5
 _HALF = 0.5

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from evalflow.lazy import np, pl
+from evalflow.stats.arrays import Array, Floats, Ints
 from evalflow.stats.bradley_terry import strengths
 from evalflow.stats.intervals import interval, mean_error, t_interval
 from evalflow.stats.ranks import Ranks, mean_covariance, rank_intervals
 from evalflow.summary.compare import Traits, by_case
 from evalflow.summary.slices import cluster_name
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from evalflow.stats.arrays import Floats, Ints
-
 
 Scale = Literal["mean", "pass_rate", "pairs", "verdicts"]
 """What runs are ranked by: the mean, the pass rate, or strengths (Bradley-Terry): from a win, tie or loss of every two
@@ -44,7 +39,7 @@ class CommonCases:
     all_left_out: int
 
     @property
-    def clusters(self) -> NDArray[Any]:
+    def clusters(self) -> Array:
         return self.cases["cluster"].to_numpy()
 
     @property
@@ -246,7 +241,7 @@ def _position(asked: pl.DataFrame) -> str:
 def _by_strength(
     common: CommonCases,
     by: Scale,
-    comparisons: tuple[NDArray[Any], ...],
+    comparisons: tuple[Array, ...],
     names: Sequence[str],
     notes: Sequence[str],
     seed: int,

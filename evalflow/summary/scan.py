@@ -20,14 +20,12 @@ from typing import TYPE_CHECKING, Any, get_args
 from evalflow.frozen import record
 from evalflow.lazy import np, pl
 from evalflow.metrics.kinds.composite import CompositeMetricConfig, Part, combine
-from evalflow.records import ScoreRecord, Status, passes
+from evalflow.records import Direction, Outcome, ScoreRecord, Status, passes
+from evalflow.stats.arrays import Ints
 from evalflow.summary.journal import journal_row, journal_schema, torn_tail
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Offsets = NDArray[np.int64]
-    from evalflow.records import Direction, Outcome
+    Offsets = Ints
 
 
 log = logging.getLogger("evalflow")

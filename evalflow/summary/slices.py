@@ -5,17 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evalflow.datasets import tag_levels
 from evalflow.lazy import np, pl
+from evalflow.stats.arrays import Floats, Hashes
 from evalflow.summary.journal import SLICE
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from evalflow.stats.arrays import Floats
-
 
 NAMES = ("score", "passed")
 CLUSTERED = ("clusters", "std_error", "centre", "spread", "df")
@@ -183,7 +178,7 @@ def cluster_name(group: pl.Expr, case: pl.Expr) -> pl.Expr:
     return pl.when(group.is_null()).then("case:" + case).otherwise("group:" + group)
 
 
-def case_clusters(cases: pl.DataFrame) -> NDArray[np.uint64] | None:
+def case_clusters(cases: pl.DataFrame) -> Hashes | None:
     """The cluster of each row, a new one for rows without a group; None if no row has a group."""
     if cases["cluster"].null_count() == cases.height:
         return None

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from evalflow.lazy import np, pl
 from evalflow.paths import completed, safe_text, write_atomically
+from evalflow.protocols import Measured
 from evalflow.records import Direction, passes
+from evalflow.stats.arrays import Floats, Ints
 from evalflow.summary.details import member_key, noise, panel_details
 from evalflow.summary.figures import Slice, figures
 from evalflow.summary.journal import SLICE, scores_schema, summary_schema
@@ -18,9 +20,6 @@ from evalflow.summary.scan import Composite, InputOrder, JournalReader
 from evalflow.summary.slices import CLUSTERED, Units, counts, find_units, measures, own_cells, repeats_of
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from evalflow.protocols import Measured
     from evalflow.stats.intervals import Moments
 
 
@@ -247,7 +246,7 @@ def _rates(
         yield Passing(dataset, target, threshold, counts.size, float(share.mean()), one.low, one.high, one.method)
 
 
-def _cases(part: pl.DataFrame) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64] | None]:
+def _cases(part: pl.DataFrame) -> tuple[Floats, Ints, Ints | None]:
     """Scores, the number of the case of each, and the cluster of each case; None if each case is its own cluster."""
     numbered = part.with_columns(case=pl.col("case_id").rank("dense").cast(pl.Int64) - 1)
     groups = numbered.group_by("case").agg(pl.col("group").first()).sort("case")["group"]

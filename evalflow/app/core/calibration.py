@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evalflow.app.core.certificates import Certificate, key_of, save_certificate
 from evalflow.app.core.labels import RunLabels, labels_of_run
@@ -18,6 +18,7 @@ from evalflow.errors import Problem, UserError
 from evalflow.labels.sheet import CELL
 from evalflow.lazy import pl
 from evalflow.paths import write_atomically
+from evalflow.records.manifest import Manifest
 from evalflow.report.calibration import Calibration
 from evalflow.report.members import MemberAdvice, too_few
 from evalflow.report.page import verdict_of
@@ -26,15 +27,10 @@ from evalflow.run.folder import RunFolder
 from evalflow.run.manifest import now
 from evalflow.stats.prediction import MIN_LABELS
 from evalflow.summary.agreement import SERIES, disagreements, label_frame, labelled_scores
-from evalflow.summary.calibration import calibrate_scores
+from evalflow.summary.calibration import CalibrationRow, calibrate_scores
 from evalflow.summary.details import consistency, replies
 from evalflow.summary.judge_choice import JudgeInRun, choose, chooses
 from evalflow.summary.members import cascade_advice, member_scores, panel_advice
-
-if TYPE_CHECKING:
-    from evalflow.records.manifest import Manifest
-    from evalflow.summary.calibration import CalibrationRow
-
 
 log = logging.getLogger("evalflow")
 _LISTED = 25

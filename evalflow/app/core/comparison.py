@@ -7,7 +7,7 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from evalflow.app.core.cases import BASELINE
 from evalflow.app.core.labels import labels_to_compare
@@ -22,6 +22,7 @@ from evalflow.records.manifest import Manifest
 from evalflow.report.comparison import Comparison, FlippedCases, flips
 from evalflow.report.wording import bracketed, counted, method, number, signed
 from evalflow.run.journal import cell_digest
+from evalflow.stats.paired import Adjustment
 from evalflow.stats.prediction import MIN_LABELS
 from evalflow.summary.adjusted_means import AdjustedMean, adjusted_means
 from evalflow.summary.compare import (
@@ -37,10 +38,6 @@ from evalflow.summary.compare import (
     pair_scores,
 )
 from evalflow.summary.gates import Gate
-
-if TYPE_CHECKING:
-    from evalflow.stats.paired import Adjustment
-
 
 log = logging.getLogger("evalflow")
 Labels = Mapping[str, "pl.DataFrame"]  # people's labels of the answers of some runs, by the path of the run's folder

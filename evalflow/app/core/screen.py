@@ -13,6 +13,7 @@ from evalflow.errors import EvalflowError, Problem, UserError, command
 from evalflow.lazy import pl
 from evalflow.paths import write_atomically
 from evalflow.records import ScoreRecord
+from evalflow.records.manifest import Manifest
 from evalflow.report.cases import print_eval_steps, print_score
 from evalflow.report.console import follow, print_gates, print_summary, print_totals, print_worst, worst_rows
 from evalflow.report.findings import print_details
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from evalflow.app.core.derive import Derived
     from evalflow.app.core.inspect import Inspection
     from evalflow.app.core.result_rules import ResultRules
-    from evalflow.records.manifest import Manifest
     from evalflow.summary.summarise import Summary
 
 _MEANING = {
