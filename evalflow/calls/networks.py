@@ -15,9 +15,7 @@ PUBLIC = "public"
 _NAT64 = IPv6Network("64:ff9b::/96")
 _UNICAST = IPv6Network("2000::/3")
 """All that is assigned of IPv6's global unicast addresses."""
-_NOT_PUBLIC = tuple(
-    map(ip_network, ("168.63.129.16/32", "192.0.0.0/24", "192.88.99.0/24", "2001::/23", "2002::/16", "3fff::/20"))
-)
+_NOT_PUBLIC = tuple(map(ip_network, ("168.63.129.16/32", "192.0.0.0/24", "192.88.99.0/24", "2002::/16", "3fff::/20")))
 """What is not public beyond `is_global`, which is short of some in older Pythons: the services of Azure and Oracle for
 their own machines, relays, tunnels and examples."""
 

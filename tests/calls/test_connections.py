@@ -102,6 +102,10 @@ def test_variables_are_seen_in_any_form() -> None:
                 "headers": {"x-key": "${oc.env:MODEL_KEY}"},
             },
         ),
+        (
+            {"kind": "http", "connection": "model", "headers": {"authorization": "Basic"}},
+            {"kind": "http", "url": MODEL.address, "headers": {"authorization": "Basic"}},
+        ),
         ({"kind": "http", "connection": "local", "url": "/ask"}, {"kind": "http", "url": "http://10.0.0.5:8000/ask"}),
         (
             {"kind": "panel", "members": {"a": {"connection": "local"}, "b": {"base_url": "http://b"}}},

@@ -124,9 +124,9 @@ async def test_a_proxy_is_no_way_around(make: Make, listener: Listener, monkeypa
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
         monkeypatch.setenv(name, f"http://127.0.0.1:{listener.port}")
         monkeypatch.setenv(name.lower(), f"http://127.0.0.1:{listener.port}")
-    for scheme in ("http", "https"):
+    for scheme, own in (("http", PUBLIC), ("https", PUBLIC), ("http", Networks.of(["127.0.0.1/32"]))):
         with pytest.raises(TransportError, match="outside"):
-            await send(make(f"{scheme}://10.0.0.1/v1", "a key", 1, networks=PUBLIC))
+            await send(make(f"{scheme}://10.0.0.1/v1", "a key", 1, networks=own))
     assert listener.seen == []
     assert (await send(make("http://10.0.0.1/v1", None, 1))).status == 200
 

@@ -56,13 +56,12 @@ def part_problems(
     if isinstance(config, MembersConfig):
         for name, member in config.members.items():
             yield from part_problems(connections, kinds, member, {}, f"{key}.members.{name}")
-    may = _SECRETS if isinstance(config, HttpTargetConfig) else ()
-    for name in sorted(variables_in({name: value for name, value in written.items() if name not in may})):
+    for name in sorted(variables_in({name: value for name, value in written.items() if name not in _SECRETS})):
         hint = "only headers and body of a bot may read a variable: that of its connection's key"
         yield Problem(f"{name} cannot be read here", key, hint, key)
     try:
         if isinstance(config, HttpTargetConfig):
-            connections.of_service(config.url, variables_in([written.get(name) for name in may]), key)
+            connections.of_service(config.url, variables_in([written.get(name) for name in _SECRETS]), key)
             for name in filter(lambda name: _ROUTING.fullmatch(name.lower()), config.headers or {}):
                 what = f"the header {name} could lead to another server than the connection's"
                 yield Problem(what, f"{key}.headers", "leave it out", f"{key}.headers")

@@ -11,7 +11,7 @@ from evalflow.app.core.assemble import assemble, composed_settings
 from evalflow.calls.connections import VARIABLE, Connection, Connections
 from evalflow.config import kinds
 from evalflow.config.kinds import Kind
-from evalflow.config.schema import JudgeConfig
+from evalflow.config.schema import JudgeConfig, MetricConfig
 from evalflow.errors import UserError
 from evalflow.llm.panel import Panel
 
@@ -27,8 +27,11 @@ PANEL = ("judge=panel", f"judge.members.first={{kind: openai, model: a, {OWN}}}"
 BAD = "belongs to no connection of this server"
 
 
-PLUGIN = Kind(JudgeConfig, lambda *_: None)
-"""What an installed package offers as a kind of judge."""
+class Packaged:
+    """What an installed package offers as kinds called oracle."""
+
+    judge = Kind(JudgeConfig, lambda *_: None)
+    metric = Kind(MetricConfig, lambda *_: None)
 
 
 @pytest.mark.parametrize(
@@ -58,6 +61,7 @@ PLUGIN = Kind(JudgeConfig, lambda *_: None)
         ((*JUDGE, *BOT, "target.body={x: '${oc.env:PATH}'}"), {"target.headers": "PATH cannot be read for it"}),
         ((*JUDGE, "generate=true", "target=command", "target.argv=[ls]"), {"target.kind": "runs a program"}),
         ((*JUDGE, "generate=true", "target=python", "target.call=os:getcwd"), {"target.kind": "runs a program"}),
+        ((*JUDGE, "+metric.own={kind: oracle}"), {"metric.own.kind": "the kind 'oracle' comes from an installed"}),
         (("judge={kind: oracle}",), {"judge.kind": "the kind 'oracle' comes from an installed package"}),
         (
             (*JUDGE, "judge.client=sdk", "judge.azure={api_version: '2024'}", "judge.model=../../other"),
@@ -74,8 +78,8 @@ def test_each_part_calls_a_connection(
     words: tuple[str, ...], refused: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(KEY, "sk-own")
-    oracle = EntryPoint("oracle", f"{__name__}:PLUGIN", "evalflow.judges")
-    monkeypatch.setattr(kinds, "installed_points", lambda: EntryPoints([oracle]))
+    oracles = [EntryPoint("oracle", f"{__name__}:Packaged.{role}", f"evalflow.{role}s") for role in ("judge", "metric")]
+    monkeypatch.setattr(kinds, "installed_points", lambda: EntryPoints(oracles))
     settings = composed_settings(["dataset=rag", "metric=coherence", *words], None)
     if not refused:
         judge = assemble(settings, connections=KNOWN).pairs[0].judge
