@@ -20,7 +20,7 @@ from evalflow.app.worker import Worker
 from evalflow.calls.connections import VARIABLE, Connections
 
 from .cli.conftest import Program
-from .forked import start_run
+from .forked import FORKING
 
 PATIENCE_S = 240
 
@@ -30,7 +30,10 @@ def finish(space: Workspace, request: RunRequest) -> Run:
     run = runs.create_run(space, request)
     worker, deadline = Worker(space), time.monotonic() + PATIENCE_S
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(process, "start", start_run if _is_in_a_loop() else _carry_out)
+        if _is_in_a_loop():
+            patch.setattr(process, "subprocess", FORKING)
+        else:
+            patch.setattr(process, "start", _carry_out)
         while (found := runs.get_run(space, run.run_id)).state in ("queued", "running"):
             assert time.monotonic() < deadline, found
             if not worker.step():

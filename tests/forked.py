@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing import get_context, reduction
 from pathlib import Path
-from typing import Any
-
-from evalflow.app.core import process
-from evalflow.paths import private_file
+from types import SimpleNamespace
+from typing import IO, Any
 
 _SERVER = get_context("forkserver")
 _SERVER.set_forkserver_preload(["evalflow.app.run", "evalflow.app.worker", "numpy", "polars"])
@@ -24,9 +23,16 @@ _SERVER.set_forkserver_preload(["evalflow.app.run", "evalflow.app.worker", "nump
 class Forked:
     """A process, with what the tests need of `subprocess.Popen`. What it prints goes to a file, or nowhere."""
 
-    def __init__(self, arguments: Sequence[str], folder: Path, output: int | None = None, *keeps: int) -> None:
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        folder: Path,
+        output: int | None = None,
+        *keeps: int,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
         files = [None if output is None else _File(output), *map(_File, keeps)]
-        self._process = _SERVER.Process(target=_run, args=(arguments, folder, dict(os.environ), files))
+        self._process = _SERVER.Process(target=_run, args=(arguments, folder, dict(env or os.environ), files))
         self._process.start()
         assert self._process.pid is not None
         self.pid = self._process.pid
@@ -47,12 +53,21 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
 
-def start_run(folder: Path, arguments: Sequence[str], root: Path, connections: None = None) -> Forked:
-    """What `evalflow.app.core.process.start` does where any address may be called."""
-    assert connections is None
-    output = private_file(folder / process.OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    with os.fdopen(output, "ab") as file, process.working_on(folder) as lock:
-        return Forked(arguments, root, file.fileno(), lock)
+def _popen(
+    command: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str] | None,
+    stdout: IO[bytes],
+    pass_fds: Sequence[int],
+    **_: Any,
+) -> Forked:
+    assert command[:3] == [sys.executable, "-m", "evalflow"]
+    return Forked(command[3:], cwd, stdout.fileno(), *pass_fds, env=env)
+
+
+FORKING = SimpleNamespace(Popen=_popen, DEVNULL=subprocess.DEVNULL, STDOUT=subprocess.STDOUT)
+"""Stands for the module `subprocess` where `evalflow.app.core.process` starts a run."""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from evalflow.store import runs as queue
 from evalflow.testing import Endpoint, Request, status
 
 from ..cli.conftest import Program
-from ..forked import Forked, start_run
+from ..forked import FORKING, Forked
 from ..postgres import cluster
 
 pytestmark = pytest.mark.slow
@@ -46,7 +46,7 @@ GRADE: dict[str, Any] = {
 @pytest.fixture(autouse=True)
 def forked_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers in this process fork the processes of their runs; those in a process of their own start them."""
-    monkeypatch.setattr(process, "start", start_run)
+    monkeypatch.setattr(process, "subprocess", FORKING)
 
 
 @pytest.fixture
