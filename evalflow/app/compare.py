@@ -82,25 +82,19 @@ _LEAST = 1e-9  # sort value of a score that only one run has: after cases that c
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A changed case, with the metric that changed most. Scores are means over repeats; None if the run has none.
-
-    Attributes:
-        question: Empty if the database does not have it.
-        passed_a, passed_b: Whether most of its repeats passed; None without a threshold or a score.
-        change: B minus A, or A minus B if lower is better: below 0 is worse. None if a score is missing.
-        others: The number of other metrics that changed in the same way.
-    """
+    """A changed case, with the metric that changed most. Scores are means over repeats; None if the run has none."""
 
     dataset: str
     case_id: str
-    question: str
+    question: str  # empty if the database does not have it
     metric: str
     score_a: float | None
     score_b: float | None
+    # Whether most of its repeats passed; None without a threshold or a score.
     passed_a: bool | None
     passed_b: bool | None
-    change: float | None
-    others: int
+    change: float | None  # B minus A, or A minus B if lower is better: below 0 is worse. None if a score is missing.
+    others: int  # the number of other metrics that changed in the same way
     is_answered_otherwise: bool
 
 

@@ -25,21 +25,16 @@ from evalflow.redaction import Redactor
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Capped exponential backoff with jitter, and limits for an endpoint that has never answered.
-
-    Attributes:
-        base_s, cap_s: The first wait and the longest, in seconds; each wait is drawn from its upper half.
-        retry_after_cap_s: The longest wait in seconds that an endpoint may ask for.
-        silence_s: Seconds without any answer before an endpoint that has never answered is probed.
-    """
+    """Capped exponential backoff with jitter, and limits for an endpoint that has never answered."""
 
     attempts: int = 6
+    # The first wait and the longest, in seconds; each wait is drawn from its upper half.
     base_s: float = 0.5
     cap_s: float = 8.0
-    retry_after_cap_s: float = 60.0
+    retry_after_cap_s: float = 60.0  # the longest wait in seconds that an endpoint may ask for
     connect_attempts: int = 4
     connect_patience_s: float = 8.0
-    silence_s: float = 8.0
+    silence_s: float = 8.0  # seconds without any answer before an endpoint that has never answered is probed
     probe_s: float = 7.0
 
     def delay(self, attempt: int, fault: CallFault) -> float:
@@ -307,16 +302,12 @@ SERVICE = Dialect(of_status, "target.url", "check target.url, and that the servi
 
 @dataclass(frozen=True, slots=True)
 class CallSession:
-    """Shared by all judges and targets of a run, so that limits apply across them.
-
-    Attributes:
-        connections: The only addresses that they may call; None: any.
-    """
+    """Shared by all judges and targets of a run, so that limits apply across them."""
 
     limiters: Limiters = field(default_factory=Limiters)
     single_flight: SingleFlight = field(default_factory=SingleFlight)
     budget: Budget | None = None
-    connections: Connections | None = None
+    connections: Connections | None = None  # the only addresses that they may call; None: any
 
     def close(self) -> None:
         self.single_flight.close()

@@ -33,13 +33,9 @@ class ForbiddenAddressError(OSError):
 
 @dataclass(frozen=True, slots=True)
 class Networks:
-    """Networks, for a client that opens connections.
+    """Networks, for a client that opens connections."""
 
-    Attributes:
-        public: Whether every globally routable address belongs to them.
-    """
-
-    public: bool
+    public: bool  # whether every globally routable address belongs to them
     ranges: tuple[IPv4Network | IPv6Network, ...]
 
     @classmethod

@@ -35,23 +35,17 @@ _LAUNCHING = threading.Lock()  # held by a command line from its first compositi
 
 @dataclass(frozen=True, slots=True)
 class Composed:
-    """A composed configuration, not yet validated: plain values, with interpolations resolved.
-
-    Attributes:
-        choices: The option chosen in each single-choice group.
-        sources: The file of each `dataset.NAME`, `metric.NAME`, `judge`, `embedder` and `target`.
-        conf_folders, prompt_folders: In search order; the first match wins.
-        shadowed: Parts, with their files, that replace packaged ones of the same name.
-        unresolved: The plain configuration with interpolations unresolved; None: there are none.
-    """
+    """A composed configuration, not yet validated: plain values, with interpolations resolved."""
 
     values: dict[str, Any]
-    choices: dict[str, str]
-    sources: dict[str, Path]
+    choices: dict[str, str]  # the option chosen in each single-choice group
+    sources: dict[str, Path]  # the file of each `dataset.NAME`, `metric.NAME`, `judge`, `embedder` and `target`
     overrides: tuple[str, ...]
+    # In search order; the first match wins.
     conf_folders: tuple[Path, ...]
     prompt_folders: tuple[Path, ...]
-    shadowed: tuple[tuple[str, Path], ...] = ()
+    shadowed: tuple[tuple[str, Path], ...] = ()  # parts, with their files, that replace packaged ones of the same name
+    # The plain configuration with interpolations unresolved; None: there are none.
     unresolved: dict[str, Any] | None = None
 
     @property

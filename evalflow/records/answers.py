@@ -40,35 +40,30 @@ class Case:
     """One thing to evaluate: a conversation that ends with a user message, and what is known about it.
 
     A field that the data does not have is None (never an empty value): metrics that need it are skipped.
-
-    Attributes:
-        dataset, index: The dataset it came from, and its position in it, from 0.
-        id, messages: The file's own id, else a hash of the content, unique in the dataset; and the conversation.
-        answer, reference: The recorded answer, and the ideal one.
-        contexts: What was retrieved; an empty tuple means that nothing was retrieved.
-        expected, actual: The true label and the recorded prediction; or the expected ids and the retrieved ones.
-        metadata, demo_answer: What the target sent with its answer; an example answer to try metrics on.
-        failure: Why there is no recorded answer: the target failed during recording.
-        checks: Checks in the case itself: identifier, enabled, params.
-        tags, group: Names for slicing, hierarchical with " > "; the cluster for error bars (source, user, template).
-        labels, vars: Human labels in the data, by metric name; and all other columns.
     """
 
+    # The dataset it came from, and its position in it, from 0.
     dataset: str
     index: int
+    # The file's own id, else a hash of the content, unique in the dataset; and the conversation.
     id: str
     messages: tuple[Message, ...] = ()
+    # The recorded answer, and the ideal one.
     answer: str | None = None
     reference: str | None = None
-    contexts: tuple[Context, ...] | None = None
+    contexts: tuple[Context, ...] | None = None  # what was retrieved; an empty tuple means that nothing was retrieved
+    # The true label and the recorded prediction; or the expected ids and the retrieved ones.
     expected: Any = None
     actual: Any = None
+    # What the target sent with its answer; an example answer to try metrics on.
     metadata: Mapping[str, Any] | None = None
     demo_answer: Message | None = None
-    failure: str | None = None
-    checks: tuple[Mapping[str, Any], ...] | None = None
+    failure: str | None = None  # why there is no recorded answer: the target failed during recording
+    checks: tuple[Mapping[str, Any], ...] | None = None  # checks in the case itself: identifier, enabled, params
+    # Names for slicing, hierarchical with " > "; the cluster for error bars (source, user, template).
     tags: tuple[str, ...] = ()
     group: str | None = None
+    # Human labels in the data, by metric name; and all other columns.
     labels: Mapping[str, Any] | None = None
     vars: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
@@ -91,21 +86,17 @@ class Case:
 
 @record(kw_only=True)
 class Answer(CallCosts):
-    """One answer of a target to a case.
+    """One answer of a target to a case."""
 
-    Attributes:
-        dataset, index, case_id, target, target_repeat: The answer's identity; target_repeat counts from 0.
-        status, error_type, error: answered; absent (recorded data has none); error (generation failed), and why.
-        messages: The conversation as sent, without the final answer.
-    """
-
+    # The answer's identity; target_repeat counts from 0.
     dataset: str
     index: int
     case_id: str
     target: str
     target_repeat: int = 0
+    # status, error_type, error: answered; absent (recorded data has none); error (generation failed), and why.
     status: AnswerStatus = "answered"
-    messages: tuple[Message, ...] = ()
+    messages: tuple[Message, ...] = ()  # the conversation as sent, without the final answer
     answer: str | None = None
     actual: Any = None
     contexts: tuple[Context, ...] | None = None
@@ -130,30 +121,24 @@ Distribution = Mapping[str, Mapping[Any, float]]
 
 @record(kw_only=True)
 class Ask:
-    """One question to a judge.
+    """One question to a judge."""
 
-    Attributes:
-        metric, step: The metric and step id that the question comes from.
-        task: What a judge without a language model can do (such as extract_claims; embed: the embedder), or None.
-        messages: The rendered prompt.
-        reply_model: The pydantic model of the reply; where `items` is given, of a list `results`, one entry per item.
-        variables: The step's template variables. A step with a task also has `source` (extract_claims: the text to
-            split) or `against` (verify_claims: the text, or contexts, to check claims with).
-        items: The items of a one_per step, else None.
-        logprobs, samples: Whether token probabilities are wanted, and the number of samples if they are not available.
-        repeat: The judge's repeat, from 0; makes repeats distinct in caches.
-    """
-
+    # The metric and step id that the question comes from.
     metric: str
     step: str
+    # What a judge without a language model can do (such as extract_claims; embed: the embedder), or None.
     task: str | None
-    messages: tuple[Message, ...]
+    messages: tuple[Message, ...]  # the rendered prompt
+    # The pydantic model of the reply; where `items` is given, of a list `results`, one entry per item.
     reply_model: type[BaseModel]
+    # The step's template variables. A step with a task also has `source` (extract_claims: the text to split) or
+    # `against` (verify_claims: the text, or contexts, to check claims with).
     variables: Mapping[str, Any]
-    items: tuple[Any, ...] | None = None
+    items: tuple[Any, ...] | None = None  # the items of a one_per step, else None
+    # Whether token probabilities are wanted, and the number of samples if they are not available.
     samples: int = 1
     logprobs: bool = False
-    repeat: int = 0
+    repeat: int = 0  # the judge's repeat, from 0; makes repeats distinct in caches
 
     @property
     def embeds(self) -> bool:
@@ -163,26 +148,16 @@ class Ask:
 
 @record(kw_only=True)
 class JudgeInfo:
-    """Properties of a judge or an embedder that are known before it is asked.
-
-    Attributes:
-        nature: One phrase that describes it, shown above every table.
-        identity: A digest of everything that determines its replies.
-        calibrated: Whether a threshold on its scores is meaningful.
-        remote: Whether it sends data to an endpoint, which takes requests, tokens and perhaps money.
-        weighted: Whether scores are always expectations over its probabilities.
-        tasks: The tasks it can answer; None: anything.
-        limits: Why it cannot answer anything else, as the beginning of a sentence.
-    """
+    """Properties of a judge or an embedder that are known before it is asked."""
 
     name: str
-    nature: str
-    identity: str
-    calibrated: bool = True
-    remote: bool = True
-    weighted: bool = False
-    tasks: frozenset[str] | None = None
-    limits: str = "it"
+    nature: str  # one phrase that describes it, shown above every table
+    identity: str  # a digest of everything that determines its replies
+    calibrated: bool = True  # whether a threshold on its scores is meaningful
+    remote: bool = True  # whether it sends data to an endpoint, which takes requests, tokens and perhaps money
+    weighted: bool = False  # whether scores are always expectations over its probabilities
+    tasks: frozenset[str] | None = None  # the tasks it can answer; None: anything
+    limits: str = "it"  # why it cannot answer anything else, as the beginning of a sentence
 
     def explain_refusal(self, task: str | None) -> str | None:
         """Why it cannot answer a step of this task (None: a free prompt), and what to do; None if it can."""
@@ -195,21 +170,17 @@ class JudgeInfo:
 
 @record(kw_only=True)
 class Reply(CallCosts):
-    """A judge's answer to an Ask, valid against its reply model.
+    """A judge's answer to an Ask, valid against its reply model."""
 
-    Attributes:
-        parsed, raw: The validated reply, and the text it was parsed from.
-        probabilities: One distribution per item (one in all without items); None if the judge gives none.
-        samples, failed: The number of samples behind these frequencies, and how many more were requested and failed.
-        mass: By field, the share of the token probability on valid values.
-    """
-
+    # The validated reply, and the text it was parsed from.
     parsed: BaseModel
     raw: str
+    # One distribution per item (one in all without items); None if the judge gives none.
     probabilities: Sequence[Distribution] | None = None
+    # The number of samples behind these frequencies, and how many more were requested and failed.
     samples: int = 1
     failed: int = 0
-    mass: Mapping[str, float] | None = None
+    mass: Mapping[str, float] | None = None  # by field, the share of the token probability on valid values
     requests: int = 1
     latency_s: float = 0.0
     identity: str = ""

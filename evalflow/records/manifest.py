@@ -33,26 +33,20 @@ class DatasetFacts(_Facts):
 
 
 class MetricFacts(_Facts):
-    """A metric of a run's scores, with its names in scores and configuration (which may bind to several: `declared`).
-
-    Attributes:
-        judge: The judge column of its scores; None for a metric that needs no judge.
-        asks, embeds: Whether it calls a judge, and the embedder.
-        bounded: Whether its scores lie in 0..1.
-        key: The name of its map in the configuration.
-        certificate: How well its judge agreed with people, as of the last derivation; see `app.core.certificates`.
-    """
+    """A metric of a run's scores, which may be one of several that a `declared` name binds to."""
 
     declared: str
-    judge: str | None
+    judge: str | None  # the judge column of its scores; None for a metric that needs no judge
+    # Whether it calls a judge, and the embedder.
     asks: bool
     embeds: bool
-    bounded: bool
-    key: str
+    bounded: bool  # whether its scores lie in 0..1
+    key: str  # the name of its map in the configuration
     description: str
     version: int
     prompt_sha256: str | None
     figures: FigureSpec | None
+    # How well its judge agreed with people, as of the last derivation; see `app.core.certificates`.
     certificate: Mapping[str, Any] | None = None
 
 
@@ -96,25 +90,14 @@ class Header(_Facts):
 
 
 class Manifest(Header):
-    """run.json of a run, written before the first request and again at the end.
-
-    Attributes:
-        process: The id of the process that works on it, or did.
-        config: The configuration before interpolation.
-        choices: The chosen file of the groups judge, embedder and target.
-        spent_before: What earlier runs of the same sweep have spent; see `Amount`.
-        ended_before: The states in which earlier parts of a resumed run ended with results written.
-        scores, answers, asked: The number of scores and answers by status, and of cases asked by dataset.
-        requests, cached, reasks: Calls that were sent, that the cache answered, and that repeated an invalid reply.
-        cost_usd, saved_usd: What was paid, and what cached replies would have cost.
-    """
+    """run.json of a run, written before the first request and again at the end."""
 
     working_directory: str
-    process: int
+    process: int  # the id of the process that works on it, or did
     versions: Mapping[str, str]
     git_commit: str | None
-    config: dict[str, Any]
-    choices: dict[str, str]
+    config: dict[str, Any]  # the configuration before interpolation
+    choices: dict[str, str]  # the chosen file of the groups judge, embedder and target
     search_folders: Mapping[str, Sequence[str]]
     datasets: Mapping[str, DatasetFacts]
     metrics: Mapping[str, MetricFacts]
@@ -122,20 +105,23 @@ class Manifest(Header):
     target: TargetFacts
     order: CaseOrder
     prices: Mapping[str, Any]
-    spent_before: Mapping[str, Any]
-    ended_before: Sequence[str] = ()
+    spent_before: Mapping[str, Any]  # what earlier runs of the same sweep have spent; see `Amount`
+    ended_before: Sequence[str] = ()  # the states in which earlier parts of a resumed run ended with results written
     resumed_at: Sequence[str] = ()
     exit_code: int | None = None
     seconds: float | None = None
+    # The number of scores and answers by status, and of cases asked by dataset.
     scores: Mapping[str, int] = Field(default_factory=dict)
     answers: Mapping[str, int] = Field(default_factory=dict)
     asked: Mapping[str, int] = Field(default_factory=dict)
     stopped: Stop | None = None
+    # Calls that were sent, that the cache answered, and that repeated an invalid reply.
     requests: int | None = None
     cached: int | None = None
     reasks: int | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None
+    # What was paid, and what cached replies would have cost.
     cost_usd: float | None = None
     saved_usd: float | None = None
 

@@ -25,21 +25,17 @@ def passes(value: Any, threshold: Any, *, higher_is_better: bool = True) -> Any:
 
 @record(kw_only=True)
 class Outcome:
-    """A metric's result for one answer, before it is assigned to its cell.
+    """A metric's result for one answer, before it is assigned to its cell."""
 
-    Attributes:
-        status: One of the four states; only `scored` has a score.
-        score, value: 0..1 for a scale, natural otherwise, and on the metric's own scale. None unless scored, except for
-            the value of a pair whose verdict depends on the order.
-        reason, steps: Why (also why undefined or skipped), and the judge's replies, step by step.
-        path, parts: How the score came about (by probabilities, direct, after a re-ask); a panel's members.
-    """
-
-    status: Status
+    status: Status  # one of the four states; only `scored` has a score
+    # 0..1 for a scale, natural otherwise, and on the metric's own scale. None unless scored, except for the value of a
+    # pair whose verdict depends on the order.
     score: float | None = None
     value: Any = None
+    # Why (also why undefined or skipped), and the judge's replies, step by step.
     reason: str | None = None
     steps: tuple[Mapping[str, Any], ...] = ()
+    # path, parts: How the score came about (by probabilities, direct, after a re-ask); a panel's members.
     path: Path | None = None
     error_type: str | None = None
     error: str | None = None
@@ -95,46 +91,35 @@ class ScoreRecord:
 
 @record(kw_only=True)
 class Label:
-    """A person's judgement of one answer on one metric.
-
-    Attributes:
-        dataset, target, target_repeat: Selects the answer to the case; None matches every answer.
-        answer_hash: Hash of the answer that the person saw (see `evalflow.labels.answer_hash`); None if only the
-            recorded answer can be meant.
-        weight: The number of answers it represents: 1 over the probability with which it was sampled.
-        where: Its place in a file, for messages.
-    """
+    """A person's judgement of one answer on one metric."""
 
     case_id: str
     metric: str
     value: Any
     by: str
+    # Selects the answer to the case; None matches every answer.
     dataset: str | None = None
     target: str | None = None
     target_repeat: int | None = None
+    # Hash of the answer that the person saw (see `evalflow.labels.answer_hash`); None if only the recorded answer can
+    # be meant.
     answer_hash: str | None = None
-    weight: float = 1.0
+    weight: float = 1.0  # the number of answers it represents: 1 over the probability with which it was sampled
     comment: str | None = None
     at: str | None = None
-    where: str = ""
+    where: str = ""  # its place in a file, for messages
 
 
 @record()
 class FigureSpec:
-    """Which figures a metric has over a run, from the `value` of its scores.
+    """Which figures a metric has over a run, from the `value` of its scores."""
 
-    Attributes:
-        kind: classification: accuracy, precision, recall, F and the matrix; retrieval: the mean of each measure;
-            pairwise: win rate, consistency, and the judge's biases.
-        positive: The label that precision and recall are about; None if there are several classes.
-        per_label: Whether each label is a classification of its own, true or false.
-        confidence: Whether predictions state their confidence, so that it can be compared with how often they are
-            right.
-    """
-
+    # classification: accuracy, precision, recall, F and the matrix; retrieval: the mean of each measure; pairwise: win
+    # rate, consistency, and the judge's biases.
     kind: Literal["classification", "retrieval", "pairwise"]
-    positive: Any = None
-    per_label: bool = False
+    positive: Any = None  # the label that precision and recall are about; None if there are several classes
+    per_label: bool = False  # whether each label is a classification of its own, true or false
+    # Whether predictions state their confidence, so that it can be compared with how often they are right.
     confidence: bool = False
     measures: Sequence[str] = ()
 
@@ -146,16 +131,13 @@ class FigureSpec:
 
 @record(kw_only=True)
 class Figure:
-    """A number over a run that is more than a mean of scores.
+    """A number over a run that is more than a mean of scores."""
 
-    Attributes:
-        statistic, value: Its name, such as recall, and the number; None if the divisor is 0.
-        std_error, ci_low, ci_high, ci_method: 95 % interval and its method; None if there is none.
-    """
-
+    # Its name, such as recall, and the number; None if the divisor is 0.
     statistic: str
     value: float | None
     n: int
+    # 95 % interval and its method; None if there is none.
     std_error: float | None = None
     ci_low: float | None = None
     ci_high: float | None = None

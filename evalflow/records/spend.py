@@ -27,23 +27,19 @@ class Usage:
 
 @record(kw_only=True)
 class Spend:
-    """The cost of calls. An unknown part is None, and so is any sum that includes it.
+    """The cost of calls. An unknown part is None, and so is any sum that includes it."""
 
-    Attributes:
-        requests, reasks: Answered requests, and how many of them were re-asks after an invalid reply.
-        usage, cost_usd, latency_s: Tokens, US dollars and seconds.
-        cached, saved_usd: Calls that the cache replaced, and their original cost.
-        paid: Short digests of the calls that were paid for and cached; see `calls.cache.short`.
-    """
-
+    # Answered requests, and how many of them were re-asks after an invalid reply.
     requests: int = 0
     reasks: int = 0
+    # Tokens, US dollars and seconds.
     usage: Usage | None = Usage()
     cost_usd: float | None = 0.0
     latency_s: float | None = 0.0
+    # Calls that the cache replaced, and their original cost.
     cached: int = 0
     saved_usd: float | None = 0.0
-    paid: tuple[int, ...] = ()
+    paid: tuple[int, ...] = ()  # short digests of the calls that were paid for and cached; see `calls.cache.short`
 
     def __add__(self, other: Spend) -> Spend:
         return Spend(
@@ -79,23 +75,18 @@ NOTHING = Spend()
 
 @record(kw_only=True)
 class CallCosts:
-    """What the calls behind a reply or an answer took.
+    """What the calls behind a reply or an answer took."""
 
-    Attributes:
-        requests, reasks: Answered calls in all, none for a cached reply; and invalid replies sent back before.
-        usage, cost_usd: Summed over the calls; None if unknown, never a false 0. A cached reply cost nothing.
-        latency_s: Seconds without the wait for a free slot; of a cached reply, the original ones.
-        cached, saved_usd: Whether no call was made for it, and its original cost then; None if unknown.
-        paid: Digests of its calls; see `Spend`.
-    """
-
+    # Answered calls in all, none for a cached reply; and invalid replies sent back before.
     requests: int = 0
     reasks: int = 0
+    # Summed over the calls; None if unknown, never a false 0. A cached reply cost nothing.
     usage: Usage | None = None
     cost_usd: float | None = None
+    # cached, saved_usd: Whether no call was made for it, and its original cost then; None if unknown.
     saved_usd: float | None = 0.0
-    paid: tuple[int, ...] = ()
-    latency_s: float | None = None
+    paid: tuple[int, ...] = ()  # digests of its calls; see `Spend`
+    latency_s: float | None = None  # seconds without the wait for a free slot; of a cached reply, the original ones
     cached: bool = False
 
     @property

@@ -44,18 +44,15 @@ _HALF = 0.5
 
 @dataclass(frozen=True, slots=True)
 class FlippedCases:
-    """Cases that changed between two runs.
-
-    Attributes:
-        worsened, improved: Number of cases that passed in A and fail in B, and the reverse, over all metrics.
-        rows: dataset, metric, case_id, score_a, score_b, change (below 0 is worse, also if lower scores are better),
-            passed_a, passed_b (null without a threshold) and reason (B's), the worst first: the flips and, for metrics
-            without pass or fail, the changed scores.
-    """
+    """Cases that changed between two runs."""
 
     pair: tuple[str, str]
+    # Number of cases that passed in A and fail in B, and the reverse, over all metrics.
     worsened: int
     improved: int
+    # dataset, metric, case_id, score_a, score_b, change (below 0 is worse, also if lower scores are better), passed_a,
+    # passed_b (null without a threshold) and reason (B's), the worst first: the flips and, for metrics without pass or
+    # fail, the changed scores.
     rows: Sequence[dict[str, Any]]
 
 
@@ -87,24 +84,18 @@ VERDICTS = {"better": "better", "worse": "worse", "cannot_tell": "cannot tell"}
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A comparison of runs, with its results: `rows` are one family of differences.
-
-    Attributes:
-        margin: The non-inferiority margin: how much worse is acceptable; None if not requested.
-        questions: The questions of the cases that changed, by dataset and id.
-        adjusted_means: B's means that A's scores of more cases make narrower.
-        orders: By metric, the statistics that were tested in a declared order.
-    """
+    """A comparison of runs, with its results: `rows` are one family of differences."""
 
     runs: Mapping[str, Manifest]
     rows: Sequence[ComparisonRow]
     adjust: str
-    margin: float | None
+    margin: float | None  # the non-inferiority margin: how much worse is acceptable; None if not requested
     notes: Sequence[str]
     flips: Sequence[FlippedCases]
-    questions: Mapping[tuple[str, str], str]
+    questions: Mapping[tuple[str, str], str]  # the questions of the cases that changed, by dataset and id
     paired: bool = True
-    adjusted_means: Sequence[AdjustedMean] = ()
+    adjusted_means: Sequence[AdjustedMean] = ()  # B's means that A's scores of more cases make narrower
+    # By metric, the statistics that were tested in a declared order.
     orders: Orders = field(default_factory=dict[str, Sequence[str]])
 
     @property

@@ -32,26 +32,19 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class PlanRow:
-    """A design that reaches a goal; `name` is the metric, or the assumed values, that it is for.
-
-    Attributes:
-        cases_by_estimate: Cases needed if the pilot's estimate were exact; the same as `cases` without an assurance.
-        least_cases: Cases needed with unlimited repeats; None without a goal for cases, or if noise is unknown.
-        detectable: The smallest true difference that two such runs detect; None for too few cases.
-        width: Width of the 95 % interval of one such run; None if nothing is known of a single run.
-        cost_usd: Cost of one such run; None if a price is unknown.
-    """
+    """A design that reaches a goal; `name` is the metric, or the assumed values, that it is for."""
 
     name: str
     goal: Goal
     cases: int
-    cases_by_estimate: int
+    cases_by_estimate: int  # cases needed if the pilot's estimate were exact; the same as `cases` without an assurance
     answers: int
     judgements: int
+    # Cases needed with unlimited repeats; None without a goal for cases, or if noise is unknown.
     least_cases: int | None
-    detectable: float | None
-    width: float | None
-    cost_usd: float | None
+    detectable: float | None  # the smallest true difference that two such runs detect; None for too few cases
+    width: float | None  # width of the 95 % interval of one such run; None if nothing is known of a single run
+    cost_usd: float | None  # cost of one such run; None if a price is unknown
 
     @property
     def scores(self) -> int:
@@ -60,20 +53,13 @@ class PlanRow:
 
 @dataclass(frozen=True, slots=True)
 class LabelRow:
-    """Number of labels for a required width of a judge's corrected mean, or to detect a corrected difference.
-
-    Attributes:
-        goal: The width, or the difference of two runs; labels and answers are then cases, labelled in both runs.
-        answers: Number of answers that the judge scores, labelled ones included; None for any number.
-        labels: Labels needed; None if the interval is too wide even with labels on all answers but two.
-        labels_alone: Labels needed without a judge.
-    """
+    """Number of labels for a required width of a judge's corrected mean, or to detect a corrected difference."""
 
     name: str
-    goal: Goal
-    answers: int | None
-    labels: int | None
-    labels_alone: int
+    goal: Goal  # the width, or the difference of two runs; labels and answers are then cases, labelled in both runs
+    answers: int | None  # number of answers that the judge scores, labelled ones included; None for any number
+    labels: int | None  # labels needed; None if the interval is too wide even with labels on all answers but two
+    labels_alone: int  # labels needed without a judge
 
 
 @dataclass(frozen=True, slots=True)

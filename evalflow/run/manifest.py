@@ -20,29 +20,22 @@ from evalflow.records.manifest import SCHEMA, Manifest, Stop
 
 @dataclass(slots=True)
 class Tally:
-    """Running totals of a run.
+    """Running totals of a run."""
 
-    Attributes:
-        expected: How many scores the run will have, as far as known.
-        asked: The cases that were begun, by dataset, those of earlier parts of the run included.
-        requests: Calls that were sent; `cached` counts those that the cache answered.
-        cost_usd: What was paid; `unpriced` says that some calls have no known price.
-        saved_usd: What cached replies would have cost; `saved_unpriced` likewise.
-    """
-
-    expected: int = 0
+    expected: int = 0  # how many scores the run will have, as far as known
+    # The cases that were begun, by dataset, those of earlier parts of the run included.
     asked: Counter[str] = field(default_factory=Counter[str])
     scores: Counter[str] = field(default_factory=Counter[str])
     answers: Counter[str] = field(default_factory=Counter[str])
-    requests: int = 0
+    requests: int = 0  # calls that were sent; `cached` counts those that the cache answered
     cached: int = 0
     reasks: int = 0
     in_flight: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
-    cost_usd: float = 0.0
+    cost_usd: float = 0.0  # what was paid; `unpriced` says that some calls have no known price
     unpriced: bool = False
-    saved_usd: float = 0.0
+    saved_usd: float = 0.0  # what cached replies would have cost; `saved_unpriced` likewise
     saved_unpriced: bool = False
 
     @property

@@ -21,13 +21,7 @@ from evalflow.targets.recorded import blank
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """What a run does with every case, `width` of them at once; the limiters bound the calls in flight.
-
-    Attributes:
-        finished, failed: Digests of the cells that have a score already; of these with the score 0, where metrics stop.
-        case_timeout_s: Time limit in seconds for one answer, and for one score; None: no limit.
-        answered: Answers that this run has already. They are not generated again, unless they failed.
-    """
+    """What a run does with every case, `width` of them at once; the limiters bound the calls in flight."""
 
     run_id: str
     target: Target
@@ -35,9 +29,11 @@ class RunPlan:
     target_repeats: int = 1
     judge_repeats: int = 1
     width: int = 16
+    # Digests of the cells that have a score already; of these with the score 0, where metrics stop.
     finished: Set[int] = frozenset()
     failed: Set[int] = frozenset()
-    case_timeout_s: float | None = None
+    case_timeout_s: float | None = None  # time limit in seconds for one answer, and for one score; None: no limit
+    # Answers that this run has already. They are not generated again, unless they failed.
     answered: AnswerBook | None = None
 
     def strands(self, case: Case) -> list[list[tuple[Pair, int]]]:

@@ -51,25 +51,19 @@ class Intervals:
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """The sufficient statistics of each row's scores; every field is an array with one entry per row.
-
-    Attributes:
-        std: Sample standard deviation (n - 1), NaN below two cases.
-        binary: Whether every score is exactly 0 or 1.
-        clusters: Number of clusters; n if each case stands alone.
-        std_error: Cluster-robust, of the mean; only used if some cluster holds several cases, as are the following.
-        centre, spread, df: The middle of the interval, the standard error that its width comes from, and the degrees of
-            freedom; with pseudo-clusters for scores between fixed ends, else the mean and its standard error.
-    """
+    """The sufficient statistics of each row's scores; every field is an array with one entry per row."""
 
     n: Floats
     mean: Floats
-    std: Floats
+    std: Floats  # sample standard deviation (n - 1), NaN below two cases
     low: Floats
     high: Floats
-    binary: Bools
-    clusters: Floats
+    binary: Bools  # whether every score is exactly 0 or 1
+    clusters: Floats  # number of clusters; n if each case stands alone
+    # Cluster-robust, of the mean; only used if some cluster holds several cases, as are the following.
     std_error: Floats
+    # The middle of the interval, the standard error that its width comes from, and the degrees of freedom; with
+    # pseudo-clusters for scores between fixed ends, else the mean and its standard error.
     centre: Floats
     spread: Floats
     df: Floats

@@ -92,19 +92,16 @@ _RANDOM = 200
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What a short set of cases loses, on systems that had no part in choosing it.
+    """What a short set of cases loses, on systems that had no part in choosing it."""
 
-    Attributes:
-        error, random_error: Mean distance of a system's mean from that on all cases; of a random set of the same size.
-        order, random_order: Share of the pairs of systems, one of them left aside, that stand in the same order;
-            NaN if all systems have the same mean.
-        gain, low, high: How much smaller the error is than a random set's, with its 95 % interval over the systems.
-    """
-
+    # Mean distance of a system's mean from that on all cases; of a random set of the same size.
     error: float
     random_error: float
+    # Share of the pairs of systems, one of them left aside, that stand in the same order; NaN if all systems have the
+    # same mean.
     order: float
     random_order: float
+    # How much smaller the error is than a random set's, with its 95 % interval over the systems.
     gain: float
     low: float
     high: float

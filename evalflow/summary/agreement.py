@@ -157,22 +157,18 @@ def clusters_of(answers: pl.DataFrame) -> Array | None:
 
 @dataclass(frozen=True, slots=True)
 class Raters:
-    """Agreement among people on the answers that several of them labelled.
+    """Agreement among people on the answers that several of them labelled."""
 
-    Attributes:
-        alpha, alpha_ordinal: Krippendorff's alpha (interval), and by the order of labels, for unevenly spaced grades.
-        fleiss_kappa, gwet_ac1: Agreement on classes beyond chance; None if labels are not classes, or answers differ in
-            their number of labels. If one class is rare, use AC1.
-        reliability: Reliability, 0..1, of an answer's mean label, with which the judge is compared; None below 0.
-        ceiling: The highest correlation that a judge can have with that mean.
-    """
-
+    # Krippendorff's alpha (interval), and by the order of labels, for unevenly spaced grades.
     alpha: Agreement
     alpha_ordinal: Agreement
+    # Agreement on classes beyond chance; None if labels are not classes, or answers differ in their number of labels.
+    # If one class is rare, use AC1.
     fleiss_kappa: float | None
     gwet_ac1: float | None
+    # Reliability, 0..1, of an answer's mean label, with which the judge is compared; None below 0.
     reliability: float | None
-    ceiling: float | None
+    ceiling: float | None  # the highest correlation that a judge can have with that mean
     alt_test: AltTest
 
 

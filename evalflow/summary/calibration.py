@@ -58,26 +58,7 @@ def uneven_tags(answers: pl.DataFrame) -> list[TagShare]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationRow:
-    """One judge's mean on one metric, compared with people; judge is None for a metric without one, tag None for all.
-
-    Attributes:
-        corrected: The means of judge and people, the bias, and the corrected estimate, clipped to bounded scales.
-        pass_rate: The pass rate, corrected like the mean; people pass an answer if their mean label reaches the
-            threshold. None without a threshold.
-        judged: The interval of the judge's own mean, which ignores its bias.
-        people: Number of people who labelled, and of their labels.
-        raters: Agreement among people; None if no answer has two labels.
-        by_class: The share of unlabelled answers that people would pass, if labels were chosen by class
-            (Rogan-Gladen); None unless both say yes or no.
-        sampling_bias, uneven: The test for sampling bias, and the tags labelled far more, or less, often than others;
-            none for weighted labels.
-        unscored: Number of labelled answers without a score of the judge.
-        left_out: Number of answers not in the means: undefined, skipped, or failed without a label.
-        failed: Number of answers for which the judge failed, and of the labelled ones among them. If any is labelled,
-            all count in `corrected` with the judge's mean as score.
-        constant: Whether all labels are equal, and whether all scores are.
-        answers: All scored answers, from `labelled_scores`.
-    """
+    """One judge's mean on one metric, compared with people; judge is None for a metric without, tag None for all."""
 
     dataset: str
     metric: str
@@ -85,22 +66,30 @@ class CalibrationRow:
     judge: str | None
     tag: str | None
     traits: Traits
+    # The means of judge and people, the bias, and the corrected estimate, clipped to bounded scales.
     corrected: CorrectedMean
+    # The pass rate, corrected like the mean; people pass an answer if their mean label reaches the threshold. None
+    # without a threshold.
     pass_rate: CorrectedMean | None
-    judged: Interval
+    judged: Interval  # the interval of the judge's own mean, which ignores its bias
     agreement: Mapping[str, Agreement]
-    people: tuple[int, int]
-    raters: Raters | None
+    people: tuple[int, int]  # number of people who labelled, and of their labels
+    raters: Raters | None  # agreement among people; None if no answer has two labels
     classes: Classes | None
+    # The share of unlabelled answers that people would pass, if labels were chosen by class (Rogan-Gladen); None unless
+    # both say yes or no.
     by_class: CorrectedRate | None
+    # The test for sampling bias, and the tags labelled far more, or less, often than others; none for weighted labels.
     sampling_bias: SamplingBias | None
     uneven: Sequence[TagShare]
     weighted: bool
-    unscored: int
-    left_out: int
+    unscored: int  # number of labelled answers without a score of the judge
+    left_out: int  # number of answers not in the means: undefined, skipped, or failed without a label
+    # Number of answers for which the judge failed, and of the labelled ones among them. If any is labelled, all count
+    # in `corrected` with the judge's mean as score.
     failed: tuple[int, int]
-    constant: tuple[bool, bool]
-    answers: pl.DataFrame
+    constant: tuple[bool, bool]  # whether all labels are equal, and whether all scores are
+    answers: pl.DataFrame  # all scored answers, from `labelled_scores`
     tags: Sequence[CalibrationRow] = ()
 
     @property

@@ -41,19 +41,15 @@ Sides = tuple["pl.DataFrame", "pl.DataFrame"]
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """The common cases of two runs.
+    """The common cases of two runs."""
 
-    Attributes:
-        cases: One row per dataset, metric and case that both have scored: cluster, tags, judge_a, judge_b, score_a,
-            score_b, passed_a, passed_b (means over the repeats; passed null if a run has no pass or fail), human_a,
-            human_b (people's mean, null without a label).
-        counts: Per dataset and metric: common, only_a, only_b, unscored (cases of both that one did not score).
-        sides: The two runs' scores, as given.
-    """
-
+    # One row per dataset, metric and case that both have scored: cluster, tags, judge_a, judge_b, score_a, score_b,
+    # passed_a, passed_b (means over the repeats; passed null if a run has no pass or fail), human_a, human_b (people's
+    # mean, null without a label).
     cases: pl.DataFrame
+    # Per dataset and metric: common, only_a, only_b, unscored (cases of both that one did not score).
     counts: pl.DataFrame
-    sides: tuple[pl.LazyFrame, pl.LazyFrame]
+    sides: tuple[pl.LazyFrame, pl.LazyFrame]  # the two runs' scores, as given
 
 
 def pair_scores(
@@ -158,16 +154,7 @@ class Traits:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonRow:
-    """One difference of two runs, B minus A, on all cases or those of a tag; judge is `A → B` if they have two.
-
-    Attributes:
-        also, also_tags: Statistics of the same value; tags of exactly these cases, which are no part of the family.
-        bounded: Whether no difference can exceed 1.
-        judged: The judge's own difference, if `found` is corrected by people's labels; else None.
-        labelled: Number of cases that people labelled in both runs.
-        detectable: The smallest true difference detectable with power 0.8 at the Bonferroni level of the family; None
-            if its variance is unknown, or no difference can be so large.
-    """
+    """One difference of two runs, B minus A, on all cases or those of a tag; judge is `A → B` if they have two."""
 
     pair: tuple[str, str]
     dataset: str
@@ -177,12 +164,16 @@ class ComparisonRow:
     statistic: str
     higher_is_better: bool
     found: Difference
+    # also, also_tags: Statistics of the same value; tags of exactly these cases, which are no part of the family.
     also: Sequence[str] = ()
-    bounded: bool = True
+    bounded: bool = True  # whether no difference can exceed 1
+    # The judge's own difference, if `found` is corrected by people's labels; else None.
     judged: Difference | None = None
-    labelled: int = 0
+    labelled: int = 0  # number of cases that people labelled in both runs
     also_tags: Sequence[str] = ()
     p_adjusted: float | None = None
+    # The smallest true difference detectable with power 0.8 at the Bonferroni level of the family; None if its variance
+    # is unknown, or no difference can be so large.
     detectable: float | None = None
 
     @property

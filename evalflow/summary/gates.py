@@ -65,25 +65,18 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """A condition that every row of a metric (None: of all that have the statistic) must meet.
-
-    Attributes:
-        condition: For a difference to the baseline `>= -margin`, with higher as better.
-        point: Whether the estimate decides instead of its interval.
-        looks: How often the run may be looked at before its end; intervals that allow for it decide. None: once, at its
-            end.
-        judge_alone: Whether the judge's own value decides, although people's labels correct it.
-        max_undefined_rate: The share of undefined scores, without skipped ones, above which the gate is undecided.
-    """
+    """A condition that every row of a metric (None: of all that have the statistic) must meet."""
 
     metric: str | None
     statistic: str
-    condition: Condition
+    condition: Condition  # for a difference to the baseline `>= -margin`, with higher as better
     tag: str | None = None
-    point: bool = False
-    judge_alone: bool = False
+    point: bool = False  # whether the estimate decides instead of its interval
+    judge_alone: bool = False  # whether the judge's own value decides, although people's labels correct it
     baseline: bool = False
+    # How often the run may be looked at before its end; intervals that allow for it decide. None: once, at its end.
     looks: Looks | None = None
+    # The share of undefined scores, without skipped ones, above which the gate is undecided.
     max_undefined_rate: float = MAX_UNDEFINED_RATE
 
     @property
@@ -101,39 +94,32 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class GateRow:
-    """A gate's result for one row of the summary; `passed` is None if the data cannot decide.
-
-    Attributes:
-        value, low, high: The estimate and its 95 % interval; None if there is none, or if it is not used.
-        cases_needed: Number of cases that would decide, at the same estimate; None if decided or unknown. For a value
-            corrected by labels, number of labels of these answers.
-        n, n_scored, n_undefined, n_skipped: This run's scores by state; 0 for statistics computed from all scores.
-        compared: Number of cases compared with the baseline; None for other gates.
-        undefined_in: The run with too many undefined scores; empty if none.
-        looked: Which look decides, and after how many cases; empty without looks.
-        labelled: Number of labelled answers, or cases of both runs, that the value is about; None if nobody labelled.
-        judged, uncorrected: The judge's own result, if labels correct it; else why they correct nothing, if there are
-            some.
-    """
+    """A gate's result for one row of the summary; `passed` is None if the data cannot decide."""
 
     dataset: str
     target: str
     metric: str
     judge: str | None
+    # The estimate and its 95 % interval; None if there is none, or if it is not used.
     value: float | None
     low: float | None
     high: float | None
     passed: bool | None
+    # Number of cases that would decide, at the same estimate; None if decided or unknown. For a value corrected by
+    # labels, number of labels of these answers.
     cases_needed: int | None = None
+    # This run's scores by state; 0 for statistics computed from all scores.
     n: int = 0
     n_scored: int = 0
     n_undefined: int = 0
     n_skipped: int = 0
-    compared: int | None = None
-    undefined_in: Literal["", "this run", "the baseline"] = ""
+    compared: int | None = None  # number of cases compared with the baseline; None for other gates
+    undefined_in: Literal["", "this run", "the baseline"] = ""  # the run with too many undefined scores; empty if none
     method: str | None = None
-    looked: str = ""
+    looked: str = ""  # which look decides, and after how many cases; empty without looks
+    # Number of labelled answers, or cases of both runs, that the value is about; None if nobody labelled.
     labelled: int | None = None
+    # The judge's own result, if labels correct it; else why they correct nothing, if there are some.
     judged: GateRow | None = None
     uncorrected: str = ""
 

@@ -71,27 +71,20 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class PanelAdvice:
-    """What labels say of a panel, from the `n` labelled answers that all members scored.
-
-    Attributes:
-        confusion: For each member, by people's class (down) and its own (across): share, interval, and answers below.
-        weights: Of each member, for `vote: weighted`; they sum to 1.
-        useless: Members no better than chance.
-        ways: Majority, best member, weighted, Dawid-Skene.
-        gain: Share right by weights minus share right by majority.
-        alone: The member that says most often what people say; share right by such a member minus that by weights.
-        shared: Pairs of members, how much more often they agree than independent ones, and its interval.
-    """
+    """What labels say of a panel, from the `n` labelled answers that all members scored."""
 
     names: Sequence[str]
     n: int
     classes: Sequence[str]
+    # For each member, by people's class (down) and its own (across): share, interval, and answers below.
     confusion: Sequence[Sequence[Sequence[tuple[float | None, Interval, int]]]]
-    weights: Mapping[str, float]
-    useless: Sequence[str]
-    ways: Sequence[Way]
-    gain: Difference
+    weights: Mapping[str, float]  # of each member, for `vote: weighted`; they sum to 1
+    useless: Sequence[str]  # members no better than chance
+    ways: Sequence[Way]  # majority, best member, weighted, Dawid-Skene
+    gain: Difference  # share right by weights minus share right by majority
+    # The member that says most often what people say; share right by such a member minus that by weights.
     alone: tuple[str, Difference]
+    # Pairs of members, how much more often they agree than independent ones, and its interval.
     shared: Sequence[tuple[str, str, float, Interval]]
 
 

@@ -34,29 +34,22 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """The measured or assumed values that a plan is based on, with all assumptions in words.
-
-    Attributes:
-        scores, other: Variance components of a run's scores (of the second run if two are known), and of the first run.
-        difference_spread: Variance of the true difference of two runs over cases.
-        rate: The pass rate, if cases pass or fail without repeats; exact formulas then replace the normal
-            approximation.
-        flips: Share of cases that pass in only one of two runs; if unknown, by `rate` and the runs' `correlation`.
-        design_effect: Factor by which clusters increase the variance; 1 if the spread includes it.
-        sampled: Number of the pilot's cases; 0 for guesses.
-        scores_limit, difference_limit: Factors to the upper limits of the variances (`variance_limit`).
-    """
+    """The measured or assumed values that a plan is based on, with all assumptions in words."""
 
     name: str
     assumptions: Sequence[str]
+    # Variance components of a run's scores (of the second run if two are known), and of the first run.
     scores: Components
     other: Components
-    difference_spread: float
+    difference_spread: float  # variance of the true difference of two runs over cases
+    # The pass rate, if cases pass or fail without repeats; exact formulas then replace the normal approximation.
     rate: float | None = None
+    # Share of cases that pass in only one of two runs; if unknown, by `rate` and the runs' `correlation`.
     flips: float | None = None
     correlation: float = 0.0
-    design_effect: float = 1.0
-    sampled: int = 0
+    design_effect: float = 1.0  # factor by which clusters increase the variance; 1 if the spread includes it
+    sampled: int = 0  # number of the pilot's cases; 0 for guesses
+    # Factors to the upper limits of the variances (`variance_limit`).
     scores_limit: float = 1.0
     difference_limit: float = 1.0
 

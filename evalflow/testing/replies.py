@@ -26,21 +26,13 @@ Mode = Literal["tools", "json_schema", "json_object", "text"]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A received request.
+    """A received request."""
 
-    Attributes:
-        number: 0 for the first request of any kind, then 1, 2, ...
-        method: GET or POST.
-        path: Path below the base URL: `/chat/completions`, `/embeddings`, `/models`.
-        headers: By lower-case name.
-        body: The parsed JSON; empty if there is none.
-    """
-
-    number: int
-    method: str
-    path: str
-    headers: Mapping[str, str]
-    body: Mapping[str, Any]
+    number: int  # 0 for the first request of any kind, then 1, 2, ..
+    method: str  # GET or POST
+    path: str  # path below the base URL: `/chat/completions`, `/embeddings`, `/models`
+    headers: Mapping[str, str]  # by lower-case name
+    body: Mapping[str, Any]  # the parsed JSON; empty if there is none
 
     @property
     def model(self) -> str:

@@ -43,24 +43,17 @@ from evalflow.summary.journal import bill_row
 
 @dataclass(frozen=True, slots=True)
 class RunOrder:
-    """A run to execute.
-
-    Attributes:
-        latest: The folder that `outputs/latest` will point to: the run's, or its sweep's; None leaves it unchanged.
-        siblings: Finished runs of the same sweep, whose answers are reused.
-        resumed: run.json of the run to finish; None for a new run.
-        retry_errors: Whether a resumed run retries what ended in error.
-        races: Whether it is a side of a race, which asks its cases in random order.
-    """
+    """A run to execute."""
 
     composed: Composed
     folder: Path
     run_id: str
+    # The folder that `outputs/latest` will point to: the run's, or its sweep's; None leaves it unchanged.
     latest: Path | None
-    siblings: Sequence[Path] = ()
-    resumed: Manifest | None = None
-    retry_errors: bool = False
-    races: bool = False
+    siblings: Sequence[Path] = ()  # finished runs of the same sweep, whose answers are reused
+    resumed: Manifest | None = None  # run.json of the run to finish; None for a new run
+    retry_errors: bool = False  # whether a resumed run retries what ended in error
+    races: bool = False  # whether it is a side of a race, which asks its cases in random order
 
 
 def open_folder(order: RunOrder) -> RunFolder:

@@ -33,34 +33,29 @@ _PARTS = {"judge": "the judge's settings", "metric": "the metric", "prompts": "i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """How well a judge agreed with people on a metric.
-
-    Attributes:
-        key: A digest of each part that it is valid for; see `key_of`.
-        judge_mean, human_mean, bias: Of the labelled answers, on the scale of scores; bias is {value, ci_low, ci_high}.
-        agreement: Each measure as {value, ci_low, ci_high}; a value of None has its reason under `method`.
-        alt_test: Whether the judge may replace a person: passes, winning_rate, advantage, method, epsilon; None without
-            a test, e.g. with fewer than three people.
-        consistency: Over repeats of the judge: repeats, same (the share of pairs of judgements of one answer that are
-            equal), sd (of judgements of one answer); None if nothing was judged twice.
-        replies: judged (the number of judged answers), unparsable and reasked (shares of them).
-    """
+    """How well a judge agreed with people on a metric."""
 
     judge: str
     metric: str
     dataset: str
-    key: Mapping[str, str | None]
+    key: Mapping[str, str | None]  # a digest of each part that it is valid for; see `key_of`
     run_id: str
     issued_at: str
     n_labels: int
     n_people: int
+    # Of the labelled answers, on the scale of scores; bias is {value, ci_low, ci_high}.
     judge_mean: float | None
     human_mean: float | None
     bias: Mapping[str, float | None]
+    # Each measure as {value, ci_low, ci_high}; a value of None has its reason under `method`.
     agreement: Mapping[str, Mapping[str, Any]]
+    # Whether the judge may replace a person: passes, winning_rate, advantage, method, epsilon; None without a test,
+    # e.g. with fewer than three people.
     alt_test: Mapping[str, Any] | None
+    # Over repeats of the judge: repeats, same (the share of pairs of judgements of one answer that are equal), sd (of
+    # judgements of one answer); None if nothing was judged twice.
     consistency: Mapping[str, Any] | None
-    replies: Mapping[str, Any]
+    replies: Mapping[str, Any]  # judged (the number of judged answers), unparsable and reasked (shares of them)
 
     def stale(self, key: Mapping[str, str | None]) -> list[str]:
         """The changes between the certificate and scores with this key, in words."""

@@ -124,24 +124,17 @@ SMALLEST_MARGIN, LARGEST_MARGIN = 1e-9, 1e9
 
 @dataclass(frozen=True, slots=True)
 class ComparisonOptions:
-    """How runs are compared; UserError if the margin is out of bounds.
+    """How runs are compared; UserError if the margin is out of bounds."""
 
-    Attributes:
-        allow: The `KINDS` that may differ, though scores may then differ in meaning.
-        adjust: How p-values are adjusted for the number of comparisons.
-        margin: The largest acceptable loss, within `SMALLEST_MARGIN` and `LARGEST_MARGIN`; None for no such test.
-        by_tag, by_class: Whether each tag, and the figures of each class or label, have their own rows.
-        unpaired: Whether the runs are samples of different cases, not compared case by case.
-        allow_option: The option that messages suggest for allowing a difference.
-    """
-
-    allow: Collection[str] = ()
-    adjust: Adjustment = "holm"
+    allow: Collection[str] = ()  # the `KINDS` that may differ, though scores may then differ in meaning
+    adjust: Adjustment = "holm"  # how p-values are adjusted for the number of comparisons
+    # The largest acceptable loss, within `SMALLEST_MARGIN` and `LARGEST_MARGIN`; None for no such test.
     margin: float | None = None
+    # Whether each tag, and the figures of each class or label, have their own rows.
     by_tag: bool = False
     by_class: bool = False
-    unpaired: bool = False
-    allow_option: str = "--allow "
+    unpaired: bool = False  # whether the runs are samples of different cases, not compared case by case
+    allow_option: str = "--allow "  # the option that messages suggest for allowing a difference
 
     @property
     def rows_by(self) -> dict[str, bool]:

@@ -27,24 +27,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """The results of a run, derived from its journals.
-
-    Attributes:
-        states: The number of scores in each state.
-        cells: The number of scores that the run made itself, without composites.
-        error_types: Causes of errors with their counts, the most frequent first.
-        error_example: The message of one error of the most frequent cause, in one line; None without errors.
-        calibration: The comparison of the judges with people; None without labels.
-        gates, exit_code: Rows of `evaluate_run_gates`, and 0, 1 or 3, once `decide` has been called.
-    """
+    """The results of a run, derived from its journals."""
 
     scores: pl.LazyFrame
     summary: Summary
-    states: Mapping[str, int]
-    cells: int
-    error_types: tuple[str, ...]
-    error_example: str | None
-    calibration: Calibration | None = None
+    states: Mapping[str, int]  # the number of scores in each state
+    cells: int  # the number of scores that the run made itself, without composites
+    error_types: tuple[str, ...]  # causes of errors with their counts, the most frequent first
+    error_example: str | None  # the message of one error of the most frequent cause, in one line; None without errors
+    calibration: Calibration | None = None  # the comparison of the judges with people; None without labels
+    # Rows of `evaluate_run_gates`, and 0, 1 or 3, once `decide` has been called.
     gates: tuple[Mapping[str, Any], ...] = ()
     exit_code: int = 3
 

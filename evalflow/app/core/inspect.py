@@ -54,28 +54,22 @@ class Estimate:
 
 @dataclass(slots=True)
 class Inspection:
-    """What is known of a run before the first request: the cases drawn and counted by dataset, metrics, and cost.
-
-    Attributes:
-        labels_apply: Whether one of the data's labels is for a score of the run.
-        cells: Scores the run will have.
-        scored: The metrics by the names of their scores, with their judge; that of a composite is that of its parts.
-        declared: The name of each of these metrics in the configuration, where one name may bind to several.
-        remarks: Warnings about the data.
-    """
+    """What is known of a run before the first request: the cases drawn and counted by dataset, metrics, and cost."""
 
     parts: Parts
     offered: RunCases
     draw: Draw
     cases: Counter[str] = field(default_factory=Counter[str])
     labelled: Counter[str] = field(default_factory=Counter[str])
-    labels_apply: bool = False
-    cells: int = 0
+    labels_apply: bool = False  # whether one of the data's labels is for a score of the run
+    cells: int = 0  # scores the run will have
+    # The metrics by the names of their scores, with their judge; that of a composite is that of its parts.
     scored: dict[str, Pair] = field(default_factory=dict[str, Pair])
+    # The name of each of these metrics in the configuration, where one name may bind to several.
     declared: dict[str, str] = field(default_factory=dict[str, str])
     gates: Sequence[Gate] = ()
     estimate: Estimate = field(default_factory=Estimate)
-    remarks: Sequence[str] = ()
+    remarks: Sequence[str] = ()  # warnings about the data
 
     @property
     def judges(self) -> dict[str, Judge]:

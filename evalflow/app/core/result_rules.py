@@ -20,22 +20,15 @@ from evalflow.summary.summarise import Threshold
 
 @dataclass(frozen=True, slots=True)
 class RunMetric:
-    """A metric of a run's scores; implements Measured.
-
-    Attributes:
-        declared: The metric's name in the configuration, which may bind to several.
-        judge: The judge column of its scores; None for a metric that needs no judge.
-        asks: Whether it calls a judge.
-        embeds: Whether it calls the embedder.
-    """
+    """A metric of a run's scores; implements Measured."""
 
     config: MetricConfig
     bounded: bool
     figures: FigureSpec | None
-    declared: str = ""
-    judge: str | None = None
-    asks: bool = False
-    embeds: bool = False
+    declared: str = ""  # the metric's name in the configuration, which may bind to several
+    judge: str | None = None  # the judge column of its scores; None for a metric that needs no judge
+    asks: bool = False  # whether it calls a judge
+    embeds: bool = False  # whether it calls the embedder
 
 
 @dataclass(frozen=True, slots=True)
