@@ -121,14 +121,17 @@ class Connections:
     listed: tuple[Connection, ...]
 
     def __post_init__(self) -> None:
-        for i, one in enumerate(self.listed):
-            for other in self.listed[:i]:
-                if one.name == other.name:
-                    what = f"two connections are called {one.name!r}"
-                    raise UserError(Problem(what, "connection.name", "rename one", "connection.name"))
-                if one.place == other.place and one.reach != other.reach:
-                    what = f"{one.name} and {other.name} have one address, and different networks"
-                    raise UserError(Problem(what, "connection.networks", "give both the same", "connection.networks"))
+        names: set[str] = set()
+        places: dict[Place, Connection] = {}
+        for one in self.listed:
+            if one.name in names:
+                what = f"two connections are called {one.name!r}"
+                raise UserError(Problem(what, "connection.name", "rename one", "connection.name"))
+            other = places.setdefault(one.place, one)
+            if one.reach != other.reach:
+                what = f"{one.name} and {other.name} have one address, and different networks"
+                raise UserError(Problem(what, "connection.networks", "give both the same", "connection.networks"))
+            names.add(one.name)
 
     @classmethod
     def of_process(cls) -> Connections | None:
