@@ -1,4 +1,4 @@
-"""The verbs of a server: serve it, work on its queue, and manage who may sign in."""
+"""The verbs of a server: serve it, work on its queue, and manage who may sign in and what may be called."""
 
 from __future__ import annotations
 
@@ -102,6 +102,55 @@ def _add_action(parser: ArgumentParser, work: Callable[[Workspace, Namespace], N
         parser.add_argument("--public", default="", metavar="https://NAME", help="the server's address, for links")
     parser.add_argument("--database-url", metavar="URL", help=_URL)
     parser.set_defaults(work=work)
+
+
+def manage_connections(words: list[str]) -> int:
+    """Add, list and delete the addresses that bots and judges may call once there are accounts."""
+    from evalflow.app.studio.space import open_workspace
+
+    parser = parser_of("connections", "The addresses that bots and judges may call where people sign in.")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="list|add|delete")
+    listing = actions.add_parser("list", help="all of them")
+    listing.set_defaults(work=_list_connections)
+    adding = actions.add_parser("add", help="add one")
+    adding.add_argument("name", help="what bots and judges name it by: connection: NAME")
+    adding.add_argument("address", help="such as https://api.openai.com/v1; all that is below it belongs to it")
+    adding.add_argument("--key", metavar="VARIABLE", help="the environment variable of the server with the key")
+    networks = "where it may lead to: public (the default), or a network such as 10.20.0.0/16; may be repeated"
+    adding.add_argument("--network", action="append", metavar="NETWORK", help=networks)
+    adding.set_defaults(work=_add_connection)
+    deleting = actions.add_parser("delete", help="delete one that nothing uses")
+    deleting.add_argument("name")
+    deleting.set_defaults(work=_delete_connection)
+    for action in (listing, adding, deleting):
+        action.add_argument("--database-url", metavar="URL", help=_URL)
+    options = parser.parse_args(words)
+    with closing(open_workspace(options.database_url)) as space:
+        options.work(space, options)
+    return 0
+
+
+def _list_connections(space: Workspace, _: Namespace) -> None:
+    from evalflow.app.studio.connections import list_connections
+
+    for one in list_connections(space):
+        key = f"key in {one.api_key_env}" if one.api_key_env else "no key"
+        missing = " (not set here)" if one.is_key_set is False else ""
+        _tell(f"{one.name}  {one.address}  {key}{missing}  to {', '.join(one.networks)}")
+
+
+def _add_connection(space: Workspace, options: Namespace) -> None:
+    from evalflow.app.studio.connections import ConnectionDraft, create_connection
+
+    draft = ConnectionDraft(options.address, options.key, options.network or ["public"])
+    _tell(f"added  {create_connection(space, options.name, draft).name}")
+
+
+def _delete_connection(space: Workspace, options: Namespace) -> None:
+    from evalflow.app.studio.connections import delete_connection, get_connection
+
+    delete_connection(space, options.name, get_connection(space, options.name).version)
+    _tell(f"deleted  {options.name}")
 
 
 def _list_users(space: Workspace, _: Namespace) -> None:

@@ -375,4 +375,5 @@ VERBS: dict[str, Handler] = {
     "worker": server.run_worker,
     "serve": server.run_server,
     "users": server.manage_users,
+    "connections": server.manage_connections,
 }

@@ -257,13 +257,18 @@ def serve_public(address: Address, database_url: str | None, *, tell: Callable[[
 
 
 def _expect_set_up(workspace: Workspace) -> None:
-    """Check that the server has an owner, before anything listens."""
+    """Check that the server has an owner and connections, before anything listens."""
+    from evalflow.app.studio.connections import list_connections
     from evalflow.app.studio.people import has_owner
 
     problems: list[Problem] = []
     if not has_owner(workspace):
         hint = f"add one: {command('users', 'add', 'NAME', '--owner')}"
         problems.append(Problem("nobody owns this server yet", "--public", hint))
+    if not list_connections(workspace):
+        address = "https://api.openai.com/v1"
+        hint = f"list what they may call: {command('connections', 'add', 'openai', address, '--key', 'OPENAI_API_KEY')}"
+        problems.append(Problem("bots and judges may call nothing yet", "--public", hint))
     if problems:
         raise UserError(problems)
 
