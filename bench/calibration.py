@@ -1,11 +1,15 @@
 """How often the corrected interval of a biased judge holds what people would say, by simulation.
 
-    python -m bench calibration [--runs 2000] [--by-score | --differences | --these]
+    python -m bench calibration [--runs 2000] [--rare | --by-score | --differences | --these]
 
 Labels are drawn at random from answers that a judge has scored, 500 of which stay without one. Wanted are 90 % or more
 with 15 to 49 labels, and 93 to 97 % from 50 on; two standard errors of the simulation are no miss, and what is outside
 is bold. Behind each share is how wide the interval is, against that of the same labels without the judge. What does not
 hold is listed at the end.
+
+`--rare` has judges whose mistakes are so rare that most draws of labels show none or few of them, all of one kind, and
+10,000 answers without a label: alone, in groups of five of which the judge mistakes all or none, and the corrected
+difference of two runs that are equal in truth, where the judge mistakes only the second one's answers.
 
 `--differences` compares two runs that are equal in truth, with a judge that favours one, and says how often the
 corrected difference, and that of the judge alone, is significant.
@@ -40,6 +44,8 @@ GROUP = 5
 FEW, LEAST, WANTED = 50, 0.90, (0.93, 0.97)
 _CORRELATION = 0.2
 _CONCENTRATION = 4.0
+# Share of the cases that two runs answer alike, before chance.
+_SAME = 0.8
 
 
 def passes(p: float) -> People:
@@ -144,7 +150,61 @@ def cell(people: People, judge: Judge, p: float, n: int, clusters: str, runs: in
     return f"{mark}{share:.1%}{mark}{width}{none}", holds
 
 
-RATES = ((0.95, 0.98, 0.7), (0.95, 0.99, 0.5), (0.95, 0.95, 0.8), (0.95, 0.999, 0.3), (0.8, 0.9, 0.9), (0.5, 0.9, 0.9))
+MANY = 10_000
+MISTAKES = (0.0, 0.005, 0.01, 0.02, 0.03, 0.05)
+"""Shares of all answers that a judge mistakes."""
+RARE: dict[str, Callable[[float, float], tuple[float, float]]] = {
+    "too kind": lambda p, mistakes: (1.0, 1 - mistakes / (1 - p)),
+    "too strict": lambda p, mistakes: (1 - mistakes / p, 1.0),
+}
+"""Sensitivity and specificity of a judge with so many mistakes, of answers of which people pass the share p."""
+
+
+def rare(how: str, p: float, rates: tuple[float, float], n: int, runs: int) -> str:
+    """How often the interval holds the truth, and its median width against that of the labels alone.
+
+    `how` is alone, groups (of five, labelled whole; the judge mistakes all of those that it may, or none), or two runs.
+    """
+    rng, held, given, ratios = np.random.default_rng([n, runs]), 0, 0, list[float]()
+    size = -(-(n + MANY) // GROUP) * GROUP
+    group = np.arange(size) // GROUP if how == "groups" else np.arange(size)
+    for _ in range(runs):
+        truth = (passes_in_groups if how == "groups" else passes)(p)(rng, size)
+        right = rng.random(size)[group] < np.where(truth == 1, *rates)
+        judged = np.where(right, truth, 1 - truth)
+        if how == "two runs":
+            first = np.where(rng.random(size) < _SAME, truth, passes(p)(rng, size))
+            seen = np.where(np.arange(size) < n, (first, truth), np.nan)
+            found, human = (
+                corrected_difference((first, judged), (seen[0], seen[1])),
+                paired_difference(first[:n], truth[:n]),
+            )
+            assert found is not None
+            ends, alone, true = (found.low, found.high), (human.low, human.high), 0.0
+        else:
+            units = (group[:n], group[n:]) if how == "groups" else (None, None)
+            scores = truth[:n], judged[:n], judged[n:]
+            mean = corrected_mean(*scores, clusters=units[0], unlabelled_clusters=units[1])
+            ends, alone, true = (mean.low, mean.high), (mean.human_low, mean.human_high), p
+        if ends[0] is not None and ends[1] is not None:
+            held += ends[0] <= true <= ends[1]
+            if alone[0] is not None and alone[1] is not None:
+                ratios.append((ends[1] - ends[0]) / (alone[1] - alone[0]))
+            given += 1
+    none = f", none in {1 - given / runs:.0%}" if given < 0.995 * runs else ""
+    return f"{held / max(1, given):.1%} × {np.median(ratios):.2f}{none}"
+
+
+RATES = (
+    (0.95, 0.98, 0.7),
+    (0.95, 0.99, 0.5),
+    (0.95, 0.95, 0.8),
+    (0.95, 0.999, 0.3),
+    (0.8, 0.9, 0.9),
+    (0.5, 0.9, 0.9),
+    (0.8, 0.99, 1.0),
+    (0.8, 1.0, 0.95),
+)
 """What people pass, and a judge's sensitivity and specificity."""
 
 
@@ -209,15 +269,51 @@ def differences(favour: float, n: int, runs: int) -> str:
     return f"{corrected / runs:.1%} ({alone / runs:.1%})"
 
 
+def print_rare(runs: int) -> None:
+    """The table of judges with few mistakes."""
+    print(
+        f"{runs} simulations a cell\n\n| people pass, judge | labels | "
+        + " | ".join(f"{m:.1%}" for m in MISTAKES)
+        + " |"
+    )
+    print("|---|---:|" + "---|" * len(MISTAKES))
+    for how, way in (("alone", "too kind"), ("alone", "too strict"), ("groups", "too kind"), ("two runs", "too kind")):
+        for p in (0.8, 0.95):
+            for n in (20, 50, 100, 300):
+                cells = [rare(how, p, RARE[way](p, m), n, runs) for m in MISTAKES]
+                print(f"| {how}, {p}, {way} | {n} | " + " | ".join(cells) + " |", flush=True)
+
+
+def print_these(runs: int) -> None:
+    """The table of intervals for exactly these answers."""
+    sizes = (50, 100, 300, 800)
+    print(f"{runs} simulations a cell\n\n| people | judge | {' | '.join(map(str, sizes))} |")
+    print("|---|---|---|---|---|---|")
+    for name, people, judges, how in (
+        ("pass or fail, 0.8", passes(0.8), BINARY, "alone"),
+        ("pass or fail, 0.95", passes(0.95), BINARY, "alone"),
+        ("graded, 0.8", graded(0.8), GRADED, "alone"),
+        ("graded, groups of five, whole", graded_in_groups(0.8), GRADED, "whole"),
+        ("graded, groups of five, cut", graded_in_groups(0.8), GRADED, "cut"),
+    ):
+        for kind, judge in judges.items():
+            cells = (these(people, judge, n, how, runs) for n in sizes)
+            print(f"| {name} | {kind} | " + " | ".join(cells) + " |", flush=True)
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=2000, help="simulations of a cell")
+    parser.add_argument("--rare", action="store_true", help="judges with few mistakes")
     parser.add_argument("--by-score", action="store_true", help="labels drawn by strata of the judge's score")
     parser.add_argument("--differences", action="store_true", help="two runs, and a judge that favours one")
     parser.add_argument("--these", action="store_true", help="intervals for exactly these answers")
     options = parser.parse_args()
     runs = options.runs
+    if options.rare:
+        print_rare(runs)
+        return
     if options.differences:
         sizes = (20, 40, 60, 100)
         print(f"{runs} simulations a cell\n\n| favours B by | {' | '.join(map(str, sizes))} |\n|---|---|---|---|---|")
@@ -225,19 +321,7 @@ def main() -> None:
             print(f"| {favour} | " + " | ".join(differences(favour, n, runs) for n in sizes) + " |", flush=True)
         return
     if options.these:
-        sizes = (50, 100, 300, 800)
-        print(f"{runs} simulations a cell\n\n| people | judge | {' | '.join(map(str, sizes))} |")
-        print("|---|---|---|---|---|---|")
-        for name, people, judges, how in (
-            ("pass or fail, 0.8", passes(0.8), BINARY, "alone"),
-            ("pass or fail, 0.95", passes(0.95), BINARY, "alone"),
-            ("graded, 0.8", graded(0.8), GRADED, "alone"),
-            ("graded, groups of five, whole", graded_in_groups(0.8), GRADED, "whole"),
-            ("graded, groups of five, cut", graded_in_groups(0.8), GRADED, "cut"),
-        ):
-            for kind, judge in judges.items():
-                cells = (these(people, judge, n, how, runs) for n in sizes)
-                print(f"| {name} | {kind} | " + " | ".join(cells) + " |", flush=True)
+        print_these(runs)
         return
     if options.by_score:
         print(

@@ -18,6 +18,7 @@ from evalflow.errors import Problem, UserError, command
 from evalflow.lazy import pl
 from evalflow.report.plan import Goal, LabelRow, PlanReport, PlanRow, print_plan
 from evalflow.run.journal import read_answers
+from evalflow.stats.labelled import widest
 from evalflow.stats.paired import standard_error
 from evalflow.stats.power import cases_for_rate_width, cases_for_width
 from evalflow.stats.prediction import MOST_LABELS, Spread, assumed_spread, observed_spread
@@ -393,11 +394,8 @@ def _labelled(
         labels, notes = labels_to_compare(runs, options.labels)
         people = (labels.get(str(runs[0].folder.path)), labels.get(str(runs[1].folder.path)))
         pairs = pair_scores(runs[0].scores(), runs[1].scores(), labels=people).cases
-        differences = (pl.col(f"{name}_b") - pl.col(f"{name}_a") for name in ("human", "score"))
-        parts = pairs.with_columns(
-            *(one.alias(name) for one, name in zip(differences, ("human", "score"), strict=True))
-        )
-        parts = parts.with_columns(judge=pl.lit(None, pl.String))
+        differences = ((pl.col(f"{name}_b") - pl.col(f"{name}_a")).alias(name) for name in ("human", "score"))
+        parts = pairs.with_columns(*differences, judge=pl.lit(None, pl.String))
     else:
         parts = labelled_scores(runs[-1].scores(), bound_labels(runs[-1], options.labels).frame)
     found = False
@@ -405,7 +403,8 @@ def _labelled(
     for _, part in parts.sort("metric", "judge", maintain_order=True).group_by(keys, maintain_order=True):
         given, metric, judge = part.drop_nulls("human"), str(part["metric"][0]), part["judge"][0]
         human, score, cluster = (given[name].to_numpy() for name in ("human", "score", "cluster"))
-        spread = observed_spread(human, score, cluster)
+        sides = (given[f"{name}_{side}"].to_numpy() for name in ("human", "score") for side in "ab") if of_two else ()
+        spread = observed_spread(human, score, cluster, widest(*sides) if of_two else None)
         if spread is not None and options.metric in (None, metric):
             found = True
             yield " · ".join(str(word) for word in (metric, judge) if word), part.height, spread, f"{given.height} {on}"

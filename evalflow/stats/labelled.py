@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ class Sample:
     """Labelled and unlabelled answers: labels and the judge's scores of the first, its scores of the others.
 
     Units are clusters, numbered from 0 over both; each answer its own if none is known. Weights of the labelled sum to
-    1; None if all were equally likely to be drawn.
+    1; None if all were equally likely to be drawn. `step` is how far off a judge may be.
     """
 
     labels: Floats
@@ -30,6 +31,7 @@ class Sample:
     units: Ints
     unlabelled_units: Ints
     weights: Floats | None
+    step: float
 
     @property
     def labelled_units(self) -> int:
@@ -41,12 +43,6 @@ class Sample:
         """Whether some cluster holds several labels."""
         return self.labelled_units < self.labels.size
 
-    @property
-    def step(self) -> float:
-        """Largest distance between two labels, or two scores."""
-        sides = (self.labels, np.concatenate([self.judged, self.unlabelled]))
-        return max(float(np.ptp(side)) if side.size else 0.0 for side in sides)
-
     def mean(self, values: Floats) -> float:
         """The mean over labelled answers; Hajek's ratio if they are weighted."""
         return float(np.average(values, weights=self.weights))
@@ -54,9 +50,9 @@ class Sample:
 
 def sample(
     labels: ArrayLike, judged: ArrayLike, unlabelled: ArrayLike, *, clusters: ArrayLike | None = None,
-    unlabelled_clusters: ArrayLike | None = None, weights: ArrayLike | None = None,
+    unlabelled_clusters: ArrayLike | None = None, weights: ArrayLike | None = None, step: float | None = None,
 ) -> Sample:  # fmt: skip
-    """Build a `Sample` from the arguments of `corrected_mean`."""
+    """Build a `Sample` from the arguments of `corrected_mean`; `step` is `widest` of labels and scores if None."""
     y, f, u = (np.asarray(x, dtype=np.float64) for x in (labels, judged, unlabelled))
     own, others = (np.arange(y.size) if clusters is None else cluster_codes(clusters)), np.arange(u.size) + y.size
     if clusters is not None and unlabelled_clusters is not None:
@@ -65,17 +61,23 @@ def sample(
     w = None if weights is None else np.asarray(weights, dtype=np.float64)
     if w is not None and w.size and np.ptp(w) <= ROUNDING * w.max():
         w = None
-    return Sample(y, f, u, own, others, None if w is None else w / w.sum())
+    step = widest(y, np.concatenate([f, u])) if step is None else step
+    return Sample(y, f, u, own, others, None if w is None else w / w.sum(), step)
 
 
-def human_interval(s: Sample, binary: bool) -> Interval:
+def widest(*sides: Floats) -> float:
+    """Largest distance between two values of a side."""
+    return max(float(np.ptp(side)) if side.size else 0.0 for side in sides)
+
+
+def human_interval(s: Sample, binary: bool, *, bounded: bool = False) -> Interval:
     """The interval of the labels' mean, without the judge.
 
     For weighted labels Wilson's interval uses the effective sample size (Korn & Graubard 1998, Survey Methodology
     24:193); if all are equal, (sum w)^2 / sum w^2 (Kish 1965, sec. 11.2).
     """
     if s.weights is None or s.labelled_units < 2:
-        return interval(s.labels, s.units if s.clustered else None)
+        return interval(s.labels, s.units if s.clustered else None, bounded=bounded or binary)
     if not binary and constant(s.labels):
         return no_interval("all labels equal")
     mean = s.mean(s.labels)
@@ -119,6 +121,36 @@ def unseen_variance(values: Floats, weights: Floats | None, units: Ints, step: f
             rate = 0.5 / (n + 1)
             added += float(own.sum() * weight * step) ** 2 * rate * (1 - rate) / n
     return added
+
+
+def alike(values: Floats, step: float) -> float:
+    """How often two answers share the commonest value: 1 if all are equal or there is only one, 0 if no two are.
+
+    Values are equal if they differ by rounding, compared with `step`.
+    """
+    n = values.size
+    if n < 2 or not step:
+        return 1.0
+    most = int(np.unique(np.round(values / step, 9), return_counts=True)[1].max())
+    return most * (most - 1) / (n * (n - 1))
+
+
+def pseudo_size(values: Floats, units: Ints) -> float:
+    """Labels in a pseudo-cluster: halfway, on a log scale, from those that count as one to an average cluster's."""
+    off, size = values - values.mean(), values.size / int(np.unique(units).size)
+    alone = float((off**2).sum())
+    together = float((np.bincount(units, off) ** 2).sum())
+    return math.sqrt(size * min(max(together / alone, 1.0), size)) if alone else math.sqrt(size)
+
+
+def pseudo_variance(values: Floats, units: Ints, step: float) -> float:
+    """Variance that two pseudo-labels add to an unweighted mean, one a step above the others and one below.
+
+    They stand for rare values that a small sample misses, so they count by how far the values are `alike`. Of clusters
+    each is one (`pseudo_size`).
+    """
+    size = pseudo_size(values, units)
+    return 2 * alike(values, step) * (size * step / (values.size + 2 * size)) ** 2
 
 
 def cluster_variance(sums: ArrayLike, units: Ints) -> float:

@@ -7,19 +7,24 @@ and labels Y
     SE^2     = lambda^2 Var(F unlabelled) / N + Var(Y - lambda F labelled) / n
 
 (Angelopoulos et al. 2023, Science 382:669; lambda as in PPI++, Angelopoulos, Duchi & Zrnic 2023, arXiv:2311.01453). It
-is valid for randomly drawn labels, however biased the judge; with a useless judge it is the labels' own mean. In a
-stratified sample, a stratum without an observed error adds the variance of a smoothed rate (`unseen_variance`). The
+is valid for randomly drawn labels, however biased the judge; with a useless judge it is the labels' own mean. The
 method is the first that applies (`corrected_mean`):
 
     fewer than MIN_LABELS labels                       none: too few to estimate the bias
     no or one unlabelled answer                        the labels alone
     the judge never varies, or lambda is 0             the labels alone
-    the judge makes no mistake on the labels           the labels alone: it may still make mistakes elsewhere
-    fewer than CROSSFIT_LABELS labels (or clusters)    lambda N / (N + n), t with n - 1 degrees of freedom
+    fewer than CROSSFIT_LABELS labels (or clusters)    lambda N / (N + n) or 0, t with n - 1 degrees of freedom
     otherwise                                          lambda cross-fitted over FOLDS folds, t with n - 1
 
-A lambda estimated from the same labels makes intervals too narrow in small samples; hence that of other folds, or the
-best one for a judge who agrees with people.
+A lambda estimated from the same labels makes intervals too narrow in small samples; hence that of other folds. Of few
+labels it is the best one for a judge who agrees with people. It is 0 where the labels of the other folds show no
+smaller error with the judge than without (`judge_helps`).
+
+Mistakes of the judge are often rare, so that the labels show none, or one: no proof that there are no others. The error
+therefore includes pseudo-labels (`pseudo_variance`), one for each way in which the judge may be wrong. Of
+Y - lambda F = lambda (Y - F) + (1 - lambda) Y they are added to both parts, by lambda^2 and (1 - lambda)^2. In a
+stratified sample, a stratum without an observed error adds the variance of a smoothed rate (`unseen_variance`) instead.
+
 For clustered cases, variances are those of cluster sums (CR1) with the covariance of labelled and unlabelled cases of a
 cluster, folds consist of clusters, and t has G - 1 degrees of freedom. Intervals are not clipped to the scale.
 `bench/calibration.py` measures the coverage.
@@ -34,7 +39,18 @@ from typing import TYPE_CHECKING
 from evalflow.lazy import np
 from evalflow.stats.arrays import UPPER, Interval, cluster_codes, constant, no_interval
 from evalflow.stats.intervals import FEW_CLUSTERS, t_interval
-from evalflow.stats.labelled import Sample, bias_interval, cluster_variance, human_interval, sample, unseen_variance
+from evalflow.stats.labelled import (
+    Sample,
+    alike,
+    bias_interval,
+    cluster_variance,
+    human_interval,
+    pseudo_size,
+    pseudo_variance,
+    sample,
+    unseen_variance,
+    widest,
+)
 from evalflow.stats.paired import Difference, paired_difference, standard_error, t_test
 from evalflow.stats.power import ALPHA, POWER, cases_for_rate_width, cases_for_width
 from evalflow.stats.quantiles import quantile
@@ -44,7 +60,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from evalflow.stats.arrays import Floats, Ints
+    from evalflow.stats.arrays import Bools, Floats, Ints
 
 
 MIN_LABELS = 15
@@ -92,18 +108,19 @@ class CorrectedMean:
 def corrected_mean(
     labels: ArrayLike, judged: ArrayLike, unlabelled: ArrayLike, *, clusters: ArrayLike | None = None,
     unlabelled_clusters: ArrayLike | None = None, weights: ArrayLike | None = None, binary: bool | None = None,
-    seed: int = 0,
+    bounded: bool = False, seed: int = 0,
 ) -> CorrectedMean:  # fmt: skip
     """Estimate people's mean over all answers from labels, the judge's scores of the same answers, and of the others.
 
     Clusters have the same names on both sides. Weights are 1 / the sampling probability of each labelled answer.
-    `binary` says whether labels are 0 or 1; None to detect it. The folds do not depend on the order of the answers.
+    `binary` says whether labels are 0 or 1; None to detect it. `bounded`: 0 and 1 are the ends of the scale. The folds
+    do not depend on the order of the answers.
     """
     s = sample(
         labels, judged, unlabelled, clusters=clusters, unlabelled_clusters=unlabelled_clusters, weights=weights
     )  # fmt: skip
     binary = bool(np.isin(s.labels, (0.0, 1.0)).all()) if binary is None else binary
-    human = human_interval(s, binary)
+    human = human_interval(s, binary, bounded=bounded)
     bias_low, bias_high = bias_interval(s)
     mean, off = (s.mean(s.labels), s.mean(s.judged - s.labels)) if s.labels.size else (None, None)
     everything = np.concatenate([s.judged, s.unlabelled])
@@ -113,7 +130,7 @@ def corrected_mean(
     return CorrectedMean(
         estimate, found.low, found.high, found.std_error, found.method, lambda_, raw, mean, human.low, human.high,
         off, bias_low, bias_high, s.labels.size, s.unlabelled.size, saved, *_finite(s, mean, human, lambda_, seed),
-        observed_spread(s.labels, s.judged, s.units) if s.weights is None else None,
+        observed_spread(s.labels, s.judged, s.units, s.step) if s.weights is None else None,
     )  # fmt: skip
 
 
@@ -141,10 +158,11 @@ def corrected_difference(
     scores = [np.asarray(x, dtype=np.float64) for x in (*judged, *people)]
     known = ~np.isnan(scores[2] + scores[3])
     codes = np.arange(known.size) if clusters is None else cluster_codes(clusters)
+    step = widest(*scores[:2], *(side[known] for side in scores[2:]))
 
     def side(labels: Floats, of_judge: Floats) -> Sample:
         units = {"clusters": codes[known], "unlabelled_clusters": codes[~known]}
-        return sample(labels[known], of_judge[known], of_judge[~known], **units)
+        return sample(labels[known], of_judge[known], of_judge[~known], **units, step=step)
 
     s = side(scores[3] - scores[2], scores[1] - scores[0])
     differs = s.labels.any() or s.judged.any() or s.unlabelled.any()
@@ -181,7 +199,6 @@ def rectified(s: Sample, lambdas: ArrayLike) -> tuple[float, float]:
     size = int(max(s.units.max(), s.unlabelled_units.max())) + 1
     a, b = np.bincount(units, of_judge, size), np.bincount(s.units, of_labels, size)
     variance = cluster_variance(a, units) + cluster_variance(b, s.units) + 2 * float(a @ b)
-    variance += unseen_variance(s.labels - s.judged, s.weights, s.units, s.step)
     return level * float(whole.mean()) + s.mean(r), float(np.sqrt(variance))
 
 
@@ -244,23 +261,64 @@ def _finite(
     value, _ = _centred(s, lambdas)
     left = s.labels - lambdas / share * (s.judged - float(s.unlabelled.mean()))
     sums = np.bincount(s.units, (left - left.mean()) / n)
-    low, high = t_interval(value, float(np.sqrt(share * cluster_variance(sums, s.units))), s.labelled_units - 1)
+    variance = share * (cluster_variance(sums, s.units) + _unseen(s, s.mean(lambdas) / share))
+    low, high = t_interval(value, math.sqrt(variance), s.labelled_units - 1)
     return float(low), float(high)
 
 
 def _lambdas(s: Sample, seed: int) -> tuple[Floats, str]:
     """The weight of the judge at each labelled answer, and why the labels alone are used; empty if the judge helps."""
     why, n = _labels_suffice(s), s.labels.size
-    if why or s.labelled_units < CROSSFIT_LABELS:
-        return np.full(n, s.unlabelled.size / (s.unlabelled.size + n)), why
-    lambdas = crossfitted(s, _folds(s, seed))
-    return lambdas, "" if lambdas.any() else "the judge tells nothing of them"
+    if why:
+        return np.zeros(n), why
+    folds = _folds(s, seed)
+    cross = s.labelled_units >= CROSSFIT_LABELS
+    lambdas = crossfitted(s, folds) if cross else np.full(n, s.unlabelled.size / (s.unlabelled.size + n))
+    lambdas = np.where(judge_helps(s, folds, lambdas), lambdas, 0.0)
+    return lambdas, "" if lambdas.any() else "no narrower with the scores"
+
+
+def judge_helps(s: Sample, folds: Ints, lambdas: Floats) -> Bools:
+    """For each labelled answer whether its lambda makes the error smaller than 0 does, by the labels of other folds.
+
+    With the pseudo-labels of both: of the labels alone one at each end of a step, as of `plus_two_t`.
+    """
+    helps = np.zeros(s.labels.size, dtype=bool)
+    weights = np.ones(s.labels.size) if s.weights is None else s.weights
+    for fold in np.unique(folds):
+        other = folds != fold
+        labels, judged, share, units = s.labels[other], s.judged[other], weights[other], s.units[other]
+        level = float(lambdas[~other][0])
+
+        def squares(values: Floats, share: Floats = share, units: Ints = units) -> float:
+            return float((np.bincount(units, share * (values - np.average(values, weights=share))) ** 2).sum())
+
+        def pseudo(values: Floats, share: Floats = share, units: Ints = units) -> float:
+            return alike(values, s.step) * (pseudo_size(values, units) * float(share.mean()) * s.step) ** 2
+
+        with_judge = squares(labels - level * judged) + level**2 * s.labels.size / s.unlabelled.size * squares(judged)
+        with_judge += 2 * (level**2 * pseudo(labels - judged) + (1 - level) ** 2 * pseudo(labels))
+        helps[~other] = with_judge <= squares(labels) + pseudo(labels) / 2
+    return helps
 
 
 def _centred(s: Sample, lambdas: Floats) -> tuple[float, float]:
-    """`rectified` with scores about their mean: else differences of lambda between folds would count as variation."""
+    """`rectified` with scores about their mean, else differences of lambda between folds would count as variation.
+
+    The error includes what the labels may have missed.
+    """
     origin = float(s.unlabelled.mean())
-    return rectified(replace(s, judged=s.judged - origin, unlabelled=s.unlabelled - origin), lambdas)
+    value, error = rectified(replace(s, judged=s.judged - origin, unlabelled=s.unlabelled - origin), lambdas)
+    return value, math.sqrt(error**2 + _unseen(s, s.mean(lambdas)))
+
+
+def _unseen(s: Sample, level: float) -> float:
+    """The variance of what the labels may have missed, for a mean lambda."""
+    errors = s.labels - s.judged
+    if s.weights is not None:
+        return unseen_variance(errors, s.weights, s.units, s.step)
+    parts = ((level, errors), (1 - level, s.labels))
+    return sum(part**2 * pseudo_variance(values, s.units, s.step) for part, values in parts)
 
 
 def _labels_suffice(s: Sample) -> str:
@@ -269,8 +327,6 @@ def _labels_suffice(s: Sample) -> str:
         return "no answer is without one" if not s.unlabelled.size else "one answer is without one"
     if constant(np.concatenate([s.judged, s.unlabelled])):
         return "the judge gives all answers one score"
-    if constant(s.labels - s.judged):
-        return "the judge makes no mistake on them"
     return ""
 
 
@@ -279,9 +335,10 @@ def _method(s: Sample) -> str:
     cross = groups >= CROSSFIT_LABELS
     name = f"ppi{'_crossfit' if cross else ''}{'_cr1' if s.clustered else ''}_t"
     what = "clusters" if s.clustered else "labels"
-    if s.clustered and groups < FEW_CLUSTERS:
-        return f"{name}: fewer than {FEW_CLUSTERS} clusters"
-    return name if cross else f"{name}: fewer than {CROSSFIT_LABELS} {what}"
+    few = FEW_CLUSTERS if s.clustered and groups < FEW_CLUSTERS else CROSSFIT_LABELS
+    caveats = [f"fewer than {few} {what}"] if groups < few else []
+    caveats += ["no mistake on the labels"] if constant(s.labels - s.judged) else []
+    return f"{name}: {', '.join(caveats)}" if caveats else name
 
 
 def _saved(s: Sample, human: Interval, found: Interval, binary: bool) -> int | None:
@@ -351,25 +408,32 @@ MOST_LABELS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Variances and covariance of people's labels and a judge's scores, and the design effect of clusters."""
+    """Variances and covariance of people's labels and a judge's scores, and the design effect of clusters.
+
+    `step` is how far off a judge may be, and `alike` how often two of its errors are the same (`pseudo_variance`).
+    """
 
     labels: float
     judged: float
     shared: float
     design_effect: float = 1.0
+    step: float = 0.0
+    alike: float = 0.0
 
     def error(self, n: ArrayLike, answers: float = math.inf) -> Floats:
         """Expected standard error of the corrected mean with n labels of so many answers."""
         labels = np.asarray(n, dtype=np.float64)
         rest = np.full(labels.shape, answers) - labels
-        lambda_ = np.ones(labels.shape)
+        lambda_, pseudo = np.zeros(labels.shape), 2 * self.alike * self.step**2
         if self.judged > 0:
             tuned = np.clip(self.shared / ((1 + labels / rest) * self.judged), 0, 1)
             share = 1.0 if math.isinf(answers) else rest / answers
             lambda_ = np.where(labels < CROSSFIT_LABELS, share, tuned)
+            gain = 2 * lambda_ * self.shared - lambda_**2 * (1 + labels / rest) * self.judged
+            lambda_ = lambda_ * ((labels - 1) * gain + self.step**2 / 2 >= lambda_**2 * pseudo)
         residual = self.labels - 2 * lambda_ * self.shared + lambda_**2 * self.judged
         variance = (lambda_**2 * self.judged / rest + residual / labels) * self.design_effect
-        return np.sqrt(variance)
+        return np.sqrt(variance + pseudo * (lambda_ / (labels / self.design_effect + 2)) ** 2)
 
     def width(self, n: ArrayLike, answers: float = math.inf) -> Floats:
         """Expected width of the corrected interval."""
@@ -412,15 +476,18 @@ def _t_quantile(p: float, labels: ArrayLike) -> Floats:
     return found
 
 
-def observed_spread(labels: ArrayLike, judged: ArrayLike, clusters: ArrayLike) -> Spread | None:
-    """The spread of labelled answers; None for fewer than two."""
+def observed_spread(
+    labels: ArrayLike, judged: ArrayLike, clusters: ArrayLike, step: float | None = None
+) -> Spread | None:
+    """The spread of labelled answers; None for fewer than two. `step` is `widest` of labels and scores if None."""
     y, f = np.asarray(labels, dtype=np.float64), np.asarray(judged, dtype=np.float64)
     if y.size < 2:
         return None
     found = np.cov(np.stack([y, f]), ddof=1)
     alone, together = standard_error(y - f)[0], standard_error(y - f, clusters)[0]
     effect = max(1.0, (together / alone) ** 2) if alone and together else 1.0
-    return Spread(float(found[0, 0]), float(found[1, 1]), float(found[0, 1]), effect)
+    step = widest(y, f) if step is None else step
+    return Spread(float(found[0, 0]), float(found[1, 1]), float(found[0, 1]), effect, step, alike(y - f, step))
 
 
 def assumed_spread(labels: float, correlation: float, design_effect: float = 1.0) -> Spread:

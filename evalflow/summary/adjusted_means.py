@@ -75,7 +75,9 @@ def adjusted_means(
         bounded = metrics.get(metric, Traits()).bounded
         plain = interval(scores, clusters[0], bounded=bounded)
         found = within(
-            corrected_mean(scores, *sides, clusters=clusters[0], unlabelled_clusters=clusters[1], seed=seed),
+            corrected_mean(
+                scores, *sides, clusters=clusters[0], unlabelled_clusters=clusters[1], bounded=bounded, seed=seed
+            ),
             bounded=bounded,
         )
         differing = int((scores != sides[0]).sum())

@@ -170,9 +170,9 @@ def _row(
     weighted = everything.filter(known)["weight"].n_unique() > 1
     classes = classes_of(labelled, higher_is_better=traits.higher_is_better)
     own = said.join(everything.filter(known), on=["case_id", "target_repeat"], how="semi")
-    corrected = _corrected(everything, weighted=weighted, seed=seed)
+    corrected = _corrected(everything, weighted=weighted, bounded=traits.bounded, seed=seed)
     if failed[1]:  # the bias is measured on answers that the judge scored
-        scored = _corrected(answers, weighted=weighted, seed=seed)
+        scored = _corrected(answers, weighted=weighted, bounded=traits.bounded, seed=seed)
         corrected = replace(corrected, bias=scored.bias, bias_low=scored.bias_low, bias_high=scored.bias_high)
     scores, agreed = answers["score"].to_numpy(), agreement(labelled, classes, seed=seed)
     documents = {name: one.document() for name, one in agreed.items()}
@@ -196,14 +196,14 @@ def _row(
     )  # fmt: skip
 
 
-def _corrected(answers: pl.DataFrame, *, weighted: bool, seed: int) -> CorrectedMean:
+def _corrected(answers: pl.DataFrame, *, weighted: bool, bounded: bool, seed: int) -> CorrectedMean:
     labelled, rest = answers.filter(pl.col("human").is_not_null()), answers.filter(pl.col("human").is_null())
     clustered = answers["cluster"].n_unique() < answers.height
     return corrected_mean(
         labelled["human"].to_numpy(), labelled["score"].to_numpy(), rest["score"].to_numpy(),
         clusters=labelled["cluster"].to_numpy() if clustered else None,
         unlabelled_clusters=rest["cluster"].to_numpy() if clustered else None,
-        weights=labelled["weight"].to_numpy() if weighted else None, seed=seed,
+        weights=labelled["weight"].to_numpy() if weighted else None, bounded=bounded, seed=seed,
     )  # fmt: skip
 
 
@@ -214,7 +214,7 @@ def _pass_rate(answers: pl.DataFrame, traits: Traits, *, weighted: bool, seed: i
     human = answers["human"].to_numpy()
     accepted = passes(human, float(threshold[0]), higher_is_better=traits.higher_is_better)
     people = pl.Series("human", np.where(np.isnan(human), np.nan, accepted)).fill_nan(None)
-    found = _corrected(answers.with_columns(people, score="passed"), weighted=weighted, seed=seed)
+    found = _corrected(answers.with_columns(people, score="passed"), weighted=weighted, bounded=True, seed=seed)
     return within(found, bounded=True)
 
 

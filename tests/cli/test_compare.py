@@ -70,7 +70,7 @@ def test_labels_in_both_runs_correct_the_difference(program: Program, two: tuple
     done = program("compare", *runs, "--labels", "labels.jsonl", "--json")
     assert done.returncode == 0, done.stderr
     [row] = json.loads(done.stdout)["rows"]
-    assert (row["n"], row["n_labels"], row["verdict"]) == (40, 30, "cannot_tell")
+    assert (row["n"], row["n_labels"], row["verdict"]) == (30, 30, "cannot_tell")
     assert row["judged"]["difference"] == pytest.approx(0.75)
     text = program("compare", *runs, "--labels", "labels.jsonl").stdout
     assert "corrected by the labels of 30 cases in both runs; the judge alone says +0.750" in " ".join(text.split())

@@ -34,7 +34,7 @@ def test_the_page_names_the_method(scores: list[float], groups: list[int] | None
 
 @pytest.mark.parametrize(
     ("n", "kind", "method"),
-    [(14, 0.5, "none"), (20, 0.5, "ppi_t"), (60, 0.5, "ppi_crossfit_t"), (60, 0.0, "wilson")],
+    [(14, 0.5, "none"), (20, 0.5, "ppi_t"), (60, 0.5, "ppi_crossfit_t"), (60, 0.0, "ppi_crossfit_t")],
 )
 def test_the_page_names_the_method_of_a_correction(n: int, kind: float, method: str):
     labels = [float(i % 2) for i in range(n)]

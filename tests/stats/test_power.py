@@ -29,7 +29,7 @@ def test_the_planned_width_is_the_one_that_comes_about(n: int):
 def test_a_judge_that_knows_nothing_saves_no_labels():
     spread = assumed_spread(0.25, 0.0)
     assert spread.labels_for(0.1) == cases_for_width(0.25, 0.1)
-    assert spread.width(30) > 2 * 2.045 * (0.25 / 30) ** 0.5
+    assert spread.width(30) == pytest.approx(2 * 2.0452 * (0.25 / 30) ** 0.5, rel=1e-4)
     assert Spread(0.25, 0.0, 0.0).labels_for(0.1, 10_000) == cases_for_width(0.25, 0.1)
 
 

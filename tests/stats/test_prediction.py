@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import astuple
 from typing import Any
@@ -192,18 +193,42 @@ def test_no_labels_leave_the_judge_alone():
     assert corrected_mean([], [], []).judge_mean is None
 
 
-@pytest.mark.parametrize("n", [30, 80])
-def test_a_judge_without_a_mistake_on_the_labels_leaves_wilson(n: int):
-    labels = drawn(3, n)[0]
-    found = corrected_mean(labels, labels, drawn(3, n)[2])
-    assert found.method == "wilson: labels alone, the judge makes no mistake on them"
-    assert (found.estimate, found.low, found.high) == (found.human_mean, found.human_low, found.human_high)
-    assert (found.lambda_, found.labels_saved, found.bias) == (0.0, 0, 0.0)
+def test_a_judge_without_a_mistake_on_the_labels_still_may_make_some():
+    """The judge's scores of the other answers count, and two pseudo-labels stand for mistakes that none has shown."""
+    labels, _, unlabelled = drawn(3, 80, 20_000)
+    found = corrected_mean(labels, labels, unlabelled)
+    assert found.method == "ppi_crossfit_t: no mistake on the labels"
+    assert found.estimate == pytest.approx(unlabelled.mean(), abs=0.01)
+    assert found.std_error is not None
+    assert found.std_error**2 == pytest.approx(2 / 82**2 + 0.25 / 20_000, rel=0.05)
+    assert (found.labels_saved or 0) > 400
     assert found.bias_low is not None
     assert found.bias_low < 0
+    few = corrected_mean(labels[:30], labels[:30], unlabelled)
+    assert few.method == "ppi_t: fewer than 50 labels, no mistake on the labels"
     shifted = corrected_mean(graded()[0], graded()[0] + 0.1, graded()[2])
-    assert shifted.method.startswith("t: labels alone")
-    assert shifted.estimate == pytest.approx(0.5682333333)
+    assert shifted.method == "t: labels alone, no narrower with the scores"
+
+
+@pytest.mark.parametrize("in_groups", [False, True])
+def test_a_mistake_more_widens_the_interval_step_by_step(in_groups: bool):
+    labels, unlabelled = np.tile([1.0, 0.0, 1.0, 1.0], 75), np.tile([1.0, 0.0, 1.0, 1.0], 25_000)
+    group, errors = np.arange(300) // (3 if in_groups else 1), list[float]()
+    for mistakes in range(6):
+        judged = labels.copy()
+        judged[[4, 50, 102, 154, 206][:mistakes]] = 0.0
+        found = corrected_mean(labels, judged, unlabelled, clusters=group, unlabelled_clusters=300 + np.arange(100_000))
+        errors.append(found.std_error or 0.0)
+    assert all(1.02 < after / before < 1.35 for before, after in itertools.pairwise(errors))
+
+
+def test_few_labels_leave_out_a_judge_that_would_widen_the_interval():
+    rng = np.random.default_rng(12)
+    labels, useless = (rng.random(500) < 0.7).astype(float), (rng.random(500) < 0.7).astype(float)
+    found = corrected_mean(labels[:40], useless[:40], useless[40:])
+    assert found.method == "wilson: labels alone, no narrower with the scores"
+    assert (found.lambda_, found.labels_saved) == (0.0, 0)
+    assert (found.low, found.high) == (found.human_low, found.human_high)
 
 
 def test_all_labels_equal_have_an_interval_only_where_they_are_shares():
@@ -240,7 +265,7 @@ def test_clusters_widen_the_interval_also_where_they_hold_labelled_and_unlabelle
     assert alone.std_error is not None
     assert by_group.std_error is not None
     assert by_group.std_error > 1.5 * alone.std_error
-    few = corrected_mean(*(x[:20] for x in parts), clusters=np.arange(20) % 8)
+    few = corrected_mean(*(x[:20] for x in parts), clusters=group[chosen][:20])
     assert few.method == "ppi_cr1_t: fewer than 10 clusters"
 
 
