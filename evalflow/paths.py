@@ -16,6 +16,9 @@ from pathlib import Path
 GROUPS = ("dataset", "metric", "target", "judge")
 OWN_FOLDER = ".evalflow"
 """evalflow's own folder in a working directory: the database, the cache, the token and the like."""
+_ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"
+_NAMED = ("experiment", "dataset", "metric")
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # the first characters of a text that a spreadsheet would run as a formula
 
 
 def share_dir() -> Path:
@@ -103,10 +106,6 @@ def _distinct(folders: list[Path]) -> list[Path]:
     return list(dict.fromkeys(folder.resolve() for folder in folders))
 
 
-_ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"
-_NAMED = ("experiment", "dataset", "metric")
-
-
 def new_run_id(overrides: Sequence[str]) -> str:
     """A new id of the time, the overrides, and four random characters: 2026-11-21T14-03-22Z_rag_faithfulness_x7k2."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
@@ -153,9 +152,6 @@ def write_atomically(path: Path, text: str) -> None:
     """Write a file of UTF-8 text; see `replacing`."""
     with replacing(path) as file:
         file.write(text)
-
-
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # the first characters of a text that a spreadsheet would run as a formula
 
 
 def safe_text(text: str) -> str:

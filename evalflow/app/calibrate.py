@@ -34,6 +34,8 @@ from evalflow.report.wording import literal
 from evalflow.run.folder import RunFolder
 
 OTHER_HALF = "the half of the labels that did not choose the judge"
+_Calibrated = tuple[Calibration, list[CertificateResult], list[str]]
+_OUTCOMES = {True: "passes", False: "fails", None: "is undecided"}
 
 
 def calibrate(options: argparse.Namespace, console: Console) -> int:
@@ -77,10 +79,6 @@ def calibrate(options: argparse.Namespace, console: Console) -> int:
         console.print(literal(f"report       {shown(folder.report)}"), soft_wrap=True)
         console.print(literal(f"page         {shown(folder.calibration_page)}"), soft_wrap=True)
     return 0 if _is_estimated([found]) else UserError.exit_code
-
-
-_Calibrated = tuple[Calibration, list[CertificateResult], list[str]]
-_OUTCOMES = {True: "passes", False: "fails", None: "is undecided"}
 
 
 def _calibrate_run(folder: RunFolder, people: RunLabels) -> _Calibrated | None:

@@ -18,6 +18,8 @@ from evalflow.errors import command
 from evalflow.metrics.registry import METRIC_KINDS, Calls, calls_of
 from evalflow.report.wording import literal, plain
 
+_NAME_WIDTH = 30  # minimum width of the name column, however narrow the terminal
+
 
 def print_kind(kind: str, members: Sequence[Option], console: Console, *, as_json: bool) -> int:
     """Print the keys of a kind of metric, and an example file."""
@@ -120,9 +122,6 @@ def _in_words(calls: Calls | None) -> str:
     if calls.high is None:
         return "by case"
     return str(calls.low) if calls.low == calls.high else f"{calls.low} or {calls.high}"
-
-
-_NAME_WIDTH = 30  # minimum width of the name column, however narrow the terminal
 
 
 def print_list(group: str | None, config_dir: Path | None, console: Console, *, as_json: bool) -> int:

@@ -27,6 +27,8 @@ from evalflow.run.folder import RunFolder
 
 FORMATS: Mapping[str, Callable[[Path], ImportedConfig]] = {"govuk": read_config, "tiamat": read_test}
 _TARGET = ("target=vllm", "target.model=MODEL")
+_FOLDER = Path(".evalflow") / "tiamat"
+_SHOWN = 20  # maximum cases of each dataset in the table
 
 
 def import_files(kind: str, path: str, console: Console) -> int:
@@ -47,10 +49,6 @@ def import_files(kind: str, path: str, console: Console) -> int:
         words += ["generate=true", *_TARGET]
     propose_command(console, command("check", *words, *MODEL), SENDS_NOTHING)
     return 0
-
-
-_FOLDER = Path(".evalflow") / "tiamat"
-_SHOWN = 20  # maximum cases of each dataset in the table
 
 
 def run_tiamat(test: str, overrides: Sequence[str], out: Console, err: Console) -> int:

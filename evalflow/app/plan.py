@@ -31,6 +31,8 @@ from evalflow.summary.slices import case_clusters, own_cells, repeats_of
 
 _GOALS: Final = ("detect", "width", "cases")
 _ANSWERS = (500, 2_000, 10_000, None)
+_SLICE = ("dataset", "metric", "target", "judge")
+_Measured = tuple[list[LabelRow], dict[str, list[str]]]
 
 
 def plan(options: argparse.Namespace, console: Console) -> int:
@@ -196,9 +198,6 @@ def _stated(options: argparse.Namespace) -> Basis:
     )  # fmt: skip
 
 
-_SLICE = ("dataset", "metric", "target", "judge")
-
-
 @dataclass(frozen=True, slots=True)
 class _Slice:
     """One metric's scored cases in one run."""
@@ -358,9 +357,6 @@ def _assumed(basis: Basis, goal: Goal, options: argparse.Namespace) -> Spread:
     if goal.kind == "detect":
         variance = basis.difference_spread + 2 * (basis.scores.generator_noise or 0.0)
     return assumed_spread(variance, options.judge_correlation, basis.design_effect)
-
-
-_Measured = tuple[list[LabelRow], dict[str, list[str]]]
 
 
 def _measured_labels(options: argparse.Namespace, goals: Sequence[Goal], level: Level) -> _Measured:

@@ -24,6 +24,8 @@ from evalflow.run.folder import RunFolder, refuse_links
 if TYPE_CHECKING:
     from evalflow.app.core.screen import TerminalScreen
 
+WORST_FIRST = (130, 5, 4, 2, 3, 1, 0)
+
 
 def run(order: RunOrder, screen: TerminalScreen) -> int:
     """Check the run, execute it, write all files, and report the outcome; returns the exit code: 0, 1 or 3.
@@ -33,9 +35,6 @@ def run(order: RunOrder, screen: TerminalScreen) -> int:
     with opened(order, inspected(order), screen) as one:
         one.score()
     return one.exit_code
-
-
-WORST_FIRST = (130, 5, 4, 2, 3, 1, 0)
 
 
 def execute(

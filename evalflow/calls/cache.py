@@ -19,6 +19,7 @@ log = logging.getLogger("evalflow")
 Mode = Literal["on", "off", "read", "refresh"]
 MAX_BYTES = 1024**3
 SHARED = ""  # the scope that every run may read; other scopes are run ids
+T = TypeVar("T")
 
 
 class Cache:
@@ -133,9 +134,6 @@ def _adopt(path: Path, store: Store) -> None:
                 store.write(entries, ())
     except sqlite3.OperationalError as error:
         log.warning("the cache %s cannot take over what a killed process left (%s)", path, error)
-
-
-T = TypeVar("T")
 
 
 class UnreadableEntry(ValueError):

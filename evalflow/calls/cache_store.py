@@ -19,6 +19,10 @@ from evalflow.frozen import record
 from evalflow.paths import private_database
 from evalflow.records import Usage
 
+_FRAME = struct.Struct("<II")  # length and CRC-32 of what follows
+_HEAD = struct.Struct("<32sdHH")  # key, made_at, lengths of scope and run_id
+_FACTS = struct.Struct("<Iqqd")  # requests, input and output tokens or -1, latency_s
+
 
 class Corrupt(Exception):
     """The file is not a database, or it is damaged. Its inode tells whether another process has replaced it since."""
@@ -62,11 +66,6 @@ def set_aside(path: Path, inode: int) -> Path | None:
 def files_of(path: Path) -> tuple[Path, Path, Path]:
     """The database, its log and its shared memory."""
     return path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")
-
-
-_FRAME = struct.Struct("<II")  # length and CRC-32 of what follows
-_HEAD = struct.Struct("<32sdHH")  # key, made_at, lengths of scope and run_id
-_FACTS = struct.Struct("<Iqqd")  # requests, input and output tokens or -1, latency_s
 
 
 @record(kw_only=True)

@@ -22,6 +22,8 @@ from evalflow.jsonvalues import mended
 from evalflow.records import Spend, Usage
 from evalflow.redaction import Redactor
 
+PROBE_PATH = "/models"
+
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
@@ -43,9 +45,6 @@ class RetryPolicy:
         wait = backoff * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, protects nothing
         asked = min(fault.retry_after_s or 0.0, self.retry_after_cap_s)
         return max(wait, asked)
-
-
-PROBE_PATH = "/models"
 
 
 class Watchdog:

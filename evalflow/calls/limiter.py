@@ -13,6 +13,9 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 BURST_S = 1.0  # unused capacity expires, except for the last second's share
+LATENCY_GAIN = 1 / 16  # the weight of a new latency in the smoothed one
+OUTLIER = 3.0  # a latency counts as at most this multiple of the smoothed one: one slow reply is not a trend
+SETTLED = 8  # calls of a kind before their latency is used
 
 
 class Pace:
@@ -35,11 +38,6 @@ class Pace:
     def take(self, amount: float, now: float) -> None:
         """Use up an amount; a negative amount gives back what was overestimated."""
         self._ready_at = max(self._ready_at, now - BURST_S) + amount * self._seconds_each
-
-
-LATENCY_GAIN = 1 / 16  # the weight of a new latency in the smoothed one
-OUTLIER = 3.0  # a latency counts as at most this multiple of the smoothed one: one slow reply is not a trend
-SETTLED = 8  # calls of a kind before their latency is used
 
 
 class Pressure:

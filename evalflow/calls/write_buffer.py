@@ -14,6 +14,10 @@ from uuid import uuid4
 
 from evalflow.calls.cache_store import Corrupt, Entry, Foreign, Slot, Store, is_busy, pack, set_aside
 
+log = logging.getLogger("evalflow")
+
+INTERVAL_S = 0.05  # how long entries gather before they are committed together
+
 
 class WriteAheadLogs:
     """The two log files of one process. Not thread-safe: callers hold a lock."""
@@ -95,11 +99,6 @@ def _lock(file: int) -> bool:
     except OSError:
         return False
     return True
-
-
-log = logging.getLogger("evalflow")
-
-INTERVAL_S = 0.05  # how long entries gather before they are committed together
 
 
 class Committer:

@@ -19,6 +19,8 @@ from evalflow.errors import Problem, UserError, did_you_mean
 if TYPE_CHECKING:
     from evalflow.config.load import Composed
 
+COMMAND_LINE = "command line"
+
 
 class AbsentKeyError(UserError):
     """The command line changes a key that is in no file."""
@@ -93,9 +95,6 @@ def _quoting(override: str) -> str:
         return f"a key in a map takes no quotes; what is special in it takes a backslash: {escaped}"
     quoted = "'KEY=\"VALUE\"', 'KEY=[\"A > B\"]'"
     return f"write KEY=VALUE; a value with any of , = {{ }} [ ] ( ) > takes quotes of its own: {quoted}"
-
-
-COMMAND_LINE = "command line"
 
 
 def problems_of_absent(

@@ -38,6 +38,8 @@ _CHOICE = re.compile(r"\$\{(oc\.env:\w+(,[\w-]+)?|[\w/]+)\}")
 """A choice set by an environment variable or by another choice."""
 _NOT_HYDRA = "a config folder sets nothing of Hydra's own, which can run code, but for hydra.sweeper.params"
 _ON_THE_LINE = "say it on the command line, such as: hydra.run.dir=FOLDER"
+_every_choice = defaults_list._create_interpolation_map  # pyright: ignore[reportPrivateUsage]
+_NO_CHOICE = DictConfig({})
 
 
 class UserConfigSource(FileConfigSource):
@@ -140,10 +142,6 @@ def register() -> None:
     Plugins.instance().register(UserConfigSource)
     Plugins.instance().register(UserSearchPath)
     defaults_list._create_interpolation_map = _interpolation_map  # pyright: ignore[reportPrivateUsage]
-
-
-_every_choice = defaults_list._create_interpolation_map  # pyright: ignore[reportPrivateUsage]
-_NO_CHOICE = DictConfig({})
 
 
 def _interpolation_map(overrides: Any, own: list[InputDefault], self_added: bool) -> DictConfig:

@@ -12,6 +12,9 @@ import yaml
 LARGEST = 100_000
 """Maximum number of keys and values in a file, aliases expanded; a long text counts one per thousand characters."""
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_OPENING = re.compile(r"(\\*)\$\{")
+_ENVIRONMENT = re.compile(r"\$\{oc\.env:[A-Za-z_][A-Za-z0-9_]*\}")
+MISSING = "???"  # OmegaConf's marker for a mandatory value, so it cannot be a value itself
 
 
 def safe_yaml(text: str) -> Any:
@@ -41,11 +44,6 @@ def _size(node: yaml.Node, known: dict[int, float]) -> float:
             parts = [part for pair in inner for part in pair] if isinstance(node, yaml.MappingNode) else inner
             known[id(node)] = 1 + sum(_size(part, known) for part in parts)
     return known[id(node)]
-
-
-_OPENING = re.compile(r"(\\*)\$\{")
-_ENVIRONMENT = re.compile(r"\$\{oc\.env:[A-Za-z_][A-Za-z0-9_]*\}")
-MISSING = "???"  # OmegaConf's marker for a mandatory value, so it cannot be a value itself
 
 
 def yaml_of(values: Mapping[str, Any]) -> str:

@@ -40,6 +40,7 @@ __all__ = (
 )  # fmt: skip
 
 ROLES = ("system", "user", "assistant")
+_PARTS = {Message: ("role", "content", "metadata"), Context: ("text", "title", "path")}
 
 
 def irregular(messages: Sequence[Message]) -> Iterator[tuple[int, str]]:
@@ -364,9 +365,6 @@ def case_to_row(case: Case) -> dict[str, Any]:
         for name, value in values.items()
         if value is not None and (value or name not in ("messages", "tags", "vars"))
     }
-
-
-_PARTS = {Message: ("role", "content", "metadata"), Context: ("text", "title", "path")}
 
 
 def _json_value(value: Any) -> Any:

@@ -25,6 +25,7 @@ from evalflow.errors import Problem
 from evalflow.jsonvalues import kind
 
 BOM = b"\xef\xbb\xbf"
+_LIST = "a file that is one JSON list is read with `format: json`"
 
 
 def open_jsonl(path: Path) -> Table:
@@ -51,9 +52,6 @@ def _line_rows(path: Path) -> Iterator[SourceRow | Problem]:
                 yield value if value.hint or not text.startswith(b"[") else replace(value, hint=_LIST)
             else:
                 yield record(value, f"{name}:{line}", _LIST if isinstance(value, list) else "")
-
-
-_LIST = "a file that is one JSON list is read with `format: json`"
 
 
 def _objects(file: BinaryIO) -> Iterator[tuple[int, bytes]]:

@@ -17,6 +17,10 @@ from evalflow.config.schema import DatasetConfig
 from evalflow.errors import Problem, UserError, did_you_mean, nearest
 from evalflow.jsonvalues import is_finite, kind, overflows
 
+MAX_RECORD = 32 * 1024**2  # maximum size of one record: characters in CSV, bytes in JSON Lines and Parquet
+Format = Literal["jsonl", "json", "csv", "parquet"]
+ENDINGS: dict[str, Format] = {".jsonl": "jsonl", ".json": "json", ".csv": "csv", ".parquet": "parquet"}
+
 
 @dataclass(frozen=True, slots=True)
 class SourceRow:
@@ -41,9 +45,6 @@ class Table:
     rows: Iterator[SourceRow | Problem]
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
     cells: bool = False
-
-
-MAX_RECORD = 32 * 1024**2  # maximum size of one record: characters in CSV, bytes in JSON Lines and Parquet
 
 
 def too_long(where: str, hint: str = "") -> Unreadable:
@@ -112,10 +113,6 @@ def _json_hint(text: bytes) -> str:
     if text.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "the file is UTF-16; save it as UTF-8"
     return ""
-
-
-Format = Literal["jsonl", "json", "csv", "parquet"]
-ENDINGS: dict[str, Format] = {".jsonl": "jsonl", ".json": "json", ".csv": "csv", ".parquet": "parquet"}
 
 
 def files(config: DatasetConfig) -> list[Path]:

@@ -17,6 +17,7 @@ from evalflow.config.yaml_text import escaped
 from evalflow.errors import Problem, UserError
 
 _WIDTH = 100
+Model = TypeVar("Model", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +40,6 @@ class ImportedConfig:
             for group, options in groups.items()
             for key, values in options.items()
         }
-
-
-Model = TypeVar("Model", bound=BaseModel)
 
 
 def validated(model: type[Model], value: Any, path: Path) -> Model:

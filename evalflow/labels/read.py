@@ -16,6 +16,7 @@ from evalflow.records import Answer, Case, Label
 REQUIRED = ("case_id", "metric", "value")
 UNNAMED = "unnamed"  # the name of an unknown labeller
 _FORMULA = ("'=", "'+", "'-", "'@")
+_DIGITS = 16
 
 
 @dataclass(slots=True)
@@ -285,9 +286,6 @@ def _twice(bound: Iterable[Bound]) -> Iterator[Problem]:
             yield Problem(what, label.where, hint)
         else:
             seen[key] = label.where
-
-
-_DIGITS = 16
 
 
 def answer_hash(answer: Answer) -> str:

@@ -23,6 +23,7 @@ from evalflow.records import Case
 
 Key = tuple[str, str, str, int]  # dataset, case_id, target, target_repeat
 _STRATA = 5
+CELL = ("dataset", "case_id", "target", "target_repeat")  # the columns that identify an answer
 
 
 @record()
@@ -185,9 +186,6 @@ def _short(text: str, most: int) -> str:
 
 def _cell(value: Any) -> Any:
     return safe_text(value) if isinstance(value, str) else "" if value is None else value
-
-
-CELL = ("dataset", "case_id", "target", "target_repeat")  # the columns that identify an answer
 
 
 @dataclass(frozen=True, slots=True)

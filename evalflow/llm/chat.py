@@ -28,6 +28,9 @@ from evalflow.llm.sdk import OPENAI_URL, AzureTransport, SdkTransport
 from evalflow.records import CallCosts, Usage
 from evalflow.redaction import public_address, secrets_in, without_user
 
+# No reply takes a billion tokens.
+_Count = Annotated[int, Field(ge=0, le=1_000_000_000)]
+
 
 @dataclass(frozen=True, slots=True)
 class ChatToolCall:
@@ -110,10 +113,6 @@ class _Choice(TypedDict):
     message: _Message
     finish_reason: NotRequired[str | None]
     logprobs: NotRequired[_Logprobs | None]
-
-
-# No reply takes a billion tokens.
-_Count = Annotated[int, Field(ge=0, le=1_000_000_000)]
 
 
 class _Tokens(TypedDict):

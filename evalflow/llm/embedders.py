@@ -31,6 +31,12 @@ REFUSED = frozenset({"bad_request", "context_length", "refused"})
 """Faults that one text of a batch may cause for all of them."""
 
 T = TypeVar("T")
+Vector: TypeAlias = "array[float]"
+"""32-bit floats, also when new: a vector is the same whether it comes from the cache or not."""
+PATH = "/embeddings"
+BYTES_A_TOKEN = 4.0
+DECISIVE = ("base_url", "model", "dimensions")
+MAX_WORKERS = 4
 
 
 class Batcher(Generic[T]):
@@ -101,10 +107,6 @@ def _fail(batch: Sequence[tuple[str, asyncio.Future[T]]], error: BaseException) 
             future.set_exception(error)
 
 
-Vector: TypeAlias = "array[float]"
-"""32-bit floats, also when new: a vector is the same whether it comes from the cache or not."""
-
-
 @dataclass(frozen=True, slots=True)
 class Batch:
     """The vectors of a request in the order of its texts, its tokens (if the endpoint reports them) and its seconds."""
@@ -158,11 +160,6 @@ def _vector(item: Any) -> Vector:
 def _usage(counts: Any) -> Usage | None:
     tokens = cast("Any", counts).get("prompt_tokens") if isinstance(counts, dict) else None
     return Usage(tokens, 0) if isinstance(tokens, int) and not isinstance(tokens, bool) and tokens >= 0 else None
-
-
-PATH = "/embeddings"
-BYTES_A_TOKEN = 4.0
-DECISIVE = ("base_url", "model", "dimensions")
 
 
 class _Had(NamedTuple):
@@ -267,9 +264,6 @@ def _remembered(entry: Entry, free: bool) -> _Had:
     if not vector:
         raise UnreadableEntry("an empty vector")
     return _Had(vector, known=free, entry=entry)
-
-
-MAX_WORKERS = 4
 
 
 class EmbeddedEmbedder:

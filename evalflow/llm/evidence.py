@@ -9,6 +9,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
+WINDOW = 3
+Similarity = Callable[[str, Sequence[str]], float]
+"""The largest cosine between a text and some others; negative values count as 0."""
+
 
 def _listed(text: str) -> frozenset[str]:
     return frozenset(text.split())
@@ -111,11 +115,6 @@ def _ends_sentence(before: str, mark: str, after: str) -> bool:
     if last in ABBREVIATIONS or (len(last) == 1 and last.isalpha()):
         return False
     return not after.lstrip()[:1].islower()
-
-
-WINDOW = 3
-Similarity = Callable[[str, Sequence[str]], float]
-"""The largest cosine between a text and some others; negative values count as 0."""
 
 
 class Overlap(NamedTuple):

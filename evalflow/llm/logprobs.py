@@ -24,6 +24,8 @@ from evalflow.records import Distribution
 
 K = TypeVar("K")
 WIDEST = 101  # maximum number of values of a bounded whole number for it to count as a choice: a percentage has 101
+UNRESOLVED = 0.01  # the share of the probability that may stay undecided
+BARE_ENDS = ",}] \n\r\t"  # characters that end a number or a boolean; text ends at its quote
 
 
 def choices(reply_model: type[BaseModel]) -> dict[str, tuple[Any, ...]]:
@@ -50,10 +52,6 @@ def _values(info: FieldInfo) -> tuple[Any, ...]:
     if not isinstance(low, int | float) or not isinstance(high, int | float) or high - low >= WIDEST:
         return ()
     return tuple(range(int(low), int(high) + 1))
-
-
-UNRESOLVED = 0.01  # the share of the probability that may stay undecided
-BARE_ENDS = ",}] \n\r\t"  # characters that end a number or a boolean; text ends at its quote
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,8 @@ from evalflow.prompts import Prompts
 from evalflow.protocols import Judge
 from evalflow.records import Answer, Ask, Case, Outcome, passes
 
+_PLACEHOLDER = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
+
 
 class Correctness(Strict):
     """All of the reference is in the answer, without contradiction; what the answer adds does not matter."""
@@ -238,9 +240,6 @@ def rulebook_of(identifier: str, params: BaseModel) -> Rulebook:
 
 def _operations(declared: Sequence[Mapping[str, Any]]) -> list[Operation]:
     return TypeAdapter(list[Operation]).validate_python(list(declared))
-
-
-_PLACEHOLDER = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
 
 
 def filled(text: str, case: Case) -> str:

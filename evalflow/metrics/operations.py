@@ -34,6 +34,8 @@ _NUMBERS: Mapping[str, tuple[Callable[[float, float], bool], str]] = {
     "greater_than": (operator.gt, "greater than"),
     "greater_than_equals": (operator.ge, "at least"),
 }
+_WANTED = ("contains", "equals", "matches", "missing")
+Combine = Literal["all", "any", "mean"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,9 +193,6 @@ def quoted(text: str) -> str:
     return f'"{flat}"' if len(flat) <= _QUOTE else f'"{flat[: _QUOTE - 1]}…"'
 
 
-_WANTED = ("contains", "equals", "matches", "missing")
-
-
 class JsonPathOperation(BaseOperation):
     """Compares the values at a JSONPath with one expectation. If the path has several values, one match is enough.
 
@@ -321,9 +320,6 @@ def _shown(value: Any, wanted: str) -> str:
 
 def _cut(text: str) -> str:
     return text if len(text) <= 120 else quoted(text)
-
-
-Combine = Literal["all", "any", "mean"]
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from evalflow.prompts import Prompts
     from evalflow.protocols import Metric
 
+Declared = Mapping[str, Any]  # a metric's unvalidated YAML
+
 
 @record()
 class Calls:
@@ -21,9 +23,6 @@ class Calls:
     low: int = 0
     high: int | None = 0
     once: int = 0
-
-
-Declared = Mapping[str, Any]  # a metric's unvalidated YAML
 
 
 def _for_each_step(declared: Declared) -> Calls:

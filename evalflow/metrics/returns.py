@@ -27,6 +27,7 @@ from evalflow.frozen import record
 from evalflow.records import Distribution
 
 TYPES = ("str", "bool", "int", "float", "label", "list")
+RESERVED = ("source", "against", "items", "turns")  # variables set by a step's own keys, so reserved as step ids
 
 
 class StrType(Strict):
@@ -230,9 +231,6 @@ def normalised(declared: Any, value: Any) -> float:
     assert declared.min is not None
     assert declared.max is not None
     return (value - declared.min) / (declared.max - declared.min)
-
-
-RESERVED = ("source", "against", "items", "turns")  # variables set by a step's own keys, so reserved as step ids
 
 
 class StepConfig(Strict):

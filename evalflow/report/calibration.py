@@ -36,6 +36,8 @@ from evalflow.summary.calibration import CalibrationRow
 
 Series = tuple[str, str, str, str | None]  # dataset, metric, target and judge
 _SHOWN = 10  # number of disagreements to show unfolded
+_WORST = 5
+_NAME = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,10 +171,6 @@ def _block(row: CalibrationRow, advice: MemberAdvice | None) -> dict[str, Any]:
         "tags": [one for one in row.tags if one.corrected.estimate is not None],
         "few": [one for one in row.tags if one.corrected.estimate is None],
     }
-
-
-_WORST = 5
-_NAME = 30
 
 
 def print_calibration(console: Console, found: Calibration) -> None:

@@ -36,6 +36,9 @@ _SEEN = 0.0005  # a difference below this is shown as 0
 _ROUNDING = 1e-9
 _SHARES = ("accuracy", "sensitivity", "specificity", "auroc")
 _SOMETIMES = ("spearman_by_group", "auroc")
+_BINS = 5
+_FEW_VALUES = 3
+_SIDE = 240
 
 
 def measured(name: str) -> str:
@@ -211,11 +214,6 @@ def _unscored(row: CalibrationRow) -> Iterator[str]:
 def _p(value: float | None) -> str:
     text = p_value(value)
     return text if text.startswith("<") else f"= {text}"
-
-
-_BINS = 5
-_FEW_VALUES = 3
-_SIDE = 240
 
 
 def calibration_pictures(row: CalibrationRow) -> list[Picture]:

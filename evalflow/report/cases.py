@@ -25,6 +25,7 @@ from evalflow.summary.journal import json_line
 MAX_CASES = 20_000  # more would make the page slow, and few readers would use them
 
 CaseKey = tuple[str, str]  # a case's dataset and id
+_CONTEXT = 600
 
 
 def most_informative(
@@ -187,9 +188,6 @@ def _contexts(contexts: Sequence[Context] | None) -> list[dict[str, Any]] | None
 
 def _present(value: Mapping[str, Any]) -> dict[str, Any]:
     return {name: inner for name, inner in value.items() if inner is not None}
-
-
-_CONTEXT = 600
 
 
 def print_case(console: Console, case: Mapping[str, Any]) -> None:

@@ -26,6 +26,15 @@ from evalflow.report.wording import (
 
 T = TypeVar("T")
 Rows = Sequence[Mapping[str, Any]]  # rows of the summary, or entries of its details, by column
+_MOST_TAGS = 30
+_MOST_NAMED = 3
+_SIDE = 260
+_NEAR = 0.005  # largest difference between confidence and accuracy that counts as equal: half a percent
+_BINS = 20
+_COLOURS = {"passed": svg.PASS, "failed": svg.FAIL, "scored": svg.MAIN}
+_WIDTH, _HEIGHT = 320, 120
+_ROW_HEIGHT, _GAP = 64, 28  # height of each of several series, and the gap between them for its name
+_THINNEST = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +109,6 @@ def _points(rows: Rows, columns: tuple[str, str, str]) -> list[svg.IntervalPoint
 def mean_point(label: str, row: Mapping[str, Any]) -> svg.IntervalPoint:
     """The value of a row of the summary with its interval."""
     return svg.IntervalPoint(label, row["value"], row["ci_low"], row["ci_high"])
-
-
-_MOST_TAGS = 30
-_MOST_NAMED = 3
 
 
 def forests(rows: Rows) -> list[Picture]:
@@ -181,10 +186,6 @@ def matrix_of(detail: Mapping[str, Any]) -> tuple[list[str], list[list[int]]] | 
     return [str(label) for label in labels], counts
 
 
-_SIDE = 260
-_NEAR = 0.005  # largest difference between confidence and accuracy that counts as equal: half a percent
-
-
 def reliabilities(details: Rows, rows: Rows) -> list[Picture]:
     """Every reliability diagram among the details, over all tags."""
     found: list[Picture] = []
@@ -232,10 +233,6 @@ def _reliability_diagram(bins: Rows) -> svg.Drawing:
         drawing.dot(left, right, math.sqrt((60 + 340 * one["n"] / most) / math.pi), opacity=0.85)
         drawing.text(left, right - 13, f"{one['n']:,}", fill=svg.INK)
     return drawing
-
-
-_BINS = 20
-_COLOURS = {"passed": svg.PASS, "failed": svg.FAIL, "scored": svg.MAIN}
 
 
 def distributions(scores: pl.LazyFrame, metrics: Mapping[str, MetricConfig]) -> list[Picture]:
@@ -321,11 +318,6 @@ def _sentence(facts: Mapping[str, Any], threshold: float | None, config: MetricC
 
 def _be(n: int) -> str:
     return "is" if n == 1 else "are"
-
-
-_WIDTH, _HEIGHT = 320, 120
-_ROW_HEIGHT, _GAP = 64, 28  # height of each of several series, and the gap between them for its name
-_THINNEST = 0.5
 
 
 def _histograms(series: Mapping[str, Rows], facts: Mapping[str, Any], threshold: float | None) -> svg.Drawing:

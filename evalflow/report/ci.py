@@ -40,6 +40,8 @@ _SHOWN = (
     "dataset", "case_id", "target", "target_repeat", "metric", "judge", "repeat", "status", "score", "threshold",
     "passed", "reason", "error_type", "error", "latency_s",
 )  # fmt: skip
+_OUTCOMES = {True: "passed", False: "**failed**", None: "**undecided**"}
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>|~#])")
 
 
 class _Verdict(NamedTuple):
@@ -182,10 +184,6 @@ def _cell_totals(cells: pl.LazyFrame, decides: _Decides) -> dict[str, float]:
 
 def _clean(text: str) -> str:
     return _ILLEGAL.sub("", text)
-
-
-_OUTCOMES = {True: "passed", False: "**failed**", None: "**undecided**"}
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>|~#])")
 
 
 def write_markdown(path: Path, run: Reported) -> None:

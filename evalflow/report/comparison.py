@@ -40,6 +40,11 @@ from evalflow.summary.adjusted_means import AdjustedMean
 from evalflow.summary.compare import ComparisonRow, Orders
 
 _HALF = 0.5
+VERDICTS = {"better": "better", "worse": "worse", "cannot_tell": "cannot tell"}
+_VERDICT_STYLES = {"better": "green", "worse": "bold red", "cannot_tell": "yellow"}
+_WORST = 5
+_NAME = 18
+_LINES = 200  # characters of a text that a cell shows
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +82,6 @@ def flips(
         improved=rows.filter(~pl.col("passed_a") & pl.col("passed_b")).height,
         rows=shown.join(reasons, on=key, how="left", maintain_order="left").to_dicts(),
     )
-
-
-VERDICTS = {"better": "better", "worse": "worse", "cannot_tell": "cannot tell"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,11 +217,6 @@ def _facts(manifest: Manifest) -> str:
     return f"{about['run_id']}; target {about['target']}; {shlex.join(about['overrides'])}"
 
 
-_VERDICT_STYLES = {"better": "green", "worse": "bold red", "cannot_tell": "yellow"}
-_WORST = 5
-_NAME = 18
-
-
 def print_comparison(console: Console, found: Comparison) -> None:
     """Print the runs, the table of differences, the family of tests, what was left out, and the worst flips."""
     for line in found.judges:
@@ -300,9 +297,6 @@ def _print_flips(console: Console, found: Comparison) -> None:
         for row in worst:
             name = f"  {signed(row['change'])}  {plain_line(row['case_id'])}  {row['metric']}"
             print_cut(console, name, row["reason"] or "no reason given")
-
-
-_LINES = 200  # characters of a text that a cell shows
 
 
 def native_means(scores: pl.LazyFrame) -> pl.DataFrame:

@@ -38,6 +38,8 @@ _STATES = (("n_scored", "scored"), ("n_undefined", "undef"), ("n_error", "error"
 _WORST = 3
 _NAME_WIDTH = 20
 _NUMBERS = 61
+_TICK = 0.1
+_LINE_EVERY = 10.0
 
 
 def print_summary(console: Console, manifest: Manifest, summary: pl.DataFrame, directions: Mapping[str, str]) -> None:
@@ -115,10 +117,6 @@ def print_table(console: Console, rows: Sequence[Mapping[str, Any]], parts: Sequ
             lines.append([literal(folded(f"  {which}", _NAME_WIDTH), style="dim")])
     heads = ("value", "95 % interval", *(short for _, short in _STATES), "pass")
     console.print(table_of({"metric": "name", **dict.fromkeys(heads, "number")}, lines))
-
-
-_TICK = 0.1
-_LINE_EVERY = 10.0
 
 
 async def follow(counts: Tally, console: Console) -> None:

@@ -30,6 +30,9 @@ Details = Sequence[Mapping[str, Any]]  # `details` of summary.json
 _SLICE = ("metric", *PARTS)
 _FLAKY_SHOWN = 3
 _TAGS_SHOWN = 8
+_DIFFERING_SHOWN = 5
+_RELIABLE, _TENTATIVE = 0.8, 0.667  # Krippendorff (2004): conclusions from 0.8 on, tentative ones from 0.667 on
+_LEVEL = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +144,6 @@ def _stability(counts: Mapping[str, Any]) -> str:
     return f"{text}: {names}{', ...' if counts['flaky'] > len(shown) else ''}" if names else text
 
 
-_DIFFERING_SHOWN = 5
-_RELIABLE, _TENTATIVE = 0.8, 0.667  # Krippendorff (2004): conclusions from 0.8 on, tentative ones from 0.667 on
-
-
 def panel_findings(details: Details, manifest: Manifest) -> list[Findings]:
     """For each metric (and dataset and target) whose judge has members: each member alone, and their agreement."""
     findings: list[Findings] = []
@@ -204,9 +203,6 @@ def _cascade(members: Details) -> Iterator[str]:
     spared, each = first["n"] - last["n"], last["cost_per_score"]
     saved = f", which saved about {cost(spared * each)}" if each is not None and spared else ""
     yield f"{spared:,} scores were made without {last['judge']}{saved}"
-
-
-_LEVEL = 0.05
 
 
 def preference_findings(details: Details) -> list[str]:

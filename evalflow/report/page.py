@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Fact = tuple[str, str]
 _NAMED = 4
 _MINUTE = 60
+_MEASURES = {"kappa": "kappa", "kappa_weighted": "weighted kappa", "spearman": "Spearman"}
 
 
 def facts(manifest: Manifest | SweepManifest) -> list[Fact]:
@@ -90,9 +91,6 @@ def _versions(manifest: Manifest) -> str:
     if commit := manifest.git_commit:
         texts.append(f"commit {commit[:10]}{' with changes' if commit.endswith('+') else ''}")
     return ", ".join(texts)
-
-
-_MEASURES = {"kappa": "kappa", "kappa_weighted": "weighted kappa", "spearman": "Spearman"}
 
 
 def judge_lines(manifest: Manifest) -> Sequence[str]:

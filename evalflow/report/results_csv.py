@@ -27,6 +27,9 @@ COLUMNS = (
 """The columns of `scores` that are shown for a single case."""
 
 _BATCH = 2000
+MISCATEGORISED_COLUMNS = (
+    "dataset", "case_id", "target", "target_repeat", "metric", "question", "expected", "actual", "confidence", "tags",
+)  # fmt: skip
 
 
 @record()
@@ -181,11 +184,6 @@ def _cells(score: Mapping[str, Any] | None) -> list[Any]:
 def json_or_text(value: Any) -> str:
     """A text as it is, everything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-
-
-MISCATEGORISED_COLUMNS = (
-    "dataset", "case_id", "target", "target_repeat", "metric", "question", "expected", "actual", "confidence", "tags",
-)  # fmt: skip
 
 
 class MiscategorisedWriter:

@@ -17,6 +17,9 @@ MAIN, PASS, FAIL, PAPER = "var(--accent)", "var(--pass)", "var(--fail)", "var(--
 SIZE = 11  # font size of labels, in pixels
 _PADDING = 6
 _CHARACTER = 0.56  # approximate width of a character in font sizes; the actual font is unknown
+_CARD = 330  # width of a picture next to others on the page; wider ones are shrunk to it, text included
+_POINT_LABEL, _POINT_HEIGHT = 210, 26  # maximum width of a label, and height of a row, in pixels
+_MATRIX_LABEL = 110  # maximum width of a matrix label, in pixels
 
 
 def text_width(text: str, size: float = SIZE) -> float:
@@ -220,10 +223,6 @@ class IntervalPoint:
     heading: str = ""
 
 
-_CARD = 330  # width of a picture next to others on the page; wider ones are shrunk to it, text included
-_POINT_LABEL, _POINT_HEIGHT = 210, 26  # maximum width of a label, and height of a row, in pixels
-
-
 def interval_chart(
     points: Sequence[IntervalPoint], domain: Sequence[float] | None, title: str, reference: float | None = None
 ) -> Drawing:
@@ -264,9 +263,6 @@ class Tile:
     text: str
     share: float
     note: str = ""
-
-
-_MATRIX_LABEL = 110  # maximum width of a matrix label, in pixels
 
 
 def matrix_chart(

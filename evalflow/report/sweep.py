@@ -36,6 +36,15 @@ from evalflow.report.wording import (
     varying,
 )
 
+_COST_WIDTH, _COST_HEIGHT = 300, 200
+_SHARED = ("Dataset", "Target", "Metrics", "Versions")
+Run = tuple[str, "Manifest", "pl.DataFrame"]
+_CELL = ("dataset", "case_id", "target", "target_repeat", "metric", "repeat")
+_MIN_CORRELATION = 3
+FEW = 4  # largest number of runs that are shown in full
+_SHOWN_COLUMNS = 5
+_HEAD_WIDTH = 12
+
 
 def cost_pictures(rows: Rows, costs: Mapping[str, float | None]) -> list[Picture]:
     """One picture for each metric for which at least two runs have a mean and a known cost above 0."""
@@ -55,9 +64,6 @@ def cost_pictures(rows: Rows, costs: Mapping[str, float | None]) -> list[Picture
         )
         found.append(draw(f"Cost against {metric}", sentence, cost_chart(points, "mean")))
     return found
-
-
-_COST_WIDTH, _COST_HEIGHT = 300, 200
 
 
 def cost_chart(
@@ -255,10 +261,6 @@ def _line(row: Mapping[str, Any]) -> str:
     return _ranked(row, row["run"], _VERDICTS[row["verdict"]]) + ranks + (f", {left:,} not scored" if left else "")
 
 
-_SHARED = ("Dataset", "Target", "Metrics", "Versions")
-Run = tuple[str, "Manifest", "pl.DataFrame"]
-
-
 def write_sweep_report(
     path: Path,
     *,
@@ -339,10 +341,6 @@ def _cost(name: str, manifest: Manifest) -> dict[str, Any]:
     return {"name": name} | {key: getattr(manifest, key) for key in keys}
 
 
-_CELL = ("dataset", "case_id", "target", "target_repeat", "metric", "repeat")
-_MIN_CORRELATION = 3
-
-
 def agreement(runs: Sequence[pl.LazyFrame]) -> pl.DataFrame:
     """Compare every two judges on the answers that both scored with the same metric, repeat by repeat.
 
@@ -369,11 +367,6 @@ def agreement(runs: Sequence[pl.LazyFrame]) -> pl.DataFrame:
         .sort("metric", "judge_a", "judge_b")
         .collect(engine="streaming")
     )
-
-
-FEW = 4  # largest number of runs that are shown in full
-_SHOWN_COLUMNS = 5
-_HEAD_WIDTH = 12
 
 
 def run_line(name: str, manifest: Manifest, summary: pl.DataFrame) -> str:

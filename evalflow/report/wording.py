@@ -63,6 +63,10 @@ _METHODS = {
     "paired_cr2_t_sign_flip": "paired t and sign flips, clustered",
 }
 _UNSCORED = ("n_undefined", "n_error", "n_skipped")
+_NAMED = 3
+# C0 except tab and newline, DEL, and C1, which some terminals treat like escapes; and lone surrogates, which JSON may
+# contain but which cannot be encoded.
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -120,9 +124,6 @@ def caveat(code: str | None) -> str:
         return f"no interval, {why}"
     exact = name in ("wilson", "wilson_clusters", "plus_two_cr2_t") and "unequal" not in why
     return why if exact else f"a rough interval, {why}"
-
-
-_NAMED = 3
 
 
 def caveat_lines(rows: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -203,11 +204,6 @@ def without_means_of_figures(rows: Iterable[Mapping[str, Any]]) -> list[dict[str
 def headline_rows(summary: pl.DataFrame) -> list[dict[str, Any]]:
     """The rows that every report begins with: over all tags; for a metric with figures, these instead of its mean."""
     return without_means_of_figures(row for row in summary.iter_rows(named=True) if row["tag"] is None)
-
-
-# C0 except tab and newline, DEL, and C1, which some terminals treat like escapes; and lone surrogates, which JSON may
-# contain but which cannot be encoded.
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def plain(text: str) -> str:

@@ -15,6 +15,7 @@ from evalflow.frozen import record
 
 T = TypeVar("T")
 log = logging.getLogger("evalflow")
+DRAIN_S = 10.0  # seconds that the first interrupt waits for work under way
 
 
 @record()
@@ -121,9 +122,6 @@ def _first(error: BaseException, kinds: tuple[type[EvalflowError], ...]) -> Base
         return error if isinstance(error, kinds) else None
     group = cast("BaseExceptionGroup[BaseException]", error)
     return next((found for one in group.exceptions if (found := _first(one, kinds))), None)
-
-
-DRAIN_S = 10.0  # seconds that the first interrupt waits for work under way
 
 
 async def interruptible(work: Coroutine[object, object, None], stop: Callable[[], None]) -> bool:

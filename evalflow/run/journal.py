@@ -37,14 +37,15 @@ _COLUMNS = (
     "metadata", "requests", "usage", "cost_usd", "saved_usd", "paid", "latency_s", "cached", "error_type", "error",
 )  # fmt: skip
 """The fields of an answer in a line of answers.jsonl."""
+_CASE_ID = re.compile(rb'"case_id":\s*("(?:[^"\\]|\\.)*")')
+SYNC_EVERY_S = 0.1
+_NOTHING = Redactor()
+_CELL = ("dataset", "case_id", "target", "target_repeat", "metric", "judge", "repeat")
 
 
 @cache
 def _answers() -> TypeAdapter[Answer]:
     return TypeAdapter(Answer)
-
-
-_CASE_ID = re.compile(rb'"case_id":\s*("(?:[^"\\]|\\.)*")')
 
 
 def parse_answer(line: bytes) -> Answer | None:
@@ -139,10 +140,6 @@ class RememberingTarget:
 
     async def close(self) -> None:
         await self._target.close()
-
-
-SYNC_EVERY_S = 0.1
-_NOTHING = Redactor()
 
 
 class JournalSink:
@@ -257,9 +254,6 @@ def _mend(path: Path, file: int) -> int:
     if torn:
         os.ftruncate(file, path.stat().st_size - torn)
     return torn
-
-
-_CELL = ("dataset", "case_id", "target", "target_repeat", "metric", "judge", "repeat")
 
 
 def cell_digest(*key: str | int | None) -> int:

@@ -19,6 +19,9 @@ from evalflow.paths import write_atomically
 from evalflow.records import Case
 from evalflow.run.folder import RunFolder
 
+KEPT_CASES = 10_000  # at most this many cases are kept in memory: even an empty case takes a kilobyte
+Place = tuple[int, int]
+
 
 class PreparedFile:
     """Implements Prepared in a run's folder."""
@@ -97,10 +100,6 @@ class Draw:
             return
         drawn = {-ticket for tickets in self._drawn.values() for ticket in tickets}
         yield from (case for case in cases if case_digest(case, self._seed) in drawn)
-
-
-KEPT_CASES = 10_000  # at most this many cases are kept in memory: even an empty case takes a kilobyte
-Place = tuple[int, int]
 
 
 def place(case: Case, seed: int) -> Place:

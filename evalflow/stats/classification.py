@@ -30,6 +30,8 @@ _RARE = 20
 
 Of = Callable[["Floats"], "Floats"]
 """A figure as a function of cell totals: one value for each row, NaN if undefined."""
+_TRUE = "true"
+_CELLS = {"true_positives": (1, 1), "false_positives": (0, 1), "false_negatives": (1, 0), "true_negatives": (0, 0)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,10 +316,6 @@ def _matrix(cells: pl.DataFrame, labels: Sequence[str]) -> dict[str, object]:
     for truth, prediction, n in cells.iter_rows():
         matrix[at[truth]][at[prediction]] = n
     return {"labels": [label_text(label) for label in labels], "matrix": matrix}
-
-
-_TRUE = "true"
-_CELLS = {"true_positives": (1, 1), "false_positives": (0, 1), "false_negatives": (1, 0), "true_negatives": (0, 0)}
 
 
 def label_figures(counts: pl.DataFrame, seed: int = 0) -> list[Figure]:

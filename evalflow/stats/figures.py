@@ -23,6 +23,11 @@ from evalflow.stats.intervals import interval
 from evalflow.stats.paired import mcnemar
 from evalflow.stats.quantiles import normal_quantile, quantile
 
+PREFERENCE_FIGURES = ("win_rate", "consistency", "first_preferred", "longer_preferred")
+BINS = 10
+# A gap of more standard errors than this has the sign of the true one.
+_CLEAR = 2.5
+
 
 def figure_of(
     statistic: str, value: float | None, n: int, found: Interval, details: Mapping[str, Any] | None = None
@@ -62,9 +67,6 @@ def _clusters(counts: pl.DataFrame, known: Bools, repeats: Ints) -> Hashes | Non
     if (counts["n"].to_numpy()[known] == 1).all() and np.unique(names).size == names.size:
         return None
     return np.repeat(names, repeats[known])
-
-
-PREFERENCE_FIGURES = ("win_rate", "consistency", "first_preferred", "longer_preferred")
 
 
 def preference_figures(counts: pl.DataFrame) -> list[Figure]:
@@ -117,11 +119,6 @@ def _verdicts(counts: pl.DataFrame) -> dict[str, int]:
         "decided_by_order": pl.col("lean") != 0,
     }
     return {name: int(counts.select(pairs.filter(kind).sum()).item()) for name, kind in kinds.items()}
-
-
-BINS = 10
-# A gap of more standard errors than this has the sign of the true one.
-_CLEAR = 2.5
 
 
 def reliability_figures(counts: pl.DataFrame, seed: int = 0, bins: int = BINS) -> list[Figure]:

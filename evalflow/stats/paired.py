@@ -14,6 +14,10 @@ from evalflow.records import TOLERANCE
 from evalflow.stats.arrays import CONFIDENCE, ArrayLike, Floats, cluster_sums
 from evalflow.stats.intervals import FEW_CLUSTERS, UNEVEN, mean_error, t_interval, wilson
 
+_Z2 = NormalDist().inv_cdf(0.975) ** 2
+_CLOSE = 1e-6
+Adjustment = Literal["holm", "bh", "by"]
+
 
 class PairedTable(NamedTuple):
     """Number of cases that pass in both runs, in one of them, in neither."""
@@ -217,10 +221,6 @@ def _method(n: int, groups: int, error: float | None, df: float, flips: str) -> 
     return f"paired_cr2_t{flips}{few or (f': {UNEVEN}' if df < (groups - 1) / 2 else '')}"
 
 
-_Z2 = NormalDist().inv_cdf(0.975) ** 2
-_CLOSE = 1e-6
-
-
 @dataclass(frozen=True, slots=True)
 class WithinMargin:
     """P-values for non-inferiority (above -margin), and equivalence (within it; TOST, Schuirmann 1987)."""
@@ -262,9 +262,6 @@ def _wilson_trials(value: float, low: float, high: float) -> float | None:
     trials = [_Z2 * end * (1 - end) / (value - end) ** 2 for end in inner]
     known = len(trials) == (1 if value in (0.0, 1.0) else 2)
     return trials[0] if known and math.isclose(trials[0], trials[-1], rel_tol=_CLOSE) else None
-
-
-Adjustment = Literal["holm", "bh", "by"]
 
 
 def adjust(p_values: ArrayLike, method: Adjustment = "holm") -> Floats:

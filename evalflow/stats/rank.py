@@ -41,6 +41,7 @@ from evalflow.stats.quantiles import quantile
 
 Correlation = Literal["pearson", "spearman", "kendall"]
 _FEWEST = 3
+Measure = Literal["kappa", "spearman"]
 
 
 def correlation(
@@ -164,9 +165,6 @@ def _design_effect(
     alone = float((influence**2).sum())
     error, df = cr2(sums, cluster_sums(np.ones(x.size), clusters))
     return groups, df, (error * x.size) ** 2 / alone if alone else math.inf
-
-
-Measure = Literal["kappa", "spearman"]
 
 
 @dataclass(frozen=True, slots=True)

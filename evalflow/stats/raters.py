@@ -12,6 +12,10 @@ from evalflow.stats.arrays import ArrayLike, Floats, Ints, mean_ranks
 from evalflow.stats.bootstrap import bootstrap_method, percentile_interval, resample
 from evalflow.stats.paired import adjust
 
+Level = Literal["ordinal", "interval"]
+# More clusters than this are first merged at random into parcels: the same variance at far less cost.
+_MANY = 1_000
+
 
 def mean_reliability(ratings: ArrayLike) -> float | None:
     """Reliability of an answer's mean over k raters, who may differ by answer: the intraclass correlation ICC(1, k).
@@ -70,11 +74,6 @@ def _pairs(counts: ArrayLike) -> tuple[Floats, float]:
 
 def _ratio(above: float, below: float) -> float | None:
     return above / below if below > 1e-12 else None
-
-
-Level = Literal["ordinal", "interval"]
-# More clusters than this are first merged at random into parcels: the same variance at far less cost.
-_MANY = 1_000
 
 
 def krippendorff_alpha(

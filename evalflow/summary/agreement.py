@@ -36,6 +36,10 @@ _HALF = 0.5
 ANSWER_KEY = ("case_id", "target_repeat")  # columns that identify an answer within a dataset, metric and target
 _UNWEIGHTED = ("krippendorff_alpha", "spearman_by_group", "auroc")
 _WEIGHTED = "labels carry weights"
+_BEYOND_CHANCE = (("kappa", "kappa_weighted"), ("spearman",))
+_PERFECT = 1 - 1e-9
+ANSWER = ("dataset", "case_id", "target", "target_repeat", "metric")
+SERIES = ("dataset", "metric", "target", "judge")  # the key of a judge's mean score
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +118,6 @@ def _unweighted(human: Floats, judge: Floats, clusters: Array | None, seed: int)
         "spearman_by_group": alone if clusters is None else grouped_spearman(clusters, human, judge),
         "auroc": auroc(human, judge, clusters) if verdicts else undefined(n, "people do not say yes or no"),
     }
-
-
-_BEYOND_CHANCE = (("kappa", "kappa_weighted"), ("spearman",))
-_PERFECT = 1 - 1e-9
 
 
 def headline_measure(measures: Mapping[str, Mapping[str, Any]]) -> str | None:
@@ -230,10 +230,6 @@ def disagreements(row: CalibrationRow, most: int) -> list[dict[str, Any]]:
     )  # fmt: skip
     comment = pl.when(pl.col("comment") != "").then("comment").alias("comment")
     return worst.select(*columns, comment).to_dicts()
-
-
-ANSWER = ("dataset", "case_id", "target", "target_repeat", "metric")
-SERIES = ("dataset", "metric", "target", "judge")  # the key of a judge's mean score
 
 
 def label_frame(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:

@@ -37,6 +37,10 @@ _KEY = ("dataset", "metric", "case_id")
 _SIDE = ("judge", "score", "passed", "human")
 Sides = tuple["pl.DataFrame", "pl.DataFrame"]
 """The cases of each run: dataset, metric, case_id, cluster, tags, judge, score, passed; human if paired."""
+Verdict = Literal["better", "worse", "cannot_tell"]
+LEVEL = 0.05
+Orders = Mapping[str, Sequence[str]]  # by metric, its statistics in the order in which they are tested
+UNORDERED: Orders = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +140,6 @@ def by_case(scores: pl.LazyFrame) -> pl.LazyFrame:
             seen=pl.len(),
         )
     )
-
-
-Verdict = Literal["better", "worse", "cannot_tell"]
-LEVEL = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,10 +379,6 @@ def _same(one: Difference, other: Difference) -> bool:
     """Whether two differences are equal but for rounding: the score of a retrieval metric is one of its measures."""
     pairs = ((one.value_a, other.value_a), (one.value_b, other.value_b), (one.std_error, other.std_error))
     return one.n == other.n and all(x == y or math.isclose(x or 0.0, y or 0.0, abs_tol=1e-12) for x, y in pairs)
-
-
-Orders = Mapping[str, Sequence[str]]  # by metric, its statistics in the order in which they are tested
-UNORDERED: Orders = {}
 
 
 def adjusted(rows: Sequence[ComparisonRow], method: Adjustment, orders: Orders = UNORDERED) -> list[ComparisonRow]:

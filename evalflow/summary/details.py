@@ -16,6 +16,13 @@ from evalflow.summary.slices import Units, case_clusters, cluster_name
 _DRAWS = (1, 2, 3, 5, 10, 20, 50, 100)
 _LISTED = 50
 _HALF = 0.5
+_REPEATED = ("mean", "answers", "answer_variance", "per_judgement", "judge_variance")
+_COUNTED = ("judgements", "verdicts", "passes", "judged", "passing")
+Columns = Mapping[str, Floats]
+"""Columns of `repeats_of`, their row, and their cluster as a number if cases have groups."""
+_UNPARSABLE = ("schema", "malformed", "truncated")
+"""Causes of `errors.CallError` for a reply that came and could not be read."""
+_ANSWER_KEY = ("case_id", "target", "target_repeat")
 
 
 def noise(cases: pl.DataFrame, units: Units) -> list[dict[str, Any]]:
@@ -40,18 +47,10 @@ def noise(cases: pl.DataFrame, units: Units) -> list[dict[str, Any]]:
     ]
 
 
-_REPEATED = ("mean", "answers", "answer_variance", "per_judgement", "judge_variance")
-_COUNTED = ("judgements", "verdicts", "passes", "judged", "passing")
-
-
 def components_of(cases: pl.DataFrame) -> Components | None:
     """The variance components of rows of `repeats_of`; None for fewer than two cases, or clusters."""
     columns = [cases[name].cast(pl.Float64).to_numpy() for name in _REPEATED]
     return components(Repeated(*columns), case_clusters(cases))
-
-
-Columns = Mapping[str, Floats]
-"""Columns of `repeats_of`, their row, and their cluster as a number if cases have groups."""
 
 
 def _noise(cases: Columns, ids: pl.Series) -> dict[str, Any]:
@@ -139,11 +138,6 @@ def _mean(probabilities: Floats, clusters: Any) -> dict[str, Any]:
     return {
         "value": float(probabilities.mean()), "ci_low": found.low, "ci_high": found.high, "ci_method": found.method,
     }  # fmt: skip
-
-
-_UNPARSABLE = ("schema", "malformed", "truncated")
-"""Causes of `errors.CallError` for a reply that came and could not be read."""
-_ANSWER_KEY = ("case_id", "target", "target_repeat")
 
 
 def consistency(scores: pl.LazyFrame) -> dict[str, Any] | None:

@@ -20,6 +20,8 @@ _JUDGE_ALONE = "judge_alone"
 _SETTINGS = (_POINT, _JUDGE_ALONE, _MAX_UNDEFINED, _LOOKS)
 """Keys that are not conditions, but options for evaluating them."""
 _COMPARED = ("mean", "pass_rate")  # the columns that can be compared with a baseline; all figures can be too
+_TRUE = {_POINT: "the estimate decides", _JUDGE_ALONE: "people's labels correct nothing"}
+PLANNED_LOOKS = (2, 20)  # the fewest and the most planned looks
 
 
 def parse_gates(
@@ -119,9 +121,6 @@ def _has(metric: Measured, statistic: str) -> bool:
     )
 
 
-_TRUE = {_POINT: "the estimate decides", _JUDGE_ALONE: "people's labels correct nothing"}
-
-
 def _check_setting(key: str, value: GateValue, conditions: Mapping[str, GateValue], where: str) -> None:
     if key in _TRUE and not isinstance(value, bool):
         raise UserError(Problem(f"{value!r} is neither true nor false", where, f"true: {_TRUE[key]}"))
@@ -159,9 +158,6 @@ def _check_limit(condition: Condition, statistic: str, where: str, metric: Measu
     if unreachable and not point and (figure or statistic in BOUNDS):
         what = f"no number of cases shows that {statistic} is {condition}: its interval never shrinks to a point"
         raise UserError(Problem(what, where, f'let the estimate decide: {{{statistic}: "{condition}", point: true}}'))
-
-
-PLANNED_LOOKS = (2, 20)  # the fewest and the most planned looks
 
 
 def _looks_of(value: GateValue) -> Looks | None:

@@ -39,6 +39,8 @@ _WITH_ALL = (
 )  # fmt: skip
 """Columns computed from all scores, undefined ones included."""
 ON_SCALE = ("mean", "median", "worst", "best", "ci_low", "ci_high")
+_Key = tuple[Any, ...]
+_OFF = "judge_alone: true"
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,10 +185,6 @@ def evaluate_gates(
         return _rows(gate, summary, looked or {}, corrected)
 
     return [GateResult(gate, tuple(rows(gate))) for gate in gates]
-
-
-_Key = tuple[Any, ...]
-_OFF = "judge_alone: true"
 
 
 def _key(row: Mapping[str, Any], *, tag: bool = True) -> _Key:

@@ -21,6 +21,7 @@ _TAIL = 1 << 16
 _CANONICAL = json.JSONEncoder(ensure_ascii=False, sort_keys=True, allow_nan=False, separators=(",", ":"))
 _NAMES = tuple(field.name for field in fields(ScoreRecord))
 _record_values = attrgetter(*_NAMES)
+SLICE = ("dataset", "target", "metric", "judge")  # the key of a summary row, without its tag and statistic
 
 
 def journal_row(record: ScoreRecord) -> dict[str, Any]:
@@ -107,9 +108,6 @@ def _finite(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_finite(item) for item in cast("list[Any]", value)]
     return value
-
-
-SLICE = ("dataset", "target", "metric", "judge")  # the key of a summary row, without its tag and statistic
 
 
 def scores_schema() -> pl.Schema:

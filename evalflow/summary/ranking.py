@@ -18,6 +18,7 @@ Scale = Literal["mean", "pass_rate", "pairs", "verdicts"]
 """What runs are ranked by: the mean, the pass rate, or strengths (Bradley-Terry): from a win, tie or loss of every two
 runs in each case, or from the verdicts of a pairwise metric."""
 _KEY = ("dataset", "metric")
+_SENTENCES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +143,6 @@ class Ranking:
                 for row in self.rows
             ],
         }  # fmt: skip
-
-
-_SENTENCES = 3
 
 
 def rank_by_mean(common: CommonCases, traits: Traits, *, seed: int = 0) -> list[Ranking]:

@@ -14,6 +14,9 @@ from evalflow.summary.journal import SLICE
 
 NAMES = ("score", "passed")
 CLUSTERED = ("clusters", "std_error", "centre", "spread", "df")
+STATES = ("scored", "undefined", "error", "skipped")
+_SPENT = ("cost_usd", "input_tokens", "output_tokens")
+_HALF = 0.5
 
 
 def moments(*names: str) -> list[pl.Expr]:
@@ -53,9 +56,6 @@ def merged() -> list[pl.Expr]:
         }
         found += [expression.alias(f"{name}_{part}") for part, expression in whole.items()]
     return found
-
-
-STATES = ("scored", "undefined", "error", "skipped")
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +152,6 @@ def counts(units: Units) -> pl.DataFrame:
     return units.links.join(units.parts, on="part").group_by("unit").agg(n.sum(), *by_state, *spent)
 
 
-_SPENT = ("cost_usd", "input_tokens", "output_tokens")
-
-
 def _sums() -> list[pl.Expr]:
     return [
         pl.len().cast(pl.Int64).alias("n"),
@@ -163,9 +160,6 @@ def _sums() -> list[pl.Expr]:
         ((pl.col("repeat") > 0) | (pl.col("target_repeat") > 0)).any().alias("repeated"),
         pl.col("group").is_not_null().any().alias("grouped"),
     ]
-
-
-_HALF = 0.5
 
 
 def cluster() -> pl.Expr:

@@ -17,6 +17,8 @@ from evalflow.jsonvalues import Path, Unusable, json_path, kind, parsed
 from evalflow.records import Context
 
 Generated = Literal["answer", "actual"]
+_FORMS = {"answer": ("answer",), "actual": ("actual",), "metadata": ("metadata",)}
+_CHUNKS = "structured_contexts"  # another name for contexts that is recognised for every dataset
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +69,6 @@ def _column_at(source: str | None, row: Mapping[str, Any]) -> Any:
     if source is None or not source.startswith("$"):
         return None if source is None else row.get(source)
     return json_path(source).value(row)
-
-
-_FORMS = {"answer": ("answer",), "actual": ("actual",), "metadata": ("metadata",)}
-_CHUNKS = "structured_contexts"  # another name for contexts that is recognised for every dataset
 
 
 @dataclass(frozen=True, slots=True)

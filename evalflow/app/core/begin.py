@@ -40,6 +40,8 @@ from evalflow.run.plan import PreparedFile
 from evalflow.run.scoring import MeteredJudge, Pair
 from evalflow.summary.journal import bill_row
 
+_SECRET_VARIABLE = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
+
 
 @dataclass(frozen=True, slots=True)
 class RunOrder:
@@ -69,9 +71,6 @@ def open_folder(order: RunOrder) -> RunFolder:
     except OSError as error:
         raise UserError(Problem(f"cannot write there: {error.strerror}", str(folder.path))) from None
     return folder
-
-
-_SECRET_VARIABLE = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
 
 
 class RedactingFormatter(logging.Formatter):

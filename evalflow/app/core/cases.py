@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 BASELINE = "baseline"  # the variable of a case that holds the baseline's answer to it: `vars.baseline`
 _SHOWN = 5
+KEPT_BYTES = 8 * 2**20  # files of up to this size in total are kept in memory
+UNKNOWN = "-"  # placeholder if neither the target's name nor its answer is known
 
 
 def offered(run: RunConfig) -> Iterator[Case]:
@@ -74,9 +76,6 @@ def select(run: RunConfig) -> Iterator[Case]:
     yield from draw.pick(offered(run))
 
 
-KEPT_BYTES = 8 * 2**20  # files of up to this size in total are kept in memory
-
-
 class RunCases:
     """All cases in a run's data, in input order, as often as wanted; small data are read once, large data each time."""
 
@@ -121,9 +120,6 @@ def answers_of(
             return book.get(case.dataset, case.id, target, repeat) or answer_in_data(run, case, target, repeat)
 
         yield find
-
-
-UNKNOWN = "-"  # placeholder if neither the target's name nor its answer is known
 
 
 def placeholder_answer(run: RunConfig, case: Case) -> Answer:

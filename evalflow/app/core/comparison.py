@@ -45,6 +45,8 @@ NO_LABELS: Labels = {}
 Kind = Literal["metric", "prompt", "judge", "cases"]
 KINDS: tuple[Kind, ...] = ("metric", "prompt", "judge", "cases")
 _SHOWN = 3
+_FLIPS = 200
+SMALLEST_MARGIN, LARGEST_MARGIN = 1e-9, 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +118,6 @@ def _changed_cases(a: SavedRun, b: SavedRun) -> list[str]:
         return []
     known = a.case_digests
     return [key[1] for key, digest in b.iterate_digests() if key[0] in shared and known.get(key, digest) != digest]
-
-
-_FLIPS = 200
-SMALLEST_MARGIN, LARGEST_MARGIN = 1e-9, 1e9
 
 
 @dataclass(frozen=True, slots=True)

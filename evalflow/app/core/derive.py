@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from evalflow.report.calibration import Calibration
     from evalflow.run.gate_looks import GateLooks
 
+Cases = Callable[[], Iterable[Case]]  # reads the cases of a run in any order; called only if gates have looks
+_OUTCOMES = {True: "passes", False: "fails", None: "is undecided"}
+
 
 @dataclass(frozen=True, slots=True)
 class Derived:
@@ -39,9 +42,6 @@ class Derived:
     # Rows of `evaluate_run_gates`, and 0, 1 or 3, once `decide` has been called.
     gates: tuple[Mapping[str, Any], ...] = ()
     exit_code: int = 3
-
-
-Cases = Callable[[], Iterable[Case]]  # reads the cases of a run in any order; called only if gates have looks
 
 
 def derive(folder: RunFolder, rules: ResultRules) -> Derived:
@@ -192,9 +192,6 @@ def _gate_rows(result: GateResult, why: str) -> Iterator[dict[str, Any]]:
             "note": note,
             "message": "; ".join(text for text in (f"{gate}: {value} ({of})", basis, note) if text),
         }
-
-
-_OUTCOMES = {True: "passes", False: "fails", None: "is undecided"}
 
 
 def _value(row: GateRow) -> str:

@@ -43,6 +43,7 @@ from evalflow.summary.agreement import label_frame
 
 OF_DATA = "the data's own labels"
 _MOST = 50
+SHEET = Path("labels.csv")
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,9 +256,6 @@ def _everything(runs: Iterable[SavedRun], ids: Collection[str] | None = None) ->
         for dataset, case_id in run.scores().filter(known).select("dataset", "case_id").unique().collect().iter_rows():
             cases.setdefault(case_id, set()).add(dataset)
     return Elsewhere(metrics, cases)
-
-
-SHEET = Path("labels.csv")
 
 
 def write_sample(options: argparse.Namespace, console: Console) -> int:

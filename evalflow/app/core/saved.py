@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 
 LATEST = Path("outputs") / "latest"
 _ID = re.compile(rb'\{"id":("(?:[^"\\]|\\.)*")')  # the id with which a line of cases.jsonl begins
+# Keys that do not affect the meaning of a metric's scores; versions are compared separately.
+_NO_MEANING = ("threshold", "gate", "test_order", "description", "family", "judge", "steps_from", "version")
+_AGREED = Path(".evalflow") / "programs"
 
 
 @dataclass(frozen=True)
@@ -159,10 +162,6 @@ def composed_of(manifest: Manifest) -> Composed:
     )
 
 
-# Keys that do not affect the meaning of a metric's scores; versions are compared separately.
-_NO_MEANING = ("threshold", "gate", "test_order", "description", "family", "judge", "steps_from", "version")
-
-
 def declared_meaning(manifest: Manifest, name: str) -> dict[str, Any]:
     """The part of a metric's configuration that decides the meaning of its scores, without its version."""
     return {key: value for key, value in manifest.metric_config(name).items() if key not in _NO_MEANING}
@@ -222,9 +221,6 @@ def is_override(word: str) -> bool:
     return "=" in word and not word.startswith("-") and not Path(word).exists()
 
 
-FILE = Path(".evalflow") / "programs"
-
-
 class ProgramError(UserError):
     """Starting a program needs the user's consent."""
 
@@ -234,14 +230,14 @@ def expect_agreed(manifest: Manifest, where: str, hint: str, root: Path | None =
 
     `hint` says how to agree; `root` is the working directory of resumed runs, by default this process's.
     """
-    program = _new_program(manifest, (root or Path.cwd()) / FILE)
+    program = _new_program(manifest, (root or Path.cwd()) / _AGREED)
     if program is not None:
         raise ProgramError(Problem(f"to resume this run starts a program of this machine: {program}", where, hint))
 
 
 def agree(manifest: Manifest, root: Path | None = None) -> None:
     """Allow the run's program, if it has one, to be started from now on."""
-    path = (root or Path.cwd()) / FILE
+    path = (root or Path.cwd()) / _AGREED
     if _new_program(manifest, path) is None:
         return
     private_folder(path.parent)

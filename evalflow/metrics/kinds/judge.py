@@ -16,6 +16,10 @@ from evalflow.metrics.scale import Scale, grade_rule, reply_type
 from evalflow.metrics.steps import build_steps
 from evalflow.prompts import Prompts
 
+STEP = "grade"
+FIELD = "score"
+EXTRAS = ("description", "scale", "given")
+
 
 class JudgeMetricConfig(ChainConfig):
     """A chain of prompts.
@@ -39,11 +43,6 @@ class JudgeMetric(ChainMetric[JudgeMetricConfig]):
     def build(cls, name: str, config: JudgeMetricConfig, prompts: Prompts) -> Self:
         steps = build_steps(name, config.steps, config.score, config.needs, prompts)
         return cls(name, config, steps, config.score)
-
-
-STEP = "grade"
-FIELD = "score"
-EXTRAS = ("description", "scale", "given")
 
 
 class RubricMetricConfig(ChainConfig):

@@ -26,6 +26,9 @@ from evalflow.prompts import Prompts
 from evalflow.protocols import Judge
 from evalflow.records import EMBED, Answer, Ask, Case, Outcome
 
+WRITING = "writing"
+EXTRAS = ("count",)
+
 
 class SimilarityMetricConfig(UnitMetricConfig):
     """Two case fields, or dotted paths into metadata or vars.
@@ -52,10 +55,6 @@ class SimilarityMetric(CosineMetric[SimilarityMetricConfig]):
     def outcome(self, cosine: float) -> Outcome:
         reason = f"similarity of {self.config.field} and {self.config.against}: {cosine:.3f} (cosine of embeddings)"
         return scored(max(0.0, cosine), cosine, reason)
-
-
-WRITING = "writing"
-EXTRAS = ("count",)
 
 
 class GeneratedQuestionsMetricConfig(ChainConfig):
