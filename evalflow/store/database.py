@@ -49,12 +49,12 @@ def bring_up_to_date(engine: Engine, file: Path | None) -> Path | None:
     scripts = ScriptDirectory(str(FOLDER))
     newest = scripts.get_current_head()
     with engine.connect() as connection:
-        if _revision(connection, scripts) == newest:
+        if current_revision(connection) == newest:
             return None
     with engine.connect().execution_options(writes=True) as connection, _unlinked(connection), connection.begin():
         if _is_postgres(engine):
             connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
-        revision = _revision(connection, scripts)  # another process may have migrated it meanwhile
+        revision = current_revision(connection)  # another process may have migrated it meanwhile
         if revision == newest:
             return None
         if revision is None:
@@ -91,16 +91,25 @@ def _is_postgres(engine: Engine) -> bool:
     return engine.dialect.name == "postgresql"
 
 
-def _revision(connection: Connection, scripts: ScriptDirectory) -> str | None:
+def current_revision(connection: Connection) -> str | None:
+    """The revision of a database's schema; None if it is empty.
+
+    Raises:
+        UserError: It is another program's, or was made by a newer version.
+    """
     revision = MigrationContext.configure(connection).get_current_revision()
     where = connection.engine.url.render_as_string(hide_password=True)
     if revision is None and inspect(connection).has_table("runs"):
         raise UserError(Problem("this database is another program's", where, "name another one: --database-url URL"))
-    known = {script.revision for script in scripts.walk_revisions()}
-    if revision is not None and revision not in known:
+    if revision is not None and revision not in known_revisions():
         what = f"this database was made by a newer version of evalflow (schema {revision})"
         raise UserError(Problem(what, where, "install that version, or name another database: --database-url URL"))
     return revision
+
+
+def known_revisions() -> frozenset[str]:
+    """The revisions of the schema that this version can read or migrate."""
+    return frozenset(script.revision for script in ScriptDirectory(str(FOLDER)).walk_revisions())
 
 
 def _copied(file: Path, revision: str) -> Path:
@@ -108,15 +117,20 @@ def _copied(file: Path, revision: str) -> Path:
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
     copy = file.with_name(f"{file.name}.{revision}.{stamp}.backup")
     draft = copy.with_suffix(".draft")  # so that an incomplete copy is never used as a backup
-    private_database(draft)
-    with closing(sqlite3.connect(file)) as source, closing(sqlite3.connect(draft)) as target:
-        source.backup(target)
+    copy_sqlite(file, draft)
     draft.replace(copy)
     named = re.compile(re.escape(file.name) + r"\.\w+\.(\d{8}T\d{12})\.backup")
     made = sorted((found[1], path) for path in file.parent.iterdir() if (found := named.fullmatch(path.name)))
     for _, old in made[:-KEPT]:
         old.unlink(missing_ok=True)
     return copy
+
+
+def copy_sqlite(source: Path, target: Path) -> None:
+    """Copy a database that others may be writing to, as it is at one moment."""
+    private_database(target)
+    with closing(sqlite3.connect(source)) as reader, closing(sqlite3.connect(target)) as writer:
+        reader.backup(writer)
 
 
 CACHE_KB = 64 * 1024
@@ -154,7 +168,7 @@ class Database:
     @property
     def path(self) -> Path | None:
         """The SQLite file."""
-        return _file(self.engine.url)
+        return sqlite_file(self.engine.url)
 
     @property
     def shown_url(self) -> str:
@@ -200,7 +214,7 @@ class Database:
             with self.engine.connect().execution_options(**options) as connection, connection.begin():
                 yield connection
         except IntegrityError as error:
-            what = f"this does not fit what somebody else has changed meanwhile: {_first_line(error)}"
+            what = f"this does not fit what somebody else has changed meanwhile: {first_line(error)}"
             raise ConflictError(Problem(what, "", "look at what is there now, and try again")) from error
         except PoolTimeoutError:
             raise self._unanswered(f"all its connections have been busy for {POOL_S:g} s") from None
@@ -209,7 +223,7 @@ class Database:
             is_outage = isinstance(error, OperationalError | InterfaceError | InternalError)
             if not is_outage and type(error) is not DatabaseError:
                 raise  # a bug in evalflow
-            raise self._unanswered(_first_line(error)) from None
+            raise self._unanswered(first_line(error)) from None
 
     def _unanswered(self, why: str) -> InfrastructureError:
         hint = "see that there is room on the disk, and that no other program holds the file"
@@ -237,33 +251,39 @@ def open_database(url: str) -> Database:
 
     The URL is one of SQLAlchemy: sqlite:///PATH, or postgresql://USER@HOST/NAME (with the driver psycopg).
     """
-    try:
-        parsed = make_url(url)
-    except ArgumentError:
-        raise UserError(Problem(f"{url!r} is no database URL", "--database-url", _FORMS)) from None
-    if parsed.get_backend_name() not in ("sqlite", "postgresql"):
-        raise UserError(Problem(f"{parsed.drivername} is not supported", "--database-url", _FORMS))
-    if parsed.drivername == "postgresql":
-        parsed = parsed.set(drivername="postgresql+psycopg")
-    file = _file(parsed)
+    parsed = parse_url(url)
+    file = sqlite_file(parsed)
     made = file if file is not None and not file.exists() else None
-    engine = _engine(parsed, file)
+    engine = engine_of(parsed)
     shown = parsed.render_as_string(hide_password=True)
     try:
         backup = bring_up_to_date(engine, file)
     except DBAPIError as error:
         engine.dispose()
-        raise UserError(Problem(f"the database cannot be opened: {_first_line(error)}", shown, _FORMS)) from None
+        raise UserError(Problem(f"the database cannot be opened: {first_line(error)}", shown, _FORMS)) from None
     except BaseException:
         engine.dispose()
         raise
     return Database(engine, _identity(file), made, backup)
 
 
+def parse_url(url: str) -> URL:
+    """The URL of a database, with its driver; UserError if it is none, or of a kind that is not supported."""
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise UserError(Problem(f"{url!r} is no database URL", "--database-url", _FORMS)) from None
+    if parsed.get_backend_name() not in ("sqlite", "postgresql"):
+        raise UserError(Problem(f"{parsed.drivername} is not supported", "--database-url", _FORMS))
+    return parsed.set(drivername="postgresql+psycopg") if parsed.drivername == "postgresql" else parsed
+
+
 _FORMS = "such as sqlite:///FILE or postgresql://USER@HOST/NAME"
 
 
-def _engine(url: URL, file: Path | None) -> Engine:
+def engine_of(url: URL) -> Engine:
+    """The connections to a database. A missing file is created, empty."""
+    file = sqlite_file(url)
     if file is None and url.get_backend_name() == "sqlite":
         raise UserError(Problem("a database in memory is lost at once", "--database-url", "name a file"))
     try:
@@ -296,7 +316,8 @@ def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-def _file(url: URL) -> Path | None:
+def sqlite_file(url: URL) -> Path | None:
+    """The file of an SQLite database."""
     if url.get_backend_name() != "sqlite" or url.database in (None, "", ":memory:"):
         return None
     return Path(url.database).absolute()
@@ -310,5 +331,6 @@ def _identity(file: Path | None) -> tuple[int, int] | None:
     return None if found is None else (found.st_dev, found.st_ino)
 
 
-def _first_line(error: DBAPIError) -> str:
+def first_line(error: DBAPIError) -> str:
+    """What a driver says, without its further explanations."""
     return str(error.orig).strip().split("\n")[0]

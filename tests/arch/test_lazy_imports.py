@@ -44,6 +44,7 @@ APART = (
     "evalflow.web.pages",
     "evalflow.web.security",
     "evalflow.web.ui",
+    "evalflow.app.backup",
     "evalflow.app.studio",
     "evalflow.app.worker",
     "evalflow.store",
