@@ -58,6 +58,11 @@ def all_users(connection: Connection) -> list[Row]:
     return every(connection, select(users).order_by(users.c.name))
 
 
+def has_users(connection: Connection) -> bool:
+    """Whether anybody has an account."""
+    return connection.scalar(select(users.c.id).limit(1)) is not None
+
+
 def add_user(connection: Connection, values: Mapping[str, Any]) -> int:
     """Add a user; returns the row's id."""
     moment = now()

@@ -14,7 +14,6 @@ from evalflow.app.studio.validate import check_name, one_line
 from evalflow.calls.connections import Connection, Connections, Place
 from evalflow.errors import Problem, UserError
 from evalflow.llm.sdk import OPENAI_URL
-from evalflow.store import Database, definitions
 from evalflow.store import connections as stored
 from evalflow.store.tables import Row, from_row
 
@@ -56,12 +55,6 @@ class StoredConnection(ConnectionDraft):
 
 _COLUMNS = tuple(field.name for field in fields(ConnectionDraft))
 CONNECTIONS = DefinitionStore("connection", "connections")
-
-
-def allowed_connections(database: Database) -> Connections:
-    """All connections as they are now, for what calls them; see `Workspace.connections`."""
-    with database.reading() as connection:
-        return Connections(tuple(map(Connection.of, definitions.listed(connection, "connections"))))
 
 
 @requires("edit")

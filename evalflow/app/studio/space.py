@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from anyio import CapacityLimiter, to_thread
 
 from evalflow.app.studio.access import Actor, local_person, requires
+from evalflow.calls.connections import Connection as CallConnection
 from evalflow.calls.connections import Connections
 from evalflow.errors import ConflictError, Problem, UserError, did_you_mean
 from evalflow.run.folder import RunFolder, refuse_links
-from evalflow.store import DEFAULT_PROJECT, Database, audit, definitions, open_database
+from evalflow.store import DEFAULT_PROJECT, Database, audit, definitions, open_database, people
 from evalflow.store.tables import from_row
 
 if TYPE_CHECKING:
@@ -110,7 +111,6 @@ class Workspace:
         project_id, project: The project that is worked in.
         identify: Who acts now. It raises SignedOutError once a session has ended, also for a page that is still open.
         remembered: Cached values composed from conf/.
-        connections: Reads the only addresses that bots and judges may be called at; None: they may be called anywhere.
         rendering, asking: Limits on threads that render prompts, and on threads that wait for a bot or judge on trial.
             These threads are used for nothing else, so that a slow template or bot delays no listing or estimate.
     """
@@ -123,7 +123,6 @@ class Workspace:
     remembered: Remembered = field(default_factory=Remembered, compare=False)
     rendering: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(4), compare=False)
     asking: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(16), compare=False)
-    connections: Callable[[], Connections] | None = field(default=None, compare=False)
 
     @property
     def runs(self) -> Path:
@@ -153,8 +152,10 @@ class Workspace:
 
     @property
     def allowed(self) -> Connections | None:
-        """The connections as they are now; None: any address may be called."""
-        return None if self.connections is None else self.connections()
+        """The connections as they are now; None where nobody has an account: any address may be called."""
+        with self.database.reading() as connection:
+            rows = definitions.listed(connection, "connections") if people.has_users(connection) else None
+        return None if rows is None else Connections(tuple(map(CallConnection.of, rows)))
 
     def resolve(self, values: Mapping[str, Any], key: str) -> Mapping[str, Any]:
         """The configuration of a bot, judge or embedder with its `connection` replaced by address and key."""

@@ -7,11 +7,13 @@ import socket
 import time
 from collections.abc import Generator
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
+from sqlalchemy import Connection as DatabaseConnection
+from sqlalchemy import delete
 
 from evalflow.app.studio import bots, cases, datasets, metrics, runs
 from evalflow.app.studio.metric_trial import preview_metric, try_metric, write_steps
@@ -21,8 +23,9 @@ from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import Workspace
 from evalflow.app.studio.transfer import export_files
 from evalflow.app.worker import Worker
-from evalflow.calls.connections import Connection, Connections
+from evalflow.calls.connections import Connection
 from evalflow.errors import EvalflowError, InfrastructureError, UserError
+from evalflow.store import definitions, people, tables
 from evalflow.testing import Endpoint, Request
 
 from ...finishing import PATIENCE_S, finish
@@ -49,9 +52,15 @@ def port() -> Generator[int]:
 
 
 def allowing(space: Workspace, address: str, *networks: str, key: str | None = None) -> Workspace:
-    """The workspace with one connection, called own."""
-    known = Connections((Connection("own", address, key, networks),))
-    return replace(space, connections=lambda: known)
+    """The workspace with an account, and so with connections: one, called own."""
+    one = Connection("own", address, key, networks)
+    with space.database.writing() as connection:
+        if not people.has_users(connection):
+            values = {"full_name": "", "email": None, "password_hash": None, "is_owner": True, "is_disabled": False}
+            people.add_user(connection, {"name": "olga", **values})
+        connection.execute(delete(tables.connections))
+        definitions.add(connection, "connections", {**asdict(one), "description": ""})
+    return space
 
 
 def reply(request: Request) -> Any:
@@ -151,7 +160,9 @@ def test_a_run_asks_its_connections(space: Workspace, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.slow
-def test_the_process_of_a_run_reaches_nothing_else(space: Workspace, port: int) -> None:
+def test_the_process_of_a_run_reaches_nothing_else(
+    space: Workspace, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     address, outside = f"http://localhost:{port}", "outside of the connection's networks (public)"
     known = allowing(space, address, "public")
     request = asking(known)
@@ -164,13 +175,15 @@ def test_the_process_of_a_run_reaches_nothing_else(space: Workspace, port: int) 
 
     run = runs.create_run(known, request)  # before the connection gets another address
     now, faults = allowing(space, f"{address}/v1", "127.0.0.0/8"), [InfrastructureError("the database is gone")]
+    has_users = people.has_users
 
-    def listed() -> Connections:
+    def fail_first(connection: DatabaseConnection) -> bool:
         if faults:
             raise faults.pop()
-        return cast("Connections", now.allowed)
+        return has_users(connection)
 
-    (found,) = carried_out(replace(space, connections=listed), run)
+    monkeypatch.setattr(people, "has_users", fail_first)
+    (found,) = carried_out(now, run)
     assert faults == []
     assert (found.state, found.exit_code) == ("failed", 2), found.message
     assert "belongs to no connection of this server" in found.message

@@ -7,13 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from evalflow.app.studio import audit, bots, cases, connections, datasets, metrics, projects, runs
+from evalflow.app.studio import audit, bots, cases, connections, datasets, metrics, people, projects, runs
 from evalflow.app.studio.access import Actor, ForbiddenError
 from evalflow.app.studio.audit import AuditFilter
 from evalflow.app.studio.connections import ConnectionDraft
 from evalflow.app.studio.metrics import MetricDraft
 from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import NotFoundError, StaleError, TakenError, Workspace
+from evalflow.calls.connections import Connections
 from evalflow.errors import UserError
 
 KEYED = ConnectionDraft("HTTPS://Models.Example.org/v1/", "MODELS_KEY", ["public", " 10.2.0.0/16 ", "public"], "Ours")
@@ -113,12 +114,13 @@ def test_an_editor_sees_connections_and_the_owner_alone_changes_them(space: Work
 
 
 def test_those_allowed_are_as_they_are_now(space: Workspace) -> None:
-    assert connections.allowed_connections(space.database).listed == ()
+    assert space.allowed is None
+    people.add_user(space, "olga", is_owner=True)
+    assert space.allowed == Connections(())
     connections.create_connection(space, "models", KEYED)
-    public = replace(space, connections=lambda: connections.allowed_connections(space.database))
-    bot = bots.create_bot(public, "helper", {"kind": "openai", "model": "m", "connection": "models"})
+    bot = bots.create_bot(space, "helper", {"kind": "openai", "model": "m", "connection": "models"})
     assert bot.config["connection"] == "models"
     with pytest.raises(TakenError, match="bot default/helper"):
-        connections.delete_connection(public, "models", 1)
+        connections.delete_connection(space, "models", 1)
     with pytest.raises(UserError, match="belongs to no connection"):
-        bots.create_bot(public, "other", {"kind": "openai", "model": "m", "base_url": "https://example.org"})
+        bots.create_bot(space, "other", {"kind": "openai", "model": "m", "base_url": "https://example.org"})
