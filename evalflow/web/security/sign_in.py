@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 from urllib.parse import quote
 
 from anyio import to_thread
 
-from evalflow.app.studio.access import SignedOutError, nobody
+from evalflow.app.studio.access import ROLES, Role, SignedOutError, nobody
+from evalflow.app.studio.projects import list_projects
 from evalflow.app.studio.sessions import TOKEN_PREFIX, Identity, note_request, session_identity, token_identity
 from evalflow.web.security.guards import refuse, route_path
+from evalflow.web.security.projects import PREFIX
 from evalflow.web.security.token import OPEN_PATHS
 
 if TYPE_CHECKING:
@@ -47,7 +49,10 @@ class SignedIn:
         if identity is None and route_path(scope) not in FOR_EVERYBODY and not scope["path"].startswith("/assets/"):
             await _refuse(connection, scope, receive, send)
             return
-        connection.state.workspace = replace(workspace, identify=identity or nobody)
+        workspace = connection.state.workspace = replace(workspace, identify=identity or nobody)
+        if identity and scope["path"] == "/" and "read" not in identity().rights(workspace.project_id):
+            await _redirect(await to_thread.run_sync(_first_page, workspace), scope, receive, send)
+            return
         await self.app(scope, receive, send)
 
 
@@ -75,14 +80,24 @@ def session_key(connection: HTTPConnection) -> str | None:
     return connection.cookies.get(COOKIE)
 
 
+def _first_page(workspace: Workspace) -> str:
+    """The first page of somebody who may not see the default project: a project of theirs, or their account."""
+    mine = (project.name for project in list_projects(workspace) if "read" in ROLES[cast("Role", project.role)])
+    return next((f"{PREFIX}{name}/" for name in mine), "/account")
+
+
 async def _refuse(connection: HTTPConnection, scope: Scope, receive: Receive, send: Send) -> None:
     """401; somebody who opens a page is sent to sign in, and then back."""
     if scope["type"] == "http" and connection.headers.get("sec-fetch-mode") == "navigate":
-        from starlette.responses import RedirectResponse
-
         query = scope["query_string"].decode("latin-1")
         wanted = scope["path"] + (f"?{query}" if query else "")
         url = "/sign-in" + ("" if wanted == "/" else f"?next={quote(wanted, safe='')}")
-        await RedirectResponse(url, 303, {"Cache-Control": "no-store"})(scope, receive, send)
+        await _redirect(url, scope, receive, send)
         return
     await refuse(scope, receive, send, 401, SignedOutError().problems[0].what, {"WWW-Authenticate": "Bearer"})
+
+
+async def _redirect(url: str, scope: Scope, receive: Receive, send: Send) -> None:
+    from starlette.responses import RedirectResponse
+
+    await RedirectResponse(url, 303, {"Cache-Control": "no-store"})(scope, receive, send)

@@ -12,7 +12,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from evalflow.app.studio import people, sessions
+from evalflow.app.studio import people, projects, sessions
 from evalflow.app.studio.space import Workspace
 from evalflow.web.application import API, rest_api, security_middleware
 from evalflow.web.pages.sign_in import sign_in_routes
@@ -106,6 +106,18 @@ def test_a_foreign_page_signs_nobody_in(server: Server) -> None:
 def test_an_account_without_a_role_sees_no_project(server: Server) -> None:
     found = server.ask("GET", f"{API}/bots", Host=HOST, Cookie=cookie_of(sign_in(server, "ann")))
     assert (found.status, found.json["errors"][0]["hint"]) == (403, "ask an admin of the project to make you a member")
+
+
+def test_whoever_may_not_see_the_first_project_is_led_to_theirs(server: Server, space: Workspace) -> None:
+    def led_to() -> str | None:
+        return server.ask("GET", "/", Host=HOST, Cookie=cookie_of(sign_in(server, "ben"))).headers["Location"]
+
+    people.add_user(space, "ben")
+    people.set_password(space, "ben", PASSWORD)
+    assert led_to() == "/account"
+    projects.create_project(space, "desk")
+    projects.set_role(space.in_project("desk"), "ben", "viewer")
+    assert led_to() == "/p/desk/"
 
 
 def test_a_token_is_for_programs(server: Server, space: Workspace) -> None:
