@@ -35,7 +35,8 @@ def run_worker(words: list[str]) -> int:
 
 def run_server(words: list[str]) -> int:
     """Serve the application, on loopback or in public."""
-    from evalflow.web.serve import public_address, serve, serve_public
+    from evalflow.cli.public import add_public_options, expect_no_public_options, public_settings
+    from evalflow.web.serve import serve, serve_public
 
     parser = parser_of("serve", "Serve the application: pages, and a REST API under /api/v1.")
     parser.add_argument("--host", metavar="H", help="the address to listen on; a loopback one (127.0.0.1) or --public")
@@ -45,12 +46,7 @@ def run_server(words: list[str]) -> int:
     parser.add_argument("--open", action="store_true", help="show it in a browser")
     free = "answer without a token: for a container of one's own, where nobody else reaches the port"
     parser.add_argument("--no-token", action="store_true", help=free)
-    people = parser.add_argument_group("for several people, who sign in")
-    people.add_argument("--public", metavar="https://NAME", help="the address in people's browsers")
-    people.add_argument("--tls-cert", metavar="FILE", help="the certificate, with its chain (PEM)")
-    people.add_argument("--tls-key", metavar="FILE", help="the certificate's private key (PEM)")
-    proxies = "network of the reverse proxy that speaks TLS in place of --tls-cert; may be repeated"
-    people.add_argument("--proxy", action="append", default=[], metavar="NETWORK", help=proxies)
+    add_public_options(parser)
     options = parser.parse_args(words)
     screen = console()
 
@@ -58,15 +54,13 @@ def run_server(words: list[str]) -> int:
         screen.print(line, markup=False, soft_wrap=True)
 
     if options.public is None:
+        expect_no_public_options(options)
         host = options.host or "127.0.0.1"
         asks = not options.no_token
         port = 8000 if options.port is None else options.port
         return serve(host, port, options.database_url, opens=options.open, tell=tell, asks_token=asks)
-    tls = [file for file in (options.tls_cert, options.tls_key) if file]
-    if len(tls) == 1:
-        raise UserError(Problem("a certificate needs its key", "--tls-cert", "name both: --tls-cert and --tls-key"))
-    address = public_address(options.public, options.host, options.port, tls, options.proxy)
-    return serve_public(address, options.database_url, tell=tell)
+    address, oidc = public_settings(options)
+    return serve_public(address, options.database_url, tell=tell, oidc=oidc)
 
 
 def manage_users(words: list[str]) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
@@ -20,10 +20,13 @@ from evalflow.store.tables import (
     one,
     one_time_codes,
     sessions,
+    storable,
     tokens,
     upsert,
     users,
 )
+
+Holder = Literal["session", "token", "user"]
 
 
 def digest(key: str) -> str:
@@ -33,7 +36,7 @@ def digest(key: str) -> str:
 
 def user(connection: Connection, name: str) -> Row | None:
     """The user with that name."""
-    return one(connection, select(users).where(users.c.name == name))
+    return one(connection, select(users).where(users.c.name == storable(name)))
 
 
 def user_of_identity(connection: Connection, issuer: str, subject: str) -> Row | None:
@@ -42,10 +45,15 @@ def user_of_identity(connection: Connection, issuer: str, subject: str) -> Row |
     return one(connection, query.where(identities.c.issuer == issuer, identities.c.subject == subject))
 
 
-def user_with_email(connection: Connection, email: str) -> Row | None:
-    """The only user with that e-mail address, in any case; None if there are none or several."""
-    found = every(connection, select(users).where(func.lower(users.c.email) == email.lower()).limit(2))
-    return found[0] if len(found) == 1 else None
+def users_with_email(connection: Connection, email: str) -> list[Row]:
+    """The users with that e-mail address, in any case."""
+    return every(connection, select(users).where(func.lower(users.c.email) == email.lower()))
+
+
+def has_identity(connection: Connection, user_id: int, issuer: str) -> bool:
+    """Whether a user has an identity of that issuer."""
+    query = select(identities.c.subject).where(identities.c.user_id == user_id, identities.c.issuer == issuer)
+    return connection.scalar(query.limit(1)) is not None
 
 
 def link_identity(connection: Connection, user_id: int, issuer: str, subject: str) -> None:
@@ -86,10 +94,13 @@ def owners(connection: Connection) -> int:
     return connection.scalar(query) or 0
 
 
-def roles(connection: Connection, user_id: int) -> dict[int, str]:
-    """A user's roles by project id."""
-    query = select(members.c.project_id, members.c.role).where(members.c.user_id == user_id)
-    return {row[0]: row[1] for row in connection.execute(query)}
+def roles(connection: Connection, user_ids: Sequence[int]) -> dict[int, dict[int, str]]:
+    """The roles of users: by user, and then by project id."""
+    query = select(members.c.user_id, members.c.project_id, members.c.role).where(members.c.user_id.in_(user_ids))
+    found: dict[int, dict[int, str]] = {}
+    for user_id, project_id, role in connection.execute(query):
+        found.setdefault(user_id, {})[project_id] = role
+    return found
 
 
 def add_session(connection: Connection, key: str, user_id: int, address: str, agent: str, expires_at: str) -> None:
@@ -100,20 +111,20 @@ def add_session(connection: Connection, key: str, user_id: int, address: str, ag
     connection.execute(delete(sessions).where(sessions.c.expires_at < moment))
 
 
-def session(connection: Connection, key: str) -> Row | None:
-    """A session that has not expired, and its user: `user_id`, `name`, `is_owner`."""
-    return one(connection, _with_user(sessions, key))
+def holders(connection: Connection, kind: Holder, keys: Sequence[str]) -> dict[str, Row]:
+    """Who may act, by key: sessions and tokens by digest, unless expired, and users by name; none of a disabled user.
 
-
-def token(connection: Connection, key: str) -> Row | None:
-    """A token that has not expired, and its user; see `session`."""
-    return one(connection, _with_user(tokens, key))
-
-
-def _with_user(table: Any, key: str) -> Any:
+    Each row has `user_id`, `user_name` and `is_owner`, and is that of the session or token.
+    """
     named = [users.c.name.label("user_name"), users.c.is_owner]
-    query = select(table, *named).join(users, users.c.id == table.c.user_id)
-    return query.where(table.c.key_hash == digest(key), table.c.expires_at > now(), ~users.c.is_disabled)
+    if kind == "user":
+        query = select(users.c.id.label("user_id"), *named).where(users.c.name.in_([storable(key) for key in keys]))
+    else:
+        table = sessions if kind == "session" else tokens
+        query = select(table, *named).join(users, users.c.id == table.c.user_id)
+        query = query.where(table.c.key_hash.in_(keys), table.c.expires_at > now())
+    column = "user_name" if kind == "user" else "key_hash"
+    return {row[column]: row for row in every(connection, query.where(~users.c.is_disabled))}
 
 
 def note_seen(connection: Connection, session_id: int) -> None:
@@ -139,9 +150,9 @@ def end_session(connection: Connection, user_id: int, session_id: int) -> bool:
 
 
 def end_sessions(connection: Connection, user_id: int, *, but: str | None = None) -> None:
-    """End all sessions of a user, except the one with the key `but`."""
+    """End all sessions of a user, except the one with the digest `but`."""
     found = delete(sessions).where(sessions.c.user_id == user_id)
-    connection.execute(found if but is None else found.where(sessions.c.key_hash != digest(but)))
+    connection.execute(found if but is None else found.where(sessions.c.key_hash != but))
 
 
 def end_session_of_key(connection: Connection, key: str) -> None:

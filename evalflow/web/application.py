@@ -53,7 +53,7 @@ def application(workspace: Workspace, address: Address, worker: Child | None, to
         async with worker:
             yield
 
-    routes = [*health_routes(workspace, worker), *(sign_in_routes() if address.public else [])]
+    routes = [*health_routes(workspace, worker), *(sign_in_routes(address.public.provider) if address.public else [])]
     app = FastAPI(
         openapi_url=None, lifespan=lifespan, middleware=security_middleware(workspace, address, token), routes=routes
     )
@@ -68,7 +68,19 @@ def rest_api() -> FastAPI:
     from fastapi import FastAPI
     from starlette.middleware import Middleware
 
-    from evalflow.web.api import audit, bots, compare, connections, datasets, metrics, projects, rank, runs, transfer
+    from evalflow.web.api import (
+        audit,
+        bots,
+        compare,
+        connections,
+        datasets,
+        metrics,
+        people,
+        projects,
+        rank,
+        runs,
+        transfer,
+    )
     from evalflow.web.api.idempotency import IdempotencyKeys
     from evalflow.web.api.problems import describe_problems, handle_faults
     from evalflow.web.security.guards import OutagesTold
@@ -87,6 +99,7 @@ def rest_api() -> FastAPI:
         *(datasets.router, datasets.cases_router, datasets.tags_router, transfer.upload_router, transfer.router),
         *(runs.router, runs.files_router, runs.events_router, runs.scores_router, runs.thresholds_router),
         *(compare.router, rank.router, projects.router, projects.members_router, connections.router, audit.router),
+        *(people.users_router, people.router),
     ):
         app.include_router(router)
     handle_faults(app)
@@ -158,7 +171,7 @@ def security_middleware(workspace: Workspace, address: Address, token: str | Non
 
     public = address.public
     return [
-        *([Middleware(BehindProxy, proxies=public.proxies)] if public else []),
+        *([Middleware(BehindProxy, proxies=public.proxies, user_header=public.user_header)] if public else []),
         Middleware(GZipMiddleware),
         Middleware(SecurityHeaders, https_only=public is not None),
         Middleware(OutagesTold),

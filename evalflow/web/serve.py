@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from evalflow.app.studio.space import Workspace
+    from evalflow.web.security.oidc import OidcProvider, OidcSettings
+    from evalflow.web.security.proxy import UserHeader
 
 
 LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
@@ -40,11 +42,15 @@ class PublicMode:
         url: https://NAME, with a port if it is not 443, without a slash at the end.
         tls: The files of its certificate and key; None if a reverse proxy speaks TLS.
         proxies: The networks of the reverse proxies; empty with TLS of its own.
+        provider: Where people sign in by OpenID Connect; None: nowhere.
+        user_header: The header in which the proxies name who is signed in; None: they do not.
     """
 
     url: str
     tls: tuple[Path, Path] | None
     proxies: Sequence[str]
+    provider: OidcProvider | None = None
+    user_header: UserHeader | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,21 +244,33 @@ def serve(
     return 0
 
 
-def serve_public(address: Address, database_url: str | None, *, tell: Callable[[str], None]) -> int:
-    """Serve the application to people with accounts until it is interrupted; returns the exit code."""
+def serve_public(
+    address: Address, database_url: str | None, *, tell: Callable[[str], None], oidc: OidcSettings | None = None
+) -> int:
+    """Serve the application to people with accounts until it is interrupted; returns the exit code.
+
+    `oidc`: where they can sign in by OpenID Connect. Nothing listens unless that provider answers at the start.
+    """
     require_packages()
 
     from evalflow.app.studio.space import open_workspace
     from evalflow.web.application import application
+    from evalflow.web.security.oidc import discover
+
+    assert address.public is not None
+    public = address.public
 
     words = ["worker", "--attached", *(["--database-url", database_url] if database_url else [])]
     with closing(open_workspace(database_url)) as workspace:
         _expect_set_up(workspace)
+        if oidc is not None:
+            require_packages(["authlib"], extra="oidc")
+            address = replace(address, public=replace(public, provider=discover(oidc, public.url)))
         sock, address = bind(address)
         with closing(sock):
             app = application(workspace, address, Child(words), None)
             tell(f"evalflow is at {address.url} (listening on {address.bound_url}; Ctrl-C ends it)")
-            answer(app, sock, address.public.tls if address.public else None)
+            answer(app, sock, public.tls)
     return 0
 
 
@@ -273,12 +291,12 @@ def _expect_set_up(workspace: Workspace) -> None:
         raise UserError(problems)
 
 
-def require_packages(needed: Sequence[str] = NEEDED) -> None:
-    """Check that the extra `web` is installed."""
+def require_packages(needed: Sequence[str] = NEEDED, extra: str = "web") -> None:
+    """Check that an extra is installed."""
     missing = [name for name in needed if importlib.util.find_spec(name) is None]
     if missing:
         what = f"the application needs packages that are not installed: {', '.join(missing)}"
-        raise UserError(Problem(what, "serve", "pip install 'evalflow[web]'"))
+        raise UserError(Problem(what, "serve", f"pip install 'evalflow[{extra}]'"))
 
 
 def answer(app: FastAPI, sock: socket.socket, tls: tuple[Path, Path] | None = None) -> None:

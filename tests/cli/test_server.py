@@ -80,3 +80,30 @@ def test_connections_are_managed_from_the_command_line(capsys: pytest.CaptureFix
 def test_half_a_certificate_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["serve", "--public", "https://e.example", "--tls-cert", "c.pem"]) == 2
     assert "a certificate needs its key" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "wrong"),
+    [
+        (["serve", "--proxy", "127.0.0.1", "--oidc-issuer", "https://l.example"], ["--proxy", "--oidc-issuer"]),
+        ([*PUBLIC, "--oidc-issuer", "https://l.example"], ["--oidc-client-id and --oidc-client-secret-env"]),
+        ([*PUBLIC, "--oidc-name", "Ex"], ["--oidc-issuer and --oidc-client-id and --oidc-client-secret-env"]),
+        ([*PUBLIC, "--user-header", "Remote-User"], ["needs --user-header-secret-env"]),
+        (
+            [*PUBLIC, "--user-header", "Remote User", "--user-header-secret-env", "SHORT", "--port", "-1"],
+            ["is no header", "less than 32 characters", "-1 is no port"],
+        ),
+        (
+            [*PUBLIC[:3], "--user-header", "Remote-User", "--user-header-secret-env", "UNSET"],
+            ["UNSET is empty", "only a proxy can be believed", "unencrypted"],
+        ),
+    ],
+)
+def test_ways_to_sign_in_that_lack_something_are_refused(
+    words: list[str], wrong: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHORT", "short")
+    monkeypatch.delenv("UNSET", raising=False)
+    assert run_command(words) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert [what for what in wrong if what not in said] == []

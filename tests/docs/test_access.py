@@ -66,6 +66,10 @@ BODIES: Mapping[str, Any] = {
     "PUT /projects/{project}/members/{user}": {"role": "viewer"},
     "POST /connections": {"name": "made", "address": "https://example.org"},
     "PATCH /connections/{connection}": {},
+    "POST /users": {"name": "ben"},
+    "PATCH /users/{user}": {},
+    "PUT /me/password": {"old": "", "new": ""},
+    "POST /tokens": {"name": "nightly", "role": "viewer", "days": 1},
 }
 QUERIES: Mapping[str, str] = {
     "GET /tags": "dataset=questions",
@@ -101,7 +105,8 @@ def fill(space: Workspace) -> dict[str, str]:
     projects.create_project(space, "other")
     connections.create_connection(space, "openai", ConnectionDraft("https://api.openai.com/v1"))
     names = {"bot": "fees", "metric": "exact", "dataset": "questions", "case": str(case.id), "run": run.run_id}
-    return {**names, "score": "0-0", "file": "report.html", "project": "default", "user": "ann", "connection": "openai"}
+    names |= {"user": "ann", "connection": "openai", "session": "1", "token": "1"}
+    return {**names, "score": "0-0", "file": "report.html", "project": "default"}
 
 
 def people(space: Workspace) -> dict[str, Actor | None]:

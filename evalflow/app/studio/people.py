@@ -13,14 +13,14 @@ from evalflow.app.studio.access import requires
 from evalflow.app.studio.space import TakenError, Workspace, not_found, stale
 from evalflow.errors import Problem, UserError
 from evalflow.store import people
-from evalflow.store.tables import from_row
+from evalflow.store.tables import from_row, storable
 
 SHORTEST_PASSWORD, LONGEST_PASSWORD = 12, 1024
 """In characters. The longest bounds the work of hashing."""
 LINK_TTL = timedelta(days=2)
 """How long a one-time link is valid."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}\Z")
-_EMAIL = re.compile(r"[^@\s]{1,64}@[^@\s]{1,250}\Z")
+_EMAIL = re.compile(r"[^@\s\x00\ud800-\udfff]{1,64}@[^@\s\x00\ud800-\udfff]{1,250}\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,13 +181,18 @@ def _expect_owner(left: int) -> None:
 
 
 def _one_line(text: str) -> str:
-    line = " ".join(text.split())
+    line = storable(" ".join(text.split()))
     if len(line) > 200:
         raise UserError(Problem("a name has at most 200 characters", "full_name"))
     return line
 
 
+def is_email(text: str) -> bool:
+    """Whether a text can be an e-mail address."""
+    return _EMAIL.match(text) is not None
+
+
 def _email(email: str | None) -> str | None:
-    if email is not None and not _EMAIL.match(email):
+    if email is not None and not is_email(email):
         raise UserError(Problem(f"{email!r} is no e-mail address", "email", "such as ann@example.org"))
     return email

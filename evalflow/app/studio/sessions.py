@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast, get_args
@@ -12,10 +12,10 @@ from typing import Any, cast, get_args
 from evalflow.app.studio.access import ROLES, Actor, ForbiddenError, Role, SignedOutError, open_to_all, requires
 from evalflow.app.studio.people import User as Account
 from evalflow.app.studio.people import as_user, password_hash
-from evalflow.app.studio.space import Workspace, not_found
+from evalflow.app.studio.space import NotFoundError, Workspace, not_found
 from evalflow.errors import Problem, UserError
 from evalflow.store import people
-from evalflow.store.tables import from_row, now
+from evalflow.store.tables import from_row, now, storable
 
 SESSION_TTL = timedelta(days=14)
 """How long a session lasts from sign-in."""
@@ -29,6 +29,8 @@ FREE_TRIES = 3
 """Wrong passwords that cost no time."""
 FORGET_S = 24 * 3600.0
 """Seconds after the last failure when failures are forgotten."""
+_Roles = Mapping[int, Mapping[int, str]]
+"""By user and project."""
 _MAX_DELAY_S = {"pair": 60.0, "address": 30.0, "account": 10.0}
 """Of sign-ins to one account from one address, from one address, and to one account. The last one is short, since
 strangers can cause it for everybody."""
@@ -36,15 +38,21 @@ strangers can cause it for everybody."""
 
 @dataclass(slots=True)
 class Identity:
-    """Who a session or token belongs to, asked again once a second; see `Workspace.identify`.
+    """Who a session, a token or a proxy's header stands for, asked again once a second; see `Workspace.identify`.
 
-    Args:
-        find: The row of the session or token, or None if it is not valid (any more).
+    Attributes:
+        kind, key: Which session or token, by its digest, or which user, by name.
+        address: Where the request came from.
+        row: Of the database, when it was last asked; None if there is no such thing (any more).
+        first: Who it was when it was first asked.
     """
 
     space: Workspace
-    find: Callable[[Any], Mapping[str, Any] | None]
+    kind: people.Holder
+    key: str
     address: str
+    row: Mapping[str, Any] | None = field(default=None, init=False)
+    first: Actor | None = field(default=None, init=False)
     _known: tuple[float, Actor | None] = field(default=(-FRESH_S, None), init=False)
 
     def __call__(self) -> Actor:
@@ -52,18 +60,47 @@ class Identity:
         at, actor = self._known
         if time.monotonic() - at >= FRESH_S:
             with self.space.database.reading() as connection:
-                row = self.find(connection)
-                roles = people.roles(connection, row["user_id"]) if row else {}
-            actor = None if row is None else _actor(row, cast("dict[int, Role]", roles), self.address)
+                self.row = _valid(people.holders(connection, self.kind, [self.key])).get(self.key)
+                roles = people.roles(connection, [self.row["user_id"]]) if self.row else {}
+            actor = _actor(self.row, roles, self.address) if self.row else None
             self._known = (time.monotonic(), actor)
+            self.first = self.first or actor
         if actor is None:
             raise SignedOutError
         return actor
 
+    def is_of(self, other: Identity) -> bool:
+        """Whether both are of the same session, token or user."""
+        return (self.kind, self.key) == (other.kind, other.key)
 
-def _actor(row: Mapping[str, Any], roles: Mapping[int, Role], address: str) -> Actor:
+
+def _valid(rows: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Mapping[str, Any]]:
+    """Without sessions that were not used for long."""
+    idle_since = (datetime.now(UTC) - IDLE_TTL).isoformat(timespec="milliseconds")
+    return {key: row for key, row in rows.items() if row.get("seen_at", now()) > idle_since}
+
+
+@open_to_all
+def changed_identities(space: Workspace, identities: Sequence[Identity]) -> list[Identity]:
+    """Those that have ended, or whose person has other rights than at first; a few queries for all together."""
+    rows: dict[tuple[str, str], Mapping[str, Any]] = {}
+    with space.database.reading() as connection:
+        for kind in get_args(people.Holder):
+            keys = list({one.key for one in identities if one.kind == kind})
+            if keys:
+                rows |= {(kind, key): row for key, row in _valid(people.holders(connection, kind, keys)).items()}
+        roles = people.roles(connection, list({row["user_id"] for row in rows.values()}))
+    return [one for one in identities if one.first != _now(one, rows.get((one.kind, one.key)), roles)]
+
+
+def _now(identity: Identity, row: Mapping[str, Any] | None, roles: _Roles) -> Actor | None:
+    return None if row is None else _actor(row, roles, identity.address)
+
+
+def _actor(row: Mapping[str, Any], roles: _Roles, address: str) -> Actor:
     """The person of a session, or of a token: with its project only, and a role not above their own."""
-    actor = Actor(row["user_id"], row["user_name"], is_owner=row["is_owner"], roles=roles, address=address)
+    own_roles = cast("dict[int, Role]", roles.get(row["user_id"], {}))
+    actor = Actor(row["user_id"], row["user_name"], is_owner=row["is_owner"], roles=own_roles, address=address)
     if "project_id" not in row:
         return actor
     project, role = row["project_id"], cast("Role", row["role"])
@@ -76,19 +113,19 @@ def _actor(row: Mapping[str, Any], roles: Mapping[int, Role], address: str) -> A
 @open_to_all
 def session_identity(space: Workspace, key: str, address: str) -> Identity:
     """The person of a browser's session."""
-
-    def find(connection: Any) -> Mapping[str, Any] | None:
-        row = people.session(connection, key)
-        idle_since = (datetime.now(UTC) - IDLE_TTL).isoformat(timespec="milliseconds")
-        return row if row and row["seen_at"] > idle_since else None
-
-    return Identity(space, find, address)
+    return Identity(space, "session", people.digest(key), address)
 
 
 @open_to_all
 def token_identity(space: Workspace, key: str, address: str) -> Identity:
     """The person of a program's token."""
-    return Identity(space, lambda connection: people.token(connection, key), address)
+    return Identity(space, "token", people.digest(key), address)
+
+
+@open_to_all
+def proxy_identity(space: Workspace, name: str, address: str) -> Identity:
+    """The person whom a trusted proxy names."""
+    return Identity(space, "user", name, address)
 
 
 @open_to_all
@@ -160,14 +197,16 @@ def sign_out(space: Workspace, key: str) -> None:
 
 
 @open_to_all
-def note_request(space: Workspace, key: str) -> None:
-    """Note that a session is in use, at most every five minutes."""
-    oldest = (datetime.now(UTC) - timedelta(minutes=5)).isoformat(timespec="milliseconds")
-    with space.database.reading() as connection:
-        row = people.session(connection, key)
-    if row and row["seen_at"] < oldest:
-        with space.database.writing(in_turn=False) as connection:
-            people.note_seen(connection, row["id"])
+def note_use(space: Workspace, identity: Identity) -> None:
+    """Note that a session or token is in use: at most every five minutes, or every minute."""
+    row = identity.row
+    if row is None or identity.kind == "user":
+        return
+    last, minutes = (row["seen_at"], 5) if identity.kind == "session" else (row["used_at"] or "", 1)
+    if last >= (datetime.now(UTC) - timedelta(minutes=minutes)).isoformat(timespec="milliseconds"):
+        return
+    with space.database.writing(in_turn=False) as connection:
+        (people.note_seen if identity.kind == "session" else people.note_used)(connection, row["id"])
 
 
 @open_to_all
@@ -198,9 +237,10 @@ def _user_of(connection: Any, content: Mapping[str, Any] | None) -> dict[str, An
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A browser that is signed in. `agent` is what it calls itself."""
+    """A browser that is signed in. `agent` is what it calls itself; `is_this`: it sent the request."""
 
     id: int
+    is_this: bool
     address: str
     agent: str
     created_at: str
@@ -228,16 +268,16 @@ class Token:
 
 @requires("account")
 def own_account(space: Workspace) -> Account:
-    """The account of the person who acts. Raises ForbiddenError if they have none."""
+    """The account of the person who acts. Raises NotFoundError if they have none."""
     with space.database.reading() as connection:
         row = people.user(connection, space.identify().name)
     if row is None:
-        raise ForbiddenError(Problem("there are no accounts here", hint="serve --public has them"))
+        raise _no_account()
     return as_user(row)
 
 
 @requires("account")
-def change_password(space: Workspace, old: str, new: str, session_key: str | None) -> None:
+def change_password(space: Workspace, old: str, new: str) -> None:
     """Change one's own password, which ends all other sessions."""
     from pwdlib import PasswordHash
 
@@ -248,14 +288,16 @@ def change_password(space: Workspace, old: str, new: str, session_key: str | Non
     hashed = password_hash(new, row["name"])
     with space.changing("set password", "user", row["name"]) as connection:
         people.change_user(connection, row["id"], row["version"], {"password_hash": hashed})
-        people.end_sessions(connection, row["id"], but=session_key)
+        people.end_sessions(connection, row["id"], but=_own_session(space))
 
 
 @requires("account")
 def own_sessions(space: Workspace) -> list[Session]:
     """One's own sessions, the newest first."""
+    this = _own_session(space)
     with space.database.reading() as connection:
-        return [from_row(Session, row) for row in people.sessions_of(connection, _own_id(space))]
+        rows = people.sessions_of(connection, _own_id(space))
+    return [from_row(Session, row, is_this=row["key_hash"] == this) for row in rows]
 
 
 @requires("account")
@@ -279,12 +321,16 @@ def create_token(space: Workspace, name: str, role: Role, days: int) -> tuple[To
     """Make a token for the project; returns it and its key, which cannot be shown again.
 
     Raises:
-        ForbiddenError: The role has rights that the person does not have.
+        ForbiddenError: A token cannot make others, which would outlive it.
+        UserError: The role has rights that the person does not have, or another value cannot be.
     """
     actor = space.identify()
+    if isinstance(space.identify, Identity) and space.identify.kind == "token":
+        raise ForbiddenError(Problem("a token makes no tokens", hint="make it on the page of your account"))
     if not ROLES[role] <= actor.rights(space.project_id):
-        raise ForbiddenError(Problem(f"your own role in {space.project} allows less than {role}", "role"))
-    title = " ".join(name.split())
+        what = f"your own role in {space.project} allows less than {role}"
+        raise UserError(Problem(what, "role", "choose a role that is not above your own"))
+    title = storable(" ".join(name.split()))
     if not 0 < len(title) <= 100:
         raise UserError(Problem("a token needs a name", "name", "1 to 100 characters: what it is for"))
     if not 1 <= days <= LONGEST_TOKEN_DAYS:
@@ -305,11 +351,21 @@ def revoke_token(space: Workspace, token: int) -> None:
             raise not_found("token", str(token), [])
 
 
+def _own_session(space: Workspace) -> str | None:
+    """The digest of the session that the request came with; None if it came with something else."""
+    identity = space.identify
+    return identity.key if isinstance(identity, Identity) and identity.kind == "session" else None
+
+
 def _own_id(space: Workspace) -> int:
     user = space.identify().user
     if user is None:
-        raise ForbiddenError(Problem("there are no accounts here", hint="serve --public has them"))
+        raise _no_account()
     return user
+
+
+def _no_account() -> NotFoundError:
+    return NotFoundError(Problem("you have no account here", hint="only a public server has accounts"))
 
 
 def _whose(space: Workspace) -> int | None:

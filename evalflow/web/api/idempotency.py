@@ -2,7 +2,7 @@
 
 Responses are stored in the database for 30 days, so they survive a restart. A request that was in progress when the
 server was killed has no response yet and may be sent again. A name that already exists then gives a conflict; a run is
-found by its key, which is stored with it.
+found by its key, which is stored with it. A response with a secret (`Cache-Control: no-store`) is not stored.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
 
 def _storable(messages: list[Message], request: str) -> StoredResponse | None:
     start = next((message for message in messages if message["type"] == "http.response.start"), None)
-    if start is None or not 200 <= start["status"] < 300:
+    if start is None or not 200 <= start["status"] < 300 or (b"cache-control", b"no-store") in start["headers"]:
         return None
     body = b"".join(message.get("body", b"") for message in messages)
     headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in start["headers"]]

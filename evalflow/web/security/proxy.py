@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ipaddress
+import secrets
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from evalflow.web.security.guards import refuse
@@ -16,17 +18,32 @@ _PREFIX = b"x-forwarded-prefix"
 """NiceGUI would put it into addresses on pages."""
 
 
+_SECRET = b"x-evalflow-proxy-secret"
+
+
+@dataclass(frozen=True, slots=True)
+class UserHeader:
+    """The header in which the proxy names who is signed in there; believed only with the shared secret."""
+
+    name: str
+    secret: str
+
+
 class BehindProxy:
     """Answers named proxies only, and takes the client's address from their `X-Forwarded-For`.
+
+    With a `user_header`, the account that they name is in `scope["state"]["proxy_user"]`; the header itself goes no
+    further.
 
     Health checks are answered to every peer. Without proxies (TLS of our own) the peer is the client, and these headers
     have no meaning.
     """
 
-    def __init__(self, app: ASGIApp, proxies: Sequence[str]) -> None:
+    def __init__(self, app: ASGIApp, proxies: Sequence[str], user_header: UserHeader | None = None) -> None:
         from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
         self.app = app
+        self._user_header = user_header
         self._networks = [ipaddress.ip_network(network) for network in proxies]
         self._forwarded = ProxyHeadersMiddleware(app, list(proxies))  # pyright: ignore[reportArgumentType] - ASGI alike
 
@@ -35,8 +52,10 @@ class BehindProxy:
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
-        headers = [(name, value) for name, value in scope["headers"] if name != _PREFIX]
-        scope = {**scope, "headers": headers}
+        user = self._user(scope["headers"])
+        dropped = {_PREFIX, _SECRET, *self._user_names()}
+        headers = [(name, value) for name, value in scope["headers"] if name not in dropped]
+        scope = {**scope, "headers": headers, "state": {**scope.get("state", {}), "proxy_user": user}}
         if not self._networks:
             await self.app(scope, receive, send)
         elif self._is_proxy(scope):
@@ -45,6 +64,18 @@ class BehindProxy:
             await self.app(scope, receive, send)
         else:
             await refuse(scope, receive, send, 403, "this server answers its reverse proxy only")
+
+    def _user_names(self) -> Sequence[bytes]:
+        return [self._user_header.name.lower().encode()] if self._user_header else []
+
+    def _user(self, headers: Sequence[tuple[bytes, bytes]]) -> str | None:
+        """The account that a proxy with the secret names; None without it, or if a header comes twice."""
+        given = [value for name, value in headers if name == _SECRET]
+        named = [value for name, value in headers if name in self._user_names()]
+        if self._user_header is None or len(given) != 1 or len(named) != 1:
+            return None
+        is_known = secrets.compare_digest(given[0], self._user_header.secret.encode())
+        return named[0].decode("latin-1").strip().lower() or None if is_known else None
 
     def _is_proxy(self, scope: Scope) -> bool:
         try:

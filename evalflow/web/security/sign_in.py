@@ -1,4 +1,4 @@
-"""Who sends a request to a public server: a browser with a session cookie, or a program with a token."""
+"""Who sends a request to a public server: a session's cookie, a program's token, or the name that a proxy sends."""
 
 from __future__ import annotations
 
@@ -8,10 +8,19 @@ from urllib.parse import quote
 
 from anyio import to_thread
 
-from evalflow.app.studio.access import ROLES, Role, SignedOutError, nobody
+from evalflow.app.studio.access import ROLES, ForbiddenError, Role, SignedOutError, nobody
 from evalflow.app.studio.projects import list_projects
-from evalflow.app.studio.sessions import TOKEN_PREFIX, Identity, note_request, session_identity, token_identity
+from evalflow.app.studio.sessions import (
+    TOKEN_PREFIX,
+    Identity,
+    note_use,
+    proxy_identity,
+    session_identity,
+    token_identity,
+)
+from evalflow.errors import Problem
 from evalflow.web.security.guards import refuse, route_path
+from evalflow.web.security.oidc import CALLBACK
 from evalflow.web.security.projects import PREFIX
 from evalflow.web.security.token import OPEN_PATHS
 
@@ -23,7 +32,7 @@ if TYPE_CHECKING:
 
 COOKIE = "__Host-evalflow"
 """Browsers accept a cookie of such a name only over https, for this host, and for all paths."""
-FOR_EVERYBODY = frozenset({*OPEN_PATHS, "/sign-in", "/password"})
+FOR_EVERYBODY = frozenset({*OPEN_PATHS, "/sign-in", "/password", "/sign-in/oidc", CALLBACK})
 """Paths that need no account."""
 
 
@@ -45,7 +54,11 @@ class SignedIn:
 
         connection = HTTPConnection(scope)
         workspace: Workspace = connection.state.workspace
-        identity = await _identity(connection, workspace)
+        try:
+            identity = await _identity(connection, workspace)
+        except ForbiddenError as error:
+            await refuse(scope, receive, send, 403, str(error))
+            return
         if identity is None and route_path(scope) not in FOR_EVERYBODY and not scope["path"].startswith("/assets/"):
             await _refuse(connection, scope, receive, send)
             return
@@ -57,21 +70,31 @@ class SignedIn:
 
 
 async def _identity(connection: HTTPConnection, workspace: Workspace) -> Identity | None:
-    """The identity of a request, or None if it has no valid key. A token counts more than a cookie."""
+    """The identity of a request, or None if it has no valid key.
+
+    A token counts more than the name that the proxy sends, and that more than a cookie. Raises ForbiddenError if the
+    proxy names somebody without an account, or one that is disabled.
+    """
     address = connection.client.host if connection.client else ""
     scheme, _, token = connection.headers.get("authorization", "").partition(" ")
     key = session_key(connection)
+    user = getattr(connection.state, "proxy_user", None)
     if scheme.lower() == "bearer" and token.startswith(TOKEN_PREFIX):
         identity = token_identity(workspace, token.strip(), address)
+    elif user:
+        identity = proxy_identity(workspace, user, address)
     elif key:
         identity = session_identity(workspace, key, address)
-        await to_thread.run_sync(note_request, workspace, key)
     else:
         return None
     try:
         await to_thread.run_sync(identity)
     except SignedOutError:
+        if identity.kind == "user":
+            what = f"you are signed in as {user!r}, who has no account here, or a disabled one"
+            raise ForbiddenError(Problem(what, hint="ask the owner of this server")) from None
         return None
+    await to_thread.run_sync(note_use, workspace, identity)
     return identity
 
 

@@ -11,7 +11,7 @@ from sqlalchemy import text
 
 from evalflow.app.studio import bots, people, sessions
 from evalflow.app.studio.access import Actor, ForbiddenError, Role, SignedOutError
-from evalflow.app.studio.space import Workspace
+from evalflow.app.studio.space import NotFoundError, Workspace
 from evalflow.errors import UserError
 from evalflow.store import people as table
 from evalflow.store.tables import add, members
@@ -140,7 +140,7 @@ def test_tokens_end_and_are_revoked(space: Workspace) -> None:
     add_member(space, "ben", "viewer")
     ann, ben = signed_in(space, "ann")[0], signed_in(space, "ben")[0]
     token, secret = sessions.create_token(ann, "nightly", "editor", 30)
-    with pytest.raises(ForbiddenError, match="allows less than editor"):
+    with pytest.raises(UserError, match="allows less than editor"):
         sessions.create_token(ben, "mine", "editor", 30)
     for name, days in (("", 1), ("x", 0), ("x", 367)):
         with pytest.raises(UserError):
@@ -186,11 +186,11 @@ def test_an_unknown_name_and_a_disabled_account_are_refused_alike(space: Workspa
 
 def test_ones_own_password_is_changed_and_other_sessions_end(space: Workspace) -> None:
     add_member(space, "ann", "viewer")
-    own, key = signed_in(space, "ann")
+    own, _ = signed_in(space, "ann")
     other, _ = signed_in(space, "ann")
     with pytest.raises(UserError, match="not your password"):
-        sessions.change_password(own, "wrong", "another long one", key)
-    sessions.change_password(own, PASSWORD, "another long one", key)
+        sessions.change_password(own, "wrong", "another long one")
+    sessions.change_password(own, PASSWORD, "another long one")
     assert own.identify().name == "ann"
     with pytest.raises(SignedOutError):
         other.identify()
@@ -199,14 +199,46 @@ def test_ones_own_password_is_changed_and_other_sessions_end(space: Workspace) -
 
 def test_where_there_are_no_accounts_there_is_none_of_ones_own(space: Workspace) -> None:
     for work in (sessions.own_account, sessions.own_sessions):
-        with pytest.raises(ForbiddenError, match="no accounts"):
+        with pytest.raises(NotFoundError, match="no account"):
             work(space)
 
 
-def test_a_session_in_use_is_noted(space: Workspace) -> None:
+def test_sessions_and_tokens_in_use_are_noted(space: Workspace) -> None:
     add_member(space, "ann", "viewer")
-    own, key = signed_in(space, "ann")
+    own, _ = signed_in(space, "ann")
     hour_ago = (sessions.datetime.now(sessions.UTC) - timedelta(hours=1)).isoformat(timespec="milliseconds")
     change(space, "UPDATE sessions SET seen_at = :then", then=hour_ago)
-    sessions.note_request(space, key)
+    _, secret = sessions.create_token(own, "nightly", "viewer", 1)
+    for identity in (own.identify, sessions.token_identity(space, secret, "")):
+        assert isinstance(identity, sessions.Identity)
+        identity()
+        sessions.note_use(space, identity)
     assert sessions.own_sessions(own)[0].seen_at > hour_ago
+    assert (sessions.list_tokens(own)[0].used_at or "") > hour_ago
+
+
+def test_what_ended_or_changed_is_found_for_all_at_once(space: Workspace) -> None:
+    for name in ("ann", "ben", "eve"):
+        add_member(space, name, "viewer")
+    people.add_user(space, "olga", is_owner=True)
+    own, _ = signed_in(space, "ann")
+    _, secret = sessions.create_token(own, "nightly", "viewer", 1)
+    opened = {
+        "ann": own.identify,
+        "token": sessions.token_identity(space, secret, ""),
+        "ben": signed_in(space, "ben")[0].identify,
+        "eve": sessions.proxy_identity(space, "eve", ""),
+    }
+    identities = {name: one for name, one in opened.items() if isinstance(one, sessions.Identity) and one()}
+
+    def changed() -> list[str]:
+        found = sessions.changed_identities(space, list(identities.values()))
+        return [name for name, identity in identities.items() if identity in found]
+
+    assert (len(identities), changed()) == (4, [])
+    people.update_user(space, "ben", people.get_user(space, "ben").version, is_disabled=True)
+    assert changed() == ["ben"]
+    change(space, "UPDATE members SET role = 'editor' WHERE user_id = 3")
+    assert changed() == ["ben", "eve"]
+    change(space, "DELETE FROM members WHERE user_id = 1")
+    assert changed() == ["ann", "token", "ben", "eve"]

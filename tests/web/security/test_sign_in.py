@@ -16,6 +16,7 @@ from evalflow.app.studio import people, projects, sessions
 from evalflow.app.studio.space import Workspace
 from evalflow.web.application import API, rest_api, security_middleware
 from evalflow.web.pages.sign_in import sign_in_routes
+from evalflow.web.security.proxy import UserHeader
 from evalflow.web.serve import Address, PublicMode
 
 from ...off_loop import keep_off_loops
@@ -162,3 +163,50 @@ def test_only_the_proxy_is_answered_and_everybody_about_health(space: Workspace)
     with served(make) as server:
         refused = replace(server, token=None).ask("GET", "/sign-in", Host=HOST, X_Forwarded_For="10.0.0.1")
     assert (refused.status, refused.json["detail"]) == (403, "this server answers its reverse proxy only")
+
+
+def test_a_proxy_with_the_secret_says_who_it_is(space: Workspace) -> None:
+    header = UserHeader("Remote-User", "the secret of proxy and server")
+
+    def make(address: Address) -> Starlette:
+        public = PublicMode(f"https://{HOST}", None, [networks], user_header=header)
+        routes = [*sign_in_routes(), Mount(API, rest_api())]
+        return Starlette(routes=routes, middleware=security_middleware(space, replace(address, public=public), None))
+
+    for networks in ("127.0.0.0/8", "10.0.0.0/8"):
+        with served(make) as known:
+            server = replace(known, token=None)
+            named = {"Host": HOST, "Remote_User": "Olga", "X_Evalflow_Proxy_Secret": header.secret}
+            if networks.startswith("10."):
+                assert server.ask("GET", f"{API}/me", **named).status == 403, "from another peer"
+                continue
+            assert server.ask("GET", f"{API}/me", **named).json["name"] == "olga"
+            for wrong in ({"X_Evalflow_Proxy_Secret": "another"}, {"X_Evalflow_Proxy_Secret": ""}, {"Remote_User": ""}):
+                assert server.ask("GET", f"{API}/me", **named | wrong).status == 401
+            session = cookie_of(sign_in(server, "ann"))
+            assert server.ask("GET", f"{API}/me", **named, Cookie=session).json["name"] == "olga"
+            assert server.ask("GET", f"{API}/me", Host=HOST, Cookie=session).json["name"] == "ann"
+            assert server.ask("GET", f"{API}/me", **named | {"Remote_User": "nobody"}).status == 403
+            forged = server.ask("POST", f"{API}/users", {"name": "x"}, **named, Origin="https://evil.example")
+            assert forged.status == 403
+
+
+def test_a_repeated_key_of_another_person_is_another_request(server: Server, space: Workspace) -> None:
+    people.add_user(space, "otto", is_owner=True)
+    people.set_password(space, "otto", PASSWORD)
+    for name, status in (("olga", 201), ("olga", 201), ("otto", 409)):
+        cookie = cookie_of(sign_in(server, name))
+        made = server.ask("POST", f"{API}/datasets", {"name": "d"}, Host=HOST, Cookie=cookie, Idempotency_Key="1")
+        assert made.status == status
+
+
+def test_what_is_shown_once_is_not_stored(server: Server, space: Workspace) -> None:
+    cookie = cookie_of(sign_in(server))
+    body = {"name": "nightly", "role": "viewer", "days": 1}
+    asked = {"Host": HOST, "Cookie": cookie, "Idempotency_Key": "2"}
+    first, second = (server.ask("POST", f"{API}/tokens", body, **asked).json["key"] for _ in range(2))
+    assert first != second
+    bearer = {"Host": HOST, "Authorization": f"Bearer {first}"}
+    assert server.ask("POST", f"{API}/tokens", body, **bearer).status == 403, "a token makes no tokens"
+    link = server.ask("POST", f"{API}/users/ann/link", {}, Host=HOST, Cookie=cookie)
+    assert (link.status, link.json["path"][:15]) == (201, "/password?code=")
