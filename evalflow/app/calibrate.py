@@ -30,7 +30,7 @@ from evalflow.app.core.sweep import write_sweep
 from evalflow.errors import Problem, UserError, command
 from evalflow.report.calibration import Calibration, print_calibration, print_corrected, write_calibration
 from evalflow.report.sweep import print_choice
-from evalflow.report.wording import literal
+from evalflow.report.wording import literal, print_json
 from evalflow.run.folder import RunFolder
 
 OTHER_HALF = "the half of the labels that did not choose the judge"
@@ -69,7 +69,7 @@ def calibrate(options: argparse.Namespace, console: Console) -> int:
             "page": str(folder.calibration_page),
             "certificates": certificates,
         }
-        console.file.write(json.dumps(document, ensure_ascii=False, indent=2) + "\n")
+        print_json(console, document)
     else:
         print_calibration(console, found)
         console.print()
@@ -150,7 +150,7 @@ def _calibrate_sweep(folder: Path, jobs: Sequence[Path], options: argparse.Names
     if options.json:
         listed = [{"run": name, **row} for name, own in rows.items() for row in own]
         document = {"choice": boards, "split": split, "rows": listed, "notes": notes, "page": str(page)}
-        console.file.write(json.dumps(document, ensure_ascii=False, indent=2) + "\n")
+        print_json(console, document)
     else:
         for name, found in calibrations.items():
             console.print(literal(f"{name}, by {found.source} ({found.rests_on})", style="dim"), soft_wrap=True)

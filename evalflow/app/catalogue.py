@@ -16,7 +16,7 @@ from rich.table import Table
 from evalflow.app.core.options import GROUPS, Catalogue, Option, find_option, options
 from evalflow.errors import command
 from evalflow.metrics.registry import METRIC_KINDS, Calls, calls_of
-from evalflow.report.wording import literal, plain
+from evalflow.report.wording import literal, plain, print_json
 
 _NAME_WIDTH = 30  # minimum width of the name column, however narrow the terminal
 
@@ -131,8 +131,7 @@ def print_list(group: str | None, config_dir: Path | None, console: Console, *, 
     matches = Catalogue(everything, config_dir)
     if as_json:
         facts = [_facts(option, matches) for option in found]
-        console.file.write(json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
-        return 0
+        return print_json(console, facts)
     for name in [group] if group else GROUPS:
         listed = [option for option in found if option.group == name]
         console.print(metric_table(listed, matches) if name == "metric" else _table(name, listed))
@@ -156,8 +155,7 @@ def print_option(name: str, config_dir: Path | None, console: Console, *, as_jso
     if as_json:
         facts = {"group": option.group, "name": option.name, "file": str(option.file), "yaml": option.text}
         facts |= {"prompts": prompts, "example": suggested.command, "note": suggested.note}
-        console.file.write(json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
-        return 0
+        return print_json(console, facts)
     console.print(literal(str(option.file), style="dim"), soft_wrap=True)
     _print_code(console, option.text, "yaml")
     for prompt, source in prompts.items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -16,7 +15,7 @@ from evalflow.app.core.begin import described
 from evalflow.app.core.inspect import Inspection, inspect
 from evalflow.errors import Problem, UserError
 from evalflow.redaction import Redactor
-from evalflow.report.wording import literal, plain
+from evalflow.report.wording import literal, plain, print_json
 
 
 def check(overrides: Sequence[str], config_dir: Path | None, console: Console, *, as_json: bool) -> int:
@@ -28,7 +27,7 @@ def check(overrides: Sequence[str], config_dir: Path | None, console: Console, *
         described(found)  # raises if the baseline is no run to compare with
     facts = _facts(found)
     if as_json:
-        console.file.write(json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
+        print_json(console, facts)
     else:
         _print(console, facts)
     return 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -19,6 +18,7 @@ from evalflow.app.core.screen import shown
 from evalflow.errors import Problem, UserError
 from evalflow.lazy import pl
 from evalflow.report.comparison import print_comparison, write_comparison
+from evalflow.report.wording import print_json
 from evalflow.run.folder import RunFolder
 from evalflow.summary.compare import by_case
 
@@ -46,8 +46,7 @@ def compare(options: argparse.Namespace, console: Console) -> int:
     write_comparison(folder / "compare.html", found)
     if options.json:
         document = found.document() | {"page": str(folder / "compare.html")}
-        console.file.write(json.dumps(document, ensure_ascii=False, indent=2) + "\n")
-        return 0
+        return print_json(console, document)
     print_comparison(console, found)
     console.print(f"page   {shown(folder / 'compare.html')}", soft_wrap=True, markup=False)
     return 0

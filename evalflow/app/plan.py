@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -17,6 +16,7 @@ from evalflow.app.core.saved import SavedRun, find_scored
 from evalflow.errors import Problem, UserError, command
 from evalflow.lazy import pl
 from evalflow.report.plan import Goal, LabelRow, PlanReport, PlanRow, print_plan
+from evalflow.report.wording import print_json
 from evalflow.run.journal import read_answers
 from evalflow.stats.labelled import widest
 from evalflow.stats.paired import standard_error
@@ -58,7 +58,7 @@ def plan(options: argparse.Namespace, console: Console) -> int:
         assumptions |= {name: [*assumptions.get(name, []), *lines] for name, lines in of_labels.items()}
     whole = PlanReport(rows, labels, assumptions, level, cost is not None, options.assurance)
     if options.json:
-        console.file.write(json.dumps(whole.document(), ensure_ascii=False, indent=2) + "\n")
+        print_json(console, whole.document())
     else:
         print_plan(console, whole)
     return 0

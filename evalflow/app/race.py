@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -27,7 +26,7 @@ from evalflow.lazy import pl
 from evalflow.metrics.kinds.composite import CompositeMetricConfig
 from evalflow.paths import new_run_id
 from evalflow.report.comparison import Comparison, flips, print_comparison, write_comparison
-from evalflow.report.wording import counted
+from evalflow.report.wording import counted, print_json
 from evalflow.run.deadline import interruptible
 from evalflow.run.journal import WatchedSink
 from evalflow.run.pipeline import run_turn_by_turn
@@ -69,8 +68,7 @@ def race(
     write_comparison(page, found)
     if options.json:
         document = found.document() | {"page": str(page), "saved": _saved(a, b)}
-        console.file.write(json.dumps(document, ensure_ascii=False, indent=2) + "\n")
-        return 0
+        return print_json(console, document)
     print_comparison(console, found)
     for label, text in (("saved", _saved_in_words(_saved(a, b))), ("page", shown(page))):
         console.print(f"{label:<7}{text}", soft_wrap=True, markup=False)

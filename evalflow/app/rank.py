@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from glob import has_magic
 from pathlib import Path
@@ -18,6 +17,7 @@ from evalflow.app.core.screen import propose_command, shown, write_new
 from evalflow.errors import Problem, UserError, command
 from evalflow.importers.files import option_text
 from evalflow.report.ranking import print_rankings, write_ranking
+from evalflow.report.wording import print_json
 from evalflow.run.folder import RunFolder
 from evalflow.summary.items import ShortSet, short_set
 
@@ -40,8 +40,7 @@ def rank(options: argparse.Namespace, console: Console) -> int:
     if options.json:
         write_new(files, Console(stderr=True))
         document = page.document() | {"page": str(written[0])}
-        console.file.write(json.dumps(document, ensure_ascii=False, indent=2) + "\n")
-        return 0
+        return print_json(console, document)
     print_rankings(console, page)
     for path in written:
         console.print(f"{path.suffix[1:]:6} {shown(path)}", soft_wrap=True, markup=False)

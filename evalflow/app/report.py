@@ -22,7 +22,7 @@ from evalflow.errors import Problem, UserError, command, did_you_mean
 from evalflow.lazy import pl
 from evalflow.report.cases import print_case
 from evalflow.report.results_csv import AnsweredCase, as_answered
-from evalflow.report.wording import literal, number, percent
+from evalflow.report.wording import literal, number, percent, print_json
 from evalflow.run.folder import RunFolder
 
 
@@ -96,8 +96,7 @@ def show_cases(options: argparse.Namespace, console: Console) -> int:
     wanted = ids.head(options.limit) if options.limit else ids
     shown = list(case_rows(folder, scores, wanted))
     if options.json:
-        console.file.write(json.dumps({"n": ids.height, "cases": shown}, ensure_ascii=False, indent=2) + "\n")
-        return 0
+        return print_json(console, {"n": ids.height, "cases": shown})
     for case in shown:
         print_case(console, case)
     limited = pl.scan_parquet(folder.scores).select(pl.col("threshold").is_not_null().any())

@@ -14,7 +14,7 @@ from evalflow.config.schema import DatasetConfig, RunConfig
 from evalflow.llm.registry import EMBEDDER_KINDS, JUDGE_KINDS
 from evalflow.metrics.registry import METRIC_KINDS
 from evalflow.paths import write_atomically
-from evalflow.report.wording import literal
+from evalflow.report.wording import literal, print_json
 from evalflow.targets.registry import TARGET_KINDS
 
 if TYPE_CHECKING:
@@ -35,8 +35,7 @@ def print_schema(group: str | None, out: Path | None, console: Console) -> int:
     found = {name: group_schema(name) for name in ([group] if group else SCHEMA_GROUPS)}
     if out is None:
         document = found[group] if group else found
-        console.file.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
-        return 0
+        return print_json(console, document)
     out.mkdir(parents=True, exist_ok=True)
     for name, schema in found.items():
         write_atomically(out / f"{name}.json", json.dumps(schema, indent=2, ensure_ascii=False) + "\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
@@ -219,6 +220,12 @@ def plain_line(text: str) -> str:
 def literal(text: str, style: str = "") -> Text:
     """Untrusted text to print or to put into a table cell: no markup, no control characters."""
     return Text(plain(text), style=style)
+
+
+def print_json(console: Console, document: Any) -> int:
+    """Print a document as JSON, however wide; returns 0, the exit code of a command that has no more to say."""
+    console.file.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    return 0
 
 
 def folded(name: str, width: int, indent: str = "  ") -> str:

@@ -6,21 +6,19 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evalflow.lazy import np, pl
 from evalflow.paths import completed, safe_text, write_atomically
 from evalflow.protocols import Measured
 from evalflow.records import Direction, passes
 from evalflow.stats.arrays import Floats, Ints
+from evalflow.stats.intervals import Moments, intervals, moments
 from evalflow.summary.details import member_key, noise, panel_details
 from evalflow.summary.figures import Slice, figures
 from evalflow.summary.journal import SLICE, scores_schema, summary_schema
 from evalflow.summary.scan import Composite, InputOrder, JournalReader
 from evalflow.summary.slices import CLUSTERED, Units, counts, find_units, measures, own_cells, repeats_of
-
-if TYPE_CHECKING:
-    from evalflow.stats.intervals import Moments
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +69,6 @@ def _mean_rows(
     units: Units, measured: pl.DataFrame, metrics: Mapping[str, Measured], with_ends: Collection[str]
 ) -> pl.DataFrame:
     """The rows of the statistic `mean`, with their unit; `with_ends` names the metrics with fixed ends."""
-    from evalflow.stats.intervals import intervals
-
     rows = units.table.join(counts(units), on="unit").join(measured, on="unit").sort("unit")
     bounded = np.array([name in with_ends for name in rows["metric"]])
     lower_is_better = [name for name, metric in metrics.items() if metric.config.direction == "lower_is_better"]
@@ -97,8 +93,6 @@ def _mean_rows(
 
 
 def _moments(rows: pl.DataFrame, name: str) -> Moments:
-    from evalflow.stats.intervals import Moments
-
     def column(part: str) -> Any:
         return rows[f"{name}_{part}"].cast(pl.Float64).fill_null(float("nan")).to_numpy()
 
@@ -230,8 +224,6 @@ def passing_rates(
 def _rates(
     dataset: str, target: str, part: pl.DataFrame, thresholds: Sequence[float], higher: bool
 ) -> Iterator[Passing]:
-    from evalflow.stats.intervals import Moments, intervals, moments
-
     scores, case, clusters = _cases(part)
     counts = np.bincount(case)
     shares = [np.bincount(case, passes(scores, t, higher_is_better=higher)) / counts for t in thresholds]

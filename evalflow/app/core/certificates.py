@@ -22,6 +22,7 @@ from evalflow.app.core.saved import declared_meaning, prepared_steps
 from evalflow.errors import Problem, UserError
 from evalflow.paths import private_folder, write_atomically
 from evalflow.records.manifest import Manifest, MetricFacts
+from evalflow.report.wording import print_json
 from evalflow.run.folder import RunFolder
 
 log = logging.getLogger("evalflow")
@@ -103,7 +104,7 @@ def print_certificates(console: Console, *, as_json: bool) -> int:
     """Print the certificates of the working directory: a line for each, or one JSON document."""
     found = saved_certificates()
     if as_json:
-        console.file.write(json.dumps([asdict(one) for one in found], indent=2, ensure_ascii=False) + "\n")
+        print_json(console, [asdict(one) for one in found])
     elif found:
         from evalflow.report.page import certificate_table
 
