@@ -18,7 +18,7 @@ method is the first that applies (`corrected_mean`):
 
 A lambda estimated from the same labels makes intervals too narrow in small samples; hence that of other folds. Of few
 labels it is the best one for a judge who agrees with people. It is 0 where the labels of the other folds show no
-smaller error with the judge than without (`judge_helps`).
+smaller error with the judge than without (`judge_helps`), if they are not weighted.
 
 Mistakes of the judge are often rare, so that the labels show none, or one: no proof that there are no others. The error
 therefore includes pseudo-labels (`pseudo_variance`), one for each way in which the judge may be wrong. Of
@@ -274,7 +274,8 @@ def _lambdas(s: Sample, seed: int) -> tuple[Floats, str]:
     folds = _folds(s, seed)
     cross = s.labelled_units >= CROSSFIT_LABELS
     lambdas = crossfitted(s, folds) if cross else np.full(n, s.unlabelled.size / (s.unlabelled.size + n))
-    lambdas = np.where(judge_helps(s, folds, lambdas), lambdas, 0.0)
+    if s.weights is None:
+        lambdas = np.where(judge_helps(s, folds, lambdas), lambdas, 0.0)
     return lambdas, "" if lambdas.any() else "no narrower with the scores"
 
 
@@ -284,17 +285,16 @@ def judge_helps(s: Sample, folds: Ints, lambdas: Floats) -> Bools:
     With the pseudo-labels of both: of the labels alone one at each end of a step, as of `plus_two_t`.
     """
     helps = np.zeros(s.labels.size, dtype=bool)
-    weights = np.ones(s.labels.size) if s.weights is None else s.weights
     for fold in np.unique(folds):
         other = folds != fold
-        labels, judged, share, units = s.labels[other], s.judged[other], weights[other], s.units[other]
+        labels, judged, units = s.labels[other], s.judged[other], s.units[other]
         level = float(lambdas[~other][0])
 
-        def squares(values: Floats, share: Floats = share, units: Ints = units) -> float:
-            return float((np.bincount(units, share * (values - np.average(values, weights=share))) ** 2).sum())
+        def squares(values: Floats, units: Ints = units) -> float:
+            return float((np.bincount(units, values - values.mean()) ** 2).sum())
 
-        def pseudo(values: Floats, share: Floats = share, units: Ints = units) -> float:
-            return alike(values, s.step) * (pseudo_size(values, units) * float(share.mean()) * s.step) ** 2
+        def pseudo(values: Floats, units: Ints = units) -> float:
+            return alike(values, s.step) * (pseudo_size(values, units) * s.step) ** 2
 
         with_judge = squares(labels - level * judged) + level**2 * s.labels.size / s.unlabelled.size * squares(judged)
         with_judge += 2 * (level**2 * pseudo(labels - judged) + (1 - level) ** 2 * pseudo(labels))
