@@ -23,7 +23,7 @@ from evalflow.stats.paired import standard_error
 from evalflow.stats.power import cases_for_rate_width, cases_for_width
 from evalflow.stats.prediction import MOST_LABELS, Spread, assumed_spread, observed_spread
 from evalflow.stats.variance import Components, variance_limit
-from evalflow.summary.agreement import labelled_scores
+from evalflow.summary.agreement import SERIES, labelled_scores
 from evalflow.summary.compare import pair_scores
 from evalflow.summary.details import components_of
 from evalflow.summary.plan import Basis, Level, difference_variance
@@ -31,7 +31,6 @@ from evalflow.summary.slices import case_clusters, own_cells, repeats_of
 
 _GOALS: Final = ("detect", "width", "cases")
 _ANSWERS = (500, 2_000, 10_000, None)
-_SLICE = ("dataset", "metric", "target", "judge")
 _Measured = tuple[list[LabelRow], dict[str, list[str]]]
 
 
@@ -298,11 +297,11 @@ def _pairs(a: SavedRun, b: SavedRun, metric: str | None, assurance: float | None
 def _slices(run: SavedRun, metric: str | None) -> dict[tuple[Any, ...], _Slice]:
     cells = own_cells(run.scores())
     cells = cells if metric is None else cells.filter(pl.col("metric") == metric)
-    keys = cells.select("part", *_SLICE).unique().collect(engine="streaming")
+    keys = cells.select("part", *SERIES).unique().collect(engine="streaming")
     scored = repeats_of(cells).filter(pl.col("judgements") > 0)
-    cases = scored.collect(engine="streaming").join(keys, on="part").sort(*_SLICE, "case_id")
+    cases = scored.collect(engine="streaming").join(keys, on="part").sort(*SERIES, "case_id")
     found: dict[tuple[Any, ...], _Slice] = {}
-    for key, own in cases.group_by(_SLICE, maintain_order=True):
+    for key, own in cases.group_by(SERIES, maintain_order=True):
         parts = components_of(own)
         if parts is not None and parts.variance() > 0:
             found[key] = _Slice(own, parts)
@@ -395,7 +394,7 @@ def _labelled(
     else:
         parts = labelled_scores(runs[-1].scores(), bound_labels(runs[-1], options.labels).frame)
     found = False
-    keys = ("dataset", "metric") if of_two else _SLICE
+    keys = ("dataset", "metric") if of_two else SERIES
     for _, part in parts.sort("metric", "judge", maintain_order=True).group_by(keys, maintain_order=True):
         given, metric, judge = part.drop_nulls("human"), str(part["metric"][0]), part["judge"][0]
         human, score, cluster = (given[name].to_numpy() for name in ("human", "score", "cluster"))

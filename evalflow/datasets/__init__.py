@@ -189,14 +189,11 @@ def read(name: str, config: DatasetConfig, to_text: Callable[[str], str] = html_
     All other columns go to `vars`, which may also be a column itself. Nulls are absent values. A case without an id
     gets a hash of its row. With `conversation: true` each file is one case: it has the messages of all rows, the answer
     and reference of the last row, and in `vars["outputs"]` the references of all rows (null if absent), to compare
-    earlier turns too.
+    earlier turns too. `to_text` converts contexts in HTML.
 
-    After the first invalid row no more cases are returned; the rest is read only to report further problems.
-    `to_text` converts contexts in HTML.
-
-    Raises:
-        UserError: At once, for a missing file or a wrong mapping; while reading, for invalid rows (up to 20 problems
-            together) and for a dataset without cases.
+    UserError at once for a missing file or a wrong mapping; while reading, for a dataset without cases, and for invalid
+    rows: after the first no more cases are returned, and the rest is read only for further problems (up to 20
+    together).
     """
     paths = files(config)
     for path in paths:

@@ -72,23 +72,16 @@ class Pipeline:
         self._plan = plan
         self._sink = sink
         self._tally = tally
-        self._stopping = False
+        self.width = plan.width
+        self.stopping = False
 
     def stop(self) -> None:
         """Start no further case; those under way are finished."""
-        self._stopping = True
+        self.stopping = True
 
     async def run(self, cases: Iterable[Case]) -> None:
         """Process the cases, reading the next one only when there is room for it."""
         await run_turn_by_turn([self], cases)
-
-    @property
-    def width(self) -> int:
-        return self._plan.width
-
-    @property
-    def stopping(self) -> bool:
-        return self._stopping
 
     def begin(self) -> None:
         self._deadlines = Deadlines(self._plan.case_timeout_s, Owner())

@@ -268,12 +268,9 @@ def label_text(label: str) -> str:
 
 
 def cluster_patterns(counts: pl.DataFrame, cells: int) -> tuple[Floats, Ints]:
-    """Clusters with the same amounts in all cells, counted once.
+    """Clusters with the same amounts in all cells, counted once: each pattern's amounts, and the number of clusters.
 
     `counts` has cluster, cell (a number below `cells`), n (the amount) and clusters (how many equal ones the row is).
-
-    Returns:
-        The amount of each pattern in each cell, and the number of its clusters.
     """
     listed = (
         counts.group_by("cluster", "cell")

@@ -104,7 +104,8 @@ def decode_values(spec: FigureSpec, counted: pl.DataFrame) -> pl.DataFrame:
         rows = [[value, *(measured.get(name) for name in spec.measures)] for value, measured in values.items()]
         schema: dict[str, Any] = dict.fromkeys(spec.measures, pl.Float64)
     elif spec.kind == "pairwise":
-        rows = [[value, *_of_pair(pair)] for value, pair in values.items()]
+        numbers = {value: [pair[name] for name in _OF_PAIR] for value, pair in values.items()}
+        rows = [[value, *(None if one is None else float(one) for one in own)] for value, own in numbers.items()]
         schema = dict.fromkeys(_OF_PAIR, pl.Float64)
     elif spec.per_label:
         labels = sorted({label for pair in values.values() for side in _SIDES for label in pair[side]})
@@ -123,10 +124,6 @@ def decode_values(spec: FigureSpec, counted: pl.DataFrame) -> pl.DataFrame:
 
 def _confidence(pair: Mapping[str, Any]) -> tuple[float | None, bool]:
     return pair.get("confidence"), pair["truth"] == pair["prediction"]
-
-
-def _of_pair(pair: Mapping[str, Any]) -> list[float | None]:
-    return [None if pair[name] is None else float(pair[name]) for name in _OF_PAIR]
 
 
 def _of_label(pair: Mapping[str, Any], label: str) -> list[Any]:

@@ -36,14 +36,7 @@ def status(
     retry_after: float | str | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Step:
-    """An error status with the body that the API sends with it.
-
-    Args:
-        code: 401, 403, 404, 429, 500, ...
-        message: The error message in the body.
-        retry_after: The header Retry-After: seconds, or an HTTP date.
-        headers: Further headers.
-    """
+    """An error status with the body that the API sends with it; `retry_after` is seconds, or an HTTP date."""
     error = {"message": message, "type": "scripted", "param": None, "code": None}
     sent = {**(headers or {}), **({} if retry_after is None else {"Retry-After": str(retry_after)})}
     return _page(json.dumps({"error": error}), "application/json", code, sent)

@@ -216,9 +216,7 @@ async def prepare(
 ) -> tuple[Pair, ...]:
     """Prepare the metrics for scoring. Entries in prepared.json are reused; `written` is called for new ones.
 
-    Raises:
-        UserError: prepared.json was changed by hand or is damaged.
-        InfrastructureError, BudgetError: A call cannot be made.
+    UserError if prepared.json was changed by hand; InfrastructureError or BudgetError if a call cannot be made.
     """
     file = PreparedFile(folder)
     ready: list[Pair] = []

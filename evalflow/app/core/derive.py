@@ -172,7 +172,8 @@ def _gate_rows(result: GateResult, why: str) -> Iterator[dict[str, Any]]:
         parts = (row.metric if gate.metric is None else "", row.dataset, row.target, row.judge)
         of = " · ".join(part for part in parts if part)
         rough = caveat(row.method) if row.low is not None and row.judged is None else ""
-        basis = "; ".join(text for text in (_looked(row), _labelled(row), _basis(row), rough) if text)
+        looked = f"{row.looked}, by {method(row.method)}" if row.looked and row.method else row.looked
+        basis = "; ".join(text for text in (looked, _labelled(row), _basis(row), rough) if text)
         note, value, judged = _undecided(gate, row), _value(row), row.judged
         yield {
             **about,
@@ -197,10 +198,6 @@ def _gate_rows(result: GateResult, why: str) -> Iterator[dict[str, Any]]:
 def _value(row: GateRow) -> str:
     interval = "" if row.value is None or row.low is None else f" [{row.low:.4g}, {row.high:.4g}]"
     return "no value" if row.value is None else f"{row.value:.4g}{interval}"
-
-
-def _looked(row: GateRow) -> str:
-    return f"{row.looked}, by {method(row.method)}" if row.looked and row.method else row.looked
 
 
 def _labelled(row: GateRow) -> str:

@@ -160,10 +160,8 @@ def inspected(order: RunOrder, session: CallSession | None = None) -> Inspection
 def opened(order: RunOrder, inspection: Inspection, screen: TerminalScreen) -> Generator[OpenRun]:
     """Open a run's folder and, when the block ends or fails, write all files and report the outcome.
 
-    Raises:
-        UserError: The folder cannot be written, or the run has changed since it began; nothing was sent.
-        InfrastructureError, BudgetError: No further calls could be made; finished results are written.
-        IncompleteError: The run ended without all scores; finished results are written.
+    UserError if the folder cannot be written, or the run has changed since it began: nothing was sent. With
+    InfrastructureError, BudgetError, and IncompleteError for missing scores, finished results are written.
     """
     opening = open_manifest(order, inspection)
     folder = open_folder(order)
