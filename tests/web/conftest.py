@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,25 @@ class Api:
 
     def __call__(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
         return self.server.ask(method, f"{API}{path}", body, X_Requested_With="test", **headers)
+
+
+Fits = Callable[[Any, str], None]
+
+
+@pytest.fixture(name="fits")
+def _fits(tmp_path_factory: pytest.TempPathFactory) -> Fits:
+    """Sees that a page, once it is loaded, fits both widths in both colours, and keeps pictures by a name."""
+    folder = tmp_path_factory.getbasetemp() / "screenshots"
+
+    def fits(page: Any, name: str) -> None:
+        for width, colours in product((390, 1280), ("dark", "light")):
+            page.set_viewport_size({"width": width, "height": 844})
+            page.emulate_media(color_scheme=colours)
+            page.wait_for_function("it => document.documentElement.dataset.colours === it", arg=colours)
+            assert page.evaluate("document.documentElement.scrollWidth") == width, name
+            page.screenshot(path=folder / f"{name}-{colours}-{width}.png", full_page=True)
+
+    return fits
 
 
 @pytest.fixture(name="browser", scope="module")

@@ -18,7 +18,7 @@ from evalflow.app.studio.space import open_workspace
 from evalflow.app.studio.transfer import export_files
 from evalflow.testing import Endpoint, Request
 
-from .conftest import Server
+from .conftest import Fits, Server
 from .pages.test_bots import field, seen
 from .test_serve import env, serving
 
@@ -207,24 +207,20 @@ def test_the_whole_story(story: Story, photographed: Photograph) -> None:
 
 
 @pytest.fixture(name="photographed")
-def _photographed(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Photograph:
-    """Keeps pictures of pages, at both widths and in both colours, and sees that each fits."""
-    folder = tmp_path_factory.getbasetemp() / "screenshots"
+def _photographed(browser: Any, fits: Fits) -> Photograph:
+    """Sees that pages fit, and keeps pictures of them."""
 
     def photograph(server: Server, paths: dict[str, str]) -> None:
-        for width in (1280, 390):
-            for colours in ("light", "dark"):
-                context = browser.new_context(viewport={"width": width, "height": 844}, color_scheme=colours)
-                context.add_cookies([server.cookie])
-                page = context.new_page()
-                for name, path in paths.items():
-                    page.goto(f"{server.address.url}{path}")
-                    page.wait_for_function("window.did_handshake === true")
-                    page.locator(".waiting").wait_for(state="detached")
-                    if name == "run":
-                        page.locator("ul.scores > li").first.wait_for()
-                    assert page.evaluate("document.documentElement.scrollWidth") == width, path
-                    page.screenshot(path=folder / f"story-{name}-{colours}-{width}.png", full_page=True)
-                context.close()
+        context = browser.new_context(viewport={"width": 390, "height": 844}, color_scheme="dark")
+        context.add_cookies([server.cookie])
+        page = context.new_page()
+        for name, path in paths.items():
+            page.goto(f"{server.address.url}{path}")
+            page.wait_for_function("window.did_handshake === true")
+            page.locator(".waiting").wait_for(state="detached")
+            if name == "run":
+                page.locator("ul.scores > li").first.wait_for()
+            fits(page, f"story-{name}")
+        context.close()
 
     return photograph

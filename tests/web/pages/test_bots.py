@@ -10,7 +10,7 @@ import pytest
 
 from evalflow.testing import Endpoint
 
-from ..conftest import Server
+from ..conftest import Fits, Server
 
 pytestmark = pytest.mark.browser
 Visit = Callable[..., Any]
@@ -162,19 +162,13 @@ def test_the_form_follows_the_connection(visit: Visit) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/bots/new", "/bots/openai", "/bots/none", "/nowhere"])
-@pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("colours", ["light", "dark"])
-def test_every_page_fits_in_both_colours(
-    visit: Visit, path: str, width: int, colours: str, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    page = visit(path, width, colours)
-    assert page.evaluate("document.documentElement.scrollWidth") == width
-    assert page.evaluate("document.documentElement.dataset.colours") == colours
+def test_every_page_fits_in_both_colours(visit: Visit, path: str, fits: Fits) -> None:
+    page = visit(path, 390, "dark")
+    assert page.evaluate("document.documentElement.dataset.colours") == "dark"
     assert page.locator("h1").count() == 1
     assert page.get_by_role("main").count() == 1
     assert page.get_by_role("navigation").count() == 1
-    name = f"{path.strip('/').replace('/', '-') or 'bots'}-{colours}-{width}.png"
-    page.screenshot(path=tmp_path_factory.getbasetemp() / "screenshots" / name, full_page=True)
+    fits(page, path.strip("/").replace("/", "-") or "bots")
 
 
 def test_the_colours_are_chosen_and_kept(visit: Visit) -> None:

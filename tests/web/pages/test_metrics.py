@@ -10,7 +10,7 @@ import pytest
 
 from evalflow.testing import Endpoint, Request
 
-from ..conftest import Server
+from ..conftest import Fits, Server
 
 pytestmark = pytest.mark.browser
 Visit = Callable[..., Any]
@@ -235,14 +235,9 @@ def test_somebody_elses_change_is_not_overwritten(visit: Visit, pages: Server) -
     "path",
     ["/bots/fitting/metrics", "/bots/fitting/metrics/new", "/library", "/library/coherence", "/bots/openai/metrics"],
 )
-@pytest.mark.parametrize(("width", "colours"), [(1280, "light"), (390, "dark")])
-def test_every_page_fits(
-    visit: Visit, pages: Server, path: str, width: int, colours: str, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_every_page_fits(visit: Visit, pages: Server, path: str, fits: Fits) -> None:
     if pages.ask("GET", "/api/v1/bots/fitting").status == 404:
         define(pages, "fitting")
-    page = visit(path, width, colours)
-    assert page.evaluate("document.documentElement.scrollWidth") == width
+    page = visit(path, 390, "dark")
     assert page.locator("h1").count() == 1
-    name = f"{path.strip('/').replace('/', '-')}-{colours}-{width}.png"
-    page.screenshot(path=tmp_path_factory.getbasetemp() / "screenshots" / name, full_page=True)
+    fits(page, path.strip("/").replace("/", "-"))
