@@ -13,6 +13,7 @@ method is the first that applies (`corrected_mean`):
     fewer than MIN_LABELS labels                       none: too few to estimate the bias
     no or one unlabelled answer                        the labels alone
     the judge never varies, or lambda is 0             the labels alone
+    weighted labels show no mistake of the judge       the labels alone
     fewer than CROSSFIT_LABELS labels (or clusters)    lambda N / (N + n) or 0, t with n - 1 degrees of freedom
     otherwise                                          lambda cross-fitted over FOLDS folds, t with n - 1
 
@@ -327,6 +328,8 @@ def _labels_suffice(s: Sample) -> str:
         return "no answer is without one" if not s.unlabelled.size else "one answer is without one"
     if constant(np.concatenate([s.judged, s.unlabelled])):
         return "the judge gives all answers one score"
+    if s.weights is not None and constant(s.labels - s.judged):  # `unseen_variance` alone is too little then
+        return "the judge makes no mistake on them"
     return ""
 
 
