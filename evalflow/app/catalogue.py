@@ -48,7 +48,7 @@ def print_kind(kind: str, members: Sequence[Option], console: Console, *, as_jso
 
 
 def keys_of(kind: str) -> list[dict[str, Any]]:
-    """The keys of a kind, its own last: key, required, default (as in YAML) and meaning; UserError for no kind."""
+    """The keys of a kind, its own last, with default (as in YAML) and meaning; UserError if there is no such kind."""
     from pydantic_core import PydanticUndefined
 
     from evalflow.config.explain import meanings_of

@@ -50,7 +50,7 @@ def lazily(place: str, **options: Any) -> Callable[..., Any]:
 
 
 class Kinds(Generic[C, T]):
-    """The kinds of one configuration group: evalflow's own by name, and those of packages by entry points."""
+    """The kinds of one configuration group: evalflow's own by name, and those of packages by their entry points."""
 
     def __init__(self, role: str, builtin: Mapping[str, Kind[C, T] | str]) -> None:
         self._role = role

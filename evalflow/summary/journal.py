@@ -25,7 +25,7 @@ SLICE = ("dataset", "target", "metric", "judge")  # the key of a summary row, wi
 
 
 def journal_row(record: ScoreRecord) -> dict[str, Any]:
-    """A record as the JSON object of its journal line; ValueError if score and state do not fit, or for no JSON."""
+    """A record as the JSON object of its line; ValueError if score and state do not fit, or a value is not JSON."""
     scored = record.score is not None and math.isfinite(record.score)
     if scored != (record.status == "scored") or (record.score is not None and not scored):
         raise ValueError(f"a cell in state {record.status!r} cannot have the score {record.score!r}")

@@ -181,7 +181,7 @@ def _rows(
 
 
 def rank_by_pairs(common: CommonCases, traits: Traits, *, seed: int = 0) -> Ranking:
-    """The ranking by strengths from a win, tie or loss of every two runs in each case; NoStrengthsError if none."""
+    """The ranking by strengths from a win, tie or loss of every two runs in each case; NoStrengthsError as below."""
     n, runs = common.scores.shape
     a, b = np.triu_indices(runs, 1)
     scores = common.scores if traits.higher_is_better else -common.scores
@@ -196,7 +196,8 @@ def rank_by_verdicts(
 ) -> Ranking:
     """The ranking by strengths from the verdicts of a pairwise metric, in both orders, on the common cases.
 
-    `opponents` names what each run's answers were compared with: another run, or such as `reference`. NoStrengthsError.
+    `opponents` names what each run's answers were compared with: another run, or such as `reference`. NoStrengthsError
+    if the comparisons determine no strengths.
     """
     names = list(dict.fromkeys([*common.names, *(opponents[name] for name in common.names)]))
     of_metric = (pl.col("dataset") == common.dataset) & (pl.col("metric") == common.metric)
