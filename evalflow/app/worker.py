@@ -14,15 +14,12 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
 from evalflow.app.core import process
 from evalflow.app.core.rederive import facts_of_run
 from evalflow.app.core.screen import shown
 from evalflow.app.studio.intake import Intake
 from evalflow.app.studio.space import Workspace
 from evalflow.errors import EvalflowError, InfrastructureError, Problem, UserError
-from evalflow.report.wording import literal
 from evalflow.run.folder import RunFolder
 from evalflow.store import runs
 from evalflow.store.tables import now
@@ -178,8 +175,8 @@ class Worker:
             self._jobs.remove(job)
 
 
-def work(url: str | None, at_once: int, console: Console, *, attached: bool = False) -> int:
-    """Work until SIGINT or SIGTERM; active runs are then stopped and put back into the queue.
+def work(url: str | None, at_once: int, tell: Callable[[str], None], *, attached: bool = False) -> int:
+    """Work until SIGINT or SIGTERM; `tell` shows a line. Active runs are then stopped and put back into the queue.
 
     If `attached`, also end when standard input is closed: the parent process holds it open, so no worker is left behind
     however the parent ends. Active runs then continue, and the next worker takes them over.
@@ -208,10 +205,10 @@ def work(url: str | None, at_once: int, console: Console, *, attached: bool = Fa
     with closing(open_workspace(url)) as space:
         database = space.database
         if database.made:
-            console.print(literal(f"made   {shown(database.made)}"), soft_wrap=True)
+            tell(f"made   {shown(database.made)}")
         if database.backup:
-            console.print(literal(f"kept   the database as it was: {shown(database.backup)}"), soft_wrap=True)
-        console.print(literal(f"work   on the runs of {database.shown_url}; stop with Ctrl-C"), soft_wrap=True)
+            tell(f"kept   the database as it was: {shown(database.backup)}")
+        tell(f"work   on the runs of {database.shown_url}; stop with Ctrl-C")
         worker = Worker(space, at_once)
         worker.run(stop)
         if not alone.is_set():

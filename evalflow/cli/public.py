@@ -31,6 +31,8 @@ def add_public_options(parser: ArgumentParser) -> None:
     people.add_argument("--tls-key", metavar="FILE", help="the certificate's private key (PEM)")
     proxies = "network of the reverse proxy that speaks TLS in place of --tls-cert; may be repeated"
     people.add_argument("--proxy", action="append", metavar="NETWORK", help=proxies)
+    metrics = "network that may read /metrics without signing in; may be repeated"
+    people.add_argument("--metrics-from", action="append", metavar="NETWORK", help=metrics)
     oidc = parser.add_argument_group("signing in by OpenID Connect, with --public")
     oidc.add_argument("--oidc-issuer", metavar="URL", help="the provider's address, as it writes it itself")
     oidc.add_argument("--oidc-client-id", metavar="ID", help="the server's name at the provider")
@@ -46,7 +48,7 @@ def add_public_options(parser: ArgumentParser) -> None:
 
 def expect_no_public_options(options: Namespace) -> None:
     """Check that nothing was asked for that has a meaning for a public server only."""
-    flags = ["proxy", "tls_cert", "tls_key", *_OIDC, "oidc_name", "oidc_sign_up", *_HEADER_OPTIONS]
+    flags = ["proxy", "metrics_from", "tls_cert", "tls_key", *_OIDC, "oidc_name", "oidc_sign_up", *_HEADER_OPTIONS]
     given = [_flag(name) for name in flags if getattr(options, name)]
     if given:
         raise UserError([Problem("this is for a public server", flag, "add --public https://NAME") for flag in given])
@@ -65,7 +67,7 @@ def public_settings(options: Namespace) -> tuple[Address, OidcSettings | None]:
     header = _user_header(options, problems)
     files = tls if len(tls) == 2 else []
     try:
-        address = public_address(options.public, options.host, options.port, files, proxies)
+        address = public_address(options.public, options.host, options.port, files, proxies, options.metrics_from or [])
     except UserError as error:
         raise UserError([*error.problems, *problems]) from None
     if problems or address.public is None:

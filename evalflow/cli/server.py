@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable
 from contextlib import closing
 from getpass import getpass
 from typing import TYPE_CHECKING
 
+from evalflow.cli.logs import log_json_lines
 from evalflow.cli.parsing import console, parser_of
 from evalflow.errors import Problem, UserError
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
     from evalflow.app.studio.space import Workspace
 
+log = logging.getLogger("evalflow")
 _URL = "the database, such as postgresql://USER@HOST/NAME; without it, .evalflow/evalflow.db in the working directory"
 
 
@@ -29,8 +32,17 @@ def run_worker(words: list[str]) -> int:
     parser.add_argument(
         "--attached", action="store_true", help="end also when standard input does, as `serve` needs it"
     )
+    _add_log(parser)
     options = parser.parse_args(words)
-    return work(options.database_url, options.at_once, console(stderr=True), attached=options.attached)
+    if options.log == "json":
+        log_json_lines()
+        return work(options.database_url, options.at_once, log.info, attached=options.attached)
+    screen = console(stderr=True)
+
+    def tell(line: str) -> None:
+        screen.print(line, markup=False, soft_wrap=True)
+
+    return work(options.database_url, options.at_once, tell, attached=options.attached)
 
 
 def run_server(words: list[str]) -> int:
@@ -47,7 +59,10 @@ def run_server(words: list[str]) -> int:
     free = "answer without a token: for a container of one's own, where nobody else reaches the port"
     parser.add_argument("--no-token", action="store_true", help=free)
     add_public_options(parser)
+    _add_log(parser)
     options = parser.parse_args(words)
+    if options.log == "json":
+        log_json_lines()
     screen = console()
 
     def tell(line: str) -> None:
@@ -58,9 +73,14 @@ def run_server(words: list[str]) -> int:
         host = options.host or "127.0.0.1"
         asks = not options.no_token
         port = 8000 if options.port is None else options.port
-        return serve(host, port, options.database_url, opens=options.open, tell=tell, asks_token=asks)
+        return serve(host, port, options.database_url, opens=options.open, tell=tell, asks_token=asks, log=options.log)
     address, oidc = public_settings(options)
-    return serve_public(address, options.database_url, tell=tell, oidc=oidc)
+    return serve_public(address, options.database_url, tell=tell, oidc=oidc, log=options.log)
+
+
+def _add_log(parser: ArgumentParser) -> None:
+    about = "how to write the log to standard error: text, or json, one object a line with every request (text)"
+    parser.add_argument("--log", choices=("text", "json"), default="text", help=about)
 
 
 def manage_users(words: list[str]) -> int:

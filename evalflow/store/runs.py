@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from sqlalchemy import ColumnElement, Connection, case, delete, func, not_, select, true, update
 
@@ -126,3 +126,38 @@ def _has_version(version: int | None) -> ColumnElement[bool]:
 def _set(connection: Connection, run_id: str, where: ColumnElement[bool], **values: Any) -> bool:
     changed = {**values, "version": runs.c.version + 1}
     return connection.execute(update(runs).where(runs.c.run_id == run_id, where).values(**changed)).rowcount == 1
+
+
+STATUSES = ("scored", "undefined", "skipped", "error")
+
+
+def states(connection: Connection) -> dict[str, int]:
+    """How many runs are in each state."""
+    query = select(runs.c.state, func.count().label("number")).group_by(runs.c.state)
+    found = {row.state: row.number for row in connection.execute(query)}
+    return {state: found.get(state, 0) for state in get_args(State)}
+
+
+def oldest_queued(connection: Connection) -> str | None:
+    """When the oldest queued run was created."""
+    return connection.scalar(select(func.min(runs.c.created_at)).where(runs.c.state == "queued"))
+
+
+def heartbeats(connection: Connection) -> dict[str, float]:
+    """The last heartbeat of each worker that has a run."""
+    query = (
+        select(runs.c.worker, func.max(runs.c.heartbeat).label("at"))
+        .where(runs.c.state == "running")
+        .group_by(runs.c.worker)
+    )
+    return {row.worker: row.at for row in connection.execute(query)}
+
+
+def totals(connection: Connection) -> dict[str, float]:
+    """Sums over all runs: scores by status, failed_answers, calls and cost_usd."""
+    progress = runs.c.progress
+    wanted = {status: progress["counts", status].as_integer() for status in STATUSES}
+    wanted |= {"failed_answers": progress["answers", "error"].as_integer(), "calls": progress["calls"].as_integer()}
+    values = {**wanted, "cost_usd": progress["cost_usd"].as_float()}
+    sums = [func.coalesce(func.sum(value), 0).label(name) for name, value in values.items()]
+    return {name: float(value) for name, value in connection.execute(select(*sums)).mappings().one().items()}

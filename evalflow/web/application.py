@@ -43,6 +43,7 @@ def application(workspace: Workspace, address: Address, worker: Child | None, to
     from fastapi import FastAPI
     from starlette.staticfiles import StaticFiles
 
+    from evalflow.web.observe import RequestsTold, metrics_route, request_histogram
     from evalflow.web.pages.sign_in import sign_in_routes
 
     @asynccontextmanager
@@ -53,13 +54,18 @@ def application(workspace: Workspace, address: Address, worker: Child | None, to
         async with worker:
             yield
 
-    routes = [*health_routes(workspace, worker), *(sign_in_routes(address.public.provider) if address.public else [])]
+    public = address.public
+    registry, seconds = request_histogram()
+    scrapers = public.metrics_from if public else ()
+    routes = [*health_routes(workspace, worker), metrics_route(workspace, registry, scrapers)]
+    routes += sign_in_routes(public.provider) if public else []
     app = FastAPI(
         openapi_url=None, lifespan=lifespan, middleware=security_middleware(workspace, address, token), routes=routes
     )
     app.mount(API, rest_api())
     app.mount("/assets", StaticFiles(directory=ASSETS))
     add_pages(app)
+    app.add_middleware(RequestsTold, seconds=seconds)  # around all guards
     return app
 
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import importlib.util
 import ipaddress
+import logging
 import socket
 import ssl
 import sys
@@ -44,6 +45,7 @@ class PublicMode:
         proxies: The networks of the reverse proxies; empty with TLS of its own.
         provider: Where people sign in by OpenID Connect; None: nowhere.
         user_header: The header in which the proxies name who is signed in; None: they do not.
+        metrics_from: The networks that may read /metrics without signing in.
     """
 
     url: str
@@ -51,6 +53,7 @@ class PublicMode:
     proxies: Sequence[str]
     provider: OidcProvider | None = None
     user_header: UserHeader | None = None
+    metrics_from: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +117,14 @@ def loopback(host: str, port: int) -> Address:
     return Address(str(ip), port)
 
 
-def public_address(url: str, host: str | None, port: int | None, tls: Sequence[str], proxies: Sequence[str]) -> Address:
+def public_address(
+    url: str,
+    host: str | None,
+    port: int | None,
+    tls: Sequence[str],
+    proxies: Sequence[str],
+    metrics_from: Sequence[str] = (),
+) -> Address:
     """The address of a public server. `tls`: the files of certificate and key, or nothing.
 
     With them it listens on all addresses of the machine and on the port of `url`, else behind a proxy on loopback and
@@ -142,7 +152,8 @@ def public_address(url: str, host: str | None, port: int | None, tls: Sequence[s
         problems.append(Problem("passwords would travel unencrypted", "--public", hint))
     if tls and proxies:
         problems.append(Problem("a proxy and TLS files exclude each other", "--proxy", "leave out one of them"))
-    problems += [found for network in proxies if (found := _wrong_network(network))]
+    problems += [found for network in proxies if (found := _wrong_network(network, "--proxy"))]
+    problems += [found for network in metrics_from if (found := _wrong_network(network, "--metrics-from"))]
     problems += _wrong_files(tls)
     host = host or ("0.0.0.0" if tls else "127.0.0.1")  # noqa: S104 - meant for other machines
     try:
@@ -161,14 +172,15 @@ def public_address(url: str, host: str | None, port: int | None, tls: Sequence[s
     if problems or ip is None:
         raise UserError(problems)
     given = (Path(tls[0]), Path(tls[1])) if tls else None
-    return Address(str(ip), port, PublicMode(f"https://{parts.netloc.lower()}", given, tuple(proxies)))
+    public = PublicMode(f"https://{parts.netloc.lower()}", given, tuple(proxies), metrics_from=tuple(metrics_from))
+    return Address(str(ip), port, public)
 
 
-def _wrong_network(network: str) -> Problem | None:
+def _wrong_network(network: str, option: str) -> Problem | None:
     try:
         ipaddress.ip_network(network)
     except ValueError as error:
-        return Problem(f"{network!r} is no network: {error}", "--proxy", "such as 10.0.0.0/8, or 127.0.0.1")
+        return Problem(f"{network!r} is no network: {error}", option, "such as 10.0.0.0/8, or 127.0.0.1")
     return None
 
 
@@ -203,7 +215,7 @@ def _wrong_port(port: int) -> Problem:
     return Problem(f"{port} is no port", "--port", "1 to 65535, or 0 for any free one")
 
 
-NEEDED = ("nicegui", "fastapi", "uvicorn", "sqlalchemy", "alembic", "pwdlib")
+NEEDED = ("nicegui", "fastapi", "uvicorn", "sqlalchemy", "alembic", "pwdlib", "prometheus_client")
 """Packages of the extra `web`."""
 LARGEST_MESSAGE = 2 * 1024**2
 """Maximum number of bytes of a websocket message; NiceGUI's own pages send at most one million."""
@@ -216,11 +228,18 @@ DRAIN_S = 3
 
 
 def serve(
-    host: str, port: int, database_url: str | None, *, opens: bool, tell: Callable[[str], None], asks_token: bool = True
+    host: str,
+    port: int,
+    database_url: str | None,
+    *,
+    opens: bool,
+    tell: Callable[[str], None],
+    asks_token: bool = True,
+    log: str = "text",
 ) -> int:
     """Serve the application until it is interrupted; returns the exit code.
 
-    `port`: 0 for any free one. `opens`: a browser. `tell` shows one line.
+    `port`: 0 for any free one. `opens`: a browser. `tell` shows one line. `log`: of the worker, text or json.
     """
     address = loopback(host, port)
     require_packages()
@@ -230,10 +249,9 @@ def serve(
     from evalflow.web.application import application
     from evalflow.web.security.token import load_token, opening_page
 
-    words = ["worker", "--attached", *(["--database-url", database_url] if database_url else [])]
     with closing(sock), closing(open_workspace(database_url)) as workspace:
         token = load_token(workspace.root) if asks_token else None
-        app = application(workspace, address, Child(words), token)
+        app = application(workspace, address, Child(_worker_words(database_url, log)), token)
         url = f"{address.url}/?token={token}" if token else address.url
         tell(f"evalflow is at {url} (on this machine only; Ctrl-C ends it)")
         if token is None:
@@ -245,7 +263,12 @@ def serve(
 
 
 def serve_public(
-    address: Address, database_url: str | None, *, tell: Callable[[str], None], oidc: OidcSettings | None = None
+    address: Address,
+    database_url: str | None,
+    *,
+    tell: Callable[[str], None],
+    oidc: OidcSettings | None = None,
+    log: str = "text",
 ) -> int:
     """Serve the application to people with accounts until it is interrupted; returns the exit code.
 
@@ -260,7 +283,6 @@ def serve_public(
     assert address.public is not None
     public = address.public
 
-    words = ["worker", "--attached", *(["--database-url", database_url] if database_url else [])]
     with closing(open_workspace(database_url)) as workspace:
         _expect_set_up(workspace)
         if oidc is not None:
@@ -268,10 +290,14 @@ def serve_public(
             address = replace(address, public=replace(public, provider=discover(oidc, public.url)))
         sock, address = bind(address)
         with closing(sock):
-            app = application(workspace, address, Child(words), None)
+            app = application(workspace, address, Child(_worker_words(database_url, log)), None)
             tell(f"evalflow is at {address.url} (listening on {address.bound_url}; Ctrl-C ends it)")
             answer(app, sock, public.tls)
     return 0
+
+
+def _worker_words(database_url: str | None, log: str) -> list[str]:
+    return ["worker", "--attached", "--log", log, *(["--database-url", database_url] if database_url else [])]
 
 
 def _expect_set_up(workspace: Workspace) -> None:
@@ -316,6 +342,7 @@ def server(app: ASGIApp, **options: Any) -> uvicorn.Server:
         http=finished_requests(),
         h11_max_incomplete_event_size=LONGEST_HEADERS,
         access_log=False,
+        log_config=None,
         proxy_headers=False,
         server_header=False,
         ws_max_size=LARGEST_MESSAGE,
@@ -391,6 +418,8 @@ class Child:
                 failures = 0
             pause = AGAIN_S[min(failures, len(AGAIN_S) - 1)]
             failures += 1
-            sys.stderr.write(f"the worker does not run, {self._fault}; it is started again in {pause:g} s\n")
+            logging.getLogger("evalflow").warning(
+                "the worker does not run, %s; it is started again in %g s", self._fault, pause
+            )
             await asyncio.sleep(pause)
             await self._start()

@@ -93,22 +93,20 @@ def test_it_runs_its_worker_starts_it_again_and_ends_it(tmp_path: Path) -> None:
 
 @pytest.mark.anyio
 async def test_a_worker_that_cannot_be_started_is_said_and_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("evalflow.web.serve.AGAIN_S", (0.05,))
     python = sys.executable
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    said = ""
     async with Child(["worker", "--attached"]) as worker:
-        while said.count("it is started again in") < 2:
+        while caplog.text.count("it is started again in") < 2:
             assert "it cannot be started" in worker.fault
             await asyncio.sleep(0.01)
-            said += capfd.readouterr().err
         monkeypatch.setattr(sys, "executable", python)
         while worker.fault:
             await asyncio.sleep(0.01)
-    assert "No such file or directory" in said
+    assert "No such file or directory" in caplog.text
 
 
 def children(pid: int) -> list[int]:

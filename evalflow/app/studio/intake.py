@@ -54,7 +54,7 @@ class Block:
         ends: The offsets up to which scores and answers have been read, in bytes.
         standing: Rows of answers that are inserted only if the position has none.
         statuses: Statuses of the generated answers, by position.
-        cost_usd: The cost of its calls; None if a price is unknown.
+        calls, cost_usd: The number of its calls, and their cost; None if a price is unknown.
         latest: Its last scores, newest first.
     """
 
@@ -65,11 +65,13 @@ class Block:
     scores: dict[Place, Row] = field(default_factory=dict[Place, Row])
     steps: dict[Place, Row] = field(default_factory=dict[Place, Row])
     statuses: dict[int, str] = field(default_factory=dict[int, str])
+    calls: int = 0
     cost_usd: float | None = 0.0
     latest: deque[Row] = field(default_factory=lambda: deque[Row](maxlen=LATEST))
 
-    def pay(self, cost_usd: float | None) -> None:
-        """Add the cost of a call."""
+    def pay(self, calls: int, cost_usd: float | None) -> None:
+        """Add calls and their cost."""
+        self.calls += calls
         self.cost_usd = _sum(self.cost_usd, cost_usd)
 
 
@@ -128,7 +130,7 @@ class Intake:
             self._add_answer(block, answer)
         for line in lines:
             if line["bill"]["requests"]:
-                block.pay(line["cost_usd"])
+                block.pay(line["bill"]["requests"], line["cost_usd"])
             if line["member_of"] is None:  # the panel's row includes its members' scores
                 position = self._add_score(block, line)
                 block.latest.appendleft({**{name: line[name] for name in _SHOWN}, "position": position})
@@ -156,6 +158,7 @@ class Intake:
             "answers": dict(+answers),
             "rate": rate,
             "seconds_left": None if expected is None or not rate else max(expected - done, 0) / rate,
+            "calls": before.get("calls", 0) + block.calls,
             "cost_usd": _sum(before["cost_usd"], block.cost_usd),
             "latest": [*block.latest, *before.get("latest", ())][:LATEST],
             "read": block.ends,
@@ -204,7 +207,7 @@ class Intake:
         position = self._position(answer.dataset, answer.case_id, answer.target_repeat)
         block.statuses[position] = answer.status
         if answer.requests and not answer.cached:
-            block.pay(answer.cost_usd)
+            block.pay(answer.requests, answer.cost_usd)
         case = self._open.get(position)
         if case is None:
             return

@@ -44,8 +44,15 @@ LONGEST_HEADERS = 64 * 1024
 """Maximum number of bytes of a request's first line and headers, if they arrive in parts."""
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 """Methods that change nothing."""
+NOTES = "notes"
+"""Where the state of a request keeps what is logged about it; see `observe`."""
 MARK = "x-requested-with"
 """The header that a change without a JSON body needs; its value does not matter."""
+
+
+def note_fields(scope: Scope, **notes: str) -> None:
+    """Add to what is logged about a request."""
+    scope.get("state", {}).get(NOTES, {}).update(notes)
 
 
 def route_path(scope: Scope) -> str:

@@ -19,7 +19,7 @@ from evalflow.app.studio.sessions import (
     token_identity,
 )
 from evalflow.errors import Problem
-from evalflow.web.security.guards import refuse, route_path
+from evalflow.web.security.guards import note_fields, refuse, route_path
 from evalflow.web.security.oidc import CALLBACK
 from evalflow.web.security.projects import PREFIX
 from evalflow.web.security.token import OPEN_PATHS
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 COOKIE = "__Host-evalflow"
 """Browsers accept a cookie of such a name only over https, for this host, and for all paths."""
-FOR_EVERYBODY = frozenset({*OPEN_PATHS, "/sign-in", "/password", "/sign-in/oidc", CALLBACK})
-"""Paths that need no account."""
+FOR_EVERYBODY = frozenset({*OPEN_PATHS, "/sign-in", "/password", "/sign-in/oidc", CALLBACK, "/metrics"})
+"""Paths that need no account, or ask for one themselves."""
 
 
 class SignedIn:
@@ -88,7 +88,7 @@ async def _identity(connection: HTTPConnection, workspace: Workspace) -> Identit
     else:
         return None
     try:
-        await to_thread.run_sync(identity)
+        note_fields(connection.scope, user=(await to_thread.run_sync(identity)).name)
     except SignedOutError:
         if identity.kind == "user":
             what = f"you are signed in as {user!r}, who has no account here, or a disabled one"

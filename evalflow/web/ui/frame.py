@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
-import traceback
+import logging
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Concatenate, Literal, ParamSpec
@@ -20,6 +19,7 @@ from evalflow.app.studio.space import NotFoundError, Workspace
 from evalflow.errors import EvalflowError, InfrastructureError
 from evalflow.web.ui.parts import empty, link_button, tell_fault, text
 
+log = logging.getLogger("evalflow")
 Place = Literal["", "Bots", "Metrics", "Test cases", "Runs", "Compare", "History"]
 _PLACES: tuple[tuple[Place, str, str], ...] = (
     ("Bots", "/", "smart_toy"),
@@ -159,5 +159,5 @@ def _tell(error: Exception) -> None:
 
 
 def _failed(error: Exception) -> None:
-    sys.stderr.write("".join(traceback.format_exception(error)))
+    log.error("a page failed", exc_info=error)
     instead("Internal error", "This is a bug in evalflow, not your mistake; the server's output has the details.")
