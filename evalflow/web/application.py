@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,13 +46,15 @@ def application(workspace: Workspace, address: Address, worker: Child | None, to
 
     from evalflow.web.observe import RequestsTold, metrics_route, request_histogram
     from evalflow.web.pages.sign_in import sign_in_routes
+    from evalflow.web.security.clients import end_with_sessions, guard_events
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
-        if worker is None:
-            yield
-            return
-        async with worker:
+        async with AsyncExitStack() as stack:
+            if worker is not None:
+                await stack.enter_async_context(worker)
+            if address.public:
+                stack.callback(asyncio.create_task(end_with_sessions(workspace)).cancel)
             yield
 
     public = address.public
@@ -66,6 +69,8 @@ def application(workspace: Workspace, address: Address, worker: Child | None, to
     app.mount("/assets", StaticFiles(directory=ASSETS))
     add_pages(app)
     app.add_middleware(RequestsTold, seconds=seconds)  # around all guards
+    if address.public:
+        guard_events()
     return app
 
 
@@ -160,6 +165,7 @@ def security_middleware(workspace: Workspace, address: Address, token: str | Non
     from starlette.middleware import Middleware
     from starlette.middleware.gzip import GZipMiddleware
 
+    from evalflow.web.security.clients import OwnClients
     from evalflow.web.security.guards import (
         LARGEST_JSON,
         LARGEST_UPLOAD,
@@ -185,7 +191,7 @@ def security_middleware(workspace: Workspace, address: Address, token: str | Non
         Middleware(SameOrigin, scheme=address.scheme),
         *([Middleware(KnownToken, token=token, port=address.port)] if token else []),
         Middleware(InProject, workspace=replace(workspace, identify=nobody) if public else workspace),
-        *([Middleware(SignedIn)] if public else []),
+        *([Middleware(SignedIn), Middleware(OwnClients)] if public else []),
         Middleware(NoForgery, prefix=API),
         Middleware(BoundedBodies, largest={API: LARGEST_JSON, "/": LARGEST_UPLOAD}),
     ]

@@ -123,7 +123,7 @@ def test_the_websocket_is_for_our_own_pages(server: Server) -> None:
 def test_every_answer_carries_the_headers(server: Server, path: str) -> None:
     headers = server.ask("GET", path).headers
     assert headers["X-Content-Type-Options"] == "nosniff"
-    assert headers["Referrer-Policy"] == "no-referrer"
+    assert headers["Referrer-Policy"] == "same-origin"
     assert headers["Cross-Origin-Opener-Policy"] == "same-origin"
     assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
     assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
