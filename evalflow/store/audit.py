@@ -46,3 +46,9 @@ def page(
     ):
         query = query if limiting is None else query.where(limiting)
     return every(connection, query)
+
+
+def distinct(connection: Connection, column: str, project: str | None) -> list[str]:
+    """The values of a column in order, of one project or of all rows."""
+    query = select(audit.c[column]).distinct().order_by(audit.c[column])
+    return list(connection.scalars(query if project is None else query.where(audit.c.project == project)))

@@ -123,15 +123,18 @@ def add_pages(app: FastAPI) -> None:
     from nicegui import ui
 
     from evalflow.web.pages import (
+        audit,
         bots,
         case,
         compare,
+        connections,
         datasets,
         history,
         import_cases,
         metric,
         metrics,
         new_run,
+        projects,
         run,
         runs,
         scores,
@@ -140,12 +143,13 @@ def add_pages(app: FastAPI) -> None:
 
     for module in (
         *(bots, metrics, metric, datasets, import_cases, case),
+        *(projects, connections, audit),
         *(runs, new_run, scores, run, compare, history, frame),  # /runs/new comes before /runs/{run}
     ):
         module.add()
     # Scripts come first: they must run before the first paint.
     scripts = [f'<script src="/assets/{name}.js"></script>' for name in ("nonce", "theme", "unsaved")]
-    names = ("theme", "parts", "forms", "metrics", "cases", "runs", "results", "compare", "history")
+    names = ("theme", "parts", "forms", "metrics", "cases", "runs", "results", "compare", "history", "projects")
     styles = [f'<link rel="stylesheet" href="/assets/{name}.css">' for name in names]
     ui.add_head_html("".join([*scripts, *styles]), shared=True)
     ui.run_with(  # pyright: ignore[reportUnknownMemberType] - partly untyped in NiceGUI

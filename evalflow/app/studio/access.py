@@ -128,7 +128,7 @@ def right_of(work: Callable[..., Any]) -> Right | Literal["none"] | None:
 
 
 _HINTS: Mapping[Right, str] = {
-    "read": "ask an admin of the project to make you a member",
+    "read": "ask an admin of the project for a role that may, such as viewer",
     "edit": "ask an admin of the project for the role editor",
     "admin": "ask an admin of the project",
     "own": "ask the owner of this server",

@@ -56,6 +56,14 @@ class AuditFilter:
     until: datetime | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class AuditWords:
+    """What can be filtered by: the kinds and the actions that occur."""
+
+    kinds: Sequence[str]
+    actions: Sequence[str]
+
+
 _EQUAL = ("by", "project", "kind", "action")
 EXPORTED = 1_000
 """Changes read at once for an export."""
@@ -77,6 +85,14 @@ def list_changes(space: Workspace, wanted: AuditFilter, cursor: str | None = Non
 def all_changes(space: Workspace, wanted: AuditFilter) -> Iterator[dict[str, object]]:
     """All changes as rows of JSON lines, in the order of `list_changes`; errors as there."""
     return _rows(space, _allowed(space, wanted))
+
+
+@requires("admin")
+def audit_words(space: Workspace) -> AuditWords:
+    """The kinds and the actions of the changes that the person may see."""
+    project = None if space.identify().is_owner else space.project
+    with space.database.reading() as connection:
+        return AuditWords(*(audit.distinct(connection, column, project) for column in ("kind", "action")))
 
 
 def _rows(space: Workspace, wanted: AuditFilter) -> Iterator[dict[str, object]]:

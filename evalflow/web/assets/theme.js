@@ -24,4 +24,15 @@
     localStorage.setItem(KEY, button.dataset.coloursChoice);
     apply();
   });
+
+  // The menus of the rail close as menus do.
+  document.addEventListener("click", (event) => {
+    for (const menu of document.querySelectorAll(".menu[open]")) if (!menu.contains(event.target)) menu.open = false;
+  });
+  document.addEventListener("keydown", (event) => {
+    const menu = event.key === "Escape" && document.querySelector(".menu[open]");
+    if (!menu) return;
+    menu.open = false;
+    menu.querySelector("summary").focus();
+  });
 })();

@@ -23,6 +23,7 @@ from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import Deleting, Saving, State, dialog, folder_dialog
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import Tone, badge, button, card, empty, facts, link_button, message, section, tell, text
+from evalflow.web.ui.visitor import may
 
 KINDS = {"openai": "OpenAI-compatible", "http": "HTTP service", "recorded": "Recorded answers"}
 _LABELS = {
@@ -50,11 +51,15 @@ def add() -> None:
         about = "The bots you test: a model, your own service, or recorded answers."
         with frame("Bots", place="Bots", about=about) as actions:
             with actions:
-                button("Import a folder", _import_dialog(workspace).open)
-                if own:
+                if may("own"):
+                    button("Import a folder", _import_dialog(workspace).open)
+                if own and may("edit"):
                     link_button("New bot", "/bots/new", primary=True)
             if own:
                 _cards(own)
+            elif not may("edit"):
+                with empty("smart_toy", "No bots yet", "Editors of the project describe the bots that it tests."):
+                    pass
             else:
                 about = (
                     "Enter how to reach your bot and try a question; then write test cases and see how well it answers."
@@ -64,7 +69,7 @@ def add() -> None:
             with section("Ready to use", "Declared in conf/. Copy one to change it."):
                 _cards([bot for bot in found if bot.origin == "conf"])
 
-    @guarded_page("/bots/new")
+    @guarded_page("/bots/new", "edit")
     async def new(workspace: Workspace, source: str = "") -> None:
         copied = await to_thread.run_sync(get_bot, workspace, source) if source else None
         title = f"Copy of {copied.name}" if copied else "New bot"
@@ -72,7 +77,7 @@ def add() -> None:
             config = given(copied.config) if copied else {"kind": "openai"}
             _BotEditor(workspace, BotForm(config, None, copied.description if copied else ""), None)
 
-    @guarded_page("/bots/{bot}/edit")
+    @guarded_page("/bots/{bot}/edit", "edit")
     async def edit(workspace: Workspace, bot: str) -> None:
         found = await to_thread.run_sync(get_bot, workspace, bot)
         with frame(f"Edit {found.name}", place="Bots", trail=[(found.name, f"/bots/{found.name}")]):
@@ -86,7 +91,7 @@ def add() -> None:
             with actions:
                 _actions(workspace, found, datasets)
             _connection(found)
-            if found.config.get("kind") != "recorded":
+            if found.config.get("kind") != "recorded" and may("edit"):
                 with ui.element("div").classes("section"):
                     BotTrial(workspace, lambda: found.name, lambda: given(found.config), {})
 
@@ -123,11 +128,14 @@ def _actions(workspace: Workspace, bot: Bot, datasets: Sequence[Dataset]) -> Non
     is_own = bot.origin == "workspace"
     if is_own:
         link_button("Metrics", f"/bots/{bot.name}/metrics", primary=True)
+    if not may("edit"):
+        return
     link_button("Run it", f"/runs/new?bot={bot.name}")
     link_button("Copy", f"/bots/new?source={bot.name}")
     if is_own:
         link_button("Edit", f"/bots/{bot.name}/edit")
-        button("Export", _export_dialog(workspace, bot.name, datasets).open)
+        if may("own"):
+            button("Export", _export_dialog(workspace, bot.name, datasets).open)
         asked = Deleting(
             f"Delete {bot.name}?",
             "Its metrics are deleted too; its runs and their results stay.",

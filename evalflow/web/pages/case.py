@@ -19,12 +19,13 @@ from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import Saving, State, confirmation
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import button, link_button, tell, text
+from evalflow.web.ui.visitor import may
 
 
 def add() -> None:
     """Register the pages."""
 
-    @guarded_page("/datasets/{dataset}/cases/new")
+    @guarded_page("/datasets/{dataset}/cases/new", "edit")
     async def new(workspace: Workspace, dataset: str) -> None:
         await to_thread.run_sync(own_row, workspace, dataset)
         with frame("New case", place="Test cases", trail=[(dataset, f"/datasets/{dataset}")]):
@@ -47,8 +48,9 @@ def add() -> None:
         with frame(f"Case {found.body['id']}", place="Test cases", trail=[(dataset, back)]) as actions:
             with actions:
                 _neighbours(dataset, search, place)
-                asked = confirmation("Delete this case?", "Runs keep their own copies.", "Delete", delete)
-                button("Delete", asked.open, kind="danger")
+                if may("edit"):
+                    asked = confirmation("Delete this case?", "Runs keep their own copies.", "Delete", delete)
+                    button("Delete", asked.open, kind="danger")
             _CaseEditor(workspace, dataset, found, search, place, back)
 
 
@@ -70,8 +72,10 @@ class _CaseEditor:
         back: str,
     ) -> None:
         self._workspace, self._dataset, self._case = workspace, dataset, case
-        with forms.form():
+        with forms.form(locked=not may("edit")):
             self._form = CaseForm(case.body)
+        if not may("edit"):
+            return
         with ui.element("div").classes("section actions"):
             saving = button("Save", lambda: self._save(saving, back), kind="primary")
             if place.next is not None:

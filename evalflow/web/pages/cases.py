@@ -16,6 +16,7 @@ from evalflow.app.studio.space import Workspace
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import confirmation, dialog
 from evalflow.web.ui.parts import Latest, address, badge, button, counted, empty, joined, tell, text
+from evalflow.web.ui.visitor import may
 
 PAGE_SIZE = 50
 T = TypeVar("T")
@@ -181,16 +182,18 @@ class CaseList(CaseBrowser[StoredCase]):
             with ui.element("div").classes("whole"):
                 text(f"All {len(here)} on this page are selected.")
                 button(f"Select all {total:,}", self._select_all, kind="quiet")
-        with case_table(lambda: _tick_box("Select this page", is_whole, self._select_page)):
+        tick = (lambda: _tick_box("Select this page", is_whole, self._select_page)) if may("edit") else None
+        with case_table(tick):
             for case in items:
                 self._row(case)
 
     def _row(self, case: StoredCase) -> None:
         question = clipped(case.question)
         with ui.element("tr").classes("here" if case.id == self._search.row else ""):
-            with ui.element("td").classes("tick"):
-                label = f"Select {question or case.body['id']}"
-                _tick_box(label, case.id in self._selected, lambda on: self._select(case.id, on))
+            if may("edit"):
+                with ui.element("td").classes("tick"):
+                    label = f"Select {question or case.body['id']}"
+                    _tick_box(label, case.id in self._selected, lambda on: self._select(case.id, on))
             with ui.element("td").classes("question"):
                 ui.link(question or "(no question)", self._search.case(self._dataset, case.id)).classes("clamp")
                 _foot(case.body)

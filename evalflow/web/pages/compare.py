@@ -45,6 +45,7 @@ from evalflow.web.ui.parts import (
     text,
 )
 from evalflow.web.ui.score import why
+from evalflow.web.ui.visitor import may
 
 if TYPE_CHECKING:
     from evalflow.summary.compare import ComparisonRow
@@ -171,7 +172,8 @@ def _show_obstacles(obstacles: Sequence[Obstacle], pair: _Pair) -> None:
                 text(obstacle.what, "li", "text")
         with ui.element("div").classes("actions"):
             link_button("Compare anyway", replace(pair, allow=kinds).path)
-            link_button("Run A again, as B was", f"/runs/new?{urlencode({'source': pair.b})}")
+            if may("edit"):
+                link_button("Run A again, as B was", f"/runs/new?{urlencode({'source': pair.b})}")
             link_button("Choose another run A", f"/compare?{urlencode({'b': pair.b})}")
 
 

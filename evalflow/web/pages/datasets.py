@@ -26,6 +26,7 @@ from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import Deleting, Saving, State
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import Tone, badge, button, card, counted, empty, link_button, section
+from evalflow.web.ui.visitor import may
 
 _TRAIL = [("Test cases", "/datasets")]
 
@@ -40,9 +41,13 @@ def add() -> None:
         about = "The questions for your bots, with what is expected. A dataset is a set of cases."
         with frame("Test cases", place="Test cases", about=about) as actions:
             if own:
-                with actions:
-                    link_button("New dataset", "/datasets/new", primary=True)
+                if may("edit"):
+                    with actions:
+                        link_button("New dataset", "/datasets/new", primary=True)
                 _cards(own)
+            elif not may("edit"):
+                with empty("checklist", "No test cases yet", "Editors of the project collect them."):
+                    pass
             else:
                 about = "Start with a few real questions. Paste them, upload a file, or write them here."
                 with empty("checklist", "Collect your first test cases", about):
@@ -50,13 +55,13 @@ def add() -> None:
             with section("Ready to use", "Declared in conf/. Copy one to change it."):
                 _cards([dataset for dataset in found if dataset.origin == "conf"])
 
-    @guarded_page("/datasets/new")
+    @guarded_page("/datasets/new", "edit")
     async def new(workspace: Workspace, source: str = "") -> None:
         copied = await to_thread.run_sync(get_dataset, workspace, source) if source else None
         with frame(f"Copy of {copied.name}" if copied else "New dataset", place="Test cases", trail=_TRAIL):
             _DatasetEditor(workspace, None, copied)
 
-    @guarded_page("/datasets/{dataset}/edit")
+    @guarded_page("/datasets/{dataset}/edit", "edit")
     async def edit(workspace: Workspace, dataset: str) -> None:
         found = await to_thread.run_sync(get_dataset, workspace, dataset)
         trail = [(found.name, f"/datasets/{found.name}")]
@@ -78,6 +83,9 @@ def add() -> None:
                 _actions(workspace, found)
             if found.cases:
                 await CaseList(workspace, found.name, tags, search).refresh()
+            elif not may("edit"):
+                with empty("playlist_add", "No test cases yet", "Editors of the project add them."):
+                    pass
             else:
                 about = "Paste questions or a table, upload a CSV or JSON lines file, or write one case by hand."
                 with empty("playlist_add", "No test cases yet", about):
@@ -97,7 +105,8 @@ def _cards(datasets: list[Dataset]) -> None:
 def _declared(workspace: Workspace, dataset: Dataset, search: CaseSearch, page: FoundCases[CaseRow]) -> None:
     with frame(dataset.name, place="Test cases", about=dataset.description, trail=_TRAIL) as actions:
         with actions:
-            link_button("Copy", f"/datasets/new?source={dataset.name}", primary=True)
+            if may("edit"):
+                link_button("Copy", f"/datasets/new?source={dataset.name}", primary=True)
             _export_link(dataset)
         with ui.element("div").classes("origin"):
             badge("declared in conf/, read-only")
@@ -105,6 +114,9 @@ def _declared(workspace: Workspace, dataset: Dataset, search: CaseSearch, page: 
 
 
 def _actions(workspace: Workspace, dataset: Dataset) -> None:
+    if not may("edit"):
+        _export_link(dataset)
+        return
     if dataset.cases:
         link_button("Add cases", f"/datasets/{dataset.name}/add", primary=True)
         link_button("Write one", f"/datasets/{dataset.name}/cases/new")

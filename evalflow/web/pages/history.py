@@ -15,7 +15,7 @@ from evalflow.app.studio.space import Workspace
 from evalflow.report.wording import number
 from evalflow.web.pages.runs import when
 from evalflow.web.ui import forms
-from evalflow.web.ui.frame import frame, guarded_page, root_path
+from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import (
     Tone,
     across,
@@ -32,6 +32,7 @@ from evalflow.web.ui.parts import (
     table,
     text,
 )
+from evalflow.web.ui.visitor import root_path
 
 _ABOUT = "How a metric changed from run to run, and where runs stop being comparable."
 _WHAT = forms.About("Metric", "A metric of one bot on one dataset.", required=True)

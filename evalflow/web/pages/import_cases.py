@@ -38,7 +38,7 @@ _FILE = (
 def add() -> None:
     """Register the page."""
 
-    @guarded_page("/datasets/{dataset}/add")
+    @guarded_page("/datasets/{dataset}/add", "edit")
     async def new(workspace: Workspace, dataset: str) -> None:
         await to_thread.run_sync(own_row, workspace, dataset)
         folder = TemporaryDirectory(prefix="evalflow-")

@@ -25,12 +25,13 @@ from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import Deleting, Saving, State
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import button, link_button, text
+from evalflow.web.ui.visitor import may
 
 
 def add() -> None:
     """Register the pages."""
 
-    @guarded_page("/bots/{bot}/metrics/new")
+    @guarded_page("/bots/{bot}/metrics/new", "edit")
     async def new(workspace: Workspace, bot: str, source: str = "", view: str = "") -> None:
         around = await to_thread.run_sync(_read_around, workspace, bot)
         definition: Mapping[str, Any] = {"kind": "g_eval"} if view != "yaml" else {}
@@ -54,7 +55,8 @@ def add() -> None:
             editor = _MetricEditor(workspace, around, stored.definition, stored.prompts, view, stored=stored)
             with actions:
                 editor.other_view(f"/bots/{bot}/metrics/{metric}?")
-                button("Delete", editor.deletion(stored).open, kind="danger")
+                if may("edit"):
+                    button("Delete", editor.deletion(stored).open, kind="danger")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ class _MetricEditor:
         self._has_form = has_form(definition, prompts)
         self._as_yaml = view == "yaml" or not self._has_form
         fields: dict[str, forms.Field] = {}
-        with forms.form():
+        with forms.form(locked=not may("edit")):
             self._name = (
                 None if stored else forms.NameField("ISO date" if self._as_yaml else "Factual Accuracy", source)
             )
@@ -102,6 +104,8 @@ class _MetricEditor:
                 if self._as_yaml
                 else MetricForm(around.bot, around.judges, definition, fields, self._write)
             )
+        if not may("edit"):
+            return
         with ui.element("div").classes("section"):
             TrialCard(workspace, self._bot, around.datasets, lambda: self._draft("new_metric"), fields)
         with ui.element("div").classes("section actions"):

@@ -16,6 +16,7 @@ from evalflow.app.studio.space import Workspace
 from evalflow.web.ui import forms
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import Tone, button, card, counted, empty, facts, link_button, message, section, text
+from evalflow.web.ui.visitor import may
 
 
 def add() -> None:
@@ -30,13 +31,18 @@ def add() -> None:
             if owner.origin == "conf":
                 about = "This bot is defined in conf/; its runs use the library. A copy can have its own metrics."
                 with empty("content_copy", "Metrics belong to your own bots", about):
-                    link_button("Copy this bot", f"/bots/new?source={bot}", primary=True)
+                    if may("edit"):
+                        link_button("Copy this bot", f"/bots/new?source={bot}", primary=True)
                     link_button("See the library", "/library")
             elif found:
-                with actions:
-                    link_button("From the library", f"/library?bot={bot}")
-                    link_button("New metric", f"/bots/{bot}/metrics/new", primary=True)
+                if may("edit"):
+                    with actions:
+                        link_button("From the library", f"/library?bot={bot}")
+                        link_button("New metric", f"/bots/{bot}/metrics/new", primary=True)
                 _cards(bot, found)
+            elif not may("edit"):
+                with empty("rule", "No metrics yet", "Editors of the project say what a good answer of this bot is."):
+                    link_button("See the library", "/library")
             else:
                 about = "Describe a good answer in words and try it on a case, or start from the library."
                 with empty("rule", "Define a good answer", about):
@@ -58,7 +64,8 @@ def add() -> None:
         trail = [("Metrics", f"/library?bot={quote(bot)}" if bot else "/library")]
         with frame(found.name, place="Metrics", about=str(found.definition.get("description", "")), trail=trail):
             _facts(found.definition)
-            _copying(found.name, bots, bot)
+            if may("edit"):
+                _copying(found.name, bots, bot)
             with section("YAML", "As conf/ declares it, read-only."):
                 text(metric_yaml(found.definition), "pre", "card code-block")
             for name, source in found.prompts.items():

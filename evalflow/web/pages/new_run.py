@@ -32,7 +32,7 @@ SETTLE_S = 0.4
 def add() -> None:
     """Register the page."""
 
-    @guarded_page("/runs/new")
+    @guarded_page("/runs/new", "edit")
     async def new(workspace: Workspace, source: str = "", bot: str = "", dataset: str = "") -> None:
         run = await to_thread.run_sync(get_run, workspace, source) if source else None
         given = RunRequest(bot, [dataset] if dataset else [], [])

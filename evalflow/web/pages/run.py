@@ -40,6 +40,7 @@ from evalflow.web.ui.parts import (
     text,
 )
 from evalflow.web.ui.score import status_badge
+from evalflow.web.ui.visitor import may
 
 POLL_S = 0.5
 """Seconds between polls of a run in progress; the worker saves its progress once a second."""
@@ -95,8 +96,9 @@ class RunView:
         run = self._run
         for place in (self._actions, self._above, self._below):
             place.clear()
-        with self._actions:
-            _actions(self._workspace, run)
+        if may("edit"):
+            with self._actions:
+                _actions(self._workspace, run)
         with self._above:
             state = _about(run)
             if run.facts:
@@ -153,7 +155,11 @@ def _actions(workspace: Workspace, run: runs.Run) -> None:
         button(f"Retry the {errors}", act(runs.retry_errors, "Retrying what failed."))
     if run.state != "done":
         button("Resume", act(runs.resume_run, "Resumed."), kind="" if starts_again else "primary")
+    if may("admin"):
+        _delete_button(workspace, run)
 
+
+def _delete_button(workspace: Workspace, run: runs.Run) -> None:
     async def delete() -> None:
         if await forms.attempt(lambda: runs.delete_run(workspace, run.run_id) or True):
             ui.navigate.to("/runs")

@@ -33,6 +33,7 @@ from evalflow.web.ui.parts import (
     tell,
     text,
 )
+from evalflow.web.ui.visitor import may
 
 if TYPE_CHECKING:
     from evalflow.summary.summarise import Passing
@@ -379,11 +380,12 @@ class ThresholdBar:
             self._value = text(number(self._start, 2), "span", "reading")
             self._slider()
         self._rate = text("", "p", "rate").props("aria-live=polite")
-        with ui.element("div").classes("actions keeping"):
+        with ui.element("div").classes("actions keeping") as keeping:
             declared = metric["declared"]
             self._apply = button("Apply to this run", self._apply_to_run)
             self._carry = button("Use it in the next runs", self._carry_on)
             self._reset = button(f"Reset to {'none' if declared is None else number(declared, 2)}", self._reset_run)
+        keeping.set_visibility(may("edit"))
         self._offer(self._own)
 
     async def load(self) -> None:

@@ -21,6 +21,7 @@ from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import confirmation, folder_dialog
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import Tone, badge, button, empty, link_button, polled, text
+from evalflow.web.ui.visitor import may
 
 STATES: dict[str, tuple[str, Tone]] = {
     "queued": ("waiting", "accent"),
@@ -98,8 +99,9 @@ def add() -> None:
         about = "Each run evaluates a bot on test cases with metrics."
         with frame("Runs", place="Runs", about=about) as actions:
             with actions:
-                button("Open a folder", _open_dialog(workspace).open)
-                if found.items:
+                if may("own"):
+                    button("Open a folder", _open_dialog(workspace).open)
+                if found.items and may("edit"):
                     link_button("New run", "/runs/new", primary=True)
             if found.items:
                 _RunList(workspace, cursor, found)
@@ -169,6 +171,10 @@ def _none_yet(*, is_first: bool) -> None:
     if not is_first:
         with empty("history", "No older runs", "This is the end of the list."):
             link_button("To the newest", "/runs", primary=True)
+        return
+    if not may("edit"):
+        with empty("play_circle", "No runs yet", "Editors of the project start them."):
+            pass
         return
     about = "Pick a bot, test cases and metrics; check the estimate; then start and watch it run."
     with empty("play_circle", "Start your first run", about):

@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from anyio import to_thread
 from nicegui import ui
@@ -17,6 +17,7 @@ from nicegui.elements.mixins.validation_element import ValidationElement
 from evalflow.config.schema import IDENTIFIER
 from evalflow.errors import EvalflowError, Problem, UserError
 from evalflow.web.ui.parts import button, capitalised, tell_fault, text
+from evalflow.web.ui.visitor import root_path
 
 Field = ValidationElement[Any]
 F = TypeVar("F", bound=Field)
@@ -32,10 +33,25 @@ def unsaved() -> Generator[ui.element]:
 
 
 @contextmanager
-def form() -> Generator[ui.element]:
-    """Like `unsaved`, laid out as a form."""
+def form(*, locked: bool = False) -> Generator[ui.element]:
+    """Like `unsaved`, laid out as a form. A locked one is to read: fields cannot be changed, and buttons are gone."""
     with unsaved() as made:
         yield made.classes("form")
+    if locked:
+        made.classes("locked")
+        for element in made.descendants():
+            _lock(element)
+
+
+def _lock(element: ui.element) -> None:
+    if isinstance(element, ui.button):
+        element.set_visibility(False)
+    elif isinstance(element, ui.checkbox):
+        element.disable()
+    elif isinstance(element, ValidationElement):
+        cast("Field", element).props("readonly")
+    elif element.tag == "input":
+        element.props("tabindex=-1 aria-disabled=true")  # Quasar would show what is disabled
 
 
 def saved() -> None:
@@ -44,9 +60,9 @@ def saved() -> None:
 
 
 def leave(path: str) -> None:
-    """Go to another page without a warning about unsaved changes."""
+    """Go to another page of the project without a warning about unsaved changes."""
     # In one script, because NiceGUI may send a navigation before an earlier script.
-    ui.run_javascript(f"{_SAVED}; location.assign({json.dumps(path)})")
+    ui.run_javascript(f"{_SAVED}; location.assign({json.dumps(root_path() + path)})")
 
 
 @contextmanager

@@ -9,18 +9,22 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Concatenate, Literal, ParamSpec
 
+from anyio import to_thread
 from nicegui import Client, app, ui
 from nicegui.page import page
-from starlette.requests import HTTPConnection, Request
+from starlette.requests import Request
 from starlette.responses import Response
 
-from evalflow.app.studio.access import ForbiddenError
+from evalflow.app.studio.access import ForbiddenError, Right, SignedOutError, expect_right
 from evalflow.app.studio.space import NotFoundError, Workspace
-from evalflow.errors import EvalflowError, InfrastructureError
-from evalflow.web.ui.parts import empty, link_button, tell_fault, text
+from evalflow.errors import EvalflowError, InfrastructureError, UserError
+from evalflow.web.ui.parts import capitalised, empty, link_button, tell_fault, text
+from evalflow.web.ui.visitor import may, meet, visitor, workspace_of
 
 log = logging.getLogger("evalflow")
-Place = Literal["", "Bots", "Metrics", "Test cases", "Runs", "Compare", "History"]
+Place = Literal[
+    "", "Bots", "Metrics", "Test cases", "Runs", "Compare", "History", "Projects", "Connections", "Audit", "Account"
+]
 _PLACES: tuple[tuple[Place, str, str], ...] = (
     ("Bots", "/", "smart_toy"),
     ("Metrics", "/library", "rule"),
@@ -29,6 +33,11 @@ _PLACES: tuple[tuple[Place, str, str], ...] = (
     ("Compare", "/compare", "compare_arrows"),
     ("History", "/history", "timeline"),
 )
+_OF_SERVER: tuple[tuple[Place, str, Right], ...] = (
+    ("Connections", "/connections", "edit"),
+    ("Audit", "/audit", "admin"),
+)
+"""Entries of the menu of the server, each with the right that its page needs."""
 _COLOURS = (("system", "contrast"), ("light", "light_mode"), ("dark", "dark_mode"))
 
 
@@ -60,15 +69,64 @@ def frame(title: str, *, place: Place, about: str = "", trail: Sequence[tuple[st
 def _rail(place: Place) -> None:
     with ui.context.client.layout, ui.element("header").classes("rail") as rail:
         ui.link("evalflow", "/").classes("brand")
-        with ui.element("nav").classes("places").props('aria-label="Places"'):
-            for name, path, icon in _PLACES:
-                with ui.link(target=path).classes("place") as anchor:
-                    ui.icon(icon).props("aria-hidden=true")
-                    ui.label(name)
-                if name == place:
-                    anchor.props('aria-current="page"')
+        is_shared = visitor().has_account or len(visitor().projects) > 1
+        if is_shared:
+            _project_menu(place)
+        if may("read"):
+            with ui.element("nav").classes("places").props('aria-label="Places"'):
+                for name, path, icon in _PLACES:
+                    with _entry(name, path, place).classes("place"):
+                        ui.icon(icon).props("aria-hidden=true")
+                        ui.label(name)
+        if is_shared:
+            _server_menu(place)
         _colours()
     rail.move(target_index=0)
+
+
+def _entry(name: str, path: str, place: Place, label: str = "") -> ui.link:
+    return ui.link(label, path).props('aria-current="page"' if name == place else "")
+
+
+def _project_menu(place: Place) -> None:
+    """The projects that the visitor may open."""
+    here, known = visitor().project, visitor().projects
+    with _menu("Project", here if any(project.name == here for project in known) else "none", "folder"):
+        for project in known:
+            # Not a link of NiceGUI, which would add the prefix of the present project.
+            with ui.element("a").props(f'href="/p/{project.name}/"') as anchor:
+                text(project.name, "span")
+            if project.name == here:
+                anchor.props('aria-current="true"')
+        _entry("Projects", "/projects", place, "All projects").classes("apart")
+
+
+def _server_menu(place: Place) -> None:
+    """What belongs to the server, and who is signed in."""
+    actor = visitor().actor if visitor().has_account else None
+    with _menu(
+        "Account and server" if actor else "Server", actor.name if actor else "Server", "person" if actor else "dns"
+    ):
+        for name, path, right in _OF_SERVER:
+            if may(right):
+                _entry(name, path, place, name)
+        if actor:
+            _entry("Account", "/account", place, "Account").classes("apart")
+            with ui.element("form").props('method="post" action="/sign-out"'), ui.element("button"):
+                text("Sign out", "span")
+
+
+@contextmanager
+def _menu(label: str, shown: str, icon: str) -> Generator[None]:
+    """A menu of the rail: build its links inside. theme.js closes it."""
+    with ui.element("details").classes("menu").props('name="menu"'):
+        with ui.element("summary").props(f'title="{label}"'):
+            ui.icon(icon).props("aria-hidden=true")
+            text(f"{label}: ", "span", "spoken")
+            text(shown, "span", "line")
+            ui.icon("unfold_more").props("aria-hidden=true")
+        with ui.element("nav").classes("panel").props(f'aria-label="{label}"'):
+            yield
 
 
 def _colours() -> None:
@@ -80,16 +138,6 @@ def _colours() -> None:
                 ui.icon(icon).props("aria-hidden=true")
 
 
-def workspace_of(request: HTTPConnection) -> Workspace:
-    """The workspace of a request: its project, and the person who sent it."""
-    return request.state.workspace
-
-
-def root_path() -> str:
-    """The prefix of the project's addresses. Links of NiceGUI add it by themselves, others must name it."""
-    return ui.context.client.request.scope.get("root_path", "")
-
-
 P = ParamSpec("P")
 RETRY_S = 3.0
 """Seconds after which a page that could not be read is loaded again."""
@@ -97,24 +145,30 @@ PAGE_TIMEOUT_S = 30
 """Time-out for building a page in seconds, enough for a busy machine."""
 
 
-def guarded_page(path: str) -> Callable[[Callable[Concatenate[Workspace, P], Awaitable[None]]], None]:
+def guarded_page(
+    path: str, needs: Right = "read"
+) -> Callable[[Callable[Concatenate[Workspace, P], Awaitable[None]]], None]:
     """A decorator that registers a function as the builder of the page at a path.
 
-    It gets the workspace of the request, and parameters of path and query. Our own errors are shown as a page: 404 for
-    what does not exist, 403 for what the person may not see, 503 if the database does not answer, else 422.
+    It gets the workspace of the request, and parameters of path and query; `needs` is the right that it needs in the
+    project. Our own errors are shown as a page: 404 for what does not exist, 403 for what the person may not see, 503
+    if the database does not answer, else 422.
     """
 
     def register(build: Callable[Concatenate[Workspace, P], Awaitable[None]]) -> None:
         @functools.wraps(build)
         async def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
             client = ui.context.client
+            workspace = workspace_of(client.request)
             try:
-                await build(workspace_of(client.request), *args, **kwargs)
+                await meet(client.request)
+                await to_thread.run_sync(expect_right, workspace, needs)
+                await build(workspace, *args, **kwargs)
             except EvalflowError as error:
                 client.status_code, title = next(
                     (shown for kind, shown in _ERRORS.items() if isinstance(error, kind)), (422, "Request failed")
                 )
-                instead(title, str(error))
+                instead(title, _in_sentences(error))
                 if isinstance(error, InfrastructureError):
                     ui.timer(RETRY_S, ui.navigate.reload, once=True)
 
@@ -125,7 +179,16 @@ def guarded_page(path: str) -> Callable[[Callable[Concatenate[Workspace, P], Awa
     return register
 
 
+def _in_sentences(error: EvalflowError) -> str:
+    """The problems of an error with their hints, as sentences."""
+    if not isinstance(error, UserError):
+        return str(error)
+    parts = (part for problem in error.problems for part in (problem.what, problem.hint) if part)
+    return " ".join(f"{capitalised(part)}." for part in parts)
+
+
 _ERRORS: Mapping[type[EvalflowError], tuple[int, str]] = {
+    SignedOutError: (401, "Signed out"),
     NotFoundError: (404, "Not found"),
     ForbiddenError: (403, "Not allowed"),
     InfrastructureError: (503, "Not available now"),
@@ -135,13 +198,18 @@ _ERRORS: Mapping[type[EvalflowError], tuple[int, str]] = {
 def instead(title: str, about: str) -> None:
     """Build an error page with a link to continue."""
     with frame(title, place=""), empty("explore_off", title, about):
-        link_button("To the bots", "/", primary=True)
+        if may("read"):
+            link_button("To the bots", "/", primary=True)
+        else:
+            link_button("To your projects", "/projects", primary=True)
 
 
 def add() -> None:
     """Register the error pages with NiceGUI."""
 
     async def missing(request: Request, _: Exception) -> Response:
+        with suppress(EvalflowError):
+            await meet(request)
         with Client(page(""), request=request) as client:
             instead("Page not found", f"No page has the address {request.url.path}.")
         return client.build_response(request, 404)

@@ -106,7 +106,8 @@ def test_a_foreign_page_signs_nobody_in(server: Server) -> None:
 
 def test_an_account_without_a_role_sees_no_project(server: Server) -> None:
     found = server.ask("GET", f"{API}/bots", Host=HOST, Cookie=cookie_of(sign_in(server, "ann")))
-    assert (found.status, found.json["errors"][0]["hint"]) == (403, "ask an admin of the project to make you a member")
+    hint = "ask an admin of the project for a role that may, such as viewer"
+    assert (found.status, found.json["errors"][0]["hint"]) == (403, hint)
 
 
 def test_whoever_may_not_see_the_first_project_is_led_to_theirs(server: Server, space: Workspace) -> None:

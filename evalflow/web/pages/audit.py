@@ -1,0 +1,124 @@
+"""The audit: who changed what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+from anyio import to_thread
+from nicegui import ui
+
+from evalflow.app.studio.audit import AuditEntry, AuditFilter, AuditWords, audit_words, list_changes
+from evalflow.app.studio.space import Page, Workspace
+from evalflow.errors import Problem, UserError
+from evalflow.web.ui import forms
+from evalflow.web.ui.frame import frame, guarded_page
+from evalflow.web.ui.parts import address, button, cell, empty, link_button, table, text
+from evalflow.web.ui.visitor import may, visitor
+
+PAGE_SIZE = 50
+_BY = forms.About("Person", example="ann.smith")
+_PROJECT = forms.About("Project")
+_KIND = forms.About("Kind")
+_ACTION = forms.About("Change")
+_SINCE = forms.About("First day")
+_UNTIL = forms.About("Last day")
+
+
+def add() -> None:
+    """Register the page."""
+
+    @guarded_page("/audit", "admin")
+    async def one(
+        workspace: Workspace,
+        by: str = "",
+        project: str = "",
+        kind: str = "",
+        action: str = "",
+        since: str = "",
+        until: str = "",
+        cursor: str | None = None,
+    ) -> None:
+        query = {"by": by, "project": project, "kind": kind, "action": action, "since": since, "until": until}
+        wanted = AuditFilter(
+            by or None, project or None, kind or None, action or None, _day(since, "since"), _day(until, "until", 1)
+        )
+        found = await to_thread.run_sync(lambda: list_changes(workspace, wanted, cursor, PAGE_SIZE))
+        words = await to_thread.run_sync(audit_words, workspace)
+        whole = "of this server" if may("own") else f"in project {visitor().project}"
+        with frame("Audit", place="Audit", about=f"Every change {whole}: who, when and from where.") as actions:
+            with actions:
+                export = link_button("Export", address("/api/v1/audit/export", _exported(query, wanted)))
+                export.props('download="audit.jsonl" title="All changes that match, as JSON lines"')
+            _filters(query, words)
+            if found.items:
+                _table(found.items)
+            else:
+                with empty("search_off", "No changes", "Nothing that matches has been changed."):
+                    link_button("Show all changes", "/audit")
+            _pages(query, found, is_first=cursor is None)
+
+
+def _day(value: str, key: str, more: int = 0) -> datetime | None:
+    """The start of a day in UTC, `more` days later; None if it is empty."""
+    try:
+        return datetime.fromisoformat(f"{value}T00:00:00+00:00") + timedelta(days=more) if value else None
+    except (ValueError, OverflowError):
+        raise UserError(Problem(f"{value!r} is no day", f"?{key}", "such as 2026-11-23")) from None
+
+
+def _exported(query: Mapping[str, str], wanted: AuditFilter) -> dict[str, object]:
+    """The query of the same changes in the REST API, which takes moments."""
+    return {
+        **query,
+        **{key: found and found.isoformat() for key, found in (("since", wanted.since), ("until", wanted.until))},
+    }
+
+
+def _filters(query: Mapping[str, str], words: AuditWords) -> None:
+    def options(names: Sequence[str], chosen: str) -> dict[str, str]:
+        return {"": "All", **{name: name for name in dict.fromkeys([*names, *filter(None, [chosen])])}}
+
+    with ui.element("div").classes("filters audit"):
+        fields: dict[str, forms.Field] = {"by": forms.line(_BY, query["by"])}
+        if may("own"):
+            names = [project.name for project in visitor().projects]
+            fields["project"] = forms.pick(_PROJECT, options(names, query["project"]), query["project"])
+        fields["kind"] = forms.pick(_KIND, options(words.kinds, query["kind"]), query["kind"])
+        fields["action"] = forms.pick(_ACTION, options(words.actions, query["action"]), query["action"])
+        for key, about in (("since", _SINCE), ("until", _UNTIL)):
+            fields[key] = forms.line(about, query[key]).props("type=date")
+
+    def show() -> None:
+        ui.navigate.to(address("/audit", {key: forms.written(field) for key, field in fields.items()}))
+
+    fields["by"].on("keydown.enter", show)
+    with ui.element("div").classes("actions filtering"):
+        button("Filter", show)
+        if any(query.values()):
+            link_button("Show all", "/audit")
+
+
+def _table(changes: Sequence[AuditEntry]) -> None:
+    with table(("When", "Who", "Change", "Project"), "table stacked changes"):
+        for change in changes:
+            with ui.element("tr"):
+                with ui.element("th").props("scope=row"):
+                    text(f"{datetime.fromisoformat(change.at):%-d %b %Y, %H:%M:%S} UTC", "span", "small muted")
+                with cell("Who", classes=""), ui.element("div"):
+                    text(change.by, classes="name")
+                    if change.address:
+                        text(change.address, classes="small muted")
+                with cell("Change", classes="what"), ui.element("div"):
+                    text(f"{change.action} {change.kind} {change.name}")
+                    if change.fields:
+                        text(", ".join(change.fields), classes="small muted")
+                cell("Project", change.project or "–", "")
+
+
+def _pages(query: Mapping[str, str], found: Page[AuditEntry], *, is_first: bool) -> None:
+    with ui.element("nav").classes("actions page-nav").props('aria-label="Pages"'):
+        if not is_first:
+            link_button("Newest", address("/audit", query))
+        if found.next is not None:
+            link_button("Older", address("/audit", {**query, "cursor": found.next}))

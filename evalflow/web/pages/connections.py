@@ -1,0 +1,170 @@
+"""The connections: the addresses that a public server may call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
+
+from anyio import to_thread
+from nicegui import ui
+
+from evalflow.app.studio.connections import (
+    ConnectionDraft,
+    StoredConnection,
+    create_connection,
+    delete_connection,
+    get_connection,
+    list_connections,
+    update_connection,
+)
+from evalflow.app.studio.space import Workspace
+from evalflow.web.ui import forms
+from evalflow.web.ui.dialogs import Deleting, Saving, State
+from evalflow.web.ui.frame import frame, guarded_page
+from evalflow.web.ui.parts import Tone, badge, button, cell, empty, link_button, table, text
+from evalflow.web.ui.visitor import may
+
+_TRAIL = [("Connections", "/connections")]
+_ABOUT = "The services that bots and judges are called at, each with its key. On a public server no other is called."
+_ADDRESS = forms.About(
+    "Address", "All that is below it belongs to it.", "https://api.openai.com/v1", required=True, code=True
+)
+_KEY = forms.About(
+    "API key",
+    "The name of the server's environment variable that holds the key, never the key itself. Empty: it needs none.",
+    "OPENAI_API_KEY",
+    code=True,
+)
+_NETWORKS = forms.About(
+    "Networks",
+    "Where the address may lead to, one per line: public for the internet, or ranges of your own network.",
+    "10.20.0.0/16",
+    required=True,
+    code=True,
+)
+_DESCRIPTION = forms.About("Description", "One sentence for those who choose it.", "Our contract with OpenAI.")
+
+
+def add() -> None:
+    """Register the pages."""
+
+    @guarded_page("/connections", "edit")
+    async def connections(workspace: Workspace) -> None:
+        found = await to_thread.run_sync(list_connections, workspace)
+        with frame("Connections", place="Connections", about=_ABOUT) as actions:
+            if found:
+                if may("own"):
+                    with actions:
+                        link_button("New connection", "/connections/new", primary=True)
+                _table(found)
+            elif may("own"):
+                about = "Add the services that bots and judges may call: an address, its key and its networks."
+                with empty("cable", "No connections yet", about):
+                    link_button("New connection", "/connections/new", primary=True)
+            else:
+                with empty("cable", "No connections yet", "The owner of this server adds them."):
+                    pass
+
+    @guarded_page("/connections/new", "own")
+    async def new(workspace: Workspace) -> None:
+        with frame("New connection", place="Connections", trail=_TRAIL):
+            _ConnectionForm(workspace, None)
+
+    @guarded_page("/connections/{connection}", "own")
+    async def edit(workspace: Workspace, connection: str) -> None:
+        found = await to_thread.run_sync(get_connection, workspace, connection)
+        with frame(f"Edit {found.name}", place="Connections", trail=_TRAIL) as actions:
+            with actions:
+                button("Delete", _deletion(workspace, found).open, kind="danger")
+            _ConnectionForm(workspace, found)
+
+
+def _table(connections: Sequence[StoredConnection]) -> None:
+    with table(("Connection", "Address", "Key", "Networks"), "table stacked connections"):
+        for one in connections:
+            with ui.element("tr"):
+                with ui.element("th").props("scope=row"):
+                    if may("own"):
+                        ui.link(one.name, f"/connections/{one.name}").classes("name")
+                    else:
+                        text(one.name, classes="name")
+                    if one.description:
+                        text(one.description, classes="small muted")
+                with cell("Address", classes=""):
+                    text(one.address, "span", "mono")
+                with cell("Key", classes=""), ui.element("div").classes("actions"):
+                    if one.api_key_env:
+                        text(one.api_key_env, "span", "mono")
+                    badge(*_key_state(one))
+                cell("Networks", ", ".join(one.networks), "")
+
+
+def _key_state(one: StoredConnection) -> tuple[str, Tone]:
+    if one.is_key_set is None:
+        return "needs no key", ""
+    return ("set", "pass") if one.is_key_set else ("not set", "fail")
+
+
+def _deletion(workspace: Workspace, one: StoredConnection) -> Deleting:
+    return Deleting(
+        f"Delete {one.name}?",
+        "It must not be in use: what uses it is named, and stays as it is.",
+        lambda version: delete_connection(workspace, one.name, version),
+        partial(_state, workspace, one.name),
+        _shown(one),
+        "/connections",
+    )
+
+
+def _state(workspace: Workspace, name: str) -> State:
+    return _shown(get_connection(workspace, name))
+
+
+def _shown(one: StoredConnection) -> State:
+    content = {"address": one.address, "api_key_env": one.api_key_env, "networks": list(one.networks)}
+    return {**content, "description": one.description}, one.version
+
+
+class _ConnectionForm:
+    """The form of a connection; of a new one if `stored` is None."""
+
+    def __init__(self, workspace: Workspace, stored: StoredConnection | None) -> None:
+        self._workspace, self._stored = workspace, stored
+        self._fields: dict[str, forms.Field] = {}
+        with forms.form():
+            if stored is None:
+                self._name = forms.NameField("OpenAI")
+                self._fields["connection.name"] = self._name.field
+            self._address = forms.line(_ADDRESS, stored.address if stored else "")
+            self._key = forms.line(_KEY, stored.api_key_env if stored else "")
+            self._networks = forms.area(_NETWORKS, "\n".join(stored.networks if stored else ["public"]))
+            self._description = forms.line(_DESCRIPTION, stored.description if stored else "")
+            self._fields |= {
+                "connection.address": self._address,
+                "connection.api_key_env": self._key,
+                "connection.networks": self._networks,
+                "connection.description": self._description,
+            }
+            with ui.element("div").classes("actions"):
+                self._button = button("Save" if stored else "Add", self._save, kind="primary")
+                link_button("Cancel", "/connections")
+        name, version = (stored.name, stored.version) if stored else ("", 0)
+        self._saving = Saving[StoredConnection](partial(_state, workspace, name), version, f"/connections/{name}")
+
+    async def _save(self) -> None:
+        draft = ConnectionDraft(
+            address=forms.written(self._address) or "",
+            api_key_env=forms.written(self._key),
+            networks=forms.lines_of(self._networks),
+            description=forms.written(self._description) or "",
+        )
+        mine = asdict(draft)
+        name = self._stored.name if self._stored else self._name.read()
+
+        def work(version: int) -> StoredConnection:
+            if self._stored is None:
+                return create_connection(self._workspace, name, draft)
+            return update_connection(self._workspace, name, version, mine)
+
+        await self._saving.save(work, mine, self._fields, self._button, lambda _: forms.leave("/connections"))

@@ -1,0 +1,247 @@
+"""The projects, and one project with its members."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from anyio import to_thread
+from nicegui import ui
+
+from evalflow.app.studio.access import Role
+from evalflow.app.studio.projects import (
+    Member,
+    Project,
+    create_project,
+    delete_project,
+    get_project,
+    list_members,
+    list_projects,
+    remove_member,
+    set_role,
+    update_project,
+)
+from evalflow.app.studio.space import Workspace
+from evalflow.web.ui import forms
+from evalflow.web.ui.dialogs import Deleting, Saving, State, confirmation, dialog
+from evalflow.web.ui.frame import frame, guarded_page
+from evalflow.web.ui.parts import badge, button, cell, counted, empty, joined, section, table, tell, text
+from evalflow.web.ui.visitor import may, visitor
+
+_ABOUT = "Bots, test cases and runs belong to a project, and so do the people who work with them."
+_ROLES: dict[Role, str] = {
+    "viewer": "reads everything in the project",
+    "annotator": "labels what is assigned to them, and sees no scores",
+    "editor": "defines bots, metrics and test cases, and runs them",
+    "admin": "also deletes runs, and manages members and tokens",
+}
+_OPTIONS = {role: role.capitalize() for role in _ROLES}
+_DESCRIPTION = forms.About("Description", "One sentence on what the project is for.", "The bots of the fees desk.")
+_PERSON = forms.About("Person", "The name that they sign in with.", "ann.smith", required=True)
+_ROLE = forms.About("Role", required=True)
+
+
+def add() -> None:
+    """Register the pages."""
+
+    @guarded_page("/projects", "account")
+    async def projects(workspace: Workspace) -> None:
+        found = await to_thread.run_sync(list_projects, workspace)
+        with frame("Projects", place="Projects", about=_ABOUT) as actions:
+            if may("own"):
+                with actions:
+                    button("New project", _creating(workspace).open, kind="primary")
+            if found:
+                _table(found)
+            else:
+                about = "You are signed in, but no member of any project. Ask an admin of yours to add you"
+                with empty("folder_off", "No projects yet", f"{about}: you are {_name_of_visitor()}."):
+                    pass
+
+    @guarded_page("/projects/{project}", "account")
+    async def one(workspace: Workspace, project: str) -> None:
+        found = await to_thread.run_sync(get_project, workspace, project)
+        there = await to_thread.run_sync(workspace.in_project, project)
+        members = await to_thread.run_sync(list_members, there)
+        with frame(found.name, place="Projects", about=found.description, trail=[("Projects", "/projects")]) as actions:
+            with actions:
+                _link(found, "Open the project").classes("button")
+                if may("own"):
+                    button("Delete", _deletion(there, found).open, kind="danger")
+            held = (counted(found.bots, "bot"), counted(found.datasets, "dataset"), counted(found.runs, "run"))
+            text(joined(*held, f"at /p/{found.name}/"), "p", "muted")
+            _MemberList(there, members)
+            if may("own"):
+                with section("About"):
+                    _DescriptionForm(there, found)
+
+
+def _name_of_visitor() -> str:
+    actor = visitor().actor
+    return actor.name if actor else ""
+
+
+def _link(project: Project, label: str) -> ui.element:
+    """A link to a project, from any project."""
+    with ui.element("a").props(f'href="/p/{project.name}/"') as anchor:
+        text(label, "span")
+    return anchor
+
+
+def _table(projects: Sequence[Project]) -> None:
+    with table(("Project", "You are", "Members", "Bots", "Datasets", "Runs", ""), "table stacked projects"):
+        for project in projects:
+            with ui.element("tr"):
+                with ui.element("th").props("scope=row"):
+                    _link(project, project.name).classes("name")
+                    if project.description:
+                        text(project.description, classes="small muted clamp")
+                cell("You are", project.role, "")
+                for label in ("members", "bots", "datasets", "runs"):
+                    cell(label.capitalize(), f"{getattr(project, label):,}")
+                with cell("", classes="act"):
+                    if project.role in ("owner", "admin"):
+                        ui.link("Manage", f"/projects/{project.name}").props(f'aria-label="Manage {project.name}"')
+
+
+def _creating(workspace: Workspace) -> ui.dialog:
+    async def create() -> None:
+        fields = {"project.name": name.field, "project.description": description}
+        work = lambda: create_project(workspace, name.read(), forms.written(description) or "")  # noqa: E731
+        made = await forms.attempt(work, fields, by=creating)
+        if made is not None:
+            ui.navigate.to(f"/projects/{made.name}")
+
+    with dialog("New project", "It begins empty; you then add its members. Its name cannot change later.") as asked:
+        with ui.element("div").classes("form"):
+            name = forms.NameField("Fees desk")
+            description = forms.line(_DESCRIPTION)
+        with ui.element("div").classes("actions"):
+            creating = button("Create", create, kind="primary")
+            button("Cancel", asked.close)
+    return asked
+
+
+def _deletion(there: Workspace, project: Project) -> Deleting:
+    return Deleting(
+        f"Delete {project.name}?",
+        "Only an empty project can be deleted. Its memberships and tokens end; the audit keeps what was done in it.",
+        lambda version: delete_project(there, version),
+        partial(_state, there),
+        ({"description": project.description}, project.version),
+        "/projects",
+    )
+
+
+def _state(there: Workspace) -> State:
+    found = get_project(there, there.project)
+    return {"description": found.description}, found.version
+
+
+class _MemberList:
+    """The members, whose roles can be changed, and a form to add one."""
+
+    def __init__(self, there: Workspace, members: Sequence[Member]) -> None:
+        self._there = there
+        with section("Members", "A change holds at once, in open pages and for tokens too."):
+            self._rows = ui.element("div").props("aria-live=polite")
+            self._show(members)
+            with ui.element("div").classes("form adding"):
+                text("Add somebody", "h3")
+                with forms.pair():
+                    self._name = forms.line(_PERSON)
+                    self._role = forms.pick(_ROLE, _OPTIONS, "editor")
+                about = text(_ROLES["editor"], classes="aside")
+                self._role.on_value_change(lambda: about.set_text(_ROLES[self._role.value]))
+                with ui.element("div").classes("actions"):
+                    self._adding = button("Add", self._add)
+
+    def _show(self, members: Sequence[Member]) -> None:
+        self._rows.clear()
+        with self._rows:
+            if not members:
+                text("Nobody yet. The owners of the server may do everything here.", "p", "muted")
+                return
+            with table(("Person", "Role", ""), "table stacked members"):
+                for member in members:
+                    self._row(member)
+
+    def _row(self, member: Member) -> None:
+        with ui.element("tr"):
+            with ui.element("th").props("scope=row"):
+                text(member.full_name or member.name, classes="name")
+                if member.full_name:
+                    text(member.name, classes="small muted")
+                with ui.element("div").classes("actions"):
+                    if member.is_owner:
+                        badge("owner of the server", "accent")
+                    if member.is_disabled:
+                        badge("disabled", "warn")
+            is_fixed = member.is_owner and not may("own")
+            with cell("Role", classes=""):
+                role = ui.select(_OPTIONS, value=member.role).props("outlined dense")
+                role.props["aria-label"] = f"Role of {member.name}"
+                role.set_enabled(not is_fixed)
+                role.on_value_change(lambda: self._set(member.name, role.value))
+            with cell("", classes="act"):
+                if not is_fixed:
+                    remove = confirmation(
+                        f"Remove {member.name}?",
+                        "They lose their role here at once, and their tokens of this project are deleted.",
+                        "Remove",
+                        partial(self._remove, member.name),
+                        keep="Cancel",
+                    )
+                    made = button("", remove.open, kind="quiet", icon="close")
+                    made.props(f'aria-label="Remove {member.name}" title="Remove"')
+
+    async def _set(self, name: str, role: Role) -> None:
+        made = await forms.attempt(lambda: set_role(self._there, name, role))
+        if made is not None:
+            tell(f"{name} is now {role}.")
+        await self._refresh()
+
+    async def _remove(self, name: str) -> None:
+        if await forms.attempt(lambda: remove_member(self._there, name) or True):
+            tell(f"{name} was removed.")
+        await self._refresh()
+
+    async def _add(self) -> None:
+        name = forms.required(self._name)
+        if name is None:
+            return
+        fields = {"user": self._name}
+        made = await forms.attempt(lambda: set_role(self._there, name, self._role.value), fields, by=self._adding)
+        if made is not None:
+            self._name.value = ""
+            tell(f"{name} is now {made.role}.")
+            await self._refresh()
+
+    async def _refresh(self) -> None:
+        members = await forms.attempt(lambda: list_members(self._there))
+        if members is None:  # the visitor has given up the right
+            ui.navigate.to("/projects")
+        else:
+            self._show(members)
+
+
+class _DescriptionForm:
+    def __init__(self, there: Workspace, project: Project) -> None:
+        self._there = there
+        with forms.form():
+            self._description = forms.area(_DESCRIPTION, project.description)
+            with ui.element("div").classes("actions"):
+                self._button = button("Save", self._save)
+        path = f"/projects/{project.name}"
+        self._saving = Saving[Project](partial(_state, there), project.version, path)
+        self._path = path
+
+    async def _save(self) -> None:
+        mine = {"description": forms.written(self._description) or ""}
+        await self._saving.save(
+            lambda version: update_project(self._there, version, mine),
+            mine,
+            {"project.description": self._description},
+            self._button,
+            lambda _: forms.leave(self._path),
+        )

@@ -1,0 +1,67 @@
+"""Who a page is built for: what it shows them, and where its links lead. What they do is checked when they do it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from anyio import to_thread
+from nicegui import ui
+from starlette.requests import HTTPConnection
+
+from evalflow.app.studio.access import Actor, Right
+from evalflow.app.studio.projects import Project, list_projects
+from evalflow.app.studio.space import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """The person who opened a page, as they were then.
+
+    Attributes:
+        actor: None if nobody is known, as while the database is away.
+        rights: In the page's project.
+        project: Its name.
+        projects: Those that they may see.
+    """
+
+    actor: Actor | None = None
+    rights: frozenset[Right] = frozenset({"read"})
+    project: str = ""
+    projects: Sequence[Project] = ()
+
+    @property
+    def has_account(self) -> bool:
+        """Whether the server is public, so that people sign in and out."""
+        return self.actor is not None and self.actor.user is not None
+
+
+async def meet(request: HTTPConnection) -> None:
+    """Read who has sent a request, for the page that is built for it."""
+    workspace = workspace_of(request)
+    request.state.visitor = await to_thread.run_sync(_read, workspace)
+
+
+def _read(workspace: Workspace) -> Visitor:
+    actor = workspace.identify()
+    return Visitor(actor, actor.rights(workspace.project_id), workspace.project, list_projects(workspace))
+
+
+def workspace_of(request: HTTPConnection) -> Workspace:
+    """The workspace of a request: its project, and the person who sent it."""
+    return request.state.workspace
+
+
+def visitor() -> Visitor:
+    """Whom the page is built for."""
+    return getattr(ui.context.client.request.state, "visitor", Visitor())
+
+
+def may(right: Right) -> bool:
+    """Whether the visitor has a right in the project of the page, which shows only what they can do."""
+    return right in visitor().rights
+
+
+def root_path() -> str:
+    """The prefix of the project's addresses. Links of NiceGUI add it by themselves, others must name it."""
+    return ui.context.client.request.scope.get("root_path", "")
