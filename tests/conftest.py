@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 import os
 import socket
@@ -19,6 +20,15 @@ settings.load_profile("evalflow")
 # Who has one of these runs the program, a worker, a browser or a server of databases.
 _SLOW = {"program", "evaluated", "browser", "finished", "postgres"}
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
+
+
+# What is collected lives until the end: Python's search for reference cycles need not look at it again and again.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture
