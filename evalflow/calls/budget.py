@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from math import ceil
+from pathlib import Path
+from typing import Literal
 
 from evalflow.calls.http import HttpRequest
 from evalflow.config.judges import Price
 from evalflow.config.schema import BudgetConfig
-from evalflow.errors import BudgetError
+from evalflow.errors import BudgetError, Problem, UserError
 from evalflow.frozen import record
+from evalflow.paths import private_file
 from evalflow.records import Usage
 
 BYTES_A_TOKEN = 2.5  # bytes of a request per token, at the low end: prose has four or more, JSON about three
@@ -33,26 +39,106 @@ class Amount:
         return Amount(self.requests - other.requests, self.tokens - other.tokens, self.usd - other.usd)
 
 
-class Budget:
-    """Spending limits of a run, over all its judges and targets. Calls known to be free use up no dollars."""
+Unit = Literal["usd", "requests", "tokens"]
+UNITS: tuple[Unit, ...] = ("usd", "requests", "tokens")
 
-    def __init__(self, limits: BudgetConfig, spent: Amount | None = None) -> None:
-        self.limits = limits
+
+VARIABLE = "EVALFLOW_LEASE"
+"""The environment variable with the lease of a run's process, as JSON."""
+
+
+class Lease(BudgetConfig):
+    """The part of a project's budget that one process may spend, over all its calls.
+
+    Attributes:
+        id: Names the lease.
+        folder: Where its note is written; None: nowhere.
+    """
+
+    id: int
+    folder: Path | None = None
+
+    @classmethod
+    def of_process(cls) -> Lease | None:
+        """The lease of a run's process; None if it may spend what its own budget allows."""
+        found = os.environ.get(VARIABLE)
+        return None if found is None else cls.model_validate_json(found)
+
+
+@record()
+class LeaseNote:
+    """What a process has spent of its lease, as it notes before and after each call.
+
+    Attributes:
+        used: Calls under way count as their maximum.
+        wanted: What the next call may take, if that was more than was left.
+    """
+
+    used: Amount
+    wanted: Amount | None = None
+
+
+NOTE = "lease.json"
+"""The note's file, in the run's folder."""
+_LENGTH = 400  # more than a note has, so that a shorter one overwrites all of a longer one
+
+
+def read_note(folder: Path, lease: int) -> LeaseNote | None:
+    """The note of a lease: nothing used if no process has begun to use it; None if its file cannot be read."""
+    try:
+        found = json.loads((folder / NOTE).read_bytes())
+        if found["lease"] != lease:  # of an earlier one
+            return LeaseNote(Amount())
+        return LeaseNote(Amount(**found["used"]), found["wanted"] and Amount(**found["wanted"]))
+    except FileNotFoundError:
+        return LeaseNote(Amount())
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+class Budget:
+    """Spending limits of a run, over all its judges and targets. Calls known to be free use up no dollars.
+
+    Attributes:
+        limits, spent: Those of the run, and what all its parts have spent.
+        lease, sent: The limits of this process, if there are any, and what it has spent itself.
+        wanted: The last amount that the lease did not cover.
+    """
+
+    def __init__(self, limits: BudgetConfig, spent: Amount | None = None, lease: Lease | None = None) -> None:
+        self.limits, self.lease = limits, lease
         self.spent = spent or Amount()
+        self.sent = Amount()
+        self.wanted: Amount | None = None
         self._reserved = Amount()
         self._holders = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
 
+    def expect_price(self, what: str, where: str, hint: str) -> None:
+        """Refuse calls without a known price under a limit in dollars; `what` has no known price."""
+        for limits, whose, allow in (
+            (self.limits, "budget.usd is set", "budget.allow_unpriced=true counts its calls as free"),
+            (
+                self.lease,
+                "the project has a budget in US dollars",
+                "the owner of the server may allow calls without a price",
+            ),
+        ):
+            if limits and limits.usd is not None and not limits.allow_unpriced:
+                raise UserError(Problem(f"{whose}, and {what} is not known", where, f"{hint}{allow}"))
+
     async def reserve(self, amount: Amount) -> None:
         """Reserve an amount, waiting for calls in flight that cost less than reserved; BudgetError if it cannot fit."""
-        while not self._fits(amount):
+        while short := self._refusal(amount):
             if not self._holders:
-                raise BudgetError(self._refusal(amount))
+                self._note()
+                raise BudgetError(short)
             turn = asyncio.get_running_loop().create_future()
             self._waiting.append(turn)
             await turn
         self._reserved += amount
         self._holders += 1
+        self._note()
 
     def settle(self, reserved: Amount, spent: Amount) -> None:
         self._reserved -= reserved
@@ -60,31 +146,43 @@ class Budget:
         if not self._holders:
             self._reserved = Amount()  # sums of dollars leave rounding errors
         self.spent += spent
+        self.sent += spent
+        self._note()
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():
                 turn.set_result(None)
 
-    def _fits(self, amount: Amount) -> bool:
-        limits, wanted = self.limits, self.spent + self._reserved + amount
-        return (
-            (limits.requests is None or wanted.requests <= limits.requests)
-            and (limits.tokens is None or wanted.tokens <= limits.tokens)
-            and (limits.usd is None or wanted.usd <= limits.usd)
-        )
-
     def _refusal(self, amount: Amount) -> str:
-        rows: tuple[tuple[str, float | None, float, float], ...] = (
-            ("usd", self.limits.usd, self.spent.usd, amount.usd),
-            ("requests", self.limits.requests, self.spent.requests, amount.requests),
-            ("tokens", self.limits.tokens, self.spent.tokens, amount.tokens),
-        )
-        short = [
-            f"budget.{name}={limit:g}: {spent:.6g} is spent, and the next call may take {wanted:.6g}"
-            for name, limit, spent, wanted in rows
-            if limit is not None and spent + wanted > limit
-        ]
-        return f"the budget ran out; {'; '.join(short)}\n  hint: raise it, and resume the run: what is done is kept"
+        """Why an amount does not fit now; empty if it does."""
+        if short := list(_short(self.limits, self.spent + self._reserved, amount)):
+            named = "; ".join(f"budget.{one}" for one in short)
+            return f"the budget ran out; {named}\n  hint: raise it, and resume the run: what is done is kept"
+        if self.lease and (short := list(_short(self.lease, self.sent + self._reserved, amount))):
+            if not self._holders:
+                self.wanted = amount
+            return f"this run's part of the project's budget ran out; {'; '.join(short)}\n  hint: what is done is kept"
+        return ""
+
+    def _note(self) -> None:
+        """Note what is spent or reserved, before it is sent: so it is known however the process ends."""
+        if self.lease is None or self.lease.folder is None:
+            return
+        wanted = self.wanted and asdict(self.wanted)
+        found = {"lease": self.lease.id, "used": asdict(self.sent + self._reserved), "wanted": wanted}
+        file = private_file(self.lease.folder / NOTE, os.O_WRONLY | os.O_CREAT)
+        try:
+            os.pwrite(file, json.dumps(found).ljust(_LENGTH).encode(), 0)
+        finally:
+            os.close(file)
+
+
+def _short(limits: BudgetConfig, spent: Amount, amount: Amount) -> Iterator[str]:
+    """The limits that do not cover another amount."""
+    for unit in UNITS:
+        limit, used, wanted = getattr(limits, unit), getattr(spent, unit), getattr(amount, unit)
+        if limit is not None and used + wanted > limit:
+            yield f"{unit}={limit:g}: {used:.6g} is spent, and the next call may take {wanted:.6g}"
 
 
 @dataclass(frozen=True, slots=True)

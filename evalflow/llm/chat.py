@@ -285,10 +285,9 @@ def _account(config: RemoteModelConfig, role: str, session: CallSession, reply_t
     budget = session.budget
     if budget is None:
         return None
-    if budget.limits.usd is not None and config.price is None and not budget.limits.allow_unpriced:
-        what = f"budget.usd is set, and the price of {config.model} is not known"
-        hint = f"'{role}.price={{input_per_million: 0.4, output_per_million: 1.6}}', or budget.allow_unpriced=true"
-        raise UserError(Problem(what, f"{role}.price", hint))
+    if config.price is None:
+        hint = f"'{role}.price={{input_per_million: 0.4, output_per_million: 1.6}}', or "
+        budget.expect_price(f"the price of {config.model}", f"{role}.price", hint)
     return Account(budget, config.price, reply_tokens)
 
 

@@ -129,10 +129,7 @@ def account(session: CallSession) -> Account | None:
     budget = session.budget
     if budget is None:
         return None
-    if budget.limits.usd is not None and not budget.limits.allow_unpriced:
-        what = "budget.usd is set, and what a call of this target costs is not known"
-        hint = "budget.allow_unpriced=true counts its calls as free; budget.requests limits how many there are"
-        raise UserError(Problem(what, "target", hint))
+    budget.expect_price("what a call of this target costs", "target", "limit requests in place of dollars; or ")
     return Account(budget, None, None)
 
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from evalflow.app.core.cases import offered
 from evalflow.app.core.connections import connection_problems
-from evalflow.calls.budget import Budget
+from evalflow.calls.budget import UNITS, Budget, Lease
 from evalflow.calls.cache import Cache, SingleFlight
 from evalflow.calls.client import CallSession
 from evalflow.calls.connections import Connections
@@ -173,16 +173,21 @@ class Parts:
 
 
 def assemble(
-    settings: Settings, run_id: str = "", session: CallSession | None = None, connections: Connections | None = None
+    settings: Settings,
+    run_id: str = "",
+    session: CallSession | None = None,
+    connections: Connections | None = None,
+    lease: Lease | None = None,
 ) -> Parts:
     """Build every part; UserError has the problems of all of them together. No file is opened for writing.
 
     Without `run_id` and without a call session no calls are possible. Without a call session, `connections` are all
-    that may be called; None: those of the process.
+    that may be called, and `lease` is what may be spent; None: those of the process.
     """
     settings = _settled(settings)
     if session is None:
-        session = _session(settings.run, run_id, Connections.of_process() if connections is None else connections)
+        connections = Connections.of_process() if connections is None else connections
+        session = _session(settings.run, run_id, connections, lease or Lease.of_process())
     if session.connections is not None and (problems := connection_problems(settings, session.connections)):
         raise UserError(problems)
     return _Assembly(settings, session).parts()
@@ -300,11 +305,9 @@ def _settled(settings: Settings) -> Settings:
     return replace(settings, run=run, judges=judges)
 
 
-def _session(run: RunConfig, run_id: str, connections: Connections | None) -> CallSession:
+def _session(run: RunConfig, run_id: str, connections: Connections | None, lease: Lease | None) -> CallSession:
     path = Path(run.cache.path).expanduser()
     cache = Cache(path, run.cache.mode, run_id=run_id, max_bytes=run.cache.max_bytes)
-    limits = run.budget
-    limited = any(limit is not None for limit in (limits.usd, limits.requests, limits.tokens))
-    return CallSession(
-        single_flight=SingleFlight(cache), budget=Budget(limits) if limited else None, connections=connections
-    )
+    limited = any(getattr(run.budget, unit) is not None for unit in UNITS)
+    budget = Budget(run.budget, lease=lease) if limited or lease else None
+    return CallSession(single_flight=SingleFlight(cache), budget=budget, connections=connections)

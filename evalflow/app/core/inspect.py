@@ -13,6 +13,7 @@ from evalflow.app.core.assemble import Parts
 from evalflow.app.core.cases import BASELINE, RunCases, placeholder_answer
 from evalflow.app.core.data_checks import DataChecks, LabelChecks
 from evalflow.app.core.result_rules import ResultRules, RunMetric, known_metrics, unusable_parts
+from evalflow.calls.budget import REPLY_TOKENS
 from evalflow.config.judges import CascadeConfig, Price
 from evalflow.config.validate import Settings
 from evalflow.errors import Problem, UserError, did_you_mean
@@ -32,7 +33,9 @@ SAMPLE = 20  # the number of cases of each dataset for which prompts are rendere
 class Estimate:
     """The estimate of a run, costs None if a price is unknown; as if a cascade always asked all its judges.
 
-    Of the `requests`, `preparing` are sent once, before the first case.
+    Attributes:
+        preparing: Of the requests, those that are sent once, before the first case.
+        reserved_tokens, reserved_usd: What a budget reserves for all of them; calls without a price count as free.
     """
 
     requests: int = 0
@@ -43,6 +46,8 @@ class Estimate:
     output_tokens_high: int = 0
     cost_usd_low: float | None = 0.0
     cost_usd_high: float | None = 0.0
+    reserved_tokens: int = 0
+    reserved_usd: float = 0.0
 
     def include(self, other: Estimate, factor: float = 1) -> None:
         for name in Estimate.__slots__:
@@ -360,6 +365,9 @@ def _add_calls(
     total.output_tokens_low += brief * least
     total.output_tokens_high += wordy * times
     price: Price | None = getattr(config, "price", None)
+    longest = reply[1] and (REPLY_TOKENS if limit is None else limit)  # texts to embed have no reply
+    total.reserved_tokens += (high + longest) * times
+    total.reserved_usd += price.cost(high * times, longest * times) if price else 0.0
     if price is None or total.cost_usd_low is None or total.cost_usd_high is None:
         total.cost_usd_low = total.cost_usd_high = None
     else:

@@ -11,6 +11,8 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from evalflow.calls import budget
+from evalflow.calls.budget import Lease
 from evalflow.calls.connections import VARIABLE, Connections
 from evalflow.errors import Problem, UserError
 from evalflow.paths import private_file
@@ -20,11 +22,15 @@ MAX_OUTPUT = 4000  # characters read from the end of a process's output
 
 
 def start(
-    folder: Path, arguments: Sequence[str], root: Path, connections: Connections | None = None
+    folder: Path,
+    arguments: Sequence[str],
+    root: Path,
+    connections: Connections | None = None,
+    lease: Lease | None = None,
 ) -> subprocess.Popen[bytes]:
     """Start `python -m evalflow` for a run, in its own session, so that it outlives its worker.
 
-    It may call `connections` only; None: what this process may.
+    It may call `connections` only, and spend a lease only; None: what this process may.
 
     The process inherits a lock on a file in the run's folder. The lock belongs to the open file: it ends with the last
     process that has the file open, and no process that reuses the pid can hold it.
@@ -32,10 +38,12 @@ def start(
     Raises:
         BlockingIOError: Another process works on the run.
     """
-    environment = None
+    environment = dict(os.environ)
     if connections is not None:
         connections.write(folder / CONNECTIONS)
-        environment = {**os.environ, VARIABLE: str((folder / CONNECTIONS).absolute())}
+        environment[VARIABLE] = str((folder / CONNECTIONS).absolute())
+    if lease is not None:
+        environment[budget.VARIABLE] = lease.model_dump_json()
     output = private_file(folder / OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     with os.fdopen(output, "ab") as output, working_on(folder) as lock:
         os.truncate(lock, 0)
