@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 from evalflow.app.core import process
 from evalflow.app.core.rederive import facts_of_run
 from evalflow.app.core.screen import shown
+from evalflow.app.studio import leases
 from evalflow.app.studio.intake import Intake
 from evalflow.app.studio.space import Workspace
-from evalflow.errors import EvalflowError, InfrastructureError, Problem, UserError
+from evalflow.errors import BudgetError, EvalflowError, InfrastructureError, Problem, UserError
 from evalflow.run.folder import RunFolder
 from evalflow.store import runs
 from evalflow.store.tables import now
@@ -113,12 +114,19 @@ class Worker:
 
     def _claim(self) -> bool:
         with self._space.database.reading() as connection:
-            if not runs.waiting(connection):
+            if leases.next_run(connection) is None:
                 return False
-        with self._taking() as connection:
-            row = runs.claim(connection, self.name, time.time())
-        if row is None:
-            return False
+        with self._taking(in_turn=True) as connection:
+            found = leases.next_run(connection)
+            if found is None:
+                return False
+            if found.problem:
+                runs.refuse(connection, found.row["id"], BudgetError.exit_code, leases.message(found.problem))
+                return True
+            row = runs.claim(connection, found.row["id"], self.name, time.time())
+            if row is None:
+                return False
+            found.take(connection)
         self._begin(row)
         return True
 
@@ -152,10 +160,10 @@ class Worker:
         return now_s - since > self._silence_s
 
     @contextmanager
-    def _taking(self) -> Generator[Connection]:
+    def _taking(self, *, in_turn: bool = False) -> Generator[Connection]:
         """A transaction that claims a run. If it fails, the claim may or may not have succeeded."""
         try:
-            with self._space.database.writing(in_turn=False) as connection:
+            with self._space.database.writing(in_turn=in_turn) as connection:
                 yield connection
         except InfrastructureError:
             self._unsure = True
@@ -259,7 +267,9 @@ class WorkerJob:
         Returns:
             Whether the run is still this worker's.
         """
-        allowed = self._space.allowed  # first, since it reads the database
+        allowed = self._space.allowed  # these read the database, and so come first
+        with self._space.database.reading() as connection:
+            lease = leases.open_lease(connection, self._row)
         manifest = self._manifest()
         self._is_adopted = process.is_alive(self._path)
         if self._is_adopted or self._row["task"] == "load":
@@ -268,12 +278,14 @@ class WorkerJob:
         was_started = self._row["pid"] is not None
         if self._row["cancelling"] or (was_started and manifest and manifest.status != "running"):
             return True
+        if lease is None:
+            return self._release()
         if manifest is None:
             arguments = ["run", "--run-id", self.run_id, *self._row["arguments"]]
         else:
             arguments = ["resume", str(self._path), *(["--retry-errors"] if task == "retry" else [])]
         try:
-            self._child = process.start(self._path, arguments, self._space.root, allowed)
+            self._child = process.start(self._path, arguments, self._space.root, allowed, lease)
         except BlockingIOError:
             self._is_adopted = True  # another process has started on it meanwhile
             return True
@@ -312,8 +324,14 @@ class WorkerJob:
         process.interrupt(self._path, self._known_pid())
         if self._child is not None:
             self._child.wait()
+        self._release()
+
+    def _release(self) -> bool:
+        """Settle the lease and put the run back into the queue, for another lease."""
         with self._space.database.writing(in_turn=False) as connection:
-            runs.release(connection, self.run_id, self._worker)
+            if runs.release(connection, self.run_id, self._worker):
+                leases.settle(connection, self._row, is_alive=process.is_alive(self._path))
+        return False
 
     def _save_progress(self) -> bool:
         is_behind = self._intake is not None and self._intake.behind
@@ -415,7 +433,13 @@ class WorkerJob:
             return runs.get(connection, self.run_id)
 
     def _end(self, values: Mapping[str, Any]) -> bool:
-        self._note(**values, cancelling=False, finished_at=now())
+        with self._space.database.writing(in_turn=False) as connection:
+            if self._note_in(connection):
+                used = leases.settle(connection, self._row, is_alive=process.is_alive(self._path))
+                values = {**values, "cancelling": False, "finished_at": now()}
+                if used and used.wanted and values["state"] == "failed":
+                    values |= leases.after_lease(connection, self._row, used.wanted)
+                self._note_in(connection, **values)
         return False
 
 

@@ -29,6 +29,11 @@ def named(connection: Connection, table: TableName, name: str, owner: int | None
     return one(connection, _select(table, owner).where(_TABLES[table].c.name == name))
 
 
+def by_id(connection: Connection, table: TableName, row: int) -> Row | None:
+    """The definition with that id."""
+    return one(connection, select(_TABLES[table]).where(_TABLES[table].c.id == row))
+
+
 def listed(connection: Connection, table: TableName, owner: int | None = None) -> list[Row]:
     """All definitions of an owner, by name."""
     return every(connection, _select(table, owner).order_by(_TABLES[table].c.name))

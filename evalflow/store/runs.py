@@ -73,12 +73,14 @@ def cancel(connection: Connection, run_id: str, expected: int | None = None) -> 
     return _set(connection, run_id, runs.c.state.in_(("queued", "running")) & _has_version(expected), **values)
 
 
-def claim(connection: Connection, worker: str, moment: float) -> Row | None:
-    """Assign the run that has waited longest to this worker; None if none is queued. `moment`: now, in seconds."""
-    waiting = select(runs.c.id).where(runs.c.state == "queued").order_by(runs.c.id).limit(1)
-    row = connection.scalar(waiting.with_for_update(skip_locked=True))
-    if row is None:
-        return None
+def queued(connection: Connection) -> list[Row]:
+    """The queued runs, the longest waiting first."""
+    columns = (runs.c.id, runs.c.run_id, runs.c.project_id, runs.c.task, runs.c.need)
+    return every(connection, select(*columns).where(runs.c.state == "queued").order_by(runs.c.id))
+
+
+def claim(connection: Connection, row: int, worker: str, moment: float) -> Row | None:
+    """Assign a queued run to this worker; None if it is queued no longer. `moment`: now, in seconds."""
     values = {"state": "running", "worker": worker, "heartbeat": moment, "pid": None, "cancelling": False}
     started = func.coalesce(runs.c.started_at, now())
     taken = update(runs).where(runs.c.id == row, runs.c.state == "queued")
@@ -87,15 +89,21 @@ def claim(connection: Connection, worker: str, moment: float) -> Row | None:
     return one(connection, select(runs).where(runs.c.id == row))
 
 
-def waiting(connection: Connection) -> bool:
-    """Whether a run is queued."""
-    return connection.scalar(select(runs.c.id).where(runs.c.state == "queued").limit(1)) is not None
+def refuse(connection: Connection, row: int, exit_code: int, message: str) -> None:
+    """End a queued run before it starts."""
+    values = {"state": "failed", "exit_code": exit_code, "message": message, "finished_at": now()}
+    refused = update(runs).where(runs.c.id == row, runs.c.state == "queued")
+    connection.execute(refused.values(**values, version=runs.c.version + 1))
 
 
 def release(connection: Connection, run_id: str, worker: str) -> bool:
-    """Put a worker's run back into the queue, to be resumed. Returns whether it was the worker's."""
+    """Put a worker's run back into the queue, to be resumed, or end one that is being cancelled.
+
+    Returns whether it was the worker's.
+    """
     mine = (runs.c.worker == worker) & (runs.c.state == "running")
-    return _set(connection, run_id, mine, state="queued", worker=None, pid=None)
+    state = case((runs.c.cancelling, "cancelled"), else_="queued")
+    return _set(connection, run_id, mine, state=state, worker=None, pid=None)
 
 
 def running(connection: Connection) -> list[Row]:

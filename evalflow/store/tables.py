@@ -176,6 +176,7 @@ runs = Table(
     Column("exit_code", Integer, nullable=True),
     Column("message", Text, nullable=False),
     Column("cost_usd", Float, nullable=True),
+    Column("need", JSON, nullable=True),
     Column("loaded", Integer, nullable=False),
     Column("worker", String(NAME), nullable=True),
     Column("heartbeat", Float, nullable=True),
@@ -356,14 +357,18 @@ audit = Table(
 spending = Table(
     "spending",
     metadata,
+    _id(),
     Column("project_id", Integer, ForeignKey("projects.id", ondelete="CASCADE"), nullable=False),
     Column("month", String(7), nullable=False),
+    Column("run", Integer, ForeignKey("runs.id", ondelete="SET NULL"), nullable=True),
     Column("source", String(NAME), nullable=False),
     Column("usd", Float, nullable=False),
     Column("requests", BigInteger, nullable=False),
     Column("tokens", BigInteger, nullable=False),
     Column("is_settled", Boolean, nullable=False),
-    PrimaryKeyConstraint("project_id", "month", "source"),
+    _at("at"),
+    Index(None, "project_id", "month"),
+    Index(None, "run", "id"),
 )
 
 creations = Table(

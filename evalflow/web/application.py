@@ -82,6 +82,7 @@ def rest_api() -> FastAPI:
     from evalflow.web.api import (
         audit,
         bots,
+        budget,
         compare,
         connections,
         datasets,
@@ -110,7 +111,7 @@ def rest_api() -> FastAPI:
         *(datasets.router, datasets.cases_router, datasets.tags_router, transfer.upload_router, transfer.router),
         *(runs.router, runs.files_router, runs.events_router, runs.scores_router, runs.thresholds_router),
         *(compare.router, rank.router, projects.router, projects.members_router, connections.router, audit.router),
-        *(people.users_router, people.router),
+        *(people.users_router, people.router, budget.router, budget.run_router),
     ):
         app.include_router(router)
     handle_faults(app)

@@ -374,7 +374,9 @@ def test_the_same_creation_key_makes_one_run(space: Workspace, bot: Bot) -> None
 def test_a_worker_elsewhere_is_silent_only_while_it_is_watched(space: Workspace, bot: Bot) -> None:
     run = runs.create_run(space, define(space, bot))
     with space.database.writing() as connection:
-        assert queue.claim(connection, "elsewhere:1:1", 0.0)  # by a clock that is decades behind
+        assert queue.claim(
+            connection, queue.queued(connection)[0]["id"], "elsewhere:1:1", 0.0
+        )  # by a clock that is decades behind
     worker = Worker(space, silence_s=0.0)
     worker.step()
     assert runs.get_run(space, run.run_id).state == "running"

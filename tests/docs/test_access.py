@@ -64,6 +64,7 @@ BODIES: Mapping[str, Any] = {
     "POST /projects": {"name": "made"},
     "PATCH /projects/{project}": {},
     "PUT /projects/{project}/members/{user}": {"role": "viewer"},
+    "PUT /projects/{project}/budget": {},
     "POST /connections": {"name": "made", "address": "https://example.org"},
     "PATCH /connections/{connection}": {},
     "POST /users": {"name": "ben"},

@@ -14,8 +14,10 @@ from anyio import to_thread
 from evalflow.app.core.options import Option
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.definitions import DefinitionStore, given, kind_of, remembered_content
+from evalflow.app.studio.leases import trial_budget
 from evalflow.app.studio.space import Workspace, not_found
 from evalflow.app.studio.validate import BOT_KINDS, check_bot, one_line
+from evalflow.calls.budget import Budget
 from evalflow.calls.client import CallSession
 from evalflow.errors import Problem, UserError
 from evalflow.paths import prompt_dirs
@@ -147,27 +149,28 @@ async def try_bot(space: Workspace, name: str, config: Mapping[str, Any], questi
     asked = question.strip()
     if not asked or len(asked) > LONGEST_QUESTION:
         raise UserError(Problem(f"a question has 1 to {LONGEST_QUESTION} characters", "question"))
-    target = await to_thread.run_sync(_built, space, name, config)
-    try:
-        async with asyncio.timeout(LONGEST_S):
-            answer = await target.answer(_case(asked), 0)
-    except TimeoutError:
-        raise UserError(Problem(f"no answer came within {LONGEST_S:g} s", "question", "is it running?")) from None
-    finally:
-        await target.close()
+    with trial_budget(space, f"trial of {name}") as budget:
+        target = await to_thread.run_sync(_built, space, name, config, budget)
+        try:
+            async with asyncio.timeout(LONGEST_S):
+                answer = await target.answer(_case(asked), 0)
+        except TimeoutError:
+            raise UserError(Problem(f"no answer came within {LONGEST_S:g} s", "question", "is it running?")) from None
+        finally:
+            await target.close()
     redactor = Redactor(environment_values(config))
     said = answer.answer and redactor.data(answer.answer)
     return replace(answer, answer=said, error=answer.error and redactor.text(answer.error))
 
 
-def _built(space: Workspace, name: str, config: Mapping[str, Any]) -> Target:
+def _built(space: Workspace, name: str, config: Mapping[str, Any], budget: Budget) -> Target:
     allowed = space.allowed
     plain = check_bot(name, config, allowed)
     if plain["kind"] == "recorded":
         raise UserError(Problem("recorded answers cannot be asked", "question", "choose a bot that answers"))
     called = plain if allowed is None else allowed.resolve(plain, "target")
     model = TARGET_KINDS.config(plain["kind"]).model_validate(_with_environment(called))
-    session = CallSession(connections=allowed)
+    session = CallSession(connections=allowed, budget=budget)
     return build_target(model, name, Prompts(prompt_dirs()), {"trial": Form()}, generate=True, session=session)
 
 

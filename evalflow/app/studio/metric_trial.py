@@ -19,6 +19,7 @@ from evalflow.app.core.inspect import refusal_of
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.bots import get_bot
 from evalflow.app.studio.cases import read_rows
+from evalflow.app.studio.leases import trial_budget
 from evalflow.app.studio.metrics import MetricDraft
 from evalflow.app.studio.snapshot import Own, RunRequest, judge_of, with_own_judge, write_own
 from evalflow.app.studio.space import Workspace
@@ -80,7 +81,9 @@ async def _trial(
     """The parts of a run, with a judge that supports all requests of its metrics, and the case."""
     with ExitStack() as stack:
         settings, case = await to_thread.run_sync(stack.enter_context, trial_settings(space, bot, draft, row))
-        parts = await to_thread.run_sync(lambda: assemble(settings, session=CallSession(connections=space.allowed)))
+        budget = stack.enter_context(trial_budget(space, f"trial of {draft.name}"))
+        session = CallSession(connections=space.allowed, budget=budget)
+        parts = await to_thread.run_sync(lambda: assemble(settings, session=session))
         try:
             for pair in parts.pairs:
                 if refused := refusal_of(pair.metric, pair.judge):

@@ -8,7 +8,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from evalflow.app.core.inspect import Inspection
 from evalflow.app.core.saved import agree, expect_agreed, find_run
+from evalflow.app.studio import leases
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.bots import BOTS
 from evalflow.app.studio.snapshot import (
@@ -31,6 +33,7 @@ from evalflow.app.studio.space import (
     stale,
     within,
 )
+from evalflow.calls.budget import Lease
 from evalflow.errors import ConflictError, InfrastructureError, Problem, UserError, command
 from evalflow.paths import new_run_id
 from evalflow.records.manifest import Manifest
@@ -131,10 +134,11 @@ def estimate_run(space: Workspace, request: RunRequest) -> RunEstimate:
     """Check a run and estimate it; nothing is sent or saved."""
     folder = _new_folder(space, request)
     try:
-        found = inspect_snapshot(freeze(folder / "snapshot", *_parts(space, request)), space.allowed)
+        found, need, budget = _inspected(space, freeze(folder / "snapshot", *_parts(space, request)))
     finally:
         remove_folder(folder)
     estimate = found.estimate
+    notices = [notice for notice in found.notices() if str(folder) not in notice]  # of the draft's own folder
     return RunEstimate(
         cases=dict(found.cases),
         scores=found.cells,
@@ -142,9 +146,7 @@ def estimate_run(space: Workspace, request: RunRequest) -> RunEstimate:
         input_tokens=(estimate.input_tokens_low, estimate.input_tokens_high),
         output_tokens=(estimate.output_tokens_low, estimate.output_tokens_high),
         cost_usd=(estimate.cost_usd_low, estimate.cost_usd_high),
-        notices=[
-            notice for notice in found.notices() if str(folder) not in notice
-        ],  # without notices about the draft's own folder
+        notices=[*leases.shortfall(budget, need), *notices],
     )
 
 
@@ -161,7 +163,10 @@ def create_run(space: Workspace, request: RunRequest, creation_key: str | None =
     folder = _new_folder(space, request)
     try:
         arguments = freeze(folder / "snapshot", *_parts(space, request))
-        found = inspect_snapshot(arguments, space.allowed)
+        found, need, budget = _inspected(space, arguments)
+        offered = leases.offer(budget, need)
+        if offered.short and not offered.waits:
+            raise UserError(leases.refusal(budget, offered))
         values = {
             "project_id": space.project_id,
             "run_id": folder.name,
@@ -174,6 +179,7 @@ def create_run(space: Workspace, request: RunRequest, creation_key: str | None =
             "arguments": arguments,
             "folder": str(folder),
             "progress": {"expected": found.cells},
+            "need": asdict(need),
             "creation_key": key,
         }
         with space.changing("create", "run", folder.name) as connection:
@@ -311,6 +317,14 @@ def _refusal(space: Workspace, run_id: str, expected: int | None, unfit: Sequenc
 def _parts(space: Workspace, request: RunRequest) -> tuple[Own, RunRequest, dict[str, Any]]:
     refuse_elsewhere(space, request.options)
     return own_definitions(space, request), *with_values(space, request)
+
+
+def _inspected(space: Workspace, arguments: Sequence[str]) -> tuple[Inspection, leases.Need, leases.ProjectBudget]:
+    """The inspection of a snapshot, what it needs, and what its project has."""
+    with space.database.reading() as connection:
+        budget = leases.read_budget(connection, space.project_id)
+    found = inspect_snapshot(arguments, space.allowed, Lease(id=0, **budget.limits.model_dump()))
+    return found, leases.need_of(found.estimate, found.parts.settings.run.budget), budget
 
 
 def _new_folder(space: Workspace, request: RunRequest) -> Path:

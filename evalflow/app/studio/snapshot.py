@@ -23,6 +23,7 @@ from evalflow.app.studio.definitions import declared, find_declared
 from evalflow.app.studio.metrics import list_metrics
 from evalflow.app.studio.space import Workspace, not_found
 from evalflow.app.studio.validate import write_prompts
+from evalflow.calls.budget import Lease
 from evalflow.calls.connections import Connections
 from evalflow.config.load import Composed, compose
 from evalflow.config.schema import DatasetConfig, RunConfig
@@ -140,9 +141,11 @@ def freeze(folder: Path, own: Own, request: RunRequest, values: Mapping[str, Any
     return ["--config-dir", path_for_commands(conf), *request.words()]
 
 
-def inspect_snapshot(arguments: Sequence[str], connections: Connections | None = None) -> Inspection:
-    """The inspection, as in `check`, of a snapshot's command line. `connections` as of `assemble`."""
-    return inspect(assemble(settings_for(arguments), connections=connections))
+def inspect_snapshot(
+    arguments: Sequence[str], connections: Connections | None = None, lease: Lease | None = None
+) -> Inspection:
+    """The inspection, as in `check`, of a snapshot's command line. `connections` and `lease` as of `assemble`."""
+    return inspect(assemble(settings_for(arguments), connections=connections, lease=lease))
 
 
 def settings_for(arguments: Sequence[str]) -> Settings:

@@ -169,12 +169,19 @@ def _create_records() -> None:
         op.create_index(op.f(f"ix_audit_{column}_id"), "audit", [column, "id"])
     op.create_table(
         "spending",
+        sa.Column("id", sa.Integer(), autoincrement=True, nullable=False),
         *_of("spending", "project"),
         sa.Column("month", sa.String(7), nullable=False),
+        sa.Column("run", sa.Integer(), nullable=True),
         sa.Column("source", sa.String(200), nullable=False),
         sa.Column("usd", sa.Float(), nullable=False),
         sa.Column("requests", sa.BigInteger(), nullable=False),
         sa.Column("tokens", sa.BigInteger(), nullable=False),
         sa.Column("is_settled", sa.Boolean(), nullable=False),
-        sa.PrimaryKeyConstraint("project_id", "month", "source", name=op.f("pk_spending")),
+        sa.Column("at", sa.String(40), nullable=False),
+        sa.ForeignKeyConstraint(["run"], ["runs.id"], name=op.f("fk_spending_run"), ondelete="SET NULL"),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_spending")),
     )
+    op.create_index(op.f("ix_spending_project_id_month"), "spending", ["project_id", "month"])
+    op.create_index(op.f("ix_spending_run_id"), "spending", ["run", "id"])
+    op.add_column("runs", sa.Column("need", sa.JSON(), nullable=True))
