@@ -124,6 +124,7 @@ def add_pages(app: FastAPI) -> None:
     from nicegui import ui
 
     from evalflow.web.pages import (
+        account,
         audit,
         bots,
         case,
@@ -139,12 +140,13 @@ def add_pages(app: FastAPI) -> None:
         run,
         runs,
         scores,
+        users,
     )
     from evalflow.web.ui import frame
 
     for module in (
         *(bots, metrics, metric, datasets, import_cases, case),
-        *(projects, connections, audit),
+        *(projects, users, connections, audit, account),
         *(runs, new_run, scores, run, compare, history, frame),  # /runs/new comes before /runs/{run}
     ):
         module.add()

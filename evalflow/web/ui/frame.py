@@ -23,7 +23,18 @@ from evalflow.web.ui.visitor import may, meet, visitor, workspace_of
 
 log = logging.getLogger("evalflow")
 Place = Literal[
-    "", "Bots", "Metrics", "Test cases", "Runs", "Compare", "History", "Projects", "Connections", "Audit", "Account"
+    "",
+    "Bots",
+    "Metrics",
+    "Test cases",
+    "Runs",
+    "Compare",
+    "History",
+    "Projects",
+    "Users",
+    "Connections",
+    "Audit",
+    "Account",
 ]
 _PLACES: tuple[tuple[Place, str, str], ...] = (
     ("Bots", "/", "smart_toy"),
@@ -34,6 +45,7 @@ _PLACES: tuple[tuple[Place, str, str], ...] = (
     ("History", "/history", "timeline"),
 )
 _OF_SERVER: tuple[tuple[Place, str, Right], ...] = (
+    ("Users", "/users", "own"),
     ("Connections", "/connections", "edit"),
     ("Audit", "/audit", "admin"),
 )
