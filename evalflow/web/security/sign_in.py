@@ -76,6 +76,7 @@ async def _identity(connection: HTTPConnection, workspace: Workspace) -> Identit
     proxy names somebody without an account, or one that is disabled.
     """
     address = connection.client.host if connection.client else ""
+    note_fields(connection.scope, address=address)  # of the person, also behind a proxy
     scheme, _, token = connection.headers.get("authorization", "").partition(" ")
     key = session_key(connection)
     user = getattr(connection.state, "proxy_user", None)
