@@ -7,6 +7,7 @@ import logging
 import secrets
 import time
 from collections.abc import Iterator, Sequence
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from anyio import fail_after, to_thread
@@ -47,13 +48,14 @@ class RequestsTold:
     def __init__(self, app: ASGIApp, seconds: Histogram) -> None:
         self.app = app
         self._seconds = seconds
+        self._ids = (f"{start}-{number}" for start in (secrets.token_hex(4),) for number in count(1))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        notes: dict[str, Any] = {"request": secrets.token_hex(8), "status": 500}
+        notes: dict[str, Any] = {"request": next(self._ids), "status": 500}
         scope = {**scope, "state": {**scope.get("state", {}), NOTES: notes}}
         begun = time.perf_counter()
 
