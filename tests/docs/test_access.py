@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import pkgutil
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -13,16 +15,24 @@ import pytest
 
 pytest.importorskip("nicegui", reason="the extra `web` is not installed")
 
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.routing import Mount
 from starlette.testclient import TestClient
 
+import evalflow.web.pages
 from evalflow.app.studio import bots, cases, connections, datasets, metrics, projects, runs
-from evalflow.app.studio.access import LOCAL, ROLES, Actor, Right, Role, SignedOutError, nobody
+from evalflow.app.studio.access import LOCAL, ROLES, Actor, Right
 from evalflow.app.studio.connections import ConnectionDraft
 from evalflow.app.studio.metrics import MetricDraft
 from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import Workspace, open_workspace
 from evalflow.store import tables
 from evalflow.web.application import rest_api
+from evalflow.web.security.projects import InProject
+
+from ..web.pages.conftest import paged
+from ..web.people import Known, everybody, identify
 
 PAGE = Path(__file__).parents[2] / "docs" / "access.md"
 METRIC: dict[str, Any] = {
@@ -110,25 +120,6 @@ def fill(space: Workspace) -> dict[str, str]:
     return {**names, "score": "0-0", "file": "report.html", "project": "default"}
 
 
-def people(space: Workspace) -> dict[str, Actor | None]:
-    """Everyone: nobody, who has each role in the project, the owner, and the admin of another project."""
-    members = {role: Actor(1, role, roles={space.project_id: role}) for role in get_args(Role)}
-    other = space.in_project("other").project_id
-    return {"nobody": None, "stranger": Actor(2, "stranger", roles={other: "admin"}), **members, "owner": LOCAL}
-
-
-class As:
-    """The REST API for whom the header X-Person names."""
-
-    def __init__(self, space: Workspace) -> None:
-        self._api, self._space, self._people = rest_api(), space, people(space)
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        person = self._people[dict(scope["headers"])[b"x-person"].decode()]
-        workspace = replace(self._space, identify=nobody if person is None else lambda: person)
-        await self._api({**scope, "state": {"workspace": workspace}}, receive, send)
-
-
 def needed(allowed: frozenset[str]) -> Right:
     """The right that exactly these people have."""
     for right in get_args(Right):
@@ -139,8 +130,10 @@ def needed(allowed: frozenset[str]) -> Right:
 
 
 def requests_table(space: Workspace) -> list[str]:
-    names, everyone = fill(space), people(space)
-    client = TestClient(As(space), raise_server_exceptions=False, headers={**STALE, "X-Person": "owner"})
+    names, everyone = fill(space), everybody(space)
+    guards = [Middleware(Known, people=everyone), Middleware(InProject, workspace=replace(space, identify=identify))]
+    api = Starlette(routes=[Mount("/", rest_api())], middleware=guards)
+    client = TestClient(api, raise_server_exceptions=False, headers={**STALE, "X-Person": "owner"})
     return [
         f"| `{method.upper()} {path}` | {needed(let_in(client, method.upper(), path, names, everyone))} |"
         for path, operations in client.get("/openapi.json").json()["paths"].items()
@@ -189,5 +182,78 @@ def test_the_page_has_every_role() -> None:
 
 def test_the_page_has_every_request(space: Workspace) -> None:
     expect_in_page(["| request | needs |", "|---|---|", *requests_table(space)])
-    with pytest.raises(SignedOutError):
-        replace(space, identify=nobody).identify()
+
+
+PAGES = """
+from dataclasses import replace
+from evalflow.app.studio.space import open_workspace
+from evalflow.web.application import application
+from evalflow.web.serve import answer, bind, loopback
+from tests.web.people import Known, everybody, identify
+
+sock, address = bind(loopback("127.0.0.1", 0))
+space = open_workspace()
+app = application(replace(space, identify=identify), address, None, None)
+app.add_middleware(Known, people=everybody(space))
+print(address.port, flush=True)
+answer(app, sock)
+"""
+LINK = re.compile(r'"href":"([^"?#]*)')
+BUTTON = re.compile(r'"label":"([^"]*)"')
+TO_CHANGE = re.compile(r"(New|Add|Write|Import|Open a|Run|Edit|Delete|Save|Start|Resume|Apply|Ask)( |$)")
+"""What the buttons say that change something."""
+HIDDEN = frozenset({"Add one", "Add a piece", "Add a turn", "Add tag", "Delete cases"})
+"""Of forms that a viewer may read, and of the bar of selected cases: there, but not visible."""
+
+
+def declared_pages(monkeypatch: pytest.MonkeyPatch) -> dict[str, Right]:
+    """The address of each page and the right that its module declares, in the order of the application."""
+    found: dict[str, Right] = {}
+
+    def note(path: str, needs: Right = "read") -> Any:
+        found[path] = needs
+        return lambda _: None
+
+    for name in sorted(module.name for module in pkgutil.iter_modules(evalflow.web.pages.__path__)):
+        module = importlib.import_module(f"evalflow.web.pages.{name}")
+        if hasattr(module, "guarded_page"):
+            monkeypatch.setattr(module, "guarded_page", note)
+            module.add()
+    return dict(sorted(found.items()))
+
+
+def page_of(pages: Mapping[str, Right], address: str) -> Right | None:
+    """The right that the page at an address needs; None if there is no such page."""
+    exact = pages.get(address)
+    forms = (path for path in pages if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", path), address))
+    return exact or next((pages[path] for path in forms), None)
+
+
+@pytest.mark.slow
+def test_the_page_has_every_page(space: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    pages, names, everyone = declared_pages(monkeypatch), {**fill(space), "position": "0"}, everybody(space)
+    assert len(pages) > 20
+    rows: list[str] = []
+    with paged(space.root, code=PAGES) as server:
+        for path, needs in pages.items():
+            url = re.sub(r"\{(\w+)\}", lambda found: names[found[1]], path)
+            shown = {person: server.ask("GET", url, X_Person=person) for person in everyone}
+            assert shown["nobody"].status == 401, path
+            let_in = {person for person, page in shown.items() if page.status not in (401, 403)}
+            assert needed(frozenset(let_in)) == needs, path
+            for name, person in everyone.items():
+                if person is not None and name in let_in:
+                    expect_fit(shown[name].body.decode(), pages, person, space)
+            if "viewer" in let_in:
+                labels = BUTTON.findall(shown["viewer"].body.decode())
+                assert {label for label in labels if TO_CHANGE.match(label)} <= HIDDEN, path
+            rows.append(f"| `{path}` | {needs} |")
+    expect_in_page(["| page | needs |", "|---|---|", *rows])
+
+
+def expect_fit(page: str, pages: Mapping[str, Right], person: Actor, space: Workspace) -> None:
+    """No link of a page leads to one that its visitor may not open."""
+    for link in set(LINK.findall(page)):
+        needs, named = page_of(pages, link), link.removeprefix("/projects/")
+        there = space if named == link else space.in_project(named)
+        assert needs is None or needs in person.rights(there.project_id), link

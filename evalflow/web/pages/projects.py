@@ -58,10 +58,9 @@ def add() -> None:
                 with empty("folder_off", "No projects yet", f"{about}: you are {_name_of_visitor()}."):
                     pass
 
-    @guarded_page("/projects/{project}", "account")
-    async def one(workspace: Workspace, project: str) -> None:
-        found = await to_thread.run_sync(get_project, workspace, project)
-        there = await to_thread.run_sync(workspace.in_project, project)
+    @guarded_page("/projects/{project}", "admin")
+    async def one(there: Workspace, project: str) -> None:
+        found = await to_thread.run_sync(get_project, there, project)
         members = await to_thread.run_sync(list_members, there)
         with frame(found.name, place="Projects", about=found.description, trail=[("Projects", "/projects")]) as actions:
             with actions:

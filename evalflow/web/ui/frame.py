@@ -80,7 +80,7 @@ def frame(title: str, *, place: Place, about: str = "", trail: Sequence[tuple[st
 
 def _rail(place: Place) -> None:
     with ui.context.client.layout, ui.element("header").classes("rail") as rail:
-        ui.link("evalflow", "/").classes("brand")
+        ui.link("evalflow", "/" if may("read") else "/projects").classes("brand")
         is_shared = visitor().has_account or len(visitor().projects) > 1
         if is_shared:
             _project_menu(place)
@@ -162,9 +162,9 @@ def guarded_page(
 ) -> Callable[[Callable[Concatenate[Workspace, P], Awaitable[None]]], None]:
     """A decorator that registers a function as the builder of the page at a path.
 
-    It gets the workspace of the request, and parameters of path and query; `needs` is the right that it needs in the
-    project. Our own errors are shown as a page: 404 for what does not exist, 403 for what the person may not see, 503
-    if the database does not answer, else 422.
+    It gets the workspace of the request, or of the `{project}` in its path, and parameters of path and query; `needs`
+    is the right that it needs there. Our own errors are shown as a page: 404 for what does not exist, 403 for what the
+    person may not see, 503 if the database does not answer, else 422.
     """
 
     def register(build: Callable[Concatenate[Workspace, P], Awaitable[None]]) -> None:
@@ -174,6 +174,8 @@ def guarded_page(
             workspace = workspace_of(client.request)
             try:
                 await meet(client.request)
+                if "{project}" in path:
+                    workspace = await to_thread.run_sync(workspace.in_project, str(kwargs["project"]))
                 await to_thread.run_sync(expect_right, workspace, needs)
                 await build(workspace, *args, **kwargs)
             except EvalflowError as error:

@@ -46,19 +46,21 @@ def _pages(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequ
 
 
 @contextmanager
-def paged(folder: Path, *words: str) -> Iterator[Server]:
+def paged(folder: Path, *words: str, code: str = CODE) -> Iterator[Server]:
     """The application in a process of its own, at work in a folder; with the word `worker`, beside a worker."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TRIAL_KEY": "a-secret-key"}
     process = subprocess.Popen(
-        [sys.executable, "-c", CODE, *words],
+        [sys.executable, "-c", code, *words],
         cwd=folder,
         env=environment,
         stdout=subprocess.PIPE,
         text=True,
     )
     assert process.stdout is not None
-    with process.stdout:
-        yield Server(Address("127.0.0.1", int(process.stdout.readline())))
+    try:
+        with process.stdout:
+            yield Server(Address("127.0.0.1", int(process.stdout.readline())))
+    finally:
         process.terminate()
         process.wait(timeout=60)
 
