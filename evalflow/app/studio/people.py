@@ -125,13 +125,21 @@ def delete_user(space: Workspace, name: str, expected: int) -> None:
 
 @requires("own")
 def password_link(space: Workspace, name: str) -> str:
-    """The code of a link that lets a user choose a password, once, within `LINK_TTL`."""
+    """The code of a link that lets a user choose a password, once, within `LINK_TTL`.
+
+    A new password by any way ends all links that were made before it.
+    """
     row = user_row(space, name)
     code = secrets.token_urlsafe(32)
     expires_at = (datetime.now(UTC) + LINK_TTL).isoformat(timespec="milliseconds")
     with space.changing("create link", "user", name) as connection:
-        people.put_code(connection, code, {"kind": "password", "user": row["id"]}, expires_at)
+        people.put_code(connection, code, {"kind": "password", "account": account_state(row)}, expires_at)
     return code
+
+
+def account_state(row: Mapping[str, Any]) -> str:
+    """A digest of an account and its password. Its id would not do: SQLite gives the ids of deleted rows again."""
+    return people.digest(f"{row['name']} {row['created_at']} {row['password_hash']}")
 
 
 @requires("own")

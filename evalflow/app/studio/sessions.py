@@ -11,7 +11,7 @@ from typing import Any, cast, get_args
 
 from evalflow.app.studio.access import ROLES, Actor, ForbiddenError, Role, SignedOutError, open_to_all, requires
 from evalflow.app.studio.people import User as Account
-from evalflow.app.studio.people import as_user, password_hash
+from evalflow.app.studio.people import account_state, as_user, password_hash
 from evalflow.app.studio.space import NotFoundError, Workspace, not_found
 from evalflow.errors import Problem, UserError
 from evalflow.store import people
@@ -229,7 +229,7 @@ def choose_password(space: Workspace, code: str, password: str) -> str:
 
 def _user_of(connection: Any, content: Mapping[str, Any] | None) -> dict[str, Any]:
     rows = people.all_users(connection) if content and content["kind"] == "password" else []
-    found = next((row for row in rows if content and row["id"] == content["user"]), None)
+    found = next((row for row in rows if content and account_state(row) == content["account"]), None)
     if found is None:
         raise UserError(Problem("this link is not valid any more", "link", "ask the owner of the server for another"))
     return found

@@ -77,3 +77,17 @@ def test_a_link_sets_a_password_once(space: Workspace) -> None:
     with pytest.raises(SignedOutError):  # whoever knew the old password is out
         sessions.session_identity(space, key, "")()
     enter(space, "ann")
+
+
+def test_a_new_password_and_the_end_of_the_account_end_older_links(space: Workspace) -> None:
+    people.add_user(space, "olga", is_owner=True)
+    people.add_user(space, "ann")
+    older, newer = (people.password_link(space, "ann") for _ in range(2))
+    sessions.choose_password(space, newer, PASSWORD)
+    of_deleted = people.password_link(space, "ann")
+    people.delete_user(space, "ann", people.get_user(space, "ann").version)
+    for name in ("bob", "ann"):  # SQLite gives bob the id that ann had
+        people.add_user(space, name)
+    for code in (older, of_deleted):
+        with pytest.raises(UserError, match="not valid any more"):
+            sessions.choose_password(space, code, "the password of a thief")
