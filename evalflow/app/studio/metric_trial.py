@@ -20,10 +20,9 @@ from evalflow.app.studio.access import requires
 from evalflow.app.studio.bots import get_bot
 from evalflow.app.studio.cases import read_rows
 from evalflow.app.studio.leases import trial_budget
-from evalflow.app.studio.metrics import MetricDraft
+from evalflow.app.studio.metrics import MetricDraft, check_draft
 from evalflow.app.studio.snapshot import Own, RunRequest, judge_of, with_own_judge, write_own
 from evalflow.app.studio.space import Workspace
-from evalflow.app.studio.validate import check_metric
 from evalflow.calls.client import CallSession
 from evalflow.config.judges import each_judge
 from evalflow.config.load import Composed, compose
@@ -50,7 +49,7 @@ def trial_settings(
 ) -> Generator[tuple[Settings, Case]]:
     """The settings of a run of one case, and the case. The files that they name exist only within the context."""
     found = get_bot(space, bot)
-    definition, prompts = check_metric(draft.name, draft.definition, draft.prompts, space.allowed)
+    definition, prompts = check_draft(space, draft)
     list(read_rows(DATASET, [row]))
     own = Own(
         targets={bot: space.resolve(found.config, "target")} if found.origin == "workspace" else {},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -14,9 +14,8 @@ from pydantic import ConfigDict
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.bots import BOTS, Origin
 from evalflow.app.studio.definitions import DefinitionStore, declared, find_declared, remembered_content
-from evalflow.app.studio.space import Workspace, not_found, stale
+from evalflow.app.studio.space import Workspace, not_found, refuse_elsewhere, stale
 from evalflow.app.studio.validate import check_metric
-from evalflow.calls.connections import Connections
 from evalflow.errors import Problem, UserError
 from evalflow.metrics.case_checks import JUDGED, PARAMS
 from evalflow.paths import prompt_dirs
@@ -101,11 +100,18 @@ def get_metric(space: Workspace, bot: str, name: str) -> MetricDefinition:
 @requires("edit")
 def create_metric(space: Workspace, bot: str, draft: MetricDraft) -> MetricDefinition:
     """Define a metric."""
-    definition, prompts = check_metric(draft.name, draft.definition, draft.prompts, space.allowed)
+    definition, prompts = check_draft(space, draft)
     row = BOTS.get(space, bot)["id"]
     with space.changing("create", "metric", f"{bot}/{draft.name}") as connection:
         add_metric(connection, row, bot, MetricDraft(draft.name, definition, prompts))
     return get_metric(space, bot, draft.name)
+
+
+@requires("edit")
+def check_draft(space: Workspace, draft: MetricDraft) -> tuple[dict[str, Any], dict[str, str]]:
+    """Definition and prompts of a valid draft, which takes steps of no run that the person may not see."""
+    refuse_elsewhere(space, {"metric": {draft.name: draft.definition}})
+    return check_metric(draft.name, draft.definition, draft.prompts, space.allowed)
 
 
 def add_metric(connection: Connection, row: int, bot: str, checked: MetricDraft) -> None:
@@ -119,7 +125,7 @@ def update_metric(space: Workspace, bot: str, draft: MetricDraft, expected: int)
     """Replace a metric's definition and prompts. Without `prompts` in the draft, the templates stay."""
     row = _row(space, bot, draft.name)
     texts = row["prompts"] if draft.prompts is None else draft.prompts
-    definition, prompts = check_metric(draft.name, draft.definition, texts, space.allowed)
+    definition, prompts = check_draft(space, replace(draft, prompts=texts))
     METRICS.change(space, row, expected, {"definition": definition, "prompts": prompts})
     return get_metric(space, bot, draft.name)
 
@@ -138,7 +144,7 @@ def replace_metrics(
 
     `expected`: the versions, by name, of all metrics that the bot had when they were read.
     """
-    checked = _checked(drafts, space.allowed)
+    checked = _checked(space, drafts)
     row = BOTS.get(space, bot)["id"]
     with space.changing("replace metrics", "bot", bot, [draft.name for draft in drafts]) as connection:
         there = {found["name"]: found for found in definitions.listed(connection, "metrics", row)}
@@ -209,9 +215,7 @@ def _renamed(value: Any, old: str, new: str) -> Any:
     return f"{new}/{value.partition('/')[2]}" if own else value
 
 
-def _checked(
-    drafts: Sequence[MetricDraft], connections: Connections | None
-) -> dict[str, tuple[dict[str, Any], dict[str, str]]]:
+def _checked(space: Workspace, drafts: Sequence[MetricDraft]) -> dict[str, tuple[dict[str, Any], dict[str, str]]]:
     checked: dict[str, tuple[dict[str, Any], dict[str, str]]] = {}
     problems: list[Problem] = []
     for draft in drafts:
@@ -219,7 +223,7 @@ def _checked(
             problems.append(Problem(f"two metrics are called {draft.name!r}", "metric.name", "rename one of them"))
             continue
         try:
-            checked[draft.name] = check_metric(draft.name, draft.definition, draft.prompts, connections)
+            checked[draft.name] = check_draft(space, draft)
         except UserError as error:
             problems += error.problems
     if problems:

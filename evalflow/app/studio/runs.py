@@ -315,8 +315,10 @@ def _refusal(space: Workspace, run_id: str, expected: int | None, unfit: Sequenc
 
 
 def _parts(space: Workspace, request: RunRequest) -> tuple[Own, RunRequest, dict[str, Any]]:
-    refuse_elsewhere(space, request.options)
-    return own_definitions(space, request), *with_values(space, request)
+    own = own_definitions(space, request)
+    definitions = {name: definition for name, (definition, _) in own.metrics.items()}
+    refuse_elsewhere(space, {**request.options, "metric": definitions})
+    return own, *with_values(space, request)
 
 
 def _inspected(space: Workspace, arguments: Sequence[str]) -> tuple[Inspection, leases.Need, leases.ProjectBudget]:

@@ -18,10 +18,9 @@ from evalflow.app.studio.bots import BOTS, bot_values, get_bot, list_bots
 from evalflow.app.studio.cases import Fields, append_rows, append_stored, case_columns, case_rows
 from evalflow.app.studio.datasets import DATASETS, dataset_values, get_dataset, list_datasets, own_row
 from evalflow.app.studio.definitions import declared, declared_content
-from evalflow.app.studio.metrics import MetricDraft, add_metric, list_metrics
+from evalflow.app.studio.metrics import MetricDraft, add_metric, check_draft, list_metrics
 from evalflow.app.studio.snapshot import BASES, Own, with_own_judge, write_own
 from evalflow.app.studio.space import TakenError, Workspace
-from evalflow.app.studio.validate import check_metric
 from evalflow.config.schema import DatasetConfig
 from evalflow.config.yaml_text import read_yaml, unescaped, unescaped_but_environment
 from evalflow.errors import Problem, UserError, did_you_mean
@@ -110,7 +109,7 @@ def _check_all(
             found.bots.append(bot_values(space, name, target, description))
     for metric in metrics:
         with _collected(problems):
-            definition, prompts = check_metric(metric.name, metric.definition, metric.prompts, space.allowed)
+            definition, prompts = check_draft(space, metric)
             found.metrics.append(MetricDraft(metric.name, definition, prompts))
     for name, (config, rows) in cases.items():
         with _collected(problems):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import get_args
 
 import pytest
 
-from evalflow.app.studio import bots, datasets, runs, transfer
+from evalflow.app.studio import bots, datasets, metric_trial, metrics, runs, transfer
 from evalflow.app.studio.access import ROLES, Actor, ForbiddenError, Role, SignedOutError, nobody
+from evalflow.app.studio.metrics import MetricDraft
+from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import NotFoundError, Workspace, within
 from evalflow.errors import UserError
 from evalflow.store import audit, definitions
@@ -69,6 +73,37 @@ def test_others_than_the_owner_reuse_runs_of_their_project_only(space: Workspace
     add_project(space, "other")
     with pytest.raises(UserError, match="the runs of the project"):
         within(acting(space, "editor"), space.in_project("other").runs / "r", acting(space, "editor").runs)
+
+
+def test_a_metric_takes_no_steps_of_a_file_that_is_none_of_the_projects(space: Workspace, tmp_path: Path) -> None:
+    add_project(space, "other")
+    own = acting(space, "editor")
+    bots.create_bot(own, "helper", MODEL)
+    datasets.create_dataset(own, "mine")
+    foreign, mine = space.in_project("other").runs / "r", space.runs / "r"
+    entry = {"kind": "g_eval", "metric": "m", "criteria": "Their secret", "steps": ["Think."], "judge": "j"}
+    for folder in (foreign, mine):
+        folder.mkdir(parents=True)
+        (folder / "prepared.json").write_text(json.dumps({"key": entry}), encoding="utf-8")
+
+    def draft(steps_from: str, criteria: str) -> MetricDraft:
+        shown = {"criteria": criteria, "needs": ["question", "answer"]}
+        return MetricDraft("m", {"kind": "g_eval", **shown, "steps_from": steps_from})
+
+    for place in (str(foreign), "outputs/projects/other/runs/r", "/etc/passwd", "/dev/zero", str(tmp_path / "none")):
+        one = draft(place, "Something else")
+        for work in (
+            lambda one=one: metrics.create_metric(own, "helper", one),
+            lambda one=one: metrics.replace_metrics(own, "helper", [one], {}),
+            lambda one=one: metric_trial.trial_settings(own, "helper", one, {"question": "?"}).__enter__(),
+        ):
+            with pytest.raises(UserError, match="is not below the runs of the project"):
+                work()
+    metrics.create_metric(own, "helper", draft(str(mine), "Their secret"))
+    metrics.create_metric(space, "helper", replace(draft(str(foreign), "Their secret"), name="by_owner"))
+    request = RunRequest("helper", ["mine"], ["by_owner"])
+    with pytest.raises(UserError, match="is not below the runs of the project"):
+        runs.estimate_run(own, request)
 
 
 def test_a_change_is_recorded_with_who_and_what_and_no_content(space: Workspace) -> None:
