@@ -107,3 +107,19 @@ def test_ways_to_sign_in_that_lack_something_are_refused(
     assert run_command(words) == 2
     said = " ".join(capsys.readouterr().err.split())
     assert [what for what in wrong if what not in said] == []
+
+
+def test_nothing_listens_while_the_provider_does_not_answer(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evalflow.web.security.oidc._PAUSES_S", ())
+    monkeypatch.setattr("evalflow.web.serve.bind", lambda _: pytest.fail("it listens"))
+    monkeypatch.setenv("OIDC_SECRET", "secret")
+    assert run_command(PUBLIC) == 2
+    for words in hinted(capsys.readouterr().err):
+        assert run_command(words) == 0
+    oidc = ["--oidc-issuer", "http://127.0.0.1:9", "--oidc-client-id", "e", "--oidc-client-secret-env", "OIDC_SECRET"]
+    assert run_command([*PUBLIC, *oidc]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "--oidc-issuer: http://127.0.0.1:9/.well-known/openid-configuration cannot be read" in said
+    assert "start again once the provider answers" in said

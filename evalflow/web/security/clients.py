@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from evalflow.app.studio.space import Workspace
 
+log = logging.getLogger("evalflow")
 PERIOD_S = 2.0
 """Seconds between looks at the sessions of open pages."""
 GRACE_S = 0.5
@@ -111,17 +113,23 @@ async def end_with_sessions(workspace: Workspace) -> None:
 
     The browser loads such a page again, which shows the form to sign in, or what the person may see now.
     """
-    from nicegui import Client
-
     while True:
         await asyncio.sleep(PERIOD_S)
-        opened = [(client, identity) for client in Client.instances.values() if (identity := _opener(client.id))]
         try:
-            changed = await to_thread.run_sync(changed_identities, workspace, [identity for _, identity in opened])
+            await _end(await _outdated(workspace))
         except EvalflowError:
             continue  # the database is away; pages can do nothing without it
-        gone = {id(identity) for identity in changed}
-        await _end([client for client, identity in opened if id(identity) in gone])
+        except Exception:  # one look that fails must not be the last
+            log.exception("cannot look at the sessions of open pages")
+
+
+async def _outdated(workspace: Workspace) -> list[Client]:
+    from nicegui import Client
+
+    opened = [(client, identity) for client in Client.instances.values() if (identity := _opener(client.id))]
+    changed = await to_thread.run_sync(changed_identities, workspace, [identity for _, identity in opened])
+    gone = {id(identity) for identity in changed}
+    return [client for client, identity in opened if id(identity) in gone]
 
 
 async def _end(clients: list[Client]) -> None:
