@@ -17,6 +17,8 @@ from evalflow.app.studio.runs import Run
 from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import Workspace
 from evalflow.app.worker import Worker
+from evalflow.calls import budget
+from evalflow.calls.budget import Lease
 from evalflow.calls.connections import VARIABLE, Connections
 
 from .cli.conftest import Program
@@ -55,8 +57,12 @@ class _Ended:
     wait = poll
 
 
-def _carry_out(folder: Path, arguments: Sequence[str], root: Path, connections: Connections | None) -> _Ended:
+def _carry_out(
+    folder: Path, arguments: Sequence[str], root: Path, connections: Connections | None, lease: Lease | None
+) -> _Ended:
     with pytest.MonkeyPatch.context() as patch:
+        if lease is not None:
+            patch.setenv(budget.VARIABLE, lease.model_dump_json())
         if connections is not None:
             connections.write(folder / process.CONNECTIONS)
             patch.setenv(VARIABLE, str(folder / process.CONNECTIONS))
