@@ -14,14 +14,17 @@ from nicegui import ui
 from evalflow.app.studio.bots import list_bots
 from evalflow.app.studio.datasets import list_datasets
 from evalflow.app.studio.definitions import declared, endpoint_judges
+from evalflow.app.studio.leases import ProjectBudget
 from evalflow.app.studio.metrics import list_library, list_metrics
 from evalflow.app.studio.runs import RunEstimate, changed_request, create_run, estimate_run, get_run
 from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import Workspace
+from evalflow.app.studio.spending import budget_left
 from evalflow.errors import EvalflowError
 from evalflow.report.wording import cost
 from evalflow.web.pages.runs import name_of
 from evalflow.web.ui import forms
+from evalflow.web.ui.budget import left_in_words
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import Latest, button, facts, link_button, message, text
 
@@ -78,13 +81,14 @@ class _NewRun:
         request = self._form.read()
         try:
             found = await to_thread.run_sync(estimate_run, self._workspace, request)
+            left = await to_thread.run_sync(budget_left, self._workspace)
         except EvalflowError as error:
             if is_latest():
                 self._show_faults(error)
             return
         if is_latest():
             with self._cleared():
-                _estimate(found)
+                _estimate(found, left)
 
     def _show_incomplete(self) -> None:
         self._result.classes(remove="looking").clear()
@@ -112,7 +116,7 @@ class _NewRun:
             forms.leave(f"/runs/{run.run_id}")
 
 
-def _estimate(found: RunEstimate) -> None:
+def _estimate(found: RunEstimate, left: ProjectBudget) -> None:
     cases = sum(found.cases.values())
     low, high = found.cost_usd
     price = (
@@ -125,6 +129,7 @@ def _estimate(found: RunEstimate) -> None:
         ("Tokens sent", _between(*(f"{number:,}" for number in found.input_tokens)) if found.requests else ""),
         ("Tokens received", _between(*(f"{number:,}" for number in found.output_tokens)) if found.requests else ""),
         ("Price", price),
+        (f"Left of the project's budget for {left.month}", left_in_words(left)),
     ])  # fmt: skip
     for notice in found.notices:
         message(notice, tone="warn")

@@ -22,6 +22,7 @@ from evalflow.web.pages.run_metrics import MetricCard, TagTable, overview
 from evalflow.web.pages.runs import ACTIVE, duration, name_of, seconds_in_words, state_of, when
 from evalflow.web.pages.scores import ScoreList, ScoreQuery, Tags
 from evalflow.web.ui import forms
+from evalflow.web.ui.budget import run_budget
 from evalflow.web.ui.dialogs import confirmation
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import (
@@ -105,6 +106,7 @@ class RunView:
                 _onward(self._workspace, run)
             if run.state in ACTIVE:
                 self._progress = ProgressCard(run, state)
+                run_budget(self._workspace, run.run_id)
             else:
                 _ending(run)
         with self._below:

@@ -179,9 +179,16 @@ def test_a_threshold_moves_the_pass_rate_and_asks_nobody(visit: Visit, bot: Bot,
 
 def test_a_slow_run_is_cancelled_and_resumed(visit: Visit, bot: Bot, pages: Server) -> None:
     bot.go.clear()
-    page = visit(start(pages, options={"cache": {"mode": "off"}, "max_error_rate": 1.0}))
+    version = ask(pages, "GET", "/projects/default/budget")["version"]
+    ask(pages, "PUT", "/projects/default/budget", {"requests": 1000}, If_Match=f'"{version}"')
+    path = start(pages, options={"cache": {"mode": "off"}, "max_error_rate": 1.0})
+    page = visit(path.replace("/runs/", "/runs/new?source="))
+    wait(page, "Left of the project's budget for")
+    seen(page, "requests of 1,000 requests")
+    page = visit(path)
     wait(page, "0 of 4 scores")
     page.get_by_text("running").wait_for(timeout=PATIENCE_MS)
+    wait(page, "requests of 16 requests")
     page.get_by_role("button", name="Cancel the run").click()
     bot.go.set()
     wait(page, "It was cancelled")

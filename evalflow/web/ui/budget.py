@@ -1,0 +1,74 @@
+"""The monthly budget of a project on pages: what is left of it, and what a run spends of it."""
+
+from __future__ import annotations
+
+from anyio import to_thread
+from nicegui import ui
+
+from evalflow.app.studio.leases import ProjectBudget, amount_in_words
+from evalflow.app.studio.space import Workspace
+from evalflow.app.studio.spending import RunSpending, budget_left, run_spending, set_budget
+from evalflow.calls.budget import UNITS
+from evalflow.web.ui import forms
+from evalflow.web.ui.parts import button, facts, polled, section, text
+
+_FIELDS = {
+    "usd": forms.About("US dollars a month", "Empty: no limit."),
+    "requests": forms.About("Requests a month", "Repeated calls count. Empty: no limit."),
+    "tokens": forms.About("Tokens a month", "Sent and received. Empty: no limit."),
+}
+
+
+def left_in_words(budget: ProjectBudget) -> str:
+    """What is left of each limit, such as "$4.20 of $50.00"; empty without limits."""
+    parts = [
+        f"{amount_in_words(unit, left)} of {amount_in_words(unit, getattr(budget.limits, unit))}"
+        for unit, left in budget.left.items()
+        if left is not None
+    ]
+    return ", ".join(parts)
+
+
+def run_budget(workspace: Workspace, run: str) -> None:
+    """A line that follows what a run uses of what it was given; empty while there is no limit."""
+    line = text("", "p", "muted small num")
+
+    async def show() -> None:
+        found = await to_thread.run_sync(run_spending, workspace, run)
+        used = _used_in_words(found)
+        line.set_text(found.waits or (used and f"Of the project's budget: {used}"))
+
+    polled(1.0, show)
+
+
+def _used_in_words(spending: RunSpending) -> str:
+    parts = [
+        f"{amount_in_words(unit, getattr(spending.used, unit))} of {amount_in_words(unit, leased)}"
+        for unit, leased in spending.leased.items()
+        if leased is not None
+    ]
+    return ", ".join(parts)
+
+
+async def budget_section(workspace: Workspace) -> None:
+    """The project's budget with what is spent of it; the owner of the server can change it."""
+    budget = await to_thread.run_sync(budget_left, workspace)
+    about = f"For all runs and trials of {budget.month}; the next month begins on {budget.renews_on:%-d %B} (UTC)."
+    with section("Monthly budget", about):
+        for name, amount in (("Spent", budget.spent), ("Held by what is running", budget.leased)):
+            facts([(name, ", ".join(amount_in_words(unit, getattr(amount, unit)) for unit in UNITS))])
+        facts([("Left", left_in_words(budget) or "no limit")])
+        if not workspace.identify().is_owner:
+            return
+        with forms.form():
+            fields: dict[str, forms.Field] = {
+                unit: forms.number_field(about, getattr(budget.limits, unit)) for unit, about in _FIELDS.items()
+            }
+
+            async def save() -> None:
+                values = {**budget.limits.model_dump(), **{unit: field.value for unit, field in fields.items()}}
+                if await forms.attempt(lambda: set_budget(workspace, values, budget.version), fields):
+                    forms.saved()
+                    ui.navigate.reload()
+
+            button("Save the budget", save, kind="primary")
