@@ -27,11 +27,15 @@ METRICS = [f"metric_{number}" for number in range(10)]
 FLAGS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync")
 RUN = "2026-01-01T00-00-00Z_many"
 SERVER = """
+import gc
+
+from evalflow.__main__ import COLLECT_AFTER
 from evalflow.app.studio.space import open_workspace
 from evalflow.web.serve import bind, loopback
 from evalflow.web.application import application
 from evalflow.web.serve import answer
 
+gc.set_threshold(*COLLECT_AFTER)
 sock, address = bind(loopback("127.0.0.1", 0))
 app = application(open_workspace(), address, None, None)
 print(address.url, flush=True)
