@@ -16,7 +16,8 @@ from evalflow.app.studio.identities import BACK_TTL, keep_until_back, sign_in_by
 from evalflow.app.studio.people import SHORTEST_PASSWORD
 from evalflow.app.studio.sessions import SESSION_TTL, choose_password, sign_in, sign_in_delay, sign_out
 from evalflow.errors import EvalflowError, InfrastructureError, UserError
-from evalflow.web.security.oidc import CALLBACK, OidcProvider
+from evalflow.web.api.problems import problem_response
+from evalflow.web.security.oidc import CALLBACK, OIDC, OidcProvider
 from evalflow.web.security.sign_in import COOKIE, session_key
 
 if TYPE_CHECKING:
@@ -32,6 +33,10 @@ _POLICY = (
 )
 _LONGEST = 2000
 """Characters of a field."""
+_LARGEST = 8 * _LONGEST
+"""Bytes of a field, whose characters may be written as %E2%82%AC."""
+_TRIES = 20
+"""Sign-ins from one address that may wait at once, so that it keeps nobody else waiting for long."""
 _HASHING = 4
 """Passwords that are checked at once; each takes 64 MB."""
 
@@ -47,7 +52,7 @@ def sign_in_routes(provider: OidcProvider | None = None) -> list[BaseRoute]:
     doors = _Doors(provider)
     there_and_back = _ThereAndBack(provider, doors) if provider else None
     return [
-        *(there_and_back.routes() if there_and_back else ()),
+        *(there_and_back.routes() if there_and_back else (Route(path, _no_provider) for path in (OIDC, CALLBACK))),
         Route("/sign-in", doors.form, methods=["GET"]),
         Route("/sign-in", doors.enter, methods=["POST"]),
         Route("/sign-out", _leave, methods=["POST"]),
@@ -75,7 +80,8 @@ class _Doors:
         fields = await _fields(request)
         workspace: Workspace = request.state.workspace
         name, address = fields.get("name", "").strip().lower(), request.client.host if request.client else ""
-        if (name, address) in self._waiting:
+        waiting = [one for one, there in self._waiting if there == address]
+        if name in waiting or len(waiting) >= _TRIES:
             return self.page(fields.get("next", ""), name, "Another attempt is still being checked. Wait for it.", 429)
         self._waiting.add((name, address))
         try:
@@ -100,6 +106,10 @@ class _Doors:
         return _redirect("/sign-in")
 
 
+async def _no_provider(_: Request) -> Response:
+    return problem_response(404, "people do not sign in by OpenID Connect here")
+
+
 class _ThereAndBack:
     """Signs people in by an OpenID Connect provider."""
 
@@ -109,7 +119,7 @@ class _ThereAndBack:
     def routes(self) -> list[BaseRoute]:
         from starlette.routing import Route
 
-        return [Route("/sign-in/oidc", self.leave), Route(CALLBACK, self.come_back)]
+        return [Route(OIDC, self.leave), Route(CALLBACK, self.come_back)]
 
     async def leave(self, request: Request) -> Response:
         url, kept = await to_thread.run_sync(self._provider.start)
@@ -181,7 +191,7 @@ async def _password_form(request: Request) -> Response:
 
 
 async def _fields(request: Request) -> Mapping[str, str]:
-    form = await request.form()
+    form = await request.form(max_files=0, max_fields=10, max_part_size=_LARGEST)
     return {name: value[:_LONGEST] for name, value in form.items() if isinstance(value, str)}
 
 

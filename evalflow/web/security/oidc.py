@@ -15,7 +15,9 @@ from evalflow.app.studio.identities import ProvidedIdentity
 from evalflow.app.studio.people import is_email
 from evalflow.errors import InfrastructureError, Problem, UserError
 
-CALLBACK = "/sign-in/oidc/callback"
+OIDC = "/sign-in/oidc"
+"""The path that leads people to the provider."""
+CALLBACK = f"{OIDC}/callback"
 """The path that the provider sends people back to."""
 TIMEOUT_S = 10.0
 LEEWAY_S = 60

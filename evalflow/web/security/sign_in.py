@@ -20,7 +20,7 @@ from evalflow.app.studio.sessions import (
 )
 from evalflow.errors import Problem
 from evalflow.web.security.guards import note_fields, refuse, route_path
-from evalflow.web.security.oidc import CALLBACK
+from evalflow.web.security.oidc import CALLBACK, OIDC
 from evalflow.web.security.projects import PREFIX
 from evalflow.web.security.token import OPEN_PATHS
 
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 COOKIE = "__Host-evalflow"
 """Browsers accept a cookie of such a name only over https, for this host, and for all paths."""
-FOR_EVERYBODY = frozenset({*OPEN_PATHS, "/sign-in", "/password", "/sign-in/oidc", CALLBACK, "/metrics"})
+FORMS = frozenset({"/sign-in", "/password"})
+FOR_EVERYBODY = frozenset({*OPEN_PATHS, *FORMS, OIDC, CALLBACK, "/metrics"})
 """Paths that need no account, or ask for one themselves."""
 
 
@@ -59,7 +60,7 @@ class SignedIn:
         except ForbiddenError as error:
             await refuse(scope, receive, send, 403, str(error))
             return
-        if identity is None and route_path(scope) not in FOR_EVERYBODY and not scope["path"].startswith("/assets/"):
+        if identity is None and not _is_for_everybody(scope):
             await _refuse(connection, scope, receive, send)
             return
         workspace = connection.state.workspace = replace(workspace, identify=identity or nobody)
@@ -67,6 +68,14 @@ class SignedIn:
             await _redirect(await to_thread.run_sync(_first_page, workspace), scope, receive, send)
             return
         await self.app(scope, receive, send)
+
+
+def _is_for_everybody(scope: Scope) -> bool:
+    """Whether a request needs no account. NiceGUI gets none of these: it keeps a page for each that it lacks."""
+    path, method = route_path(scope), scope.get("method")
+    if method == "POST":
+        return path in FORMS
+    return method in ("GET", "HEAD") and (path in FOR_EVERYBODY or scope["path"].startswith("/assets/"))
 
 
 async def _identity(connection: HTTPConnection, workspace: Workspace) -> Identity | None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
+from itertools import islice
 from urllib.parse import urlencode
 
 import pytest
@@ -15,6 +18,7 @@ from starlette.routing import Mount
 from evalflow.app.studio import people, projects, sessions
 from evalflow.app.studio.space import Workspace
 from evalflow.web.application import API, rest_api, security_middleware
+from evalflow.web.pages import sign_in as form_page
 from evalflow.web.pages.sign_in import sign_in_routes
 from evalflow.web.security.proxy import UserHeader
 from evalflow.web.serve import Address, PublicMode
@@ -102,6 +106,43 @@ def test_a_wrong_password_says_nothing_about_the_name(server: Server) -> None:
 def test_a_foreign_page_signs_nobody_in(server: Server) -> None:
     for origin in ("https://evil.example", f"http://{HOST}", "null"):
         assert sign_in(server, Origin=origin).status == 403
+
+
+@pytest.mark.parametrize("method", ["OPTIONS", "TRACE", "DELETE", "POST"])
+@pytest.mark.parametrize("path", ["/healthz", "/sign-in", "/sign-in/oidc", "/metrics", "/assets/theme.css"])
+def test_whoever_is_not_signed_in_reaches_no_page_by_another_method(server: Server, method: str, path: str) -> None:
+    found = server.ask(method, path, b"", **FORM)
+    assert (found.status, found.headers["Content-Type"]) == (401, "application/problem+json") or (
+        (method, path) == ("POST", "/sign-in") and b"<form" in found.body
+    )
+
+
+def test_whoever_is_not_signed_in_fills_no_memory_by_forms(server: Server) -> None:
+    for form in (b"name=" + b"x" * 20_000, b"&".join(b"n%d=x" % n for n in range(20))):
+        assert server.ask("POST", "/sign-in", form, **FORM).status == 400
+    part = b'--b\r\nContent-Disposition: form-data; name="f"; filename="f"\r\n\r\nx\r\n--b--\r\n'
+    assert (
+        server.ask("POST", "/sign-in", part, **{**FORM, "Content-Type": "multipart/form-data; boundary=b"}).status
+        == 400
+    )
+
+
+def test_an_address_makes_few_attempts_at_once(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    is_enough = threading.Event()
+
+    def wait(_: Workspace, name: str, address: str) -> float:
+        if address == "6.6.6.7":
+            is_enough.wait(30)
+        return 0.0
+
+    monkeypatch.setattr(form_page, "sign_in_delay", wait)
+    with ThreadPoolExecutor(22) as pool:
+        tries = [pool.submit(sign_in, server, f"name{n}", "wrong", X_Forwarded_For="6.6.6.7") for n in range(22)]
+        refused = [one.result().status for one in islice(as_completed(tries), 2)]
+        assert sign_in(server, X_Forwarded_For="6.6.6.8").status == 303
+        is_enough.set()
+    assert refused == [429, 429]
+    assert sorted(one.result().status for one in tries) == [*[401] * 20, 429, 429]
 
 
 def test_an_account_without_a_role_sees_no_project(server: Server) -> None:
