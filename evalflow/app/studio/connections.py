@@ -64,6 +64,13 @@ def list_connections(space: Workspace) -> list[StoredConnection]:
 
 
 @requires("edit")
+def connection_names(space: Workspace) -> list[str] | None:
+    """The connections to choose from, by name; None where any address may be called."""
+    allowed = space.allowed
+    return None if allowed is None else [one.name for one in allowed.listed]
+
+
+@requires("edit")
 def get_connection(space: Workspace, name: str) -> StoredConnection:
     """One connection."""
     return _shown(CONNECTIONS.get(space, name))

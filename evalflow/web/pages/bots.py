@@ -13,6 +13,7 @@ from anyio import to_thread
 from nicegui import ui
 
 from evalflow.app.studio.bots import Bot, create_bot, delete_bot, get_bot, list_bots, try_bot, update_bot
+from evalflow.app.studio.connections import connection_names
 from evalflow.app.studio.datasets import Dataset, list_datasets
 from evalflow.app.studio.definitions import given
 from evalflow.app.studio.space import Workspace, within
@@ -21,6 +22,7 @@ from evalflow.errors import Problem, UserError, command
 from evalflow.records import Answer
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import Deleting, Saving, State, dialog, folder_dialog
+from evalflow.web.ui.endpoint import CALLED, pick_connection
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import Tone, badge, button, card, empty, facts, link_button, message, section, tell, text
 from evalflow.web.ui.visitor import may
@@ -72,16 +74,19 @@ def add() -> None:
     @guarded_page("/bots/new", "edit")
     async def new(workspace: Workspace, source: str = "") -> None:
         copied = await to_thread.run_sync(get_bot, workspace, source) if source else None
+        connections = await to_thread.run_sync(connection_names, workspace)
         title = f"Copy of {copied.name}" if copied else "New bot"
         with frame(title, place="Bots", trail=[("Bots", "/")]):
             config = given(copied.config) if copied else {"kind": "openai"}
-            _BotEditor(workspace, BotForm(config, None, copied.description if copied else ""), None)
+            form = BotForm(config, None, copied.description if copied else "", connections)
+            _BotEditor(workspace, form, None)
 
     @guarded_page("/bots/{bot}/edit", "edit")
     async def edit(workspace: Workspace, bot: str) -> None:
         found = await to_thread.run_sync(get_bot, workspace, bot)
+        connections = await to_thread.run_sync(connection_names, workspace)
         with frame(f"Edit {found.name}", place="Bots", trail=[(found.name, f"/bots/{found.name}")]):
-            _BotEditor(workspace, BotForm(found.config, found.name, found.description), found)
+            _BotEditor(workspace, BotForm(found.config, found.name, found.description, connections), found)
 
     @guarded_page("/bots/{bot}")
     async def one(workspace: Workspace, bot: str) -> None:
@@ -290,12 +295,16 @@ _SYSTEM_PROMPT = forms.About(
 _TEMPERATURE = forms.About("Temperature", "0 gives the most repeatable answers.", "0")
 _MAX_TOKENS = forms.About("Maximum length (tokens)", "Of an answer. Empty: the model's own limit.", "500")
 _URL = forms.About("Address", "The URL that takes questions.", "http://127.0.0.1:9000/chat", required=True, code=True)
+_PATH = forms.About("Path", "Below the connection's address; empty: the address itself.", "/chat", code=True)
 _METHOD = forms.About("Method", "The HTTP method; usually POST.", required=True)
 _HEADERS = forms.About(
     "Headers",
     "One per line. Never write a secret here: ${oc.env:NAME} reads the environment variable NAME.",
     "Authorization: Bearer ${oc.env:BOT_KEY}",
     code=True,
+)
+_PLAIN_HEADERS = forms.About(
+    "Headers", "One per line; the connection's key is sent by itself.", "Accept-Language: en", code=True
 )
 _BODY = forms.About(
     "Body",
@@ -321,10 +330,13 @@ class BotForm:
     """The fields of a bot.
 
     Keys of the configuration without a field are kept. Without a name, the bot is new, and the form has a field for it.
+    `connections`: the names of those that it may call, to choose from; None: any address may be called.
     """
 
-    def __init__(self, config: Mapping[str, Any], name: str | None, description: str) -> None:
-        self._config, self._name = dict(config), name
+    def __init__(
+        self, config: Mapping[str, Any], name: str | None, description: str, connections: Sequence[str] | None
+    ) -> None:
+        self._config, self._name, self._connections = dict(config), name, connections
         self._kind: str = config.get("kind", "openai")
         self.fields: dict[str, forms.Field] = {}
         with forms.form():
@@ -351,6 +363,8 @@ class BotForm:
             if key.startswith("target.")
         }
         config = {**kept, "kind": self._kind, **values}
+        if self._connections is not None:
+            config = {key: value for key, value in config.items() if key not in CALLED}
         return {key: value for key, value in config.items() if value is not None or key == _KEY}
 
     def _choose(self, kind: str) -> None:
@@ -367,8 +381,11 @@ class BotForm:
     def _openai(self) -> None:
         with forms.fieldset("Endpoint"):
             self._add("model", forms.line, _MODEL)
-            self._add("base_url", forms.line, _BASE_URL)
-            self._key_field()
+            if self._connections is None:
+                self._add("base_url", forms.line, _BASE_URL)
+                self._key_field()
+            else:
+                self._pick(self._connections)
         with forms.fieldset("Request", "group"):
             self._add("system_prompt", forms.area, _SYSTEM_PROMPT)
             with forms.pair():
@@ -380,11 +397,16 @@ class BotForm:
         headers: Mapping[str, str] = self._config.get("headers") or {}
         body = self._config.get("body")
         with forms.fieldset("Endpoint"):
-            self._add("url", forms.line, _URL)
+            if self._connections is None:
+                self._add("url", forms.line, _URL)
+            else:
+                self._pick(self._connections)
+                self._add("url", forms.line, _PATH)
             methods = ("POST", "GET", "PUT", "PATCH")
             self.fields["target.method"] = forms.pick(_METHOD, methods, self._config.get("method", "POST"))
             lines = "\n".join(f"{name}: {value}" for name, value in headers.items())
-            self.fields["target.headers"] = forms.area(_HEADERS, lines)
+            about = _HEADERS if self._connections is None else _PLAIN_HEADERS
+            self.fields["target.headers"] = forms.area(about, lines)
         with forms.fieldset("Request and reply", "group"):
             self.fields["target.body"] = forms.area(_BODY, _as_json(body))
             for key, about in _PATHS.items():
@@ -394,6 +416,11 @@ class BotForm:
 
     def _recorded(self) -> None:
         message("Nothing to set up: runs score the recorded answers in your test cases.")
+
+    def _pick(self, connections: Sequence[str]) -> None:
+        """The field of the connection, where problems of what it stands for are shown too."""
+        field = pick_connection(self._config, connections)
+        self.fields |= {f"target.{key}": field for key in ("connection", *CALLED)}
 
     def _key_field(self) -> None:
         field = forms.line(_API_KEY, self._config.get(_KEY, _DEFAULT_KEY))

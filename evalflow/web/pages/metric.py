@@ -14,6 +14,7 @@ from nicegui import ui
 
 from evalflow.app.studio import metrics
 from evalflow.app.studio.bots import Bot, get_bot
+from evalflow.app.studio.connections import connection_names
 from evalflow.app.studio.datasets import list_datasets
 from evalflow.app.studio.definitions import endpoint_judges
 from evalflow.app.studio.metric_trial import WrittenSteps, write_steps
@@ -61,16 +62,17 @@ def add() -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Around:
-    """The context of the form: the bot, and names of datasets and judges."""
+    """The context of the form: the bot, and names of datasets, judges and connections (None: any address)."""
 
     bot: Bot
     datasets: Sequence[str]
     judges: Sequence[str]
+    connections: Sequence[str] | None
 
 
 def _read_around(workspace: Workspace, bot: str) -> _Around:
     datasets = [one.name for one in list_datasets(workspace)]
-    return _Around(get_bot(workspace, bot), datasets, endpoint_judges())
+    return _Around(get_bot(workspace, bot), datasets, endpoint_judges(), connection_names(workspace))
 
 
 class _MetricEditor:
@@ -102,7 +104,7 @@ class _MetricEditor:
             self._form = (
                 YamlForm(definition, prompts, fields)
                 if self._as_yaml
-                else MetricForm(around.bot, around.judges, definition, fields, self._write)
+                else MetricForm(around, definition, fields, self._write)
             )
         if not may("edit"):
             return
@@ -227,8 +229,7 @@ class MetricForm:
 
     def __init__(
         self,
-        bot: Bot,
-        judges: Sequence[str],
+        around: _Around,
         definition: Mapping[str, Any],
         fields: dict[str, forms.Field],
         write: WriteSteps,
@@ -242,7 +243,8 @@ class MetricForm:
         self._fill()
         with forms.fieldset("When it passes", "group"):
             self._build_threshold()
-        self._judge = JudgeFields(bot, judges, definition.get("judge"), self.fields)
+        judge = definition.get("judge")
+        self._judge = JudgeFields(around.bot, around.judges, around.connections, judge, self.fields)
 
     def read(self) -> dict[str, Any]:
         """The definition."""

@@ -14,6 +14,7 @@ from evalflow.app.studio.definitions import declared_content, given
 from evalflow.app.studio.metric_trial import WrittenSteps
 from evalflow.errors import Problem, UserError
 from evalflow.web.ui import forms
+from evalflow.web.ui.endpoint import CALLED, endpoint_fields
 from evalflow.web.ui.parts import badge, button, message, text
 
 MODES = {
@@ -42,12 +43,21 @@ _ENDPOINT = {
 
 
 class JudgeFields:
-    """The fields of a metric's judge, added to `fields` by key."""
+    """The fields of a metric's judge, added to `fields` by key.
+
+    `judges` are those to start from; `connections` as of `endpoint_fields`.
+    """
 
     def __init__(
-        self, bot: Bot, judges: Sequence[str], judge: Mapping[str, Any] | None, fields: dict[str, forms.Field]
+        self,
+        bot: Bot,
+        judges: Sequence[str],
+        connections: Sequence[str] | None,
+        judge: Mapping[str, Any] | None,
+        fields: dict[str, forms.Field],
     ) -> None:
-        self._bot, self._judges = bot, judges
+        self._bot, self._judges, self._connections = bot, judges, connections
+        self._endpoint: dict[str, forms.Field] = {}
         self._judge: dict[str, Any] = dict(judge or {})
         self._fields = fields
         self._logprobs: ui.checkbox | None = None
@@ -66,12 +76,13 @@ class JudgeFields:
             kept = {} if self._judge.get("model") else {k: v for k, v in self._judge.items() if k != "logprobs"}
             weighs = self._logprobs is not None and self._logprobs.value
             return {**kept, **({"logprobs": True} if weighs else {})} or None
-        values: dict[str, Any] = {key: forms.written(self._fields[f"judge.{key}"]) for key in _ENDPOINT}
+        values: dict[str, Any] = {key: forms.written(field) for key, field in self._endpoint.items()}
         values["mode"] = self._fields["judge.mode"].value
         values["logprobs"] = bool(self._logprobs and self._logprobs.value)
         # The price of the run's judge would be that of another model.
         found = {"price": None, **self._judge, "kind": "openai", **values}
-        return {key: value for key, value in found.items() if key != "model" or value is not None}
+        gone = () if self._connections is None else CALLED
+        return {key: value for key, value in found.items() if key not in gone and (key != "model" or value is not None)}
 
     def _choose(self, chosen: str) -> None:
         self._chosen = chosen
@@ -98,8 +109,10 @@ class JudgeFields:
     def _other(self) -> None:
         about = forms.About("Start from", "Fills in the settings of a provider, e.g. openai.")
         forms.pick(about, ["", *self._judges], "").on_value_change(lambda event: self._begin(str(event.value)))
-        for key, about in _ENDPOINT.items():
-            self._fields[f"judge.{key}"] = forms.line(about, self._judge.get(key))
+        self._endpoint = endpoint_fields(_ENDPOINT, self._judge, self._connections)
+        self._fields.update({f"judge.{key}": field for key, field in self._endpoint.items()})
+        if self._connections is not None:  # where problems of what it stands for are shown
+            self._fields.update({f"judge.{key}": self._endpoint["connection"] for key in CALLED})
         help = "How the model is told the format: JSON schema, if it supports that."
         about = forms.About("Reply format", help, required=True)
         self._fields["judge.mode"] = forms.pick(about, MODES, self._judge.get("mode", "json_schema"))
@@ -111,8 +124,9 @@ class JudgeFields:
 
     async def _begin(self, name: str) -> None:
         found = given(await to_thread.run_sync(declared_content, "judge", name))
-        for key in _ENDPOINT:
-            self._fields[f"judge.{key}"].value = found.get(key) or ""
+        for key, field in self._endpoint.items():
+            if key in _ENDPOINT:
+                field.value = found.get(key) or ""
         self._fields["judge.mode"].value = found.get("mode", "json_schema")
         if self._logprobs is not None:
             self._logprobs.value = bool(found.get("logprobs"))

@@ -12,6 +12,7 @@ from anyio import to_thread
 from nicegui import ui
 
 from evalflow.app.studio.bots import list_bots
+from evalflow.app.studio.connections import connection_names
 from evalflow.app.studio.datasets import list_datasets
 from evalflow.app.studio.definitions import declared, endpoint_judges
 from evalflow.app.studio.leases import ProjectBudget
@@ -25,6 +26,7 @@ from evalflow.report.wording import cost
 from evalflow.web.pages.runs import name_of
 from evalflow.web.ui import forms
 from evalflow.web.ui.budget import left_in_words
+from evalflow.web.ui.endpoint import CALLED, endpoint_fields
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import Latest, button, facts, link_button, message, text
 
@@ -141,13 +143,17 @@ def _between(low: str, high: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """The options of the form, as labels by name; `kinds` of the bots; `endpoints`: judges with their own address."""
+    """The options of the form, as labels by name; `kinds` of the bots; `endpoints`: judges with their own address.
+
+    `connections`: those that may be called, by name; None: any address.
+    """
 
     bots: Mapping[str, str]
     kinds: Mapping[str, str]
     datasets: Mapping[str, str]
     judges: Mapping[str, str]
     endpoints: Collection[str]
+    connections: Sequence[str] | None
     library: Sequence[str]
 
 
@@ -162,6 +168,7 @@ def read_options(workspace: Workspace) -> RunOptions:
         datasets={name: f"{name}{size}" for name, size in datasets},
         judges={_DEFAULT_JUDGE: "Default: the bot's own model, else embedded", **{name: name for name in judges}},
         endpoints=endpoint_judges(),
+        connections=connection_names(workspace),
         library=[metric.name for metric in list_library(workspace)],
     )
 
@@ -188,6 +195,7 @@ _ENDPOINT = {
         code=True,
     ),
 }
+_CONNECTION = forms.About("Its connection", "The service and its key. Empty: the address in conf/.")
 _LIMITS = {
     "limit": forms.About("First cases only", "The first N of each dataset; empty: all.", "20"),
     "repeats.target": forms.About("Answers to each case", "More than one shows how much the bot varies.", "1"),
@@ -224,7 +232,7 @@ class RunForm:
         metrics = list(self._metrics.value)
         thresholds = {name: value for name, value in self._request.thresholds.items() if name in metrics}
         judge = self._judge.value or None
-        judge_values = {key: value for key in _ENDPOINT if (value := forms.written(self.fields[f"judge.{key}"]))}
+        judge_values = {key: value for key, field in self._endpoint.items() if (value := forms.written(field))}
         return replace(
             self._request,
             bot=str(self._bot.value or ""),
@@ -273,8 +281,11 @@ class RunForm:
         self._judge = forms.pick(forms.About("Judge", about, required=True), judges, start)
         self.fields["judge"] = self._judge
         with ui.element("div").classes("stack-wide") as endpoint:
-            for key, about in _ENDPOINT.items():
-                self.fields[f"judge.{key}"] = forms.line(about, request.judge_values.get(key))
+            connections = self._choice.connections
+            self._endpoint = endpoint_fields(_ENDPOINT, request.judge_values, connections, about=_CONNECTION)
+            if connections is not None:
+                self.fields |= {f"judge.{key}": self._endpoint["connection"] for key in CALLED}
+            self.fields |= {f"judge.{key}": field for key, field in self._endpoint.items()}
         endpoint.bind_visibility_from(self._judge, "value", lambda _: self._asks_elsewhere())
 
     def _limits(self) -> None:
