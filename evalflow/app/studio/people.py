@@ -107,7 +107,7 @@ def update_user(
     with space.changing("update", "user", name, [key for key in values if values[key] != row[key]]) as connection:
         if not people.change_user(connection, row["id"], expected, values):
             raise stale("user", name, expected, user_row(space, name), values)
-        _expect_owner(people.owners(connection))
+        _expect_owner(row, people.owners(connection))
         if is_disabled:
             people.end_sessions(connection, row["id"])
     return get_user(space, name)
@@ -120,7 +120,7 @@ def delete_user(space: Workspace, name: str, expected: int) -> None:
     with space.changing("delete", "user", name) as connection:
         if not people.delete_user(connection, row["id"], expected):
             raise stale("user", name, expected, user_row(space, name), {})
-        _expect_owner(people.owners(connection))
+        _expect_owner(row, people.owners(connection))
 
 
 @requires("own")
@@ -182,8 +182,8 @@ def has_owner(space: Workspace) -> bool:
         return people.owners(connection) > 0
 
 
-def _expect_owner(left: int) -> None:
-    if not left:
+def _expect_owner(row: Mapping[str, Any], left: int) -> None:
+    if row["is_owner"] and not left:
         what = "the server would have no owner"
         raise TakenError(Problem(what, "user", "make somebody else an owner first"))
 

@@ -201,3 +201,26 @@ def test_what_is_not_there_is_said_with_a_way_on(visit: Visit, pages: Server) ->
     page.wait_for_url(re.compile(r":\d+/$"))
     assert pages.ask("GET", "/bots/none").status == 404
     assert pages.ask("GET", "/nowhere").status == 404
+
+
+def test_a_bot_calls_a_connection_where_there_are_accounts(visit: Visit, pages: Server) -> None:
+    assert pages.ask("POST", "/api/v1/users", {"name": "ann"}).status == 201
+    with Endpoint(["It costs 40 pounds."]) as endpoint:
+        listed = {"name": "own", "address": endpoint.url, "networks": ["127.0.0.1/32"]}
+        assert pages.ask("POST", "/api/v1/connections", listed).status == 201
+        page = visit("/bots/new")
+        assert field(page, "Address").count() == 0
+        field(page, "Name").fill("connected")
+        field(page, "Model").fill("m")
+        page.get_by_role("button", name="Save").click()
+        seen(page, "belongs to no connection of this server")
+        page.get_by_role("combobox", name="Connection").click()
+        page.get_by_role("option", name="own").click()
+        field(page, "Question").fill("What does it cost?")
+        page.get_by_role("button", name="Ask").click()
+        seen(page, "It costs 40 pounds.")
+        page.get_by_role("button", name="Save").click()
+        page.wait_for_url("**/bots/connected")
+    config = pages.ask("GET", "/api/v1/bots/connected").json["config"]
+    assert (config["connection"], set(config) & {"base_url", "api_key_env"}) == ("own", set())
+    assert pages.ask("DELETE", "/api/v1/users/ann", If_Match='"1"', X_Requested_With="evalflow").status == 204
