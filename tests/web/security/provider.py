@@ -81,6 +81,7 @@ def provided() -> Iterator[Provider]:
                         "token_endpoint": f"{here}/token",
                         "jwks_uri": f"{here}/keys",
                         "userinfo_endpoint": f"{here}/userinfo",
+                        "id_token_signing_alg_values_supported": ["none", "HS256", "RS256"],
                         **provider.discovery,
                     },
                     "/keys": {"keys": [key.as_dict(private=False) for key in provider.keys]},

@@ -137,6 +137,7 @@ def test_a_disabled_account_is_refused(server: Server, provider: Provider, space
         {"nonce": None},
         {"iss": "https://evil.example"},
         {"aud": "another"},
+        {"aud": "another", "azp": CLIENT},
         {"aud": ["evalflow", "another"], "azp": "another"},
         {"exp": 1},
         {"exp": None},
