@@ -134,7 +134,7 @@ def _menu(label: str, shown: str, icon: str) -> Generator[None]:
     with ui.element("details").classes("menu").props('name="menu"'):
         with ui.element("summary").props(f'title="{label}"'):
             ui.icon(icon).props("aria-hidden=true")
-            text(f"{label}: ", "span", "spoken")
+            text(f"{label}: ", "span", "unseen")
             text(shown, "span", "line")
             ui.icon("unfold_more").props("aria-hidden=true")
         with ui.element("nav").classes("panel").props(f'aria-label="{label}"'):
