@@ -36,7 +36,7 @@ def test_every_change_of_the_studio_is_recorded() -> None:
     # lease of a trial is opened and settled.
     assert {name: count for name, count in writes.items() if count} == {
         "space.py": 2,
-        "sessions.py": 3,
+        "sessions.py": 4,
         "identities.py": 2,
         "leases.py": 2,
     }

@@ -278,22 +278,36 @@ def own_account(space: Workspace) -> Account:
 
 @requires("account")
 def change_password(space: Workspace, old: str, new: str) -> None:
-    """Change one's own password, which ends all other sessions."""
+    """Change one's own password, which ends all other sessions.
+
+    Raises:
+        ForbiddenError: A token changes no password.
+        UserError: The old password is wrong, was wrong too often just now, or the new one is too easy to guess.
+    """
     from pwdlib import PasswordHash
 
-    with space.database.reading() as connection:
+    _expect_no_token(space)
+    with space.database.writing() as connection:
         row = people.user(connection, space.identify().name)
+        tries = f"change {space.identify().name}"
+        counted = people.failures(connection, [tries]).get(tries, {"failures": 0, "last_at": 0.0})
+        if 0 <= time.time() - counted["last_at"] < (wait_s := _delay("pair", counted)):
+            raise UserError(Problem("too many wrong passwords", "old", f"wait {wait_s:g} s, and try again"))
+        # Counted before it is checked, so that many requests at once get no more tries, and no more memory.
+        people.note_failure(connection, {tries: counted["failures"] + 1}, time.time())
     if row is None or not row["password_hash"] or not PasswordHash.recommended().verify(old, row["password_hash"]):
         raise UserError(Problem("this is not your password", "old"))
     hashed = password_hash(new, row["name"])
     with space.changing("set password", "user", row["name"]) as connection:
+        people.forget_failures(connection, [tries], time.time() - FORGET_S)
         people.change_user(connection, row["id"], row["version"], {"password_hash": hashed})
         people.end_sessions(connection, row["id"], but=_own_session(space))
 
 
 @requires("account")
 def own_sessions(space: Workspace) -> list[Session]:
-    """One's own sessions, the newest first."""
+    """One's own sessions, the newest first; ForbiddenError for a token."""
+    _expect_no_token(space)
     this = _own_session(space)
     with space.database.reading() as connection:
         rows = people.sessions_of(connection, _own_id(space))
@@ -302,7 +316,8 @@ def own_sessions(space: Workspace) -> list[Session]:
 
 @requires("account")
 def end_own_session(space: Workspace, session: int) -> None:
-    """End one of one's own sessions."""
+    """End one of one's own sessions; ForbiddenError for a token."""
+    _expect_no_token(space)
     with space.changing("end session", "user", space.identify().name) as connection:
         if not people.end_session(connection, _own_id(space), session):
             raise not_found("session", str(session), [])
@@ -325,8 +340,7 @@ def create_token(space: Workspace, name: str, role: Role, days: int) -> tuple[To
         UserError: The role has rights that the person does not have, or another value cannot be.
     """
     actor = space.identify()
-    if isinstance(space.identify, Identity) and space.identify.kind == "token":
-        raise ForbiddenError(Problem("a token makes no tokens", hint="make it on the page of your account"))
+    _expect_no_token(space)
     if not ROLES[role] <= actor.rights(space.project_id):
         what = f"your own role in {space.project} allows less than {role}"
         raise UserError(Problem(what, "role", "choose a role that is not above your own"))
@@ -355,6 +369,14 @@ def _own_session(space: Workspace) -> str | None:
     """The digest of the session that the request came with; None if it came with something else."""
     identity = space.identify
     return identity.key if isinstance(identity, Identity) and identity.kind == "session" else None
+
+
+def _expect_no_token(space: Workspace) -> None:
+    """A token is for the work in its project; with a stolen one nobody gets at the account."""
+    if isinstance(space.identify, Identity) and space.identify.kind == "token":
+        raise ForbiddenError(
+            Problem("a token manages no account", hint="sign in, and do it on the page of your account")
+        )
 
 
 def _own_id(space: Workspace) -> int:

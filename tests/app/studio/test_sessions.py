@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 
@@ -242,3 +244,38 @@ def test_what_ended_or_changed_is_found_for_all_at_once(space: Workspace) -> Non
     assert changed() == ["ben", "eve"]
     change(space, "DELETE FROM members WHERE user_id = 1")
     assert changed() == ["ann", "token", "ben", "eve"]
+
+
+def test_whoever_has_a_stolen_session_guesses_the_password_slowly(
+    space: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_member(space, "ann", "viewer")
+    own, _ = signed_in(space, "ann")
+    moments = [time.time()]
+    monkeypatch.setattr(time, "time", lambda: moments[-1])
+    with ThreadPoolExecutor(12) as pool:
+        tries = [pool.submit(sessions.change_password, own, f"guess {n}", "another long one") for n in range(12)]
+    said = [str(one.exception()) for one in tries]
+    assert len([one for one in said if "not your password" in one]) == sessions.FREE_TRIES + 1
+    assert len([one for one in said if "too many wrong passwords" in one]) == 12 - sessions.FREE_TRIES - 1
+    assert sessions.sign_in_delay(space, "ann", "10.0.0.1") == 0
+    moments.append(moments[0] + 60)
+    sessions.change_password(own, PASSWORD, "another long one")
+    with pytest.raises(UserError, match="not your password"):
+        sessions.change_password(own, PASSWORD, "another long one")
+
+
+def test_a_token_manages_no_account(space: Workspace) -> None:
+    add_member(space, "ann", "admin")
+    own, _ = signed_in(space, "ann")
+    _, secret = sessions.create_token(own, "nightly", "admin", 1)
+    program = replace(space, identify=sessions.token_identity(space, secret, ""))
+    (session,) = sessions.own_sessions(own)
+    for work in (
+        lambda: sessions.create_token(program, "another", "viewer", 1),
+        lambda: sessions.change_password(program, PASSWORD, "another long one"),
+        lambda: sessions.own_sessions(program),
+        lambda: sessions.end_own_session(program, session.id),
+    ):
+        with pytest.raises(ForbiddenError, match="a token manages no account"):
+            work()
