@@ -116,8 +116,9 @@ def _changed_cases(a: SavedRun, b: SavedRun) -> list[str]:
     shared = [name for name in left if name in right and left[name].sha256 != right[name].sha256]
     if not shared:
         return []
-    known = a.case_digests
-    return [key[1] for key, digest in b.iterate_digests() if key[0] in shared and known.get(key, digest) != digest]
+    left, right = (run.case_digests().filter(pl.col("dataset").is_in(shared)) for run in (a, b))
+    both = left.join(right, on=["dataset", "case_id"], maintain_order="right")
+    return both.filter(pl.col("digest") != pl.col("digest_right"))["case_id"].to_list()
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,14 @@ if TYPE_CHECKING:
 
 LATEST = Path("outputs") / "latest"
 _ID = re.compile(rb'\{"id":("(?:[^"\\]|\\.)*")')  # the id with which a line of cases.jsonl begins
+# Parts of a line with one question, an answer and a reference, in their order.
+_TEXT = r'"(?:[^"\\]|\\.)*"'
+_LINE_ID = r'^\{"id":"([^"\\]+)"'
+_QUESTION = _LINE_ID + r',"messages":\[\{"role":"user","content":' + _TEXT + r"\}\]"
+_ANSWER = f'(?:,"answer":{_TEXT})?'
+_REFERENCE = f'^,"reference":{_TEXT}'
+_KEYS = ['"reference":', '"expected":']  # of which none may follow
+_ESCAPES = [r"\u", r"\/"]  # other ways to write a character
 # Keys that do not affect the meaning of a metric's scores; versions are compared separately.
 _NO_MEANING = ("threshold", "gate", "test_order", "description", "family", "judge", "steps_from", "version")
 _AGREED = Path(".evalflow") / "programs"
@@ -114,21 +122,50 @@ class SavedRun:
             for case in islice(everything, facts.cases):
                 yield replace(case, dataset=name)
 
-    @cached_property
-    def case_digests(self) -> Mapping[tuple[str, str], bytes]:
-        """A digest of each case's question and expectation, by dataset and id; empty if the run wrote no cases."""
-        return dict(self.iterate_digests())
+    def case_digests(self) -> pl.DataFrame:
+        """A hash of each case's question and expectation: dataset, case_id, digest; empty if the run wrote no cases.
 
-    def iterate_digests(self) -> Iterator[tuple[tuple[str, str], bytes]]:
-        """The same, streamed. Reads the lines of cases.jsonl as they are: cases take ten times as long."""
-        for _, name, line in self.lines():
-            row: dict[str, Any] = from_json(line)
-            expected = row.get("expected")
-            asked = [turn["content"] for turn in row.get("messages", ()) if turn["role"] != "assistant"]
-            said = [asked, row.get("reference"), expected]
-            in_order = isinstance(expected, dict | list)  # of its keys
-            text = json.dumps(said, sort_keys=True).encode() if in_order else json_line(said)
-            yield (name, row["id"]), hashlib.blake2b(text, digest_size=16).digest()
+        Lines with one question and no expected value are not parsed, which takes a third of the time.
+        """
+        names = [pl.repeat(name, facts.cases, eager=True) for name, facts in self.manifest.datasets.items()]
+        datasets_of, at = pl.concat(names), 0
+        found = [pl.DataFrame(schema={"dataset": pl.String, "case_id": pl.String, "digest": pl.UInt64})]
+        lines = pl.scan_lines(self.folder.cases, name="line") if self.folder.cases.is_file() else pl.LazyFrame()
+        for batch in lines.collect_batches(maintain_order=True):
+            own, at = datasets_of.slice(at, batch.height), at + batch.height
+            found.append(_digests(batch.head(own.len())).insert_column(0, own.alias("dataset")))
+        return pl.concat(found)
+
+
+def _digests(lines: pl.DataFrame) -> pl.DataFrame:
+    """The case_id and the digest of each line of cases.jsonl."""
+    rest = pl.col("line").str.replace(f"{_QUESTION}{_ANSWER}", "")
+    parts = lines.select(
+        "line", question=pl.col("line").str.extract(_QUESTION, 0), reference=rest.str.extract(_REFERENCE, 0),
+        others=rest.str.replace(_REFERENCE, "").str.contains_any(_KEYS),
+        escaped=pl.col("line").str.contains_any(_ESCAPES),
+    )  # fmt: skip
+    case_id = pl.col("question").str.extract(_LINE_ID, 1)
+    simple = pl.col("question").is_not_null() & ~pl.col("others") & ~pl.col("escaped")
+    said = pl.col("question") + pl.col("reference").fill_null("")
+    found = parts.select(case_id=pl.when(simple).then(case_id), said=pl.when(simple).then(said))
+    places = found["said"].is_null().arg_true()
+    parsed = [_said(line) for line in lines["line"].gather(places)]
+    for name, values in zip(("case_id", "said"), zip(*parsed, strict=True), strict=False):
+        found = found.with_columns(found[name].scatter(places, pl.Series(values)))
+    return found.select("case_id", digest=pl.col("said").hash())
+
+
+def _said(line: str) -> tuple[str, str]:
+    """The id of a line of cases.jsonl; and its questions and expectation as the beginning of a line with only these."""
+    row: dict[str, Any] = from_json(line)
+    asked = [
+        {"role": "user", "content": turn["content"]} for turn in row.get("messages", ()) if turn["role"] != "assistant"
+    ]
+    said = {"id": row["id"], "messages": asked, "reference": row.get("reference")}
+    text = json_line({key: value for key, value in said.items() if value is not None})[:-1].decode()
+    expected = row.get("expected")
+    return row["id"], text if expected is None else text + json.dumps(expected, sort_keys=True)
 
 
 def open_run(folder: RunFolder, name: str = "") -> SavedRun:

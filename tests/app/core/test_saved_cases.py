@@ -11,7 +11,7 @@ import pytest
 from evalflow.app.core.saved import SavedRun
 from evalflow.datasets import case_to_row
 from evalflow.errors import UserError
-from evalflow.records import Case, Message
+from evalflow.records import Case, Context, Message
 from evalflow.run.folder import RunFolder
 from evalflow.summary.journal import json_line
 from tests.manifests import manifest_of
@@ -48,12 +48,34 @@ def test_a_line_of_another_case_is_not_parsed_and_a_damaged_one_is_told(saved: S
 
 def test_a_digest_is_of_the_question_and_the_expectation_alone(saved: SavedRun):
     first = next(saved.cases())
-    digests = dict(saved.iterate_digests())
-    assert len(digests) == 4
-    case = replace(first, answer="another", expected={"x": 1, "y": [2]})
-    rows = [case_to_row(one) for one in (case, replace(case, expected={"y": [2], "x": 1}))]
-    found: list[bytes] = []
-    for row in rows:
-        saved.folder.cases.write_bytes(json_line(json.loads(json_line(row))) + b"\n")
-        found += [digest for _, digest in saved.iterate_digests()]
-    assert found[0] == found[1] != digests["d", "a"]
+    assert saved.case_digests()["case_id"].to_list() == IDS
+
+    def digest(case: Case, **other: str) -> int:
+        line = json_line(json.loads(json_line(case_to_row(case))))
+        for old, new in other.items():
+            line = line.replace(old.encode(), new.encode())
+        saved.folder.cases.write_bytes(line + b"\n")
+        return saved.case_digests()["digest"].item()
+
+    asked = first.messages[-1]
+    known = replace(first, reference='an "ideal" one')
+    more = (Message("user", "Before?"), Message("assistant", "Yes."))
+    said = {"answer": '"reference":\\', "contexts": (Context("c"),), "vars": {"reference": "r", "expected": 1}}
+    same = [
+        [first, replace(first, answer="another"), replace(first, **said)],
+        [known, replace(known, **said), replace(known, messages=(Message("assistant", "Hello."), asked))],
+        [replace(first, messages=(*more, asked)), replace(first, messages=(more[0], asked))],
+        [replace(first, expected={"x": 1, "y": [2]}), replace(first, expected={"y": [2], "x": 1}, answer="another")],
+        [replace(first, expected="an"), replace(first, expected="an", actual="x")],
+        [replace(first, reference="a")],
+        [replace(first, messages=(Message("user", "x"),))],
+    ]
+    digests = [{digest(case) for case in cases} for cases in same]
+    assert [len(one) for one in digests] == [1] * len(same)
+    assert len(set.union(*digests)) == len(same)
+    assert digest(known, ideal=r"\u0069deal") == digest(known)
+
+
+def test_a_run_that_ended_before_its_cases_were_written_has_no_digests(saved: SavedRun):
+    saved.folder.cases.unlink()
+    assert saved.case_digests().height == 0
