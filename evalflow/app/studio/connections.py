@@ -63,7 +63,7 @@ def list_connections(space: Workspace) -> list[StoredConnection]:
     return [_shown(row) for row in CONNECTIONS.rows(space)]
 
 
-@requires("edit")
+@requires("read")
 def connection_names(space: Workspace) -> list[str] | None:
     """The connections to choose from, by name; None where any address may be called."""
     allowed = space.allowed
