@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -202,7 +202,8 @@ def work(url: str | None, at_once: int, tell: Callable[[str], None], *, attached
         stop.set()
 
     def watch() -> None:
-        sys.stdin.buffer.read()
+        while os.read(0, 4096):  # not by sys.stdin, whose lock a waiting thread would hold while Python exits
+            pass
         alone.set()
         stop.set()
 
