@@ -23,6 +23,7 @@ from evalflow.app.studio.projects import (
 )
 from evalflow.app.studio.space import Workspace
 from evalflow.web.ui import forms
+from evalflow.web.ui.budget import budget_section
 from evalflow.web.ui.dialogs import Deleting, Saving, State, confirmation, dialog
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import badge, button, cell, counted, empty, joined, section, table, tell, text
@@ -70,6 +71,7 @@ def add() -> None:
             held = (counted(found.bots, "bot"), counted(found.datasets, "dataset"), counted(found.runs, "run"))
             text(joined(*held, f"at /p/{found.name}/"), "p", "muted")
             _MemberList(there, members)
+            await budget_section(there)
             if may("own"):
                 with section("About"):
                     _DescriptionForm(there, found)

@@ -11,6 +11,7 @@ from evalflow.app.studio.spending import RunSpending, budget_left, run_spending,
 from evalflow.calls.budget import UNITS
 from evalflow.web.ui import forms
 from evalflow.web.ui.parts import button, facts, polled, section, text
+from evalflow.web.ui.visitor import may
 
 _FIELDS = {
     "usd": forms.About("US dollars a month", "Empty: no limit."),
@@ -58,7 +59,7 @@ async def budget_section(workspace: Workspace) -> None:
         for name, amount in (("Spent", budget.spent), ("Held by what is running", budget.leased)):
             facts([(name, ", ".join(amount_in_words(unit, getattr(amount, unit)) for unit in UNITS))])
         facts([("Left", left_in_words(budget) or "no limit")])
-        if not workspace.identify().is_owner:
+        if not may("own"):
             return
         with forms.form():
             fields: dict[str, forms.Field] = {

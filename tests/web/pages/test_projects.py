@@ -61,6 +61,16 @@ def test_a_project_is_made_opened_and_left(visit: Visit, pages: Server) -> None:
     page.wait_for_url("**/p/default/")
 
 
+def test_the_owner_sets_a_monthly_budget(visit: Visit, pages: Server) -> None:
+    page = visit("/projects/default", width=390)
+    page.get_by_text("no limit", exact=True).wait_for()
+    fill(page, "US dollars a month", "50")
+    press(page, "Save the budget")
+    page.get_by_text("$50.00 of $50.00").wait_for()
+    budget = pages.ask("GET", "/api/v1/projects/default/budget").json
+    assert (budget["limits"]["usd"], budget["left"]["usd"]) == (50, 50)
+
+
 def test_members_get_a_role_and_lose_it(visit: Visit, pages: Server) -> None:
     page = visit("/projects/default", width=390)
     fill(page, "Person", "ann")
