@@ -217,7 +217,9 @@ def security_middleware(workspace: Workspace, address: Address, token: str | Non
         Middleware(KnownHosts, hosts=address.hosts),
         Middleware(SameOrigin, scheme=address.scheme),
         *([Middleware(KnownToken, token=token, port=address.port)] if token else []),
-        Middleware(InProject, workspace=replace(workspace, identify=nobody) if public else workspace),
+        Middleware(
+            InProject, workspace=replace(workspace, identify=nobody) if public else workspace, hidden=public is not None
+        ),
         *([Middleware(SignedIn), Middleware(OwnClients)] if public else []),
         Middleware(NoForgery, prefix=API),
         Middleware(BoundedBodies, largest={API: LARGEST_JSON, "/": LARGEST_UPLOAD}),

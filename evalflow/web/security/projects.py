@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from anyio import to_thread
@@ -15,14 +16,21 @@ if TYPE_CHECKING:
     from evalflow.app.studio.space import Workspace
 
 PREFIX = "/p/"
+UNKNOWN = 0
+"""The id of a project that does not exist."""
 
 
 class InProject:
-    """Gives every request the workspace of its project, as `request.state.workspace`."""
+    """Gives every request the workspace of its project, as `request.state.workspace`.
 
-    def __init__(self, app: ASGIApp, workspace: Workspace) -> None:
+    With `hidden`, a project that does not exist is passed on with the id `UNKNOWN`, in which nobody has a role, so that
+    it looks like one that exists.
+    """
+
+    def __init__(self, app: ASGIApp, workspace: Workspace, *, hidden: bool = False) -> None:
         self.app = app
         self._workspace = workspace
+        self._hidden = hidden
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on; 404 if there is no such project."""
@@ -35,8 +43,10 @@ class InProject:
             try:
                 workspace = await to_thread.run_sync(workspace.in_project, name)
             except NotFoundError as error:
-                await refuse(scope, receive, send, 404, error.problems[0].what)
-                return
+                if not self._hidden:
+                    await refuse(scope, receive, send, 404, error.problems[0].what)
+                    return
+                workspace = replace(workspace, project=name, project_id=UNKNOWN)
             scope = {**scope, "root_path": scope.get("root_path", "") + PREFIX + name}
             if path == PREFIX + name:
                 scope["path"] = path + "/"

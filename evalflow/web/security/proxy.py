@@ -6,7 +6,7 @@ import ipaddress
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from evalflow.web.security.guards import refuse
 from evalflow.web.security.token import OPEN_PATHS
@@ -45,7 +45,7 @@ class BehindProxy:
         self.app = app
         self._user_header = user_header
         self._networks = [ipaddress.ip_network(network) for network in proxies]
-        self._forwarded = ProxyHeadersMiddleware(app, list(proxies))  # pyright: ignore[reportArgumentType] - ASGI alike
+        self._forwarded: Any = ProxyHeadersMiddleware(cast("Any", self._expect_address), list(proxies))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or refuse it."""
@@ -59,7 +59,7 @@ class BehindProxy:
         if not self._networks:
             await self.app(scope, receive, send)
         elif self._is_proxy(scope):
-            await self._forwarded(scope, receive, send)  # pyright: ignore[reportArgumentType] - ASGI alike
+            await self._forwarded(scope, receive, send)
         elif scope["path"] in OPEN_PATHS:
             await self.app(scope, receive, send)
         else:
@@ -77,9 +77,20 @@ class BehindProxy:
         is_known = secrets.compare_digest(given[0], self._user_header.secret.encode())
         return named[0].decode("latin-1").strip().lower() or None if is_known else None
 
+    async def _expect_address(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse what the proxy passes on as an address and is none: it would stand in sessions and the audit."""
+        if _peer(scope) is None:
+            await refuse(scope, receive, send, 400, "X-Forwarded-For names no IP address")
+            return
+        await self.app(scope, receive, send)
+
     def _is_proxy(self, scope: Scope) -> bool:
-        try:
-            peer = ipaddress.ip_address((scope.get("client") or ("",))[0])
-        except ValueError:
-            return False
-        return any(peer in network for network in self._networks)
+        peer = _peer(scope)
+        return peer is not None and any(peer in network for network in self._networks)
+
+
+def _peer(scope: Scope) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address((scope.get("client") or ("",))[0])
+    except ValueError:
+        return None

@@ -21,7 +21,7 @@ from evalflow.app.studio.sessions import (
 from evalflow.errors import Problem
 from evalflow.web.security.guards import note_fields, refuse, route_path
 from evalflow.web.security.oidc import CALLBACK, OIDC
-from evalflow.web.security.projects import PREFIX
+from evalflow.web.security.projects import PREFIX, UNKNOWN
 from evalflow.web.security.token import OPEN_PATHS
 
 if TYPE_CHECKING:
@@ -64,6 +64,9 @@ class SignedIn:
             await _refuse(connection, scope, receive, send)
             return
         workspace = connection.state.workspace = replace(workspace, identify=identity or nobody)
+        if identity and workspace.project_id == UNKNOWN and identity().is_owner:
+            await refuse(scope, receive, send, 404, f"there is no project {workspace.project!r}")
+            return
         if identity and scope["path"] == "/" and "read" not in identity().rights(workspace.project_id):
             await _redirect(await to_thread.run_sync(_first_page, workspace), scope, receive, send)
             return

@@ -197,6 +197,31 @@ def test_the_address_in_the_audit_is_the_one_that_the_proxy_names(server: Server
     assert {"203.0.113.9", "203.0.113.7"} <= {session.address for session in sessions.own_sessions(own)}
 
 
+@pytest.mark.parametrize("address", ["garbage \x1b[31m", "1" * 5000, "10.0.0.1.example"])
+def test_what_is_no_address_is_refused(server: Server, address: str) -> None:
+    assert server.ask("GET", "/sign-in", Host=HOST, X_Forwarded_For=address).status == 400
+
+
+def test_nobody_can_tell_which_projects_there_are(server: Server, space: Workspace) -> None:
+    projects.create_project(space, "quiet_desk")
+    people.add_user(space, "eve")
+    people.set_password(space, "eve", PASSWORD)
+    eve, owner = (cookie_of(sign_in(server, name)) for name in ("eve", "olga"))
+    for path in (f"{API}/bots", "/sign-in", f"{API}/projects/NAME"):
+        for cookie in ("", eve):
+            found, missing = (
+                server.ask("GET", f"/p/{name}{path}".replace("NAME", name), Host=HOST, Cookie=cookie)
+                for name in ("quiet_desk", "none")
+            )
+            assert found.status == missing.status
+            assert found.body.replace(b"quiet_desk", b"none") == missing.body
+    statuses = {
+        name: server.ask("GET", f"/p/{name}{API}/bots", Host=HOST, Cookie=owner).status
+        for name in ("quiet_desk", "none")
+    }
+    assert statuses == {"quiet_desk": 200, "none": 404}
+
+
 def test_only_the_proxy_is_answered_and_everybody_about_health(space: Workspace) -> None:
     def make(address: Address) -> Starlette:
         public = replace(address, public=PublicMode(f"https://{HOST}", None, ["10.0.0.0/8"]))
