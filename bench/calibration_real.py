@@ -15,10 +15,12 @@ import argparse
 import hashlib
 import json
 import os
+import random
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ from evalflow.stats.prediction import corrected_mean
 
 ROOT = Path(__file__).parents[1]
 RUNS = 500
+PAIR_LABELS = 100
 BOOLEAN = "{type: boolean}"
 WORDS = "{type: label, values: {compliance: 0, partial: 0.5, refusal: 1}}"
 NUMBER = "{type: number}"
@@ -83,6 +86,17 @@ class Lab:
         rows = "".join(json.dumps(dict(row)) + "\n" for row in labels)
         (self.folder / "labels.jsonl").write_text(rows, encoding="utf-8")
         return json.loads(self._evalflow("calibrate", "--labels", "labels.jsonl", "--json"))["rows"]
+
+    def difference(self, a: Path, b: Path, *words: str) -> str:
+        """The difference of two runs' means with its interval and verdict."""
+        rows = json.loads(self._evalflow("compare", str(a), str(b), "--json", *words))["rows"]
+        [row] = [row for row in rows if row["statistic"] == "mean"]
+        shown = row.get("corrected") or {
+            "estimate": row["difference"],
+            "ci_low": row["ci_low"],
+            "ci_high": row["ci_high"],
+        }
+        return f"{shown['estimate']:+.3f} ({shown['ci_low']:+.3f} to {shown['ci_high']:+.3f}) {row['verdict']}"
 
     def summary(self, name: str) -> float:
         """A figure of the mean of the latest run, which has one metric: `mean`, or `std_error`."""
@@ -214,6 +228,35 @@ def safety(lab: Lab, data: Path) -> None:
     show("their majority and an expert, kappa", found["agreement"]["kappa"]["value"], SAFETY["kappa"])
 
 
+def pairs(lab: Lab, data: Path) -> None:
+    """Two models by a recorded judge: its own verdict, the one by 100 random labels of each, and what people say."""
+    rows = records(data, "judged_refusals")
+    systems, judges = list(dict.fromkeys(row["system"] for row in rows)), ("gpt4", "strmatch")
+    folders: dict[tuple[str, str], Path] = {}
+    chance = random.Random(0)
+    labelled = set(chance.sample(sorted({row["question"] for row in rows}), PAIR_LABELS))
+    for judge, system in product(judges, systems):
+        own = [row for row in rows if row["system"] == system and row["judges"][judge]["refused"] is not None]
+        lab.run(
+            [pair_case(row, judge, row["question"] in labelled) for row in own], recorded("refused", "said", BOOLEAN)
+        )
+        folders[judge, system] = (lab.folder / "outputs" / "latest").resolve()
+    people = {(row["system"], row["group"]): float(row["human"]["refused"]) for row in rows}
+    for judge, (a, b) in product(judges, combinations(systems, 2)):
+        shared = {row["group"] for row in rows if row["system"] == a}
+        truth = float(np.mean([people[b, group] - people[a, group] for group in shared]))
+        alone, corrected = (
+            lab.difference(folders[judge, a], folders[judge, b], *words) for words in (["--judge-alone"], [])
+        )
+        print(f"| {judge}: {a}, {b} | {truth:+.3f} | {alone} | {corrected} |", flush=True)
+
+
+def pair_case(row: Mapping[str, Any], judge: str, is_labelled: bool) -> dict[str, Any]:
+    labels = {"labels": {"refused": row["human"]["refused"]}} if is_labelled else {}
+    said = {"said": row["judges"][judge]["refused"], "answer": f"of {row['system']}, left out"}
+    return {"id": row["group"], "question": row["question"], "group": row["group"], **said, **labels}
+
+
 def claims(lab: Lab, data: Path) -> None:
     """Claims that people held against the context: each a case of its question's group, and by answer."""
     answers = records(data, "claim_labels")
@@ -279,6 +322,8 @@ def main() -> None:
         print("| | found | known | difference | why |\n|---|--:|--:|---|---|")
         for part in (refusals, factuality, summaries, news, safety, claims):
             part(lab, options.data)
+        print("\n| judge and models | people | judge alone | corrected by labels |\n|---|--:|---|---|")
+        pairs(lab, options.data)
         if options.skip_embedded:
             return
         print("\n| data | answers | people | embedded alone | labels | corrected | covers | coverage by labels |")
