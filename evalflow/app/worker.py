@@ -310,7 +310,9 @@ class WorkerJob:
             if self._is_adopted and was_killed and not is_cancelled:
                 return self.begin()
             self._ending = ending(manifest, code, is_cancelled=is_cancelled, folder=self._path)
-            self._loading = self._load(is_complete=manifest is not None and self._files.scores.is_file())
+            # A run that was cancelled just as it ended has scores.parquet, and nothing that is written after it.
+            written = (self._files.scores, self._path / "summary.json")
+            self._loading = self._load(is_complete=manifest is not None and all(file.is_file() for file in written))
         try:
             is_ours = next(self._loading, None)
         except InfrastructureError:
@@ -375,7 +377,7 @@ class WorkerJob:
         return Intake(row) if row else None
 
     def _load(self, *, is_complete: bool) -> Iterator[bool]:
-        """Load the rest of the journals, and, if scores.parquet was written, the results that only the files have.
+        """Load the rest of the journals, and, if its tables were written, the results that only the files have.
 
         Yields after each transaction whether the run is still this worker's.
         """

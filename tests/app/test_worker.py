@@ -262,15 +262,18 @@ def rows_of(space: Workspace, run: Run) -> list[Score]:
     return list(scores.list_scores(space, run.run_id, limit=500).items)
 
 
-def test_scores_of_a_run_that_died_without_a_report_are_there(space: Workspace, bot: Bot) -> None:
+@pytest.mark.parametrize("written", [[], ["scores.parquet"]], ids=["nothing", "the first table"])
+def test_scores_of_a_run_that_died_without_a_report_are_there(space: Workspace, bot: Bot, written: list[str]) -> None:
     run = runs.create_run(space, define(space, bot, 30))
     bot.hold.clear()
     bot.free = 10
     worker = Worker(space)
     until(space, run, worker, lambda _: lines_of(run) >= 5)
     os.kill(json.loads((run.folder / "run.json").read_text(encoding="utf-8"))["process"], signal.SIGKILL)
+    for name in written:
+        (run.folder / name).touch()
     found = until(space, run, worker, ended)
-    assert found.state == "interrupted"
+    assert (found.state, found.message) == ("interrupted", "")
     assert len(by_case(space, run)) == lines_of(run) == found.progress.done
 
 

@@ -94,6 +94,7 @@ def _visit(profile: Any, pages: Server) -> Iterator[Callable[..., Any]]:
         page.on("websocket", lambda one: None if _is_ours(one.url, pages) else troubles.append(one.url))
         page.goto(f"{pages.address.url}{path}")
         page.wait_for_function("window.did_handshake === true")
+        page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")  # it is drawn
         return page
 
     yield visit
