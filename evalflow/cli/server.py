@@ -1,4 +1,4 @@
-"""The verbs of a server: serve it, work on its queue, and manage who may sign in and what may be called."""
+"""The verbs of a server: serve it, work on its queue, back it up, and manage who may sign in and what may be called."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from contextlib import closing
 from getpass import getpass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evalflow.cli.logs import log_json_lines
@@ -141,6 +142,34 @@ def manage_connections(words: list[str]) -> int:
     options = parser.parse_args(words)
     with closing(open_workspace(options.database_url)) as space:
         options.work(space, options)
+    return 0
+
+
+def back_up_workspace(words: list[str]) -> int:
+    """Write an archive of the workspace."""
+    from evalflow.app.backup import back_up
+
+    about = "Write the workspace (database, runs, tokens, paid replies) into one file, also while it is used."
+    parser = parser_of("backup", about)
+    parser.add_argument("file", type=Path, metavar="FILE", help="a new file, such as evalflow.tar.gz; keep it secret")
+    parser.add_argument("--database-url", metavar="URL", help=_URL)
+    parser.add_argument("--no-cache", action="store_true", help="without the paid replies")
+    options = parser.parse_args(words)
+    size = back_up(options.file.absolute(), options.database_url, has_cache=not options.no_cache)
+    console().print(f"wrote  {options.file} ({size / 1e6:,.1f} MB)", markup=False, soft_wrap=True)
+    return 0
+
+
+def restore_workspace(words: list[str]) -> int:
+    """Restore an archive."""
+    from evalflow.app.backup import restore
+
+    parser = parser_of("restore", "Restore a backup into the working directory and its database, both empty.")
+    parser.add_argument("file", type=Path, metavar="FILE", help="what `backup` wrote")
+    parser.add_argument("--database-url", metavar="URL", help=_URL)
+    options = parser.parse_args(words)
+    restore(options.file.absolute(), options.database_url)
+    console().print("ready  start it again: python -m evalflow serve", markup=False, soft_wrap=True)
     return 0
 
 

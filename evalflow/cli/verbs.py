@@ -6,7 +6,7 @@ import re
 import sys
 from pathlib import Path
 
-from evalflow.cli import backup, server
+from evalflow.cli import server
 from evalflow.cli.parsing import Handler, console, parser_of
 from evalflow.errors import Problem, UserError
 
@@ -376,6 +376,6 @@ VERBS: dict[str, Handler] = {
     "serve": server.run_server,
     "users": server.manage_users,
     "connections": server.manage_connections,
-    "backup": backup.back_up_workspace,
-    "restore": backup.restore_workspace,
+    "backup": server.back_up_workspace,
+    "restore": server.restore_workspace,
 }

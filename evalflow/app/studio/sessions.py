@@ -173,18 +173,25 @@ def sign_in(space: Workspace, name: str, password: str, address: str, agent: str
         raise SignedOutError
     with space.database.writing() as connection:
         people.forget_failures(connection, [keys["pair"], keys["account"]], time.time() - FORGET_S)
-        if newer is not None:
-            people.change_user(connection, row["id"], row["version"], {"password_hash": newer})
+        if newer is not None and people.change_user(connection, row["id"], row["version"], {"password_hash": newer}):
+            row = {**row, "password_hash": newer}
     return start_session(space, row, address, agent, "password")
 
 
 @open_to_all
 def start_session(space: Workspace, row: Mapping[str, Any], address: str, agent: str, way: str) -> str:
-    """Start a session for a user who has proved who they are; returns its key. `way`: for the audit."""
+    """Start a session for a user who has proved who they are; returns its key. `way`: for the audit.
+
+    Raises:
+        SignedOutError: The password was changed, or the account disabled, since the row was read.
+    """
     key = secrets.token_urlsafe(32)
     expires_at = (datetime.now(UTC) + SESSION_TTL).isoformat(timespec="milliseconds")
     acting = replace(space, identify=lambda: Actor(row["id"], row["name"], address=address))
     with acting.changing("sign in", "user", row["name"], [way]) as connection:
+        current = people.user(connection, row["name"])
+        if current is None or any(current[key] != row[key] for key in ("id", "password_hash", "is_disabled")):
+            raise SignedOutError
         people.add_session(connection, key, row["id"], address, agent[:200], expires_at)
     return key
 

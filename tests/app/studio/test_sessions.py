@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 
 from evalflow.app.studio import bots, people, sessions
 from evalflow.app.studio.access import Actor, ForbiddenError, Role, SignedOutError
@@ -279,3 +279,25 @@ def test_a_token_manages_no_account(space: Workspace) -> None:
     ):
         with pytest.raises(ForbiddenError, match="a token manages no account"):
             work()
+
+
+def test_whoever_signs_in_while_the_password_is_changed_stays_out(
+    space: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_member(space, "ann", "viewer")
+    forget = table.forget_failures
+
+    def change_meanwhile(connection: Connection, keys: Sequence[str], before: float) -> None:
+        forget(connection, keys, before)
+        values = {"password_hash": people.password_hash("another long one", "ann")}
+        table.change_user(connection, 1, people.user_row(space, "ann")["version"], values)
+
+    monkeypatch.setattr(table, "forget_failures", change_meanwhile)
+    with pytest.raises(SignedOutError):
+        signed_in(space, "ann")
+    assert table_sessions(space) == []
+
+
+def table_sessions(space: Workspace) -> list[dict[str, object]]:
+    with space.database.reading() as connection:
+        return table.sessions_of(connection, 1)
