@@ -10,13 +10,11 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
 from pydantic import BaseModel, ValidationError
 
-from evalflow.config.yaml_text import escaped
+from evalflow.config.yaml_text import escaped, yaml_of
 from evalflow.errors import Problem, UserError
 
-_WIDTH = 100
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -73,5 +71,4 @@ def key_for(name: str, taken: Collection[str], fallback: str) -> str:
 def option_text(group: str, key: str, values: Mapping[str, Any]) -> str:
     """The YAML of one option, including its package line. `${...}` in texts is escaped, so that it stays text."""
     package = "_global_" if group == "experiment" else f"{group}.{key}"
-    text = yaml.safe_dump(escaped(values), sort_keys=False, allow_unicode=True, width=_WIDTH)
-    return f"# @package {package}\n{text}"
+    return f"# @package {package}\n{yaml_of(escaped(values))}"

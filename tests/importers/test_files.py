@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
@@ -15,6 +15,7 @@ tricky = st.builds("".join, st.lists(st.sampled_from(["${x}", "\\", "$", "{", "}
 
 
 @given(st.dictionaries(st.sampled_from(["a", "b"]), texts | tricky | st.lists(texts | tricky) | st.integers()))
+@example({"a": "0E0", "b": ["1e3", "no", "0x1F", "1_0", "null"]})
 def test_every_text_means_itself(values: dict[str, object]) -> None:
     assert OmegaConf.to_container(OmegaConf.create(option_text("dataset", "d", values)), resolve=True) == values
 
