@@ -23,7 +23,7 @@ from evalflow.app.studio.space import Workspace
 from evalflow.errors import BudgetError, EvalflowError, InfrastructureError, Problem, UserError
 from evalflow.run.folder import RunFolder
 from evalflow.store import runs
-from evalflow.store.tables import now
+from evalflow.store.rows import now
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

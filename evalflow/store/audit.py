@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy import Connection, insert, select
 
-from evalflow.store.tables import Row, audit, every, now
+from evalflow.store.rows import Row, every, now
+from evalflow.store.server_tables import audit
 
 
 def add(

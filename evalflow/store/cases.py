@@ -9,7 +9,8 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, delete, func, insert, or_, select, update
 
 from evalflow.datasets import tag_name
-from evalflow.store.tables import Query, Row, case_tags, cases, change, chunks, every, now, one
+from evalflow.store.rows import Query, Row, change, chunks, every, now, one
+from evalflow.store.tables import case_tags, cases
 
 _AT_ONCE = 500
 
@@ -30,6 +31,7 @@ def append(connection: Connection, dataset: int, rows: Iterable[Row]) -> int:
                 "key": row["key"],
                 "question": row["question"],
                 "body": row["body"],
+                "is_draft": False,
                 "version": 1,
                 "updated_at": moment,
             }

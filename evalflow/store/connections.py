@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, literal, select
 
-from evalflow.store.tables import Row, bots, every, metrics, projects, runs
+from evalflow.store.rows import Row, every
+from evalflow.store.tables import bots, metrics, projects, runs
 
 
 def configurations(connection: Connection) -> list[Row]:

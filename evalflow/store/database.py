@@ -30,7 +30,9 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from evalflow.errors import ConflictError, InfrastructureError, Problem, UserError
 from evalflow.paths import private_database
-from evalflow.store.tables import metadata, now, projects
+from evalflow.store.rows import now
+from evalflow.store.server_tables import metadata  # and not of the schema, so that all tables are in it
+from evalflow.store.tables import projects
 
 FOLDER = Path(__file__).with_name("migrations")
 KEPT = 3

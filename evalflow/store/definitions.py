@@ -9,8 +9,10 @@ from typing import Any, Literal
 import sqlalchemy as sa
 from sqlalchemy import Connection, func, insert, select
 
-from evalflow.store import tables
-from evalflow.store.tables import Row, bots, cases, connections, creations, datasets, every, metrics, now, one, projects
+from evalflow.store import rows
+from evalflow.store.rows import Row, every, now, one
+from evalflow.store.server_tables import connections, creations
+from evalflow.store.tables import bots, cases, datasets, metrics, projects
 
 TableName = Literal["bots", "datasets", "metrics", "projects", "connections"]
 _TABLES: Mapping[TableName, sa.Table] = {
@@ -42,13 +44,13 @@ def listed(connection: Connection, table: TableName, owner: int | None = None) -
 def add(connection: Connection, table: TableName, values: Mapping[str, Any]) -> int:
     """Add a definition at version 1; returns its id."""
     moment = now()
-    return tables.add(connection, _TABLES[table], {**values, "version": 1, "created_at": moment, "updated_at": moment})
+    return rows.add(connection, _TABLES[table], {**values, "version": 1, "created_at": moment, "updated_at": moment})
 
 
 def change(connection: Connection, table: TableName, row: int, expected: int, values: Mapping[str, Any]) -> bool:
     """Change a definition if it still has the expected version; returns whether it had."""
     found = _TABLES[table]
-    return tables.change(connection, found, found.c.id == row, expected, {**values, "updated_at": now()})
+    return rows.change(connection, found, found.c.id == row, expected, {**values, "updated_at": now()})
 
 
 def delete(connection: Connection, table: TableName, row: int, expected: int) -> bool:

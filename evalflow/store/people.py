@@ -8,23 +8,8 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
-from evalflow.store.tables import (
-    Row,
-    add,
-    change,
-    every,
-    failed_sign_ins,
-    identities,
-    members,
-    now,
-    one,
-    one_time_codes,
-    sessions,
-    storable,
-    tokens,
-    upsert,
-    users,
-)
+from evalflow.store.rows import Row, add, change, every, now, one, storable, upsert
+from evalflow.store.server_tables import failed_sign_ins, identities, members, one_time_codes, sessions, tokens, users
 
 Holder = Literal["session", "token", "user"]
 

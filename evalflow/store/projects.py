@@ -7,7 +7,9 @@ from typing import Literal
 
 from sqlalchemy import Connection, Table, delete, func, select
 
-from evalflow.store.tables import Query, Row, bots, datasets, every, members, one, runs, tokens, upsert, users
+from evalflow.store.rows import Query, Row, every, one, upsert
+from evalflow.store.server_tables import members, tokens, users
+from evalflow.store.tables import bots, datasets, runs
 
 Content = Literal["members", "bots", "datasets", "runs"]
 _CONTENTS: Mapping[Content, Table] = {"members": members, "bots": bots, "datasets": datasets, "runs": runs}

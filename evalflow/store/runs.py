@@ -7,7 +7,8 @@ from typing import Any, Literal, get_args
 
 from sqlalchemy import ColumnElement, Connection, case, delete, func, not_, select, true, update
 
-from evalflow.store.tables import Row, add, every, now, one, runs
+from evalflow.store.rows import Row, add, every, now, one
+from evalflow.store.tables import runs
 
 State = Literal["queued", "running", "done", "failed", "cancelled", "interrupted"]
 Task = Literal["run", "resume", "retry", "load"]

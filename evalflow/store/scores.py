@@ -11,19 +11,8 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, case, delete, fa
 
 from evalflow.datasets import tag_name
 from evalflow.records import passes
-from evalflow.store.tables import (
-    Row,
-    add_many,
-    answer_tags,
-    answers,
-    chunks,
-    every,
-    from_row,
-    one,
-    score_steps,
-    scores,
-    upsert,
-)
+from evalflow.store.rows import Row, add_many, chunks, every, from_row, one, upsert
+from evalflow.store.tables import answer_tags, answers, score_steps, scores
 
 Place = tuple[int, int]
 """The key of a score in its run: the position of the answer, and the score's number within the answer."""

@@ -25,7 +25,9 @@ from evalflow.store.database import (
     parse_url,
     sqlite_file,
 )
-from evalflow.store.tables import every, metadata, runs
+from evalflow.store.rows import every
+from evalflow.store.schema import metadata
+from evalflow.store.tables import runs
 
 Kind = Literal["sqlite", "postgresql"]
 

@@ -8,7 +8,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, func, select, update
 
 from evalflow.calls.budget import UNITS, Amount
-from evalflow.store.tables import NAME, Row, add, every, now, one, spending
+from evalflow.store.rows import Row, add, every, now, one
+from evalflow.store.schema import NAME
+from evalflow.store.server_tables import spending
 
 LOST = timedelta(hours=1)
 """A lease of no run that is older counts as spent: the process that took it has ended without settling it."""

@@ -27,7 +27,7 @@ from evalflow.app.studio.connections import ConnectionDraft
 from evalflow.app.studio.metrics import MetricDraft
 from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import Workspace, open_workspace
-from evalflow.store import tables
+from evalflow.store import rows, server_tables
 from evalflow.web.application import rest_api
 from evalflow.web.security.projects import InProject
 
@@ -110,9 +110,9 @@ def fill(space: Workspace) -> dict[str, str]:
     run = runs.create_run(space, RunRequest("fees", ["questions"], ["exact"]))
     runs.cancel_run(space, run.run_id)
     user = {"name": "ann", "full_name": "", "email": None, "password_hash": None, "version": 1}
-    user |= {"is_owner": False, "is_disabled": False, "created_at": tables.now(), "updated_at": tables.now()}
+    user |= {"is_owner": False, "is_disabled": False, "created_at": rows.now(), "updated_at": rows.now()}
     with space.database.writing() as connection:
-        tables.add(connection, tables.users, user)
+        rows.add(connection, server_tables.users, user)
     projects.create_project(space, "other")
     connections.create_connection(space, "openai", ConnectionDraft("https://api.openai.com/v1"))
     names = {"bot": "fees", "metric": "exact", "dataset": "questions", "case": str(case.id), "run": run.run_id}

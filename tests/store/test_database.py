@@ -31,7 +31,7 @@ from sqlalchemy import (
 from evalflow.errors import UserError
 from evalflow.store import Database, definitions, open_database
 from evalflow.store.database import FOLDER, KEPT
-from evalflow.store.tables import metadata
+from evalflow.store.schema import metadata
 
 from . import first_tables
 

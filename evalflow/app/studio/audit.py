@@ -10,7 +10,7 @@ from evalflow.app.studio.access import ForbiddenError, requires
 from evalflow.app.studio.space import Page, Workspace
 from evalflow.errors import Problem, UserError
 from evalflow.store import audit
-from evalflow.store.tables import from_row, storable
+from evalflow.store.rows import from_row, storable
 
 
 @dataclass(frozen=True, slots=True)

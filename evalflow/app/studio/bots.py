@@ -25,7 +25,7 @@ from evalflow.prompts import Prompts
 from evalflow.protocols import Target
 from evalflow.records import Answer, Case, Message
 from evalflow.redaction import Redactor, environment_values
-from evalflow.store.tables import from_row
+from evalflow.store.rows import from_row
 from evalflow.targets.registry import TARGET_KINDS, build_target
 from evalflow.targets.reply import Form
 

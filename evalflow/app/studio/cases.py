@@ -30,7 +30,7 @@ from evalflow.errors import Problem, UserError
 from evalflow.jsonvalues import DEEPEST, is_too_deep
 from evalflow.records import Case, Message
 from evalflow.store import cases as table
-from evalflow.store.tables import from_row, storable
+from evalflow.store.rows import from_row, storable
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

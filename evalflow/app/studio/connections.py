@@ -15,7 +15,7 @@ from evalflow.calls.connections import Connection, Connections, Place
 from evalflow.errors import Problem, UserError
 from evalflow.llm.sdk import OPENAI_URL
 from evalflow.store import connections as stored
-from evalflow.store.tables import Row, from_row
+from evalflow.store.rows import Row, from_row
 
 
 @dataclass(frozen=True, slots=True)

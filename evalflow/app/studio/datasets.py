@@ -15,7 +15,7 @@ from evalflow.app.studio.space import Workspace, not_found
 from evalflow.app.studio.validate import check_name, one_line
 from evalflow.config.schema import DatasetConfig
 from evalflow.store import definitions
-from evalflow.store.tables import from_row
+from evalflow.store.rows import from_row
 
 Generates = Literal["answer", "actual"]
 

@@ -14,7 +14,7 @@ from evalflow.app.studio.sessions import start_session
 from evalflow.app.studio.space import Workspace
 from evalflow.errors import Problem
 from evalflow.store import people
-from evalflow.store.tables import storable
+from evalflow.store.rows import storable
 
 BACK_TTL = timedelta(minutes=10)
 """How long somebody may take at the provider."""

@@ -27,8 +27,8 @@ from evalflow.report.results_csv import as_answered
 from evalflow.run.folder import RunFolder
 from evalflow.run.journal import parse_answer
 from evalflow.store import scores
+from evalflow.store.rows import chunks, storable
 from evalflow.store.scores import Place
-from evalflow.store.tables import chunks, storable
 from evalflow.summary.scan import scan_journal
 
 if TYPE_CHECKING:

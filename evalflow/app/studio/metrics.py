@@ -21,7 +21,7 @@ from evalflow.metrics.case_checks import JUDGED, PARAMS
 from evalflow.paths import prompt_dirs
 from evalflow.prompts import Prompts
 from evalflow.store import definitions
-from evalflow.store.tables import from_row
+from evalflow.store.rows import from_row
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

@@ -13,7 +13,7 @@ from evalflow.app.studio.access import requires
 from evalflow.app.studio.space import TakenError, Workspace, not_found, stale
 from evalflow.errors import Problem, UserError
 from evalflow.store import people
-from evalflow.store.tables import from_row, storable
+from evalflow.store.rows import from_row, storable
 
 SHORTEST_PASSWORD, LONGEST_PASSWORD = 12, 1024
 """In characters. The longest bounds the work of hashing."""

@@ -13,7 +13,7 @@ from evalflow.app.studio.validate import check_name, one_line
 from evalflow.errors import Problem
 from evalflow.store import DEFAULT_PROJECT, definitions
 from evalflow.store import projects as stored
-from evalflow.store.tables import Row, from_row
+from evalflow.store.rows import Row, from_row
 
 
 @dataclass(frozen=True, slots=True)

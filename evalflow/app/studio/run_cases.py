@@ -27,8 +27,8 @@ from evalflow.report.results_csv import as_answered
 from evalflow.run.folder import RunFolder
 from evalflow.run.plan import PreparedFile
 from evalflow.run.scoring import Pair
+from evalflow.store.rows import from_row
 from evalflow.store.scores import CaseAnswer, RunScores
-from evalflow.store.tables import from_row
 
 if TYPE_CHECKING:
     from evalflow.protocols import Judge

@@ -39,8 +39,8 @@ from evalflow.paths import new_run_id
 from evalflow.records.manifest import Manifest
 from evalflow.run.folder import refuse_links
 from evalflow.store import runs
+from evalflow.store.rows import from_row
 from evalflow.store.runs import ENDED, State
-from evalflow.store.tables import from_row
 
 MAX_PAGE = 200
 

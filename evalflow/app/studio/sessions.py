@@ -15,7 +15,7 @@ from evalflow.app.studio.people import account_state, as_user, password_hash
 from evalflow.app.studio.space import NotFoundError, Workspace, not_found
 from evalflow.errors import Problem, UserError
 from evalflow.store import people
-from evalflow.store.tables import from_row, now, storable
+from evalflow.store.rows import from_row, now, storable
 
 SESSION_TTL = timedelta(days=14)
 """How long a session lasts from sign-in."""

@@ -22,7 +22,7 @@ from evalflow.calls.connections import Connections
 from evalflow.errors import ConflictError, Problem, UserError, did_you_mean
 from evalflow.run.folder import RunFolder, refuse_links
 from evalflow.store import DEFAULT_PROJECT, Database, audit, definitions, open_database, people
-from evalflow.store.tables import from_row
+from evalflow.store.rows import from_row
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

@@ -25,7 +25,7 @@ from evalflow.config.schema import DatasetConfig
 from evalflow.config.yaml_text import read_yaml, unescaped, unescaped_but_environment
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.store import cases as table
-from evalflow.store.tables import storable
+from evalflow.store.rows import storable
 
 
 @dataclass(frozen=True, slots=True)

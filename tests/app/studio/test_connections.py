@@ -25,7 +25,7 @@ from evalflow.app.studio.transfer import export_files
 from evalflow.app.worker import Worker
 from evalflow.calls.connections import Connection
 from evalflow.errors import EvalflowError, InfrastructureError, UserError
-from evalflow.store import definitions, people, tables
+from evalflow.store import definitions, people, server_tables
 from evalflow.testing import Endpoint, Request
 
 from ...finishing import PATIENCE_S, finish
@@ -58,7 +58,7 @@ def allowing(space: Workspace, address: str, *networks: str, key: str | None = N
         if not people.has_users(connection):
             values = {"full_name": "", "email": None, "password_hash": None, "is_owner": True, "is_disabled": False}
             people.add_user(connection, {"name": "olga", **values})
-        connection.execute(delete(tables.connections))
+        connection.execute(delete(server_tables.connections))
         definitions.add(connection, "connections", {**asdict(one), "description": ""})
     return space
 

@@ -21,7 +21,7 @@ from evalflow.app.studio.space import Workspace
 from evalflow.app.studio.spending import run_spending
 from evalflow.calls.budget import NOTE, UNITS, Amount
 from evalflow.errors import UserError
-from evalflow.store import runs, spending, tables
+from evalflow.store import runs, server_tables, spending, tables
 
 LIMITS = {"usd": 1.0, "requests": 20, "tokens": 2000}
 
@@ -150,7 +150,7 @@ class Studio:
 def test_what_is_spent_and_leased_never_exceeds_the_budget(space: Workspace, operations: list[tuple[str, int]]) -> None:
     budget(space, **LIMITS)
     with space.database.writing() as connection:
-        connection.execute(delete(tables.spending))
+        connection.execute(delete(server_tables.spending))
         connection.execute(delete(tables.runs))
     studio = Studio(space, "2026-11")
     with pytest.MonkeyPatch.context() as patch:
@@ -227,7 +227,7 @@ def test_a_trial_that_was_lost_counts_as_spent(space: Workspace) -> None:
     with space.database.writing() as connection:
         spending.take(connection, space.project_id, leases.this_month(), "trial", Amount(20))
         assert leases.offer(leases.read_budget(connection, space.project_id), Need(Amount(1))).waits
-        connection.execute(update(tables.spending).values(at="2020-01-01T00:00:00.000+00:00"))
+        connection.execute(update(server_tables.spending).values(at="2020-01-01T00:00:00.000+00:00"))
         found = leases.offer(leases.read_budget(connection, space.project_id), Need(Amount(1)))
     assert (found.short, found.waits) == (["requests"], False)
 

@@ -11,14 +11,14 @@ from evalflow.app.studio.access import Actor, ForbiddenError, Role
 from evalflow.app.studio.audit import AuditFilter
 from evalflow.app.studio.space import NotFoundError, StaleError, TakenError, Workspace
 from evalflow.errors import UserError
-from evalflow.store import tables
+from evalflow.store import rows, server_tables
 
 
 def add_user(space: Workspace, name: str, *, is_owner: bool = False) -> int:
     values = {"name": name, "full_name": name.title(), "email": None, "password_hash": None, "version": 1}
-    values |= {"is_owner": is_owner, "is_disabled": False, "created_at": tables.now(), "updated_at": tables.now()}
+    values |= {"is_owner": is_owner, "is_disabled": False, "created_at": rows.now(), "updated_at": rows.now()}
     with space.database.writing() as connection:
-        return tables.add(connection, tables.users, values)
+        return rows.add(connection, server_tables.users, values)
 
 
 def acting(space: Workspace, user: int, name: str) -> Workspace:
@@ -26,8 +26,10 @@ def acting(space: Workspace, user: int, name: str) -> Workspace:
 
     def identify() -> Actor:
         with space.database.reading() as connection:
-            rows = tables.every(connection, tables.members.select().where(tables.members.c.user_id == user))
-        roles: dict[int, Role] = {row["project_id"]: row["role"] for row in rows}
+            found = rows.every(
+                connection, server_tables.members.select().where(server_tables.members.c.user_id == user)
+            )
+        roles: dict[int, Role] = {row["project_id"]: row["role"] for row in found}
         return Actor(user, name, roles=roles)
 
     return replace(space, identify=identify)
@@ -121,7 +123,7 @@ def test_tokens_of_a_project_end_with_the_membership(space: Workspace) -> None:
     projects.set_role(space, "ann", "editor")
     token = {"user_id": ann, "project_id": space.project_id, "name": "ci", "role": "editor", "key_hash": "x"}
     with space.database.writing() as connection:
-        tables.add(connection, tables.tokens, {**token, "created_at": tables.now(), "expires_at": "9"})
+        rows.add(connection, server_tables.tokens, {**token, "created_at": rows.now(), "expires_at": "9"})
     projects.remove_member(space, "ann")
     with space.database.reading() as connection:
-        assert tables.every(connection, tables.tokens.select()) == []
+        assert rows.every(connection, server_tables.tokens.select()) == []

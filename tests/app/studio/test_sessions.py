@@ -16,7 +16,8 @@ from evalflow.app.studio.access import Actor, ForbiddenError, Role, SignedOutErr
 from evalflow.app.studio.space import NotFoundError, Workspace
 from evalflow.errors import UserError
 from evalflow.store import people as table
-from evalflow.store.tables import add, members
+from evalflow.store.rows import add
+from evalflow.store.server_tables import members
 
 PASSWORD = "correct horse battery"
 

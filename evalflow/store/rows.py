@@ -1,0 +1,92 @@
+"""Read and write rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any, TypeVar
+
+from sqlalchemy import ColumnElement, Connection, Insert, Select, Table, insert, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+T = TypeVar("T")
+Row = dict[str, Any]
+"""A row by column name."""
+Query = Select[*tuple[Any, ...]]
+"""A SELECT of any columns."""
+
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+
+
+def now() -> str:
+    """The current time in the format of the tables."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def storable(text: str) -> str:
+    """The text with characters replaced that no database stores: NUL and lone surrogates."""
+    return _UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def one(connection: Connection, query: Query) -> Row | None:
+    """The first row, or None."""
+    found = connection.execute(query).mappings().first()
+    return None if found is None else dict(found)
+
+
+def every(connection: Connection, query: Query) -> list[Row]:
+    """All rows."""
+    return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def from_row(kind: type[T], row: Mapping[str, Any], **others: Any) -> T:
+    """A dataclass from the columns with its fields' names, and from other values."""
+    names = (field.name for field in fields(kind))  # pyright: ignore[reportArgumentType]
+    return kind(**{name: row[name] for name in names if name in row} | others)
+
+
+def add(connection: Connection, table: Table, values: Mapping[str, Any]) -> int:
+    """Insert a row; returns its id."""
+    key = connection.execute(insert(table).values(**values)).inserted_primary_key
+    assert key is not None
+    return key[0]
+
+
+def chunks(rows: Iterable[T], size: int) -> Iterator[list[T]]:
+    """The rows in lists of at most `size`, since the number of parameters of a statement is limited."""
+    waiting = iter(rows)
+    while chunk := list(islice(waiting, size)):
+        yield chunk
+
+
+def upsert(connection: Connection, table: Table, *, is_replaced: bool = True) -> Insert:
+    """An INSERT that replaces a row with the same primary key, or else keeps it."""
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    statement = dialect.insert(table)
+    key = list(table.primary_key)
+    others = {column.name: statement.excluded[column.name] for column in table.columns if not column.primary_key}
+    if not is_replaced or not others:
+        return statement.on_conflict_do_nothing(index_elements=key)
+    return statement.on_conflict_do_update(index_elements=key, set_=others)
+
+
+def add_many(connection: Connection, statement: Insert, rows: Sequence[Row]) -> None:
+    """Insert many rows of plain texts and numbers, without JSON.
+
+    This skips SQLAlchemy's processing of each value, which takes longer than inserting a short row.
+    """
+    compiled = statement.compile(dialect=connection.dialect)
+    order = compiled.positiontup
+    values: Any = [tuple(row[name] for name in order) for row in rows] if order else rows
+    connection.exec_driver_sql(compiled.string, values)
+
+
+def change(
+    connection: Connection, table: Table, where: ColumnElement[bool], expected: int, values: Mapping[str, Any]
+) -> bool:
+    """Change one row if it still has the expected version; returns whether it had."""
+    statement = update(table).where(where, table.c.version == expected)
+    return connection.execute(statement.values(**values, version=expected + 1)).rowcount == 1

@@ -1,0 +1,62 @@
+"""The metadata of the tables, and the columns that many of them have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Column, ForeignKey, Integer, MetaData, String, Table
+from sqlalchemy.schema import SchemaItem
+
+NAME = 200
+"""Characters of a name."""
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+
+def row_id() -> Column[int]:
+    """The key of a row."""
+    return Column("id", Integer, primary_key=True, autoincrement=True)
+
+
+def row_version() -> Column[int]:
+    """Counts the changes of a row, so that nobody overwrites a change they have not seen."""
+    return Column("version", Integer, nullable=False)
+
+
+def moment(name: str, *, nullable: bool = False) -> Column[str]:
+    """A time in the format of `rows.now`."""
+    return Column(name, String(40), nullable=nullable)
+
+
+def definition_table(name: str, *columns: SchemaItem) -> Table:
+    """A table of what people define: rows with a version."""
+    return Table(name, metadata, row_id(), *columns, row_version(), moment("created_at"), moment("updated_at"))
+
+
+def of_project() -> Column[int]:
+    """The project that owns a row."""
+    return Column("project_id", Integer, ForeignKey("projects.id"), nullable=False)
+
+
+def of_user() -> Column[int]:
+    """The user who owns a row, which is deleted with them."""
+    return Column("user_id", Integer, ForeignKey("users.id", ondelete="CASCADE"), nullable=False)
+
+
+def of_run(*numbers: str) -> list[Column[Any]]:
+    """The run that owns a row, which is deleted with it, and numbers in the run."""
+    run = Column("run", Integer, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False)
+    return [run, *(Column(number, Integer, nullable=False) for number in numbers)]
+
+
+def of_review() -> list[Column[Any]]:
+    """The review that owns a row, which is deleted with it, and the item's number in it."""
+    review = Column("review_id", Integer, ForeignKey("reviews.id", ondelete="CASCADE"), nullable=False)
+    return [review, Column("item", Integer, nullable=False)]
