@@ -36,14 +36,14 @@ Place = Literal[
     "Audit",
     "Account",
 ]
-_PLACES: tuple[tuple[Place, str, str], ...] = (
-    ("Bots", "/", "smart_toy"),
-    ("Metrics", "/library", "rule"),
-    ("Test cases", "/datasets", "checklist"),
-    ("Runs", "/runs", "play_circle"),
-    ("Compare", "/compare", "compare_arrows"),
-    ("History", "/history", "timeline"),
+_PLACES: tuple[tuple[str, Right, tuple[tuple[Place, str], ...]], ...] = (
+    ("smart_toy", "read", (("Bots", "/"),)),
+    ("checklist", "read", (("Test cases", "/datasets"),)),
+    ("rule", "read", (("Metrics", "/library"),)),
+    ("play_circle", "read", (("Runs", "/runs"), ("Compare", "/compare"), ("History", "/history"))),
 )
+"""Entries of the navigation: icon, the right that it needs, and its pages. The first is where it leads, the others are
+tabs on these pages."""
 _OF_SERVER: tuple[tuple[Place, str, Right], ...] = (
     ("Users", "/users", "own"),
     ("Connections", "/connections", "edit"),
@@ -63,6 +63,8 @@ def frame(title: str, *, place: Place, about: str = "", trail: Sequence[tuple[st
     ui.page_title(f"{title} · evalflow")
     _rail(place)
     with ui.element("div").classes("page") as main:  # within the landmark `main` that NiceGUI builds
+        if not trail:
+            _tabs(place)
         with ui.element("div").classes("heading"):
             with ui.element("div"):
                 for name, path in trail:
@@ -84,16 +86,28 @@ def _rail(place: Place) -> None:
         is_shared = visitor().has_account or len(visitor().projects) > 1
         if is_shared:
             _project_menu(place)
-        if may("read"):
+        if any(may(right) for _, right, _ in _PLACES):
             with ui.element("nav").classes("places").props('aria-label="Places"'):
-                for name, path, icon in _PLACES:
-                    with _entry(name, path, place).classes("place"):
-                        ui.icon(icon).props("aria-hidden=true")
-                        ui.label(name)
+                for icon, right, pages in _PLACES:
+                    name, path = pages[0]
+                    if may(right):
+                        is_here = any(place == page for page, _ in pages)
+                        with _entry(name, path, name if is_here else "").classes("place"):
+                            ui.icon(icon).props("aria-hidden=true")
+                            ui.label(name)
         if is_shared:
             _server_menu(place)
         _colours()
     rail.move(target_index=0)
+
+
+def _tabs(place: Place) -> None:
+    """Links to the pages of the same entry of the navigation, if there are several."""
+    pages = next((pages for _, _, pages in _PLACES if any(place == name for name, _ in pages)), ())
+    if len(pages) > 1:
+        with ui.element("nav").classes("tabs").props(f'aria-label="{pages[0][0]}"'):
+            for name, path in pages:
+                _entry(name, path, place, name)
 
 
 def _entry(name: str, path: str, place: Place, label: str = "") -> ui.link:
