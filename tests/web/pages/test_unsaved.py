@@ -54,11 +54,11 @@ def test_each_form_asks(visit: Visit, pages: Server, path: str, label: str) -> N
     before = first.input_value()
     first.fill(f"{before} more")
     with page.expect_event("dialog"):
-        page.get_by_role("link", name="Runs").click(no_wait_after=True)
+        page.get_by_role("link", name="Metrics", exact=True).click(no_wait_after=True)
     assert (asked.times, page.url) == (1, start)
     first.fill(before)
-    page.get_by_role("link", name="Runs").click()
-    page.wait_for_url("**/compare")
+    page.get_by_role("link", name="Metrics", exact=True).click()
+    page.wait_for_url("**/library")
     assert asked.times == 1
 
 
