@@ -279,6 +279,7 @@ tasks = definition_table(
     Column("status", String(20), nullable=False),
     Column("priority", String(20), nullable=False),
     Column("assignees", JSON, nullable=False),
+    Column("example", JSON, nullable=False),
     Column("run", Integer, ForeignKey("runs.id", ondelete="SET NULL"), nullable=True),
     Column("position", Integer, nullable=True),
     Column("dataset", Text, nullable=True),

@@ -84,6 +84,7 @@ def rest_api() -> FastAPI:
         audit,
         bots,
         budget,
+        comments,
         compare,
         connections,
         datasets,
@@ -92,6 +93,7 @@ def rest_api() -> FastAPI:
         projects,
         rank,
         runs,
+        tasks,
         transfer,
     )
     from evalflow.web.api.idempotency import IdempotencyKeys
@@ -112,7 +114,7 @@ def rest_api() -> FastAPI:
         *(datasets.router, datasets.cases_router, datasets.tags_router, transfer.upload_router, transfer.router),
         *(runs.router, runs.files_router, runs.events_router, runs.scores_router, runs.thresholds_router),
         *(compare.router, rank.router, projects.router, projects.members_router, connections.router, audit.router),
-        *(people.users_router, people.router, budget.router, budget.run_router),
+        *(people.users_router, people.router, budget.router, budget.run_router, tasks.router, comments.router),
     ):
         app.include_router(router)
     handle_faults(app)

@@ -21,12 +21,13 @@ from starlette.routing import Mount
 from starlette.testclient import TestClient
 
 import evalflow.web.pages
-from evalflow.app.studio import bots, cases, connections, datasets, metrics, projects, runs
+from evalflow.app.studio import bots, cases, connections, datasets, metrics, projects, runs, tasks
 from evalflow.app.studio.access import LOCAL, ROLES, Actor, Right
 from evalflow.app.studio.connections import ConnectionDraft
 from evalflow.app.studio.metrics import MetricDraft
 from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import Workspace, open_workspace
+from evalflow.app.studio.tasks import TaskDraft
 from evalflow.store import rows, server_tables
 from evalflow.web.application import rest_api
 from evalflow.web.security.projects import InProject
@@ -79,6 +80,9 @@ BODIES: Mapping[str, Any] = {
     "PATCH /connections/{connection}": {},
     "POST /users": {"name": "ben"},
     "PATCH /users/{user}": {},
+    "POST /tasks": {"title": "Made"},
+    "PATCH /tasks/{task}": {},
+    "POST /comments": {"text": "Why?", "task": 1},
     "PUT /me/password": {"old": "", "new": ""},
     "POST /tokens": {"name": "nightly", "role": "viewer", "days": 1},
 }
@@ -87,6 +91,7 @@ QUERIES: Mapping[str, str] = {
     "POST /datasets/{dataset}/cases/upload": "format=jsonl&dry_run=true",
     "GET /compare": "a={run}&b={run}",
     "GET /compare/candidates": "run={run}",
+    "GET /comments": "task=1",
     "GET /rank": "run={run}&run=none",
 }
 STALE = {"If-Match": '"999"', "Content-Type": "application/json"}
@@ -117,6 +122,8 @@ def fill(space: Workspace) -> dict[str, str]:
     connections.create_connection(space, "openai", ConnectionDraft("https://api.openai.com/v1"))
     names = {"bot": "fees", "metric": "exact", "dataset": "questions", "case": str(case.id), "run": run.run_id}
     names |= {"user": "ann", "connection": "openai", "session": "1", "token": "1"}
+    task = tasks.create_task(space, TaskDraft("Look"))
+    names |= {"task": str(task.id), "comment": "1"}
     return {**names, "score": "0-0", "file": "report.html", "project": "default"}
 
 

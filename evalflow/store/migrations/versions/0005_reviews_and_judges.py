@@ -101,7 +101,7 @@ def _create_talk() -> None:
             "tasks",
             *(_text("title"), _text("description"), _text("cause", 20), _text("status", 20), _text("priority", 20)),
             *(
-                *_json("assignees"),
+                *_json("assignees", "example"),
                 *_of_answer(),
                 *(_text(name, nullable=True) for name in ("dataset", "case_id", "metric")),
             ),
