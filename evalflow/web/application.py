@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import MethodType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from anyio import CapacityLimiter, fail_after, to_thread
 
@@ -124,6 +124,7 @@ def rest_api() -> FastAPI:
 
 def add_pages(app: FastAPI) -> None:
     """Mount the pages at the root of the application."""
+    from nicegui import app as pages
     from nicegui import helpers, ui
 
     from evalflow.web.pages import (
@@ -159,6 +160,9 @@ def add_pages(app: FastAPI) -> None:
     names = ("theme", "parts", "forms", "metrics", "cases", "runs", "results", "compare", "history", "projects")
     styles = [f'<link rel="stylesheet" href="/assets/{name}.css">' for name in names]
     ui.add_head_html("".join([*scripts, *styles]), shared=True)
+    # Quasar's bar for HTTP requests has no name that a screen reader could read; pages talk by their websocket.
+    quasar = cast("dict[str, Any]", pages.config.quasar_config)  # pyright: ignore[reportUnknownMemberType] - untyped there
+    quasar["loadingBar"]["skipHijack"] = True
     ui.run_with(  # pyright: ignore[reportUnknownMemberType] - partly untyped in NiceGUI
         app,
         title="evalflow",

@@ -304,9 +304,8 @@ _LIMIT = f"{LARGEST_UPLOAD >> 20} MB"
 _DROP_SLOT = """
 <div class="drop">
   <q-icon name="upload_file" aria-hidden="true"></q-icon>
-  <q-btn class="button" unelevated no-caps :ripple="false" label="Choose a file" @click="props.pickFiles">
-    <q-uploader-add-trigger></q-uploader-add-trigger>
-  </q-btn>
+  <q-btn class="button" unelevated no-caps :ripple="false" label="Choose a file" @click="props.pickFiles"></q-btn>
+  <div hidden><q-uploader-add-trigger></q-uploader-add-trigger></div>
   <span class="muted small">or drop it here</span>
 </div>
 """

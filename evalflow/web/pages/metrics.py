@@ -67,10 +67,10 @@ def add() -> None:
             if may("edit"):
                 _copying(found.name, bots, bot)
             with section("YAML", "As conf/ declares it, read-only."):
-                text(metric_yaml(found.definition), "pre", "card code-block")
+                text(metric_yaml(found.definition), "pre", "card code-block").props("tabindex=0")
             for name, source in found.prompts.items():
                 with section(name, "A prompt template, read-only."):
-                    text(source, "pre", "card code-block")
+                    text(source, "pre", "card code-block").props("tabindex=0")
 
 
 def _cards(bot: str, metrics: list[MetricDefinition]) -> None:
@@ -126,7 +126,9 @@ def _card(metric: MetricDefinition, query: str) -> ui.element:
     badges: list[tuple[str, Tone]] = [(str(metric.definition.get("kind")), "accent")]
     if needs := ", ".join(metric.definition.get("needs") or []):
         badges.append((f"needs {needs}", ""))
-    return card(metric.name, f"/library/{metric.name}{query}", str(metric.definition.get("description", "")), badges)
+    return card(
+        metric.name, f"/library/{metric.name}{query}", str(metric.definition.get("description", "")), badges, "h3"
+    )
 
 
 def _searched(metric: MetricDefinition) -> str:

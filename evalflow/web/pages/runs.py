@@ -144,7 +144,7 @@ class _RunList:
 def _row(run: Run) -> None:
     with ui.element("li"), ui.link(target=f"/runs/{run.run_id}").classes("card run"):
         with ui.element("div").classes("what"):
-            text(name_of(run), "h3")
+            text(name_of(run), "h2")
             text(", ".join(metrics_of(run)) or run.run_id, "p", "muted small line")
             if run.state in ACTIVE and run.progress.expected:
                 text(f"{run.progress.done:,} of {run.progress.expected:,} scores", "p", "muted small")

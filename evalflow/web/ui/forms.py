@@ -152,7 +152,7 @@ def _labelled(about: About, make: Callable[[], F]) -> F:
     tie(label, made)
     if help is not None:
         made.props["aria-describedby"] = help.html_id
-    if about.required:
+    if about.required and not isinstance(made, ui.select):  # Quasar would put it on an element without a role
         made.props["aria-required"] = "true"
     return made.classes("code") if about.code else made
 

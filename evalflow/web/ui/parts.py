@@ -77,10 +77,12 @@ def badge(content: str, tone: Tone = "") -> TextElement:
     return text(content, "span", f"badge {tone}")
 
 
-def card(title: str, path: str, about: str, badges: Sequence[tuple[str, Tone]]) -> ui.link:
-    """A card of a list; it links to the page of the thing."""
+def card(
+    title: str, path: str, about: str, badges: Sequence[tuple[str, Tone]], level: Literal["h2", "h3"] = "h2"
+) -> ui.link:
+    """A card of a list; it links to the page of the thing. `level` is that of its heading."""
     with ui.link(target=path).classes("card") as made:
-        text(title, "h3")
+        text(title, level)
         if about:
             text(about, "p", "muted small clamp")
         with ui.element("div").classes("foot"):
@@ -105,7 +107,8 @@ def table(heads: Sequence[str], classes: str = "") -> Generator[None]:
     with ui.element("table").classes(classes):
         with ui.element("thead"), ui.element("tr"):
             for head in heads:
-                text(head, "th").props("scope=col")
+                with ui.element("th" if head else "td").props("scope=col" if head else ""):
+                    text(head, "span")
         with ui.element("tbody"):
             yield
 
