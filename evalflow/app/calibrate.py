@@ -3,39 +3,30 @@
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Iterable, Iterator, Sequence
-from copy import deepcopy
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
 from evalflow.app.core.calibration import (
     CertificateResult,
-    calibration_of,
-    certify,
     half_of,
     rank_judges,
-    save_calibration,
     save_ranking,
 )
-from evalflow.app.core.derive import Derived
-from evalflow.app.core.labels import RunLabels, bound_labels, finished_runs, labels_of_sweep, other_runs, write_sample
-from evalflow.app.core.rederive import rewrite
-from evalflow.app.core.saved import SavedRun, find_folder, jobs_of, open_scored
+from evalflow.app.core.labels import bound_labels, finished_runs, labels_of_sweep, other_runs, write_sample
+from evalflow.app.core.rederive import calibrate_run
+from evalflow.app.core.saved import find_folder, jobs_of, open_scored
 from evalflow.app.core.screen import shown
 from evalflow.app.core.sweep import write_sweep
 from evalflow.errors import Problem, UserError, command
-from evalflow.report.calibration import Calibration, print_calibration, print_corrected, write_calibration
+from evalflow.report.calibration import Calibration, print_calibration, print_corrected
 from evalflow.report.sweep import print_choice
 from evalflow.report.wording import literal, print_json
 from evalflow.run.folder import RunFolder
 
 OTHER_HALF = "the half of the labels that did not choose the judge"
-_Calibrated = tuple[Calibration, list[CertificateResult], list[str]]
-_OUTCOMES = {True: "passes", False: "fails", None: "is undecided"}
 
 
 def calibrate(options: argparse.Namespace, console: Console) -> int:
@@ -58,7 +49,7 @@ def calibrate(options: argparse.Namespace, console: Console) -> int:
         raise UserError(Problem("--no-split is for a sweep over judges", "command line", hint))
     folder = RunFolder(path)
     people = bound_labels(open_scored(folder), options.labels, other_runs(path))
-    calibrated = _calibrate_run(folder, people)
+    calibrated = calibrate_run(folder, people)
     if calibrated is None:
         raise _nothing_scored(folder.path, people.source)
     found, results, gates = calibrated
@@ -81,39 +72,6 @@ def calibrate(options: argparse.Namespace, console: Console) -> int:
     return 0 if _is_estimated([found]) else UserError.exit_code
 
 
-def _calibrate_run(folder: RunFolder, people: RunLabels) -> _Calibrated | None:
-    """Compare a run's judges with labels, and rewrite its gates and reports; None if no labelled answer has a score.
-
-    Returns the calibration, its certificates, and in words what it changed of the run's gates and exit code.
-    """
-    run = open_scored(folder)
-    found = calibration_of(run, people)
-    if found is None:
-        return None
-    save_calibration(folder, found, people)
-    results = certify(found, run.scores(), folder)
-    manifest, derived = rewrite(folder, calibration=found)
-    found = replace(found, manifest=manifest)
-    write_calibration(folder.calibration_page, found)
-    return found, results, list(_gates_changed(run, derived))
-
-
-def _gates_changed(run: SavedRun, derived: Derived) -> Iterator[str]:
-    """The gates that people's labels decide otherwise than the judge alone, and the exit code if it changed."""
-    changed = [gate for gate in derived.gates if gate["judged"] and gate["judged"]["passed"] != gate["passed"]]
-    for gate in changed:
-        yield f"gate {_OUTCOMES[gate['passed']]}: {gate['message']}"
-    before = run.manifest.exit_code
-    if before is not None and derived.exit_code != before:
-        yield f"exit code of the run: {before} → {derived.exit_code}"
-    if changed:
-        gates: dict[str, dict[str, Any]] = deepcopy(run.manifest.config["gate"] or {})
-        for gate in changed:
-            gates.setdefault(gate["metric"], {})["judge_alone"] = True
-        again = command("report", run.folder.path, f"gate={json.dumps(gates, ensure_ascii=False)}")
-        yield f"to let the judge alone decide: {again}"
-
-
 def _calibrate_sweep(folder: Path, jobs: Sequence[Path], options: argparse.Namespace, console: Console) -> int:
     """Calibrate every run of a sweep, rank its judges, and rewrite its reports.
 
@@ -132,7 +90,7 @@ def _calibrate_sweep(folder: Path, jobs: Sequence[Path], options: argparse.Names
         if split:
             rest = half_of(own.frame, ranking.halves[name], choosing=False)
             own = replace(own, frame=rest, rests_on=OTHER_HALF)
-        calibrated = _calibrate_run(run.folder, own) if own.frame.height else None
+        calibrated = calibrate_run(run.folder, own) if own.frame.height else None
         if calibrated is not None:
             calibrations[name] = calibrated[0]
             results += calibrated[1]

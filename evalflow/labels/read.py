@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from evalflow.errors import Problem, did_you_mean
 from evalflow.frozen import record
+from evalflow.labels.columns import LABEL_COLUMNS, REQUIRED_COLUMNS
 from evalflow.records import Answer, Case, Label
 
-REQUIRED = ("case_id", "metric", "value")
 UNNAMED = "unnamed"  # the name of an unknown labeller
-_FORMULA = ("'=", "'+", "'-", "'@")
 _DIGITS = 16
 
 
@@ -28,21 +27,27 @@ class Parsed:
     problems: list[Problem] = field(default_factory=list[Problem])
 
     def add(self, where: str, row: Mapping[str, Any]) -> None:
-        if _is_blank(row.get("value")):
+        is_missing = not _is_blank(row.get("missing"))
+        if _is_blank(row.get("value")) and not is_missing:
             self.blank += 1
             return
-        fields: dict[str, Any] = {"value": row["value"], "by": UNNAMED, "where": where}
+        fields: dict[str, Any] = {"value": None, "by": UNNAMED, "where": where}
         problems: list[Problem] = []
-        for name, convert in _FIELDS.items():
+        for name, column in LABEL_COLUMNS.items():
             value = row.get(name)
             if _is_blank(value):
-                if name in REQUIRED:
+                if name in REQUIRED_COLUMNS and not (name == "value" and is_missing):
                     problems.append(Problem(f"no {name}", where, "a label names its case, its metric and a value"))
                 continue
             try:
-                fields[name] = convert(value)
+                fields[name] = column.read(value) if column.read else value
             except ValueError as error:
                 problems.append(Problem(f"{name}: {error}", where))
+        if "weight" not in fields and "pi" in fields:
+            fields["weight"] = 1 / fields["pi"]
+        if is_missing and (fields["value"] is not None or fields.get("kind") == "resolution"):
+            what = "a resolution is missing" if fields["value"] is None else "a value, and a reason why there is none"
+            problems.append(Problem(what, where, "give a value, or leave it empty and say why in `missing`"))
         self.problems += problems
         if not problems:
             self.given.append(Label(**fields))
@@ -51,13 +56,13 @@ class Parsed:
 def parse(rows: Iterable[tuple[str, Mapping[str, Any]]], file: str) -> Parsed:
     """Read rows of a labels file, given as position and columns; cells may be text, and `file` is for messages.
 
-    Required: case_id, metric, value. Optional: by, dataset, target, target_repeat, answer_hash, weight, comment, at.
+    The columns are LABEL_COLUMNS; others are ignored.
     """
     found, seen = Parsed(), set[str]()
     for where, row in rows:
         seen.update(row)
         found.add(where, row)
-    missing = [name for name in REQUIRED if name not in seen]
+    missing = [name for name in REQUIRED_COLUMNS if name not in seen]
     if missing and seen:
         hint = "; ".join(f"{name}: {did_you_mean(name, seen)}" for name in missing)
         what = f"the file has no column {' and no column '.join(missing)}"
@@ -86,50 +91,6 @@ def _is_blank(value: Any) -> bool:
     return value is None or (isinstance(value, str) and not value.strip())
 
 
-def plain_name(cell: Any) -> str:
-    """Read a name, without the apostrophe against formulas; ValueError if the cell is not text."""
-    if not isinstance(cell, str | int) or isinstance(cell, bool):
-        raise ValueError(f"expected text, got {cell!r}")
-    text = str(cell).strip()
-    return text[1:] if text.startswith(_FORMULA) else text
-
-
-def _number(value: Any) -> float:
-    """NaN for what is no number."""
-    try:
-        return math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
-        return math.nan
-
-
-def _count(value: Any) -> int:
-    number = _number(value)
-    if not number.is_integer() or number < 0:
-        raise ValueError(f"{value!r} is not a whole number from 0 on")
-    return int(number)
-
-
-def _weight(value: Any) -> float:
-    number = _number(value)
-    if not math.isfinite(number) or number <= 0:
-        raise ValueError(f"{value!r} is not a number above 0")
-    return number
-
-
-_FIELDS: Mapping[str, Callable[[Any], Any]] = {
-    "case_id": plain_name,
-    "metric": plain_name,
-    "by": plain_name,
-    "dataset": plain_name,
-    "target": plain_name,
-    "target_repeat": _count,
-    "answer_hash": plain_name,
-    "weight": _weight,
-    "comment": str,
-    "at": str,
-}
-
-
 Read = Callable[[Any], tuple[float, Any]]  # returns (score, value on the metric's own scale), or raises ValueError
 
 
@@ -147,9 +108,9 @@ class LabelledAnswer:
 
 @record(kw_only=True)
 class Bound:
-    """One person's label of one answer: its score, and its value on the metric's own scale."""
+    """One person's label of one answer: its score, and its value on the metric's own scale; None if it is missing."""
 
-    score: float
+    score: float | None
     value: Any
     label: Label
     answer: LabelledAnswer
@@ -160,8 +121,8 @@ class Bound:
         return {
             "dataset": answer.dataset, "case_id": answer.case_id, "target": answer.target,
             "target_repeat": answer.target_repeat, "answer_hash": answer.digest, "metric": label.metric,
-            "by": label.by, "human": self.score, "value": str(self.value), "weight": label.weight,
-            "comment": label.comment,
+            "by": label.by, "human": self.score, "value": None if self.score is None else str(self.value),
+            "weight": label.weight, "comment": label.comment, "use": label.use,
         }  # fmt: skip
 
 
@@ -184,11 +145,12 @@ HERE = Elsewhere()  # no other metrics and cases than those of the run
 
 @dataclass(slots=True)
 class LeftOut:
-    """Counts of valid labels that do not apply to this run.
+    """Counts of valid labels that do not apply to this run, or enter no mean.
 
     `stale` are of another answer than the scored one, `first_stale` says where; `unbound` have no hash, for answers
     that do not come from the dataset; `absent` are of cases that a limit or a sample left out, or that another run of
-    the sweep has.
+    the sweep has; `older_rubric` follow guidelines that were revised since. Those `unblinded` (with the judge's score
+    in view) and `by_hand` (of an answer picked by hand) count apart. `missing` have no value, by reason.
     """
 
     stale: int = 0
@@ -196,6 +158,10 @@ class LeftOut:
     absent: int = 0
     other_metrics: dict[str, int] = field(default_factory=dict[str, int])
     first_stale: str | None = None
+    older_rubric: int = 0
+    unblinded: int = 0
+    by_hand: int = 0
+    missing: Counter[str] = field(default_factory=Counter[str])
 
 
 def bind(
@@ -204,8 +170,9 @@ def bind(
     """Bind labels to the answers of a run; `scales` has the function that reads a value, by metric.
 
     Returns the bound labels, counts of the others, and problems: unknown cases and metrics, values off the scale, two
-    labels by one person for one answer.
+    labels by one person for one answer. Of a review's labels on a metric only those by the newest guidelines count.
     """
+    newest = _newest_rubrics(given)
     wanted = {one.case_id for one in given}
     by_case: dict[str, list[LabelledAnswer]] = {}
     for answer in answers:
@@ -213,12 +180,24 @@ def bind(
             by_case.setdefault(answer.case_id, []).append(answer)
     left, problems, bound = LeftOut(), list[Problem](), list[Bound]()
     for one in given:
+        if one.rubric is not None and one.rubric < newest[one.review, one.metric]:
+            left.older_rubric += 1
+            continue
         found = _bound(one, by_case, scales, elsewhere, left)
         if isinstance(found, Problem):
             problems.append(found)
         else:
             bound += found
     return bound, left, problems + list(_twice(bound))
+
+
+def _newest_rubrics(given: Iterable[Label]) -> dict[tuple[str | None, str], int]:
+    newest: dict[tuple[str | None, str], int] = {}
+    for one in given:
+        if one.rubric is not None:
+            key = one.review, one.metric
+            newest[key] = max(one.rubric, newest.get(key, 0))
+    return newest
 
 
 def _bound(
@@ -245,10 +224,15 @@ def _bound(
         what = f"case {label.case_id!r} is in {' and in '.join(sorted(several))}"
         return Problem(what, label.where, "name one of them in the column `dataset`")
     try:
-        score, value = scales[label.metric](label.value)
+        score, value = (None, None) if label.missing else scales[label.metric](label.value)
     except ValueError as error:
         return Problem(f"the value of {label.metric}: {error}", label.where, "grade on the metric's own scale")
     matching = list(_matching(label, answers, left))
+    if matching:
+        left.unblinded += not label.blind
+        left.by_hand += label.blind and label.draw == "hand"
+        if label.missing and label.use == "missing":
+            left.missing[label.missing] += 1
     return [Bound(score=score, value=value, label=label, answer=answer) for answer in matching]
 
 
@@ -279,9 +263,14 @@ def _twice(bound: Iterable[Bound]) -> Iterator[Problem]:
     seen: dict[tuple[Any, ...], str] = {}
     for one in bound:
         answer, label = one.answer, one.label
-        key = (answer.dataset, answer.case_id, answer.target, answer.target_repeat, label.metric, label.by)
+        if label.use == "missing":
+            continue
+        whose = "" if label.use == "resolution" else label.by  # an answer has one resolution, whoever made it
+        key = (answer.dataset, answer.case_id, answer.target, answer.target_repeat, label.metric)
+        key = (*key, whose, label.use == "apart")
         if key in seen:
-            what = f"two labels by {label.by} for one answer to case {label.case_id!r} on {label.metric}"
+            named = "resolutions" if label.use == "resolution" else f"labels by {label.by}"
+            what = f"two {named} for one answer to case {label.case_id!r} on {label.metric}"
             hint = f"the other is at {seen[key]}; keep one, or say in `by` who else it is of"
             yield Problem(what, label.where, hint)
         else:

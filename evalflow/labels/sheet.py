@@ -17,7 +17,7 @@ from typing import Any
 
 from evalflow.errors import Problem, UserError
 from evalflow.frozen import record
-from evalflow.labels.read import plain_name
+from evalflow.labels.columns import plain_name
 from evalflow.paths import replacing, safe_text
 from evalflow.records import Case
 

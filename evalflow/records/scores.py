@@ -11,6 +11,10 @@ from evalflow.records.spend import NOTHING, Spend, Usage
 Status = Literal["scored", "undefined", "error", "skipped"]
 Path = Literal["weighted", "direct", "reasked"]
 Direction = Literal["higher_is_better", "lower_is_better"]
+LabelKind = Literal["label", "resolution"]
+LabelUse = Literal["label", "resolution", "apart", "missing"]
+Draw = Literal["random", "strata", "groups", "hand"]
+Missing = Literal["cannot_tell", "declined", "unfinished"]
 TOLERANCE = 1e-9  # how far a number may miss a threshold or a limit and still count as equal to it
 
 
@@ -91,7 +95,7 @@ class ScoreRecord:
 
 @record(kw_only=True)
 class Label:
-    """A person's judgement of one answer on one metric."""
+    """A person's judgement of one answer on one metric; its columns are described in `evalflow.labels.columns`."""
 
     case_id: str
     metric: str
@@ -107,7 +111,31 @@ class Label:
     weight: float = 1.0  # the number of answers it represents: 1 over the probability with which it was sampled
     comment: str | None = None
     at: str | None = None
+    group: str | None = None
+    review: str | None = None
+    position: int | None = None
+    seconds: float | None = None
+    draw: Draw | None = None
+    seed: int | None = None
+    population: int | None = None
+    pi: float | None = None
+    kind: LabelKind = "label"
+    blind: bool = True
+    seen_before: bool = False
+    rubric: int | None = None
+    missing: Missing | None = None  # why there is no value; None if there is one
     where: str = ""  # its place in a file, for messages
+
+    @property
+    def use(self) -> LabelUse:
+        """What it counts for.
+
+        A label and a resolution enter the truth about an answer; "apart": given with the judge's score in view, or of
+        an answer picked by hand, so that it enters no mean; "missing": served, and without a value.
+        """
+        if not self.blind or self.draw == "hand":
+            return "apart"
+        return "missing" if self.missing else self.kind
 
 
 @record()

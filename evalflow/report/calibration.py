@@ -32,7 +32,7 @@ from evalflow.report.wording import (
 )
 from evalflow.stats.prediction import CorrectedMean
 from evalflow.summary.agreement import Raters
-from evalflow.summary.calibration import CalibrationRow
+from evalflow.summary.calibration import CalibrationRow, MissingLabels
 
 Series = tuple[str, str, str, str | None]  # dataset, metric, target and judge
 _SHOWN = 10  # number of disagreements to show unfolded
@@ -115,6 +115,12 @@ def document_of(row: CalibrationRow) -> dict[str, Any]:
         "rogan_gladen": None if other is None else {
             "estimate": other.estimate, "ci_low": other.low, "ci_high": other.high, "method": other.method,
         },
+        "n_resolved": row.resolved,
+        "missing": None if row.missing is None else _missing(row.missing),
+        "apart": None if row.apart is None else {
+            "n_labels": sum(row.apart.by.values()), "n_answers": row.apart.n_answers, "by": dict(row.apart.by),
+            "agreement": {name: one.document() for name, one in row.apart.agreement.items()},
+        },
         "at_random": row.at_random,
         "warnings": warnings_of(row),
     }  # fmt: skip
@@ -127,6 +133,12 @@ def _corrected(found: CorrectedMean) -> dict[str, Any]:
         "finite_ci_low": found.finite_low, "finite_ci_high": found.finite_high,
         "method": found.method, "lambda": found.lambda_, "spread": found.spread and asdict(found.spread),
     }  # fmt: skip
+
+
+def _missing(found: MissingLabels) -> dict[str, Any]:
+    ends = ("worst", "best", "pass_rate_worst", "pass_rate_best")
+    bounds = {name: one and _corrected(one) for name in ends for one in [getattr(found, name)]}
+    return {"n": found.n, "share": found.share, **bounds}
 
 
 def _raters(found: Raters) -> dict[str, Any]:

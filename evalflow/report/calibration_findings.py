@@ -10,12 +10,12 @@ from typing import Any
 from evalflow.lazy import np
 from evalflow.report import svg
 from evalflow.report.charts import Picture, draw
-from evalflow.report.wording import ADJUSTMENTS, counted, interval, number, p_value, percent, signed
+from evalflow.report.wording import ADJUSTMENTS, bracketed, counted, interval, number, p_value, percent, signed
 from evalflow.stats.agreement import Agreement
 from evalflow.stats.intervals import interval as mean_interval
-from evalflow.stats.prediction import MIN_LABELS
+from evalflow.stats.prediction import MIN_LABELS, CorrectedMean
 from evalflow.stats.raters import EPSILON
-from evalflow.summary.calibration import CalibrationRow
+from evalflow.summary.calibration import MOST_MISSING, CalibrationRow
 
 KEYS: Mapping[str, str] = MappingProxyType(
     {
@@ -66,8 +66,8 @@ def shown_measures(row: CalibrationRow) -> list[tuple[str, str, Agreement]]:
 
 
 def in_words(row: CalibrationRow) -> list[str]:
-    """The judge's bias, the corrected mean, how many labels the judge saves, and agreement among people."""
-    return [*_bias(row), *_estimate(row), *_raters(row)]
+    """The judge's bias, the corrected mean, what labels are missing, agreement among people, and labels apart."""
+    return [*_bias(row), *_estimate(row), *_resolved(row), *_missing(row), *_raters(row), *_apart(row)]
 
 
 def _bias(row: CalibrationRow) -> Iterator[str]:
@@ -116,6 +116,54 @@ def _estimate(row: CalibrationRow) -> Iterator[str]:
     elif saved is not None and found.lambda_:
         wide = "as narrow" if not saved else f"as narrow with {counted(-saved, 'label')} fewer"
         yield f"The {row.who} saves no labels: without it the interval is {wide}."
+
+
+def _resolved(row: CalibrationRow) -> Iterator[str]:
+    if row.resolved:
+        answers = "1 answer" if row.resolved == 1 else f"{row.resolved:,} answers"
+        yield f"For {answers} the resolution of a disagreement counts instead of people's labels."
+
+
+def _missing(row: CalibrationRow) -> Iterator[str]:
+    found = row.missing
+    if found is None:
+        return
+    yield (
+        f"{percent(found.share)} of the answers that people were asked about have no label ({found.n:,} of "
+        f"{round(found.n / found.share):,})."
+    )
+    if found.share <= MOST_MISSING:
+        return
+    if found.worst is None or found.best is None:
+        yield "The scale has no ends, so nothing shows how far these could move the corrected mean."
+    elif found.worst.estimate is not None and found.best.estimate is not None:
+        yield (
+            f"Had all of these been as bad as can be, people's mean would be about {_bound(found.worst)}; as good as "
+            f"can be, {_bound(found.best)}."
+        )
+
+
+def _bound(found: CorrectedMean) -> str:
+    return f"{number(found.estimate)}{bracketed(found.low, found.high)}"
+
+
+def _apart(row: CalibrationRow) -> Iterator[str]:
+    found = row.apart
+    if found is None:
+        return
+    who = ", ".join(f"{name} {n:,}" for name, n in found.by.items())
+    known = [(KEYS[name], found.agreement[name]) for name in ("accuracy", "kappa", "spearman")]
+    texts = [f"{words} {_value(one)}" for words, one in known if one.value is not None]
+    agreed = f": {'; '.join(texts)}" if texts else ""
+    yield (
+        f"{counted(sum(found.by.values()), 'label')} ({who}) of {counted(found.n_answers, 'answer')} were given with "
+        f"the {row.who}'s score in view, or on answers picked by hand. They enter no mean, and their agreement with "
+        f"the {row.who} counts apart{agreed}."
+    )
+
+
+def _value(one: Agreement) -> str:
+    return f"{number(one.value)}{bracketed(one.low, one.high)}"
 
 
 def _raters(row: CalibrationRow) -> Iterator[str]:

@@ -233,18 +233,27 @@ def disagreements(row: CalibrationRow, most: int) -> list[dict[str, Any]]:
 
 
 def label_frame(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
-    """Labels as a table: `human` is the label as a score, `value` the same on the metric's own scale."""
+    """Labels as a table: `human` is the label as a score, `value` the same on the metric's own scale.
+
+    `use` is that of `Label`; `human` and `value` are null if the label is missing.
+    """
     text, number = pl.String(), pl.Float64()
-    schema = dict.fromkeys(("dataset", "case_id", "target", "metric", "answer_hash", "by", "value", "comment"), text)
-    return pl.DataFrame(list(rows), {**schema, "target_repeat": pl.Int64(), "human": number, "weight": number})
+    texts = ("dataset", "case_id", "target", "metric", "answer_hash", "by", "value", "comment", "use")
+    schema = dict.fromkeys(texts, text) | {"target_repeat": pl.Int64(), "human": number, "weight": number}
+    return pl.DataFrame(list(rows), schema).with_columns(pl.col("use").fill_null("label"))
+
+
+def truths(labels: pl.DataFrame) -> pl.DataFrame:
+    """The labels and resolutions that say what is true of an answer."""
+    return labels.filter(pl.col("use").is_in(["label", "resolution"]))
 
 
 def labelled_scores(scores: pl.LazyFrame, labels: pl.DataFrame, *, failed: bool = False) -> pl.DataFrame:
     """Every scored answer of the series that have labels, in the order of `scores`, and its labels from `label_frame`.
 
-    A judge's repeats are averaged, and so are the labels of several people; value and reason are of the first repeat.
-    With `failed`, the answers for which the judge failed every time instead; their score is null. `human` is null
-    without a label, `people` their number, `said` their values.
+    A judge's repeats are averaged, and so are the labels of several people, unless a resolution says what is true;
+    value and reason are of the first repeat. With `failed`, the answers for which the judge failed every time instead;
+    their score is null. `human` is null without a label, `people` their number, `said` their values.
     """
     series = labels.select("dataset", "metric", "target").unique().lazy()
     status, cell = pl.col("status"), [*ANSWER, "judge"]
@@ -258,9 +267,14 @@ def labelled_scores(scores: pl.LazyFrame, labels: pl.DataFrame, *, failed: bool 
         pl.col("place").min(), cluster.alias("cluster"), pl.col("tags").first(), pl.col("score").mean(),
         pl.col("passed").cast(pl.Float64).mean(), pl.col("threshold", "value", "reason").first(),
     )  # fmt: skip
-    people = labels.lazy().group_by(ANSWER).agg(
-        pl.col("human").mean(), people=pl.col("by").n_unique(), said=pl.col("value").sort_by("by"),
-        weight=pl.col("weight").first(), comment=pl.col("comment").drop_nulls().str.join("; "),
+    own, resolved = pl.col("use") == "label", pl.col("use") == "resolution"
+    said = pl.when(resolved).then(pl.col("value") + " (resolved)").otherwise("value")
+    human, weight = pl.col("human"), pl.col("weight")
+    people = truths(labels).lazy().group_by(ANSWER).agg(
+        pl.coalesce(human.filter(resolved).mean(), human.mean()), said=said.sort_by(resolved, "by"),
+        people=pl.col("by").filter(own).n_unique().clip(1),
+        weight=pl.coalesce(weight.filter(own).first(), weight.first()),
+        comment=pl.col("comment").drop_nulls().str.join("; "),
     )  # fmt: skip
     joined = answers.join(people, on=ANSWER, how="left").sort("place").drop("place")
     return joined.collect(engine="streaming")
@@ -276,5 +290,5 @@ def unscored_labels(scores: pl.LazyFrame, labels: pl.DataFrame) -> pl.DataFrame:
     """Labelled answers without a score: dataset, metric, target, n; only rows with some."""
     known = scores.filter(pl.col("member_of").is_null() & (pl.col("status") == "scored"))
     known = known.with_columns(pl.col("target_repeat").cast(pl.Int64))
-    left = labels.lazy().select(ANSWER).unique().join(known, on=ANSWER, how="anti")
+    left = truths(labels).lazy().select(ANSWER).unique().join(known, on=ANSWER, how="anti")
     return left.group_by("dataset", "metric", "target").agg(n=pl.len()).sort("dataset", "metric", "target").collect()

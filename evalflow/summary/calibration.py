@@ -14,6 +14,7 @@ from evalflow.stats.labelled import BIAS_LEVEL, SamplingBias, sampling_bias
 from evalflow.stats.paired import adjust
 from evalflow.stats.prediction import CorrectedMean, CorrectedRate, corrected_mean, rogan_gladen
 from evalflow.summary.agreement import (
+    ANSWER,
     SERIES,
     Classes,
     Raters,
@@ -24,6 +25,7 @@ from evalflow.summary.agreement import (
     labelled_scores,
     raters_of,
     series_sizes,
+    truths,
     unscored_labels,
 )
 from evalflow.summary.compare import Traits, tags_of
@@ -54,6 +56,35 @@ def uneven_tags(answers: pl.DataFrame) -> list[TagShare]:
     p = adjust([one.p_value for one in found], "holm")
     adjusted = [replace(one, p_value=float(value)) for one, value in zip(found, p, strict=True)]
     return [one for one in adjusted if one.p_value < BIAS_LEVEL]
+
+
+MOST_MISSING = 0.05
+"""Above this share of missing labels, the corrected mean has worst and best bounds."""
+
+
+@dataclass(frozen=True, slots=True)
+class MissingLabels:
+    """Answers that people were served and gave no label: their number, and their share of all served.
+
+    `worst` and `best` are the corrected mean with every missing label at either end of the scale, and
+    `pass_rate_worst` and `pass_rate_best` the pass rate; None up to MOST_MISSING, and without ends or a threshold.
+    """
+
+    n: int
+    share: float
+    worst: CorrectedMean | None = None
+    best: CorrectedMean | None = None
+    pass_rate_worst: CorrectedMean | None = None
+    pass_rate_best: CorrectedMean | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LabelsApart:
+    """Agreement with labels that enter no mean: given with the judge's score in view, or of answers picked by hand."""
+
+    by: Mapping[str, int]  # number of labels by person
+    n_answers: int
+    agreement: Mapping[str, Agreement]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +122,9 @@ class CalibrationRow:
     constant: tuple[bool, bool]  # whether all labels are equal, and whether all scores are
     answers: pl.DataFrame  # all scored answers, from `labelled_scores`
     tags: Sequence[CalibrationRow] = ()
+    resolved: int = 0  # number of answers whose label is a resolution
+    missing: MissingLabels | None = None  # None if every label that was asked for was given
+    apart: LabelsApart | None = None
 
     @property
     def who(self) -> str:
@@ -122,8 +156,8 @@ def calibrate_scores(
 ) -> list[CalibrationRow]:
     """A row for each dataset, metric, target and judge whose answers have labels, in the order of the scores.
 
-    Several people's labels of an answer are averaged, and so are a judge's repeats. Groups of cases are clusters, as
-    are several answers to one case.
+    Several people's labels of an answer are averaged, unless a resolution replaces them, and so are a judge's repeats.
+    Groups of cases are clusters, as are several answers to one case.
     """
     unscored = {row[:3]: row[3] for row in unscored_labels(scores, labels).iter_rows()}
     rows: list[CalibrationRow] = []
@@ -143,12 +177,54 @@ def calibrate_scores(
                 tags.append(replace(_row(key, part, gaps.filter(inside), said, traits[metric], seed), tag=tag))
         left_out = sizes[key] - row.corrected.n - row.corrected.n_unlabelled
         missing = unscored.get((dataset, metric, target), 0) - row.failed[1]
-        rows.append(
-            replace(
-                row, tags=tags, unscored=missing, left_out=left_out, uneven=[] if row.weighted else uneven_tags(answers)
-            )
-        )
+        uneven = [] if row.weighted else uneven_tags(answers)
+        row = replace(row, tags=tags, unscored=missing, left_out=left_out, uneven=uneven)
+        lacking = _missing(scores, pl.concat([answers, gaps]), said, row, seed)
+        rows.append(replace(row, missing=lacking, apart=_apart(answers, said, traits[metric], seed)))
     return rows
+
+
+def _missing(
+    scores: pl.LazyFrame, answers: pl.DataFrame, said: pl.DataFrame, row: CalibrationRow, seed: int
+) -> MissingLabels | None:
+    """The answers without a label that people were served, of a row's answers and those that its judge failed on."""
+    unlabelled = answers.filter(pl.col("human").is_null())
+    lacking = said.filter(use="missing").join(unlabelled, on=ANSWER, how="semi").unique(ANSWER, maintain_order=True)
+    n, known = lacking.height, answers.height - unlabelled.height
+    if not n:
+        return None
+    found = MissingLabels(n, n / (n + known))
+    if found.share <= MOST_MISSING or not row.traits.bounded:
+        return found
+    threshold = answers["threshold"].drop_nulls()
+    up = row.traits.higher_is_better
+    names = (row.dataset, row.metric, row.target, row.judge)
+
+    def at(end: float) -> tuple[CorrectedMean, CorrectedMean | None]:
+        filled = lacking.with_columns(human=pl.lit(end), use=pl.lit("label"))
+        table = pl.concat([truths(said), filled])
+        parts = (labelled_scores(scores, table, failed=failed) for failed in (False, True))
+        own, gaps = (part.filter(pl.col(k).eq_missing(v) for k, v in zip(SERIES, names, strict=True)) for part in parts)
+        everything = _with_failed(own, gaps)
+        weighted = everything.drop_nulls("human")["weight"].n_unique() > 1
+        mean = within(_corrected(everything, weighted=weighted, bounded=True, seed=seed), bounded=True)
+        return mean, _pass_rate(everything, row.traits, weighted=weighted, seed=seed) if threshold.len() else None
+
+    worst, best = at(0.0 if up else 1.0), at(1.0 if up else 0.0)
+    return replace(found, worst=worst[0], best=best[0], pass_rate_worst=worst[1], pass_rate_best=best[1])
+
+
+def _apart(answers: pl.DataFrame, said: pl.DataFrame, traits: Traits, seed: int) -> LabelsApart | None:
+    """Agreement of a row's scores with the labels that enter no mean; None without any."""
+    own = said.filter(use="apart").drop_nulls("human").join(answers, on=ANSWER, how="semi")
+    if not own.height:
+        return None
+    means = own.group_by(ANSWER).agg(pl.col("human").mean(), people=pl.col("by").n_unique())
+    labelled = answers.drop("human", "people", "weight").join(means, on=ANSWER, how="inner", maintain_order="left")
+    labelled = labelled.with_columns(weight=pl.lit(1.0))
+    agreed = agreement(labelled, classes_of(labelled, higher_is_better=traits.higher_is_better), seed=seed)
+    by = {str(name): n for name, n in own["by"].value_counts().sort("by").iter_rows()}
+    return LabelsApart(by, labelled.height, agreed)
 
 
 def _row(
@@ -163,13 +239,11 @@ def _row(
     known = pl.col("human").is_not_null()
     labelled, rest = answers.filter(known), answers.filter(~known)
     failed = gaps.height, gaps.filter(known).height
-    everything = answers
-    if failed[1]:
-        means = (pl.lit(answers[name].mean(), pl.Float64).alias(name) for name in ("score", "passed"))
-        everything = pl.concat([answers, gaps.with_columns(*means)])
+    everything = _with_failed(answers, gaps)
     weighted = everything.filter(known)["weight"].n_unique() > 1
     classes = classes_of(labelled, higher_is_better=traits.higher_is_better)
-    own = said.join(everything.filter(known), on=["case_id", "target_repeat"], how="semi")
+    own = said.filter(use="label").join(everything.filter(known), on=["case_id", "target_repeat"], how="semi")
+    resolved = said.filter(use="resolution").join(everything, on=["case_id", "target_repeat"], how="semi")
     corrected = _corrected(everything, weighted=weighted, bounded=traits.bounded, seed=seed)
     if failed[1]:  # the bias is measured on answers that the judge scored
         scored = _corrected(answers, weighted=weighted, bounded=traits.bounded, seed=seed)
@@ -192,8 +266,16 @@ def _row(
         sampling_bias=None if weighted else sampling_bias(*sides),
         uneven=(), weighted=weighted, unscored=0, left_out=0, failed=failed,
         constant=(labelled["human"].n_unique() == 1, answers["score"].n_unique() == 1),
-        answers=answers,
+        answers=answers, resolved=resolved.unique(ANSWER).height,
     )  # fmt: skip
+
+
+def _with_failed(answers: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
+    """The scored answers, and those that the judge failed on if any of them is labelled, with the judge's mean."""
+    if not gaps["human"].count():
+        return answers
+    means = (pl.lit(answers[name].mean(), pl.Float64).alias(name) for name in ("score", "passed"))
+    return pl.concat([answers, gaps.with_columns(*means)])
 
 
 def _corrected(answers: pl.DataFrame, *, weighted: bool, bounded: bool, seed: int) -> CorrectedMean:

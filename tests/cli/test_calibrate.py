@@ -16,7 +16,11 @@ from typing import Any
 
 import pytest
 
+from evalflow.app.core.calibration import calibrate_with
+from evalflow.app.core.saved import open_scored
 from evalflow.cli import run_command
+from evalflow.labels.columns import LABEL_COLUMNS
+from evalflow.run.folder import RunFolder
 from evalflow.testing import Endpoint, Request
 from tests.cli.conftest import Program
 
@@ -595,3 +599,40 @@ def test_three_people_show_whether_the_judge_may_take_the_place_of_one(lab: Lab)
     assert test["passes"] is False
     assert 0 < test["advantage"] < 1
     assert "cannot replace a person" in " ".join(lab("calibrate", "--labels", "l.jsonl").stdout.split())
+
+
+def test_rows_of_a_review_count_like_their_export(lab: Lab) -> None:
+    """Three people, two of whom differ; some cannot tell, some saw the judge's score, the guidelines were revised."""
+    review: dict[str, Any] = {"review": "june", "rubric": 2, "draw": "random", "seed": 7, "population": N, "pi": 0.375}
+    rows = [label(i, **review) for i in range(60)]
+    rows += [label(i, "yes", **review | {"by": "ben"}) for i in range(30)]
+    rows += [label(i, "no", **review | {"by": "eva", "kind": "resolution"}) for i in range(3)]
+    rows += [label(i, "", **review | {"missing": "cannot_tell"}) for i in range(60, 68)]
+    rows += [label(i, "yes", **review | {"rubric": 1, "by": "cem"}) for i in range(5)]
+    rows += [label(i, "yes", by="zoe", blind=False) for i in range(100, 120)]
+    rows += [label(130, "no", by="zoe", draw="hand"), label(1, **review | {"by": "dan", "seen_before": True})]
+    found = calibrated(lab, *rows)
+    left = {"older_rubric": 5, "unblinded": 20, "by_hand": 1, "missing": 8, "blank": 0, "stale": 0}
+    assert {name: found["left_out"][name] for name in left} == left
+    [row] = found["rows"]
+    assert (row["n_labels"], row["weighted"], row["n_resolved"], row["missing"]["n"]) == (60, False, 3, 8)
+    assert row["missing"]["worst"]["estimate"] < row["corrected"]["estimate"] < row["missing"]["best"]["estimate"]
+    assert (row["apart"]["by"], row["apart"]["n_answers"]) == ({"zoe": 21}, 21)
+    notes = " ".join(found["notes"])
+    for part in ("5 labels are by guidelines", "20 labels are by people who saw", "8 could not tell", "opened the run"):
+        assert part in notes
+    with (lab.folder / "l.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, LABEL_COLUMNS)
+        writer.writeheader()
+        writer.writerows(rows)
+    lab("calibrate", "--labels", "l.csv")
+    saved = json.loads((lab.latest / "calibration.json").read_text(encoding="utf-8"))
+    direct = calibrate_with(open_scored(RunFolder(lab.latest)), rows)
+    assert direct is not None
+    assert json.loads(json.dumps(direct.document()["rows"])) == saved["rows"] == found["rows"]
+    page = (lab.latest / "calibration.html").read_text(encoding="utf-8")
+    assert "12 % of the answers that people were asked about have no label (8 of 68)" in page
+    assert "21 labels (zoe 21) of 21 answers were given" in page
+    again = lab("report")
+    assert again.returncode == 0, again.stderr
+    assert json.loads((lab.latest / "calibration.json").read_text(encoding="utf-8")) == saved

@@ -1,7 +1,11 @@
 """Labels out of rows of a file, and out of a case."""
 
+from dataclasses import fields
+
+from evalflow.labels.columns import LABEL_COLUMNS
 from evalflow.labels.read import parse, parse_case
-from evalflow.records import Case
+from evalflow.labels.sheet import SHEET_COLUMNS
+from evalflow.records import Case, Label
 
 
 def read(*rows):
@@ -65,3 +69,35 @@ def test_a_case_brings_labels_along_in_three_forms():
 def test_what_is_wrong_in_a_case_says_which_case():
     [problem] = parse_case(Case(dataset="d", index=0, id="c", labels={"m": {"value": 1, "weight": "x"}})).problems
     assert (problem.where, problem.what) == ("dataset d, case c, labels.m", "weight: 'x' is not a number above 0")
+
+
+def test_the_columns_of_a_review_are_read():
+    row = {"case_id": "a", "metric": "m", "value": "1", "review": "r", "position": "4", "seconds": "2.5", "seed": "-3",
+           "draw": "strata", "population": "90", "pi": "0.25", "kind": "resolution", "blind": "TRUE", "group": "g",
+           "seen_before": "false", "rubric": "2", "missing": ""}  # fmt: skip
+    [one] = read(row).given
+    assert (one.review, one.position, one.seconds, one.seed, one.draw) == ("r", 4, 2.5, -3, "strata")
+    assert (one.population, one.pi, one.weight, one.rubric) == (90, 0.25, 4.0, 2)
+    assert (one.use, one.blind, one.seen_before, one.group) == ("resolution", True, False, "g")
+    [one] = read({**row, "weight": "2", "kind": "", "blind": False}).given
+    assert (one.weight, one.use) == (2.0, "apart")
+    [one] = read({**row, "kind": "label", "draw": "hand"}).given
+    assert one.use == "apart"
+
+
+def test_a_missing_label_has_a_reason_and_no_value():
+    row = {"case_id": "a", "metric": "m", "value": "", "missing": "cannot_tell"}
+    found = read(row, {**row, "value": "1"}, {**row, "kind": "resolution"}, {**row, "missing": "lazy"})
+    assert ([one.use for one in found.given], found.blank) == (["missing"], 0)
+    assert [(one.where, one.what) for one in found.problems] == [
+        ("labels.csv:3", "a value, and a reason why there is none"),
+        ("labels.csv:4", "a resolution is missing"),
+        ("labels.csv:5", "missing: 'lazy' is none of cannot_tell, declined, unfinished"),
+    ]
+    [problem] = read({"case_id": "a", "metric": "m", "value": "1", "pi": "1.5"}).problems
+    assert problem.what == "pi: '1.5' is not a probability above 0"
+
+
+def test_labels_their_columns_and_the_sheet_agree():
+    assert {field.name for field in fields(Label)} - {"where"} == set(LABEL_COLUMNS)
+    assert set(SHEET_COLUMNS) - set(LABEL_COLUMNS) == {"question", "answer", "contexts", "reference", "scale"}

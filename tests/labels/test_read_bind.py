@@ -101,3 +101,24 @@ def test_what_other_runs_of_the_sweep_have_is_left_out_and_counted():
     labels = [{"case_id": "z"}, {"case_id": "z", "dataset": "d2"}, {"case_id": "z", "dataset": "d3"}, {"case_id": "y"}]
     found, left, problems = bound(labels, [said(recorded=True)], elsewhere=others)
     assert (found, left.absent, len(problems)) == ([], 2, 2)
+
+
+def test_what_enters_no_mean_is_counted():
+    labels = [
+        {"case_id": "a", "by": "ana", "review": "r", "rubric": 1},
+        {"case_id": "a", "by": "ana", "review": "r", "rubric": 2},
+        {"case_id": "a", "by": "ana", "blind": False},
+        {"case_id": "a", "by": "ben", "draw": "hand"},
+        {"case_id": "a", "by": "cem", "value": None, "missing": "declined"},
+        {"case_id": "a", "by": "eva", "kind": "resolution", "rubric": 1},
+    ]
+    found, left, problems = bound(labels, [said(recorded=True)])
+    assert ([one.label.use for one in found], problems) == (["label", "apart", "apart", "missing", "resolution"], [])
+    assert (left.older_rubric, left.unblinded, left.by_hand, left.missing) == (1, 1, 1, {"declined": 1})
+    assert found[3].row["human"] is None
+
+
+def test_an_answer_has_one_resolution():
+    labels = [{"case_id": "a", "by": by, "kind": "resolution"} for by in ("ana", "ben")]
+    _, _, [problem] = bound(labels, [said(recorded=True)])
+    assert problem.what == "two resolutions for one answer to case 'a' on m"

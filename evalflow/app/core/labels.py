@@ -39,9 +39,10 @@ from evalflow.records import Label
 from evalflow.report.results_csv import as_answered
 from evalflow.report.wording import counted, literal
 from evalflow.run.folder import RunFolder
-from evalflow.summary.agreement import label_frame
+from evalflow.summary.agreement import label_frame, truths
 
 OF_DATA = "the data's own labels"
+OF_REVIEW = "the labels of the review"
 _MOST = 50
 SHEET = Path("labels.csv")
 
@@ -60,26 +61,32 @@ class RunLabels:
     rests_on: str = "all labels"
 
 
-def bound_labels(run: SavedRun, file: str | None, elsewhere: Elsewhere = HERE) -> RunLabels:
-    """Like `read_labels`, but UserError if none of the labels is of an answer of the run."""
-    found = read_labels(run, file, elsewhere)
-    if not found.frame.height:
+Rows = Sequence[Mapping[str, Any]]  # labels with the columns of `evalflow.labels.columns`
+
+
+def bound_labels(run: SavedRun, given: str | Rows | None, elsewhere: Elsewhere = HERE) -> RunLabels:
+    """Like `read_labels`, but UserError if none of the labels has a value and is of an answer of the run."""
+    found = read_labels(run, given, elsewhere)
+    if (found.frame["use"] == "missing").all():
         n = sum(found.left_out.values()) - found.left_out["blank"]
-        what = f"none of {n} labels is of an answer of this run"
+        what = f"none of {n} labels {'has a value' if found.frame.height else 'is of an answer of this run'}"
         raise UserError(Problem(what, found.source, "; ".join(found.notes)))
     return found
 
 
-def read_labels(run: SavedRun, file: str | None, elsewhere: Elsewhere = HERE) -> RunLabels:
-    """Read labels from a file, else those in the data, and match them with the run's answers.
+def read_labels(run: SavedRun, given: str | Rows | None, elsewhere: Elsewhere = HERE) -> RunLabels:
+    """Read labels from a file or from rows, else those in the data, and match them with the run's answers.
 
     UserError if there are no labels, or some are invalid; it lists every problem.
     """
-    path = paths.resolve(file) if file else None
-    source = shown(path) if path else OF_DATA
-    rows, broken = _read_rows(path) if path else ([], [])
-    found = parse(rows, source) if path else _of_data(run)
-    found.problems[:0] = broken
+    path = paths.resolve(given) if isinstance(given, str) else None
+    source = shown(path) if path else OF_DATA if given is None else OF_REVIEW
+    if given is None:
+        found = _of_data(run)
+    else:
+        rows, broken = _placed_rows(given)
+        found = parse(rows, source)
+        found.problems[:0] = broken
     if not found.given and not found.problems:
         what = "there are no labels by people"
         hint = "draw answers to label: python -m evalflow calibrate --sample 50; then: calibrate --labels labels.csv"
@@ -88,12 +95,19 @@ def read_labels(run: SavedRun, file: str | None, elsewhere: Elsewhere = HERE) ->
             hint = "fill the columns value and by, then calibrate again"
         raise UserError(Problem(what, source, hint))
     known: set[str] = set()
-    if path:  # the file may have labels on metrics that exist, but that the run did not score
+    if given is not None:  # there may be labels on metrics that exist, but that the run did not score
         files = [folder / "metric" for folder in run.rules.settings.composed.conf_folders]
         named = {one.metric for one in found.given}
         known = {name for name in named if any((file / f"{name}.yaml").is_file() for file in files)}
         known.update(elsewhere.metrics)
     return _bound(run, found, source, replace(elsewhere, metrics=known))
+
+
+def _placed_rows(given: str | Rows) -> tuple[list[tuple[str, Any]], list[Problem]]:
+    """Labels, each with its place, and those that cannot be read."""
+    if isinstance(given, str):
+        return _read_rows(paths.resolve(given))
+    return [(f"label {number}", row) for number, row in enumerate(given, 1)], []
 
 
 def labels_of_run(run: SavedRun) -> RunLabels | None:
@@ -127,7 +141,10 @@ def _bound(run: SavedRun, found: Parsed, source: str, elsewhere: Elsewhere) -> R
         raise UserError([*problems[:_MOST], *shortened])
     left_out = {"stale": left.stale, "without_hash": left.unbound, "not_in_run": left.absent}
     left_out |= {"other_metrics": sum(left.other_metrics.values()), "blank": found.blank}
-    return RunLabels(label_frame(one.row for one in bound), source, left_out, list(_notes(left, found.blank)))
+    left_out |= {"older_rubric": left.older_rubric, "unblinded": left.unblinded, "by_hand": left.by_hand}
+    left_out |= {"missing": left.missing.total()}
+    notes = [*_notes(left, found.blank), *_notes_on_reviews(left, [one.label for one in bound])]
+    return RunLabels(label_frame(one.row for one in bound), source, left_out, notes)
 
 
 def _notes(left: LeftOut, blank: int) -> Iterator[str]:
@@ -146,6 +163,26 @@ def _notes(left: LeftOut, blank: int) -> Iterator[str]:
     if blank:
         rows = "1 row has" if blank == 1 else f"{blank:,} rows have"
         yield f"{rows} no value yet, which counts for nothing"
+
+
+_WHY_MISSING = {"cannot_tell": "could not tell", "declined": "declined", "unfinished": "not finished"}
+
+
+def _notes_on_reviews(left: LeftOut, bound: Sequence[Label]) -> Iterator[str]:
+    if left.older_rubric:
+        yield f"{_labels(left.older_rubric)} by guidelines that were revised since, and left out"
+    if left.unblinded:
+        yield f"{_labels(left.unblinded)} by people who saw the judge's score: shown apart, and in no mean"
+    if left.by_hand:
+        yield f"{_labels(left.by_hand)} of answers picked by hand: shown apart, and in no mean"
+    if left.missing:
+        why = ", ".join(f"{n:,} {_WHY_MISSING[reason]}" for reason, n in sorted(left.missing.items()))
+        yield f"{_labels(left.missing.total())} missing ({why})"
+    if resolved := sum(one.use == "resolution" for one in bound):
+        them = "1 disagreement was resolved" if resolved == 1 else f"{resolved:,} disagreements were resolved"
+        yield f"{them}: the resolution corrects the mean, and does not count as agreement among people"
+    if seen := sum(one.seen_before and one.use == "label" for one in bound):
+        yield f"{_labels(seen)} by people who had opened the run's results before, and may have seen scores"
 
 
 def _labels(n: int) -> str:
@@ -216,7 +253,7 @@ def labels_to_compare(runs: Sequence[SavedRun], file: str | None) -> tuple[dict[
         found: dict[str, RunLabels | None] = dict(labels_of_sweep(by_folder, file))
     else:
         found = {name: labels_of_run(run) for name, run in by_folder.items()}
-    frames = {name: one.frame for name, one in found.items() if one is not None and one.frame.height}
+    frames = {name: one.frame for name, one in found.items() if one is not None and truths(one.frame).height}
     notes: list[str] = []
     for folder, run in by_folder.items() if frames else ():
         own = found[folder]
@@ -226,7 +263,7 @@ def labels_to_compare(runs: Sequence[SavedRun], file: str | None) -> tuple[dict[
             notes.append(
                 f"{run.name}: no label is of its answers{why}, so labels correct no difference with it; {again}"
             )
-        elif frames[folder]["weight"].n_unique() > 1:
+        elif truths(frames[folder])["weight"].n_unique() > 1:
             del frames[folder]
             notes.append(f"{run.name}: its labels carry weights, and do not correct differences")
     bound = [one for one in found.values() if one]

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any, cast
 
 import yaml
 
-from evalflow.app.core.calibration import saved_calibration
+from evalflow.app.core.calibration import (
+    CertificateResult,
+    calibration_of,
+    certify,
+    save_calibration,
+    saved_calibration,
+)
 from evalflow.app.core.certificates import with_certificates
 from evalflow.app.core.derive import Derived, decide, derive, evaluate_run_gates, report
-from evalflow.app.core.saved import SavedRun, open_run
-from evalflow.errors import Problem, UserError, did_you_mean
+from evalflow.app.core.labels import RunLabels
+from evalflow.app.core.saved import SavedRun, open_run, open_scored
+from evalflow.errors import Problem, UserError, command, did_you_mean
 from evalflow.lazy import pl
 from evalflow.records.manifest import Manifest
 from evalflow.report.calibration import Calibration, write_calibration
@@ -24,6 +31,9 @@ from evalflow.run.folder import RunFolder, refuse_links
 from evalflow.run.plan import PreparedFile
 from evalflow.summary.gates import Looks
 from evalflow.summary.journal import json_line
+
+Calibrated = tuple[Calibration, list[CertificateResult], list[str]]
+_OUTCOMES = {True: "passes", False: "fails", None: "is undecided"}
 
 
 def rewrite(
@@ -54,6 +64,39 @@ def rewrite(
     report(folder, run.rules, derived, run.cases(), manifest)
     folder.write_manifest(manifest)
     return manifest, derived
+
+
+def calibrate_run(folder: RunFolder, people: RunLabels) -> Calibrated | None:
+    """Compare a run's judges with labels, and rewrite its gates and reports; None if no labelled answer has a score.
+
+    Returns the calibration, its certificates, and in words what it changed of the run's gates and exit code.
+    """
+    run = open_scored(folder)
+    found = calibration_of(run, people)
+    if found is None:
+        return None
+    save_calibration(folder, found, people)
+    results = certify(found, run.scores(), folder)
+    manifest, derived = rewrite(folder, calibration=found)
+    found = replace(found, manifest=manifest)
+    write_calibration(folder.calibration_page, found)
+    return found, results, list(_gates_changed(run, derived))
+
+
+def _gates_changed(run: SavedRun, derived: Derived) -> Iterator[str]:
+    """The gates that people's labels decide otherwise than the judge alone, and the exit code if it changed."""
+    changed = [gate for gate in derived.gates if gate["judged"] and gate["judged"]["passed"] != gate["passed"]]
+    for gate in changed:
+        yield f"gate {_OUTCOMES[gate['passed']]}: {gate['message']}"
+    before = run.manifest.exit_code
+    if before is not None and derived.exit_code != before:
+        yield f"exit code of the run: {before} → {derived.exit_code}"
+    if changed:
+        gates: dict[str, dict[str, Any]] = deepcopy(run.manifest.config["gate"] or {})
+        for gate in changed:
+            gates.setdefault(gate["metric"], {})["judge_alone"] = True
+        again = command("report", run.folder.path, f"gate={json.dumps(gates, ensure_ascii=False)}")
+        yield f"to let the judge alone decide: {again}"
 
 
 def _looks(run: SavedRun) -> set[tuple[str, str, Looks]]:

@@ -1,0 +1,120 @@
+"""The columns of labels, in files and as rows; label sheets, the reader, exports of reviews and docs follow them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, get_args
+
+from evalflow.frozen import record
+from evalflow.records.scores import Draw, LabelKind, Missing
+
+_FORMULA = ("'=", "'+", "'-", "'@")
+
+
+@record()
+class LabelColumn:
+    """A column: how a cell is read (ValueError if it is invalid; None: as it is) and what it means."""
+
+    read: Callable[[Any], Any] | None
+    meaning: str
+
+
+def plain_name(cell: Any) -> str:
+    """Read a name, without the apostrophe against formulas; ValueError if the cell is not text."""
+    if not isinstance(cell, str | int) or isinstance(cell, bool):
+        raise ValueError(f"expected text, got {cell!r}")
+    text = str(cell).strip()
+    return text[1:] if text.startswith(_FORMULA) else text
+
+
+def _number(value: Any) -> float:
+    """NaN for what is no number."""
+    try:
+        return math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def _count(value: Any) -> int:
+    number = _number(value)
+    if not number.is_integer() or number < 0:
+        raise ValueError(f"{value!r} is not a whole number from 0 on")
+    return int(number)
+
+
+def _seed(value: Any) -> int:
+    number = _number(value)
+    if not number.is_integer():
+        raise ValueError(f"{value!r} is not a whole number")
+    return int(value if isinstance(value, int) else str(value).strip().removesuffix(".0"))
+
+
+def _seconds(value: Any) -> float:
+    number = _number(value)
+    if not math.isfinite(number) or number < 0:
+        raise ValueError(f"{value!r} is not a number from 0 on")
+    return number
+
+
+def _weight(value: Any) -> float:
+    number = _number(value)
+    if not math.isfinite(number) or number <= 0:
+        raise ValueError(f"{value!r} is not a number above 0")
+    return number
+
+
+def _probability(value: Any) -> float:
+    number = _number(value)
+    if not 0 < number <= 1:
+        raise ValueError(f"{value!r} is not a probability above 0")
+    return number
+
+
+def _truth(value: Any) -> bool:
+    found = {"true": True, "false": False, "1": True, "0": False}.get(str(value).strip().lower())
+    if found is None:
+        raise ValueError(f"{value!r} is neither true nor false")
+    return found
+
+
+def _one_of(words: tuple[str, ...]) -> Callable[[Any], str]:
+    def read(value: Any) -> str:
+        found = plain_name(value).lower()
+        if found not in words:
+            raise ValueError(f"{value!r} is none of {', '.join(words)}")
+        return found
+
+    return read
+
+
+LABEL_COLUMNS: Mapping[str, LabelColumn] = MappingProxyType(
+    {
+        "dataset": LabelColumn(plain_name, "dataset of the case; needed only if several have a case of this id"),
+        "case_id": LabelColumn(plain_name, "the case (required)"),
+        "target": LabelColumn(plain_name, "target whose answer was labelled; empty: any"),
+        "target_repeat": LabelColumn(_count, "repeat of the target, from 0; empty: any"),
+        "answer_hash": LabelColumn(plain_name, "hash of the answer; empty: the answer recorded in the dataset"),
+        "metric": LabelColumn(plain_name, "the metric (required)"),
+        "value": LabelColumn(None, "the grade, on the metric's own scale (required, or `missing`)"),
+        "by": LabelColumn(plain_name, "who labelled; empty: unnamed"),
+        "comment": LabelColumn(str, "why"),
+        "weight": LabelColumn(_weight, "number of answers that this one represents; empty: 1 / `pi`, else 1"),
+        "group": LabelColumn(plain_name, "group that was drawn as a whole"),
+        "at": LabelColumn(str, "when"),
+        "review": LabelColumn(plain_name, "review in which it was labelled"),
+        "position": LabelColumn(_count, "position of the answer in the run, from 0"),
+        "seconds": LabelColumn(_seconds, "time that the person took for the answer"),
+        "draw": LabelColumn(_one_of(get_args(Draw)), "how the answer was chosen: random, strata, groups, or hand"),
+        "seed": LabelColumn(_seed, "seed of the draw"),
+        "population": LabelColumn(_count, "number of answers that it was drawn from"),
+        "pi": LabelColumn(_probability, "probability with which the answer was drawn"),
+        "kind": LabelColumn(_one_of(get_args(LabelKind)), "label, or resolution of a disagreement; empty: label"),
+        "blind": LabelColumn(_truth, "false if the person saw the judge's score; empty: true"),
+        "seen_before": LabelColumn(_truth, "true if the person had opened the run's results before; empty: false"),
+        "rubric": LabelColumn(_count, "version of the guidelines"),
+        "missing": LabelColumn(_one_of(get_args(Missing)), "why there is no value: cannot_tell, declined, unfinished"),
+    }
+)
+REQUIRED_COLUMNS = ("case_id", "metric", "value")
