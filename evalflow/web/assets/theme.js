@@ -14,6 +14,10 @@
     }
   }
 
+  // Pages show times in this zone.
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  document.cookie = `evalflow-zone=${zone}; path=/; max-age=31536000; samesite=strict`;
+
   apply();
   system.addEventListener("change", apply);
   addEventListener("storage", apply); // chosen in another tab

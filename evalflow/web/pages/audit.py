@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import date, datetime, time, timedelta
 
 from anyio import to_thread
 from nicegui import ui
@@ -14,7 +14,7 @@ from evalflow.errors import Problem, UserError
 from evalflow.web.ui import forms
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import address, button, cell, empty, link_button, table, text
-from evalflow.web.ui.visitor import may, visitor
+from evalflow.web.ui.visitor import local_time, may, visitor, zone
 
 PAGE_SIZE = 50
 _BY = forms.About("Person", example="ann.smith")
@@ -60,9 +60,10 @@ def add() -> None:
 
 
 def _day(value: str, key: str, more: int = 0) -> datetime | None:
-    """The start of a day in UTC, `more` days later; None if it is empty."""
+    """The start of a visitor's day, `more` days later; None if it is empty."""
     try:
-        return datetime.fromisoformat(f"{value}T00:00:00+00:00") + timedelta(days=more) if value else None
+        day = date.fromisoformat(value) + timedelta(days=more) if value else None
+        return None if day is None else datetime.combine(day, time.min, zone())
     except (ValueError, OverflowError):
         raise UserError(Problem(f"{value!r} is no day", f"?{key}", "such as 2026-11-23")) from None
 
@@ -104,7 +105,7 @@ def _table(changes: Sequence[AuditEntry]) -> None:
         for change in changes:
             with ui.element("tr"):
                 with ui.element("th").props("scope=row"):
-                    text(f"{datetime.fromisoformat(change.at):%-d %b %Y, %H:%M:%S} UTC", "span", "small muted")
+                    text(local_time(change.at, ":%S"), "span", "small muted")
                 with cell("Who", classes=""), ui.element("div"):
                     text(change.by, classes="name")
                     if change.address:

@@ -21,7 +21,7 @@ from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import confirmation, folder_dialog
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import Tone, badge, button, empty, link_button, polled, text
-from evalflow.web.ui.visitor import may
+from evalflow.web.ui.visitor import local_time, may
 
 STATES: dict[str, tuple[str, Tone]] = {
     "queued": ("waiting", "accent"),
@@ -61,8 +61,8 @@ def state_of(run: Run) -> tuple[str, Tone]:
 
 
 def when(moment: str | None) -> str:
-    """Format a database time to the minute, in UTC."""
-    return f"{datetime.fromisoformat(moment):%-d %b %Y, %H:%M} UTC" if moment else ""
+    """A database time in the visitor's zone; empty without one."""
+    return local_time(moment) if moment else ""
 
 
 def duration(run: Run) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from anyio import to_thread
 from nicegui import ui
@@ -60,6 +62,23 @@ def visitor() -> Visitor:
 def may(right: Right) -> bool:
     """Whether the visitor has a right in the project of the page, which shows only what they can do."""
     return right in visitor().rights
+
+
+def zone() -> tzinfo:
+    """The time zone of the visitor's browser, which theme.js names in a cookie; UTC until it has."""
+    try:
+        return ZoneInfo(ui.context.client.request.cookies["evalflow-zone"])
+    except (KeyError, ValueError, OSError, ZoneInfoNotFoundError):
+        return UTC
+
+
+def local_time(moment: str, seconds: str = "") -> str:
+    """A time of the database to the minute in the visitor's zone, which is named only if it is UTC.
+
+    `seconds` is appended to the format, such as `:%S`.
+    """
+    found = datetime.fromisoformat(moment).astimezone(zone())
+    return f"{found:%-d %b %Y, %H:%M{seconds}}{' UTC' if found.tzinfo is UTC else ''}"
 
 
 def root_path() -> str:
