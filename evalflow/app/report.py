@@ -21,6 +21,7 @@ from evalflow.datasets import tag_levels, tag_name
 from evalflow.errors import Problem, UserError, command, did_you_mean
 from evalflow.lazy import pl
 from evalflow.report.cases import print_case
+from evalflow.report.findings import exclusion_findings
 from evalflow.report.results_csv import AnsweredCase, as_answered
 from evalflow.report.wording import literal, number, percent, print_json
 from evalflow.run.folder import RunFolder
@@ -34,8 +35,8 @@ def report_again(words: Sequence[str], console: Console) -> int:
         jobs = jobs_of(path)
         for run in jobs if jobs is not None else [path]:
             before = _numbers(run)
-            rewrite(RunFolder(run), overrides)
-            for line in _changes(before, _numbers(run)):
+            _, derived = rewrite(RunFolder(run), overrides)
+            for line in [*_changes(before, _numbers(run)), *exclusion_findings(derived.summary.details)]:
                 console.print(literal(line if jobs is None else f"{run.name}: {line}"), soft_wrap=True)
         if jobs is not None:
             rank_again(path, jobs)

@@ -13,7 +13,7 @@ from evalflow.lazy import pl
 from evalflow.paths import replacing
 from evalflow.records import passes
 from evalflow.records.manifest import Manifest
-from evalflow.report.findings import preference_findings
+from evalflow.report.findings import exclusion_findings, preference_findings
 from evalflow.report.page import judge_lines, sample_lines, title
 from evalflow.report.results_csv import iterate_rows
 from evalflow.report.wording import (
@@ -209,7 +209,7 @@ def _lines(run: Reported) -> Iterator[str]:
     yield "|---|--:|---|--:|--:|--:|--:|--:|"
     for row in rows:
         yield f"| {' | '.join(_cells(row, series_name(row, parts)))} |"
-    for text in [*caveat_lines(rows), *preference_findings(run.details)]:
+    for text in [*caveat_lines(rows), *exclusion_findings(run.details), *preference_findings(run.details)]:
         yield ""
         yield _text(text)
     if run.calibration:

@@ -24,6 +24,7 @@ from evalflow.report.wording import (
     print_indented,
     series_name,
     varying,
+    without_means_of_figures,
 )
 
 Details = Sequence[Mapping[str, Any]]  # `details` of summary.json
@@ -44,7 +45,9 @@ class Findings:
 
 
 def print_details(console: Console, details: Details, manifest: Manifest) -> None:
-    """Print all findings of a run: of pairs, of repeats, and of panels."""
+    """Print all findings of a run: excluded results, and findings of pairs, of repeats, and of panels."""
+    for text in exclusion_findings(details):
+        console.print(literal(text, style="yellow"), soft_wrap=True)
     for text in preference_findings(details):
         console.print(literal(text, style="dim"), soft_wrap=True)
     sections = {
@@ -60,6 +63,34 @@ def print_details(console: Console, details: Details, manifest: Manifest) -> Non
             for line in one.lines:
                 print_indented(console, line, by=4)
         console.print()
+
+
+def exclusion_findings(details: Details) -> list[str]:
+    """For each figure over all cases that excluded results are part of: who excluded them, why, and it without them."""
+    found = [detail for detail in details if "excluded" in detail and detail["tag"] is None]
+    parts = varying(found)
+    lines: list[str] = []
+    for detail in without_means_of_figures(found):
+        statistic = "" if detail["statistic"] == "mean" else detail["statistic"]
+        name = joined(detail["metric"], statistic, series_name(detail, parts))
+        why = "; ".join(detail["excluded"]["reasons"])
+        lines.append(f"{name}: {excluded_words(detail['excluded'])} ({why})")
+    return lines
+
+
+def excluded_by(excluded: Mapping[str, Any]) -> str:
+    """How many results were excluded, and who did it: `2 results excluded by anna`."""
+    return f"{counted(excluded['n'], 'result')} excluded by {', '.join(excluded['by'])}"
+
+
+def excluded_words(excluded: Mapping[str, Any], *, passing: bool = False) -> str:
+    """What was excluded, and the figure (or the pass rate, if `passing`) without it, with its interval and number."""
+    names = ("pass_rate", "pass_rate_low", "pass_rate_high") if passing else ("value", "ci_low", "ci_high")
+    value, low, high = (excluded[name] for name in names)
+    if value is None:
+        return f"{excluded_by(excluded)}: no score is left without them"
+    figure = f"{number(value)}{bracketed(low, high)} without them"
+    return f"{excluded_by(excluded)}: {figure}, on {counted(excluded['n_scored'], 'score')}"
 
 
 def noise_findings(details: Details) -> list[Findings]:

@@ -18,7 +18,7 @@ from evalflow.records.manifest import Manifest
 from evalflow.report.cases import BLOCK, ExplorerWriter, most_informative, script_json
 from evalflow.report.charts import bins_of, charts, matrix_of
 from evalflow.report.ci import write_junit, write_markdown
-from evalflow.report.findings import noise_findings, panel_findings, preference_findings
+from evalflow.report.findings import exclusion_findings, noise_findings, panel_findings, preference_findings
 from evalflow.report.page import content_policy, facts, judge_lines, sample_lines, title, write_page
 from evalflow.report.results_csv import AnswerOf, CasesWriter, MiscategorisedWriter, ResultsWriter, json_or_text, rows
 from evalflow.report.wording import PARTS, joined, series_name, varying, without_means_of_figures
@@ -74,9 +74,10 @@ def write_html(path: Path, run: Reported, explorer: ExplorerWriter) -> None:
         "who": run.calibration.who if run.calibration else None,
         "pictures": charts(run.scores, run.summary, run.details, run.metrics),
         "preferences": preference_findings(run.details),
+        "excluded": exclusion_findings(run.details),
         "noise": noise_findings(run.details),
         "panels": panel_findings(run.details, run.manifest),
-        "details": _notes([detail for detail in run.details if not {"noise", "panel"} & detail.keys()]),
+        "details": _notes([detail for detail in run.details if not {"noise", "panel", "excluded"} & detail.keys()]),
         "cases": explorer.cases,
         "shown": explorer.shown,
         "wanted": explorer.cases if explorer.wanted is None else len(explorer.wanted),

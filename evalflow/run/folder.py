@@ -53,6 +53,7 @@ class RunFolder:
     junit = _File("junit.xml")
     calibration = _File("calibration.json")  # the judge's agreement with labels, if there are any
     calibration_page = _File("calibration.html")  # the same, if `calibrate` was called
+    exclusions = _File("exclusions.json")  # results that people took out of a metric, if there are any
     log = _File("evalflow.log")  # warnings and errors
 
     def read(self) -> Manifest | SweepManifest:

@@ -27,7 +27,8 @@ def corrected(row):
 
 def test_a_resolution_is_the_truth_of_its_answer_and_no_opinion():
     """By hand: c4 has labels 0 and 1 and is resolved to 1, so the sum of the 20 truths rises by 0.5."""
-    before = calibrated(*LABELS, *SECOND)
+    before = BOTH
+    assert before.corrected.human_mean is not None
     row = calibrated(*LABELS, *SECOND, {"human": 1.0, "case_id": "c4", "by": "eva", "use": "resolution", "value": "1"})
     assert row.corrected.human_mean == pytest.approx(before.corrected.human_mean + 0.5 / 20, abs=1e-12)
     n, u = 20, 20

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from evalflow.app.core.cases import BASELINE
+from evalflow.app.core.exclusions import notes_on_exclusions
 from evalflow.app.core.labels import labels_to_compare
 from evalflow.app.core.saved import SavedRun, declared_meaning, find_scored, prepared_steps
 from evalflow.config.schema import RunConfig
@@ -301,6 +302,7 @@ def notes_of(a: SavedRun, b: SavedRun, pairing: Pairing, names: tuple[str, str])
             common = f"{row['common']:,} case{'' if row['common'] == 1 else 's'} compared"
             yield f"{where}: {common}; left out: {', '.join(left)}"
     for run, name in zip((a, b), names, strict=True):
+        yield from (f"{name}: {note}; the comparison counts them" for note in notes_on_exclusions(run.folder))
         if run.manifest.status != "done":
             yield f"{name} ended early ({run.manifest.status}); what it finished is compared"
 

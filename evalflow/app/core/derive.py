@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from evalflow.app.core.cases import answers_of
+from evalflow.app.core.exclusions import read_exclusions
 from evalflow.app.core.result_rules import ResultRules
 from evalflow.app.core.saved import SavedRun
 from evalflow.errors import UserError
 from evalflow.lazy import pl
 from evalflow.records import Case, passes
 from evalflow.records.manifest import Manifest
+from evalflow.report.findings import excluded_by, excluded_words
 from evalflow.report.wording import caveat, counted, method
 from evalflow.run.folder import RunFolder
-from evalflow.summary.gates import Gate, GateResult, GateRow, evaluate_gates
+from evalflow.summary.exclusions import with_exclusions
+from evalflow.summary.gates import BOUNDS, COLUMNS, SHARES, Gate, GateResult, GateRow, evaluate_gates
 from evalflow.summary.scan import InputOrder, scan_journal
 from evalflow.summary.summarise import Summary, score_table, summarise, write_scores, write_summary
 
@@ -52,6 +55,7 @@ def derive(folder: RunFolder, rules: ResultRules) -> Derived:
     write_scores(score_table(journal, rules.thresholds(), order, composites), folder.scores)
     scores = pl.scan_parquet(folder.scores)
     summary = summarise(scores, rules.metrics, run.seed)
+    summary = with_exclusions(summary, scores, rules.metrics, read_exclusions(folder), run.seed)
     write_summary(summary, folder.path)
     own = scores.filter(pl.col("member_of").is_null()).select("status").collect(engine="streaming")["status"]
     counted = dict(own.value_counts().iter_rows())
@@ -68,8 +72,10 @@ def decide(
 
     `looks` are those of a run that just ended; without them the gates are looked at again.
     """
-    frame, labelled = derived.summary.frame, derived.calibration is not None
-    results, rows = evaluate_run_gates(run, rules, frame, derived.scores, cases, labelled=labelled, looks=looks)
+    labelled = derived.calibration is not None
+    results, rows = evaluate_run_gates(
+        run, rules, derived.summary, derived.scores, cases, labelled=labelled, looks=looks
+    )
     code = _exit_code(results, derived.states, rules.settings.run.max_error_rate)
     return replace(derived, gates=tuple(rows), exit_code=code)
 
@@ -123,17 +129,18 @@ def _errors(scores: pl.LazyFrame) -> tuple[tuple[str, ...], str | None]:
 def evaluate_run_gates(
     run: SavedRun,
     rules: ResultRules,
-    summary: pl.DataFrame,
+    summary: Summary,
     scores: pl.LazyFrame,
     cases: Cases,
     *,
     labelled: bool,
     looks: GateLooks | None = None,
 ) -> tuple[list[GateResult], list[dict[str, Any]]]:
-    """Evaluate a run's gates on the columns of summary.parquet, and gates against a baseline on the scores.
+    """Evaluate a run's gates on the summary's rows, and gates against a baseline on the scores.
 
-    If people `labelled` answers, calibration.json corrects means and pass rates, and the labels of both runs the
-    differences from a baseline. Returns the outcomes, and a row for each gate, dataset, target and judge.
+    Excluded results count, and are named. If people `labelled` answers, calibration.json corrects means and pass
+    rates, and the labels of both runs the differences from a baseline. Returns the outcomes, and a row for each gate,
+    dataset, target and judge.
     """
     config, why = rules.settings.run, ""
     compared: dict[str, Any] = {}
@@ -152,11 +159,12 @@ def evaluate_run_gates(
         looks.look_again(cases(), config.seed)
     if looks is not None:
         compared["looked"] = looks.results()
-    results = evaluate_gates(rules.gates, summary, **compared)
-    return results, [row for result in results for row in _gate_rows(result, why)]
+    results = evaluate_gates(rules.gates, summary.frame, **compared)
+    excluded = [detail for detail in summary.details if "excluded" in detail]
+    return results, [row for result in results for row in _gate_rows(result, why, excluded)]
 
 
-def _gate_rows(result: GateResult, why: str) -> Iterator[dict[str, Any]]:
+def _gate_rows(result: GateResult, why: str, excluded: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     gate = result.gate
     about = {"metric": gate.about, "statistic": gate.statistic, "condition": str(gate.condition)}
     about |= {"limit": gate.condition.limit, "name": str(gate), "looks": gate.looks}
@@ -169,11 +177,12 @@ def _gate_rows(result: GateResult, why: str) -> Iterator[dict[str, Any]]:
         yield {**about, **nothing, "basis": "", "of_metric": gate.metric, **texts}
     for row in result.rows:
         # A gate on a tag is about several metrics.
-        parts = (row.metric if gate.metric is None else "", row.dataset, row.target, row.judge)
-        of = " · ".join(part for part in parts if part)
+        names = (row.metric if gate.metric is None else "", row.dataset, row.target, row.judge)
+        of = " · ".join(name for name in names if name)
         rough = caveat(row.method) if row.low is not None and row.judged is None else ""
         looked = f"{row.looked}, by {method(row.method)}" if row.looked and row.method else row.looked
-        basis = "; ".join(text for text in (looked, _labelled(row), _basis(row), rough) if text)
+        parts = (looked, _labelled(row), _basis(row), _excluded(gate, row, excluded), rough)
+        basis = "; ".join(part for part in parts if part)
         note, value, judged = _undecided(gate, row), _value(row), row.judged
         yield {
             **about,
@@ -234,6 +243,17 @@ def _basis(row: GateRow) -> str:
     if row.compared is None:
         return f"rests on {scores}"
     return f"rests on {row.compared:,} case{'' if row.compared == 1 else 's'} of both runs; this run has {scores}"
+
+
+def _excluded(gate: Gate, row: GateRow, details: Sequence[Mapping[str, Any]]) -> str:
+    """The excluded results that a gate's value counts, and the value without them."""
+    statistic = "mean" if gate.statistic in COLUMNS else gate.statistic
+    key = {"dataset": row.dataset, "metric": row.metric, "judge": row.judge, "tag": gate.tag, "statistic": statistic}
+    own = [one for one in details if all(one[name] == value for name, value in key.items())]
+    parts = [one["excluded"] for one in own if row.compared is not None or one["target"] == row.target]
+    if row.compared is None and row.judged is None and gate.statistic in (*BOUNDS, *SHARES, *BOUNDS["mean"], statistic):
+        return "; ".join(excluded_words(one, passing=gate.statistic in SHARES) for one in parts)
+    return "; ".join(f"{excluded_by(one)} count in it" for one in parts)
 
 
 def _undecided(gate: Gate, row: GateRow) -> str:

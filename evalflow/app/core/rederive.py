@@ -20,6 +20,7 @@ from evalflow.app.core.calibration import (
 )
 from evalflow.app.core.certificates import with_certificates
 from evalflow.app.core.derive import Derived, decide, derive, evaluate_run_gates, report
+from evalflow.app.core.exclusions import write_exclusions
 from evalflow.app.core.labels import RunLabels
 from evalflow.app.core.saved import SavedRun, open_run, open_scored
 from evalflow.errors import Problem, UserError, command, did_you_mean
@@ -29,8 +30,10 @@ from evalflow.report.calibration import Calibration, write_calibration
 from evalflow.report.page import judge_lines, sample_lines
 from evalflow.run.folder import RunFolder, refuse_links
 from evalflow.run.plan import PreparedFile
+from evalflow.summary.exclusions import ExcludedResult
 from evalflow.summary.gates import Looks
 from evalflow.summary.journal import json_line
+from evalflow.summary.summarise import Summary
 
 Calibrated = tuple[Calibration, list[CertificateResult], list[str]]
 _OUTCOMES = {True: "passes", False: "fails", None: "is undecided"}
@@ -97,6 +100,15 @@ def _gates_changed(run: SavedRun, derived: Derived) -> Iterator[str]:
             gates.setdefault(gate["metric"], {})["judge_alone"] = True
         again = command("report", run.folder.path, f"gate={json.dumps(gates, ensure_ascii=False)}")
         yield f"to let the judge alone decide: {again}"
+
+
+def exclude_results(folder: RunFolder, excluded: Sequence[ExcludedResult]) -> tuple[Manifest, Derived]:
+    """Replace the list of results that people took out of a finished run, and derive its results again; see `rewrite`.
+
+    No figure and no gate changes: the figures without these results are added beside them.
+    """
+    write_exclusions(folder, excluded)
+    return rewrite(folder)
 
 
 def _looks(run: SavedRun) -> set[tuple[str, str, Looks]]:
@@ -191,10 +203,12 @@ def facts_of_run(folder: RunFolder) -> dict[str, Any]:
     changed = [name for name in run.rules.metrics if before.get(name) != now.get(name)]
     summary = json.loads((folder.path / "summary.json").read_text(encoding="utf-8"))
     table, labelled = pl.read_parquet(folder.path / "summary.parquet"), folder.calibration.is_file()
-    _, gates = evaluate_run_gates(run, run.rules, table, run.scores(), run.cases, labelled=labelled)
+    found = Summary(table, summary["details"])
+    _, gates = evaluate_run_gates(run, run.rules, found, run.scores(), run.cases, labelled=labelled)
     return {
         "metrics": facts_of_metrics(run),
         "summary": [row for row in summary["rows"] if row["tag"] is None],
+        "excluded": [one for one in summary["details"] if "excluded" in one and one["tag"] is None],
         "gates": json.loads(json_line(gates)),
         "datasets": {name: facts.cases for name, facts in run.manifest.datasets.items()},
         "asked": run.manifest.asked,

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, get_args
 
 from evalflow.app.core.process import working_on
-from evalflow.app.core.rederive import facts_of_run, original_thresholds, override_of, rewrite
-from evalflow.app.core.saved import open_run
+from evalflow.app.core.rederive import exclude_results, facts_of_run, original_thresholds, override_of, rewrite
+from evalflow.app.core.saved import SavedRun, open_run
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.intake import Intake
 from evalflow.app.studio.metrics import MetricDefinition, MetricDraft, list_library, list_metrics, update_metric
@@ -29,8 +29,10 @@ from evalflow.app.studio.space import (
     within,
 )
 from evalflow.errors import Problem, UserError
+from evalflow.records.manifest import Manifest
 from evalflow.run.folder import RunFolder
 from evalflow.store import runs
+from evalflow.summary.exclusions import ExcludedResult
 
 if TYPE_CHECKING:
     from evalflow.summary.summarise import Passing
@@ -152,13 +154,23 @@ def keep_threshold(space: Workspace, run_id: str, metric: str, value: float, exp
     state about it.
     """
     _expect_finite(value)
-    return _rewrite(space, run_id, metric, value, expected)
+    return _rewrite(space, run_id, [f"metric.{metric}.threshold"], expected, _threshold(metric, value))
 
 
 @requires("edit")
 def restore_threshold(space: Workspace, run_id: str, metric: str, expected: int | None = None) -> Run:
     """Reset a run to the threshold that it was made with."""
-    return _rewrite(space, run_id, metric, None, expected, is_back=True)
+    return _rewrite(space, run_id, [f"metric.{metric}.threshold"], expected, _threshold(metric, None, is_back=True))
+
+
+@requires("edit")
+def apply_exclusions(space: Workspace, run_id: str, excluded: Sequence[ExcludedResult]) -> Run:
+    """Replace the list of results that people took out of a run in its files, and derive its results again.
+
+    No figure and no gate changes: what they are without these results stands beside them. TakenError while the run has
+    not ended, or something else works on it.
+    """
+    return _rewrite(space, run_id, ["exclusions"], None, lambda saved: exclude_results(saved.folder, excluded)[0])
 
 
 @requires("edit")
@@ -177,23 +189,31 @@ def carry_threshold(space: Workspace, run_id: str, metric: str, value: float) ->
     return update_metric(space, run.bot, draft, found.version)
 
 
+def _threshold(metric: str, value: float | None, *, is_back: bool = False) -> Callable[[SavedRun], Manifest]:
+    def change(saved: SavedRun) -> Manifest:
+        if metric not in saved.rules.metrics:
+            raise not_found("metric", metric, list(saved.rules.metrics))
+        threshold = original_thresholds(saved).get(metric) if is_back else value
+        return rewrite(saved.folder, [override_of(saved, metric, threshold)])[0]
+
+    return change
+
+
 def _rewrite(
-    space: Workspace, run_id: str, metric: str, value: float | None, expected: int | None, *, is_back: bool = False
+    space: Workspace, run_id: str, fields: Sequence[str], expected: int | None, change: Callable[[SavedRun], Manifest]
 ) -> Run:
+    """Change a run's files while no other process works on it, and its row accordingly."""
     folder = run_folder(space, _ended_row(space, run_id, expected))
     try:
         with working_on(folder.path):
             row = _ended_row(space, run_id, expected)  # unchanged while no other process works on it
             saved = open_run(folder)
             refuse_elsewhere(space, saved.manifest.config)
-            if metric not in saved.rules.metrics:
-                raise not_found("metric", metric, list(saved.rules.metrics))
-            threshold = original_thresholds(saved).get(metric) if is_back else value
-            manifest, _ = rewrite(folder, [override_of(saved, metric, threshold)])
+            manifest = change(saved)
             found: dict[str, Any] = {"facts": facts_of_run(folder)}
             if row["exit_code"] is not None and manifest.status == "done":
                 found["exit_code"] = manifest.exit_code
-            with space.changing("update", "run", run_id, [f"metric.{metric}.threshold"]) as connection:
+            with space.changing("update", "run", run_id, fields) as connection:
                 if not runs.change(connection, run_id, row["version"], **found):
                     raise stale("run", run_id, row["version"], run_row(space, run_id), {})
                 intake = Intake(row)

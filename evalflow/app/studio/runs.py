@@ -88,8 +88,9 @@ class Run:
         message: Why it failed, in words.
         facts: What its scores mean, once it has ended: `metrics` (name, judge, threshold, direction, bounded,
             description; declared: the threshold that it was made with; judged: the judge, and its agreement with
-            people's labels), `summary` (rows of all cases together, as in summary.json), `gates`, `datasets`, `target`,
-            `kept` (the overrides that changed declared thresholds), `seed`.
+            people's labels), `summary` (rows of all cases together, as in summary.json), `excluded` (the details of
+            results that people took out), `gates`, `datasets`, `target`, `kept` (the overrides that changed declared
+            thresholds), `seed`.
     """
 
     run_id: str

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from evalflow.app.core.exclusions import notes_on_exclusions, read_exclusions
 from evalflow.app.core.process import working_on
+from evalflow.app.core.rederive import rewrite
 from evalflow.app.studio import bots, cases, datasets, metrics, run_files, runs
 from evalflow.app.studio.metrics import MetricDraft
 from evalflow.app.studio.runs import Run
@@ -16,6 +18,8 @@ from evalflow.app.studio.scores import ScoreFilter, distribution, list_scores, n
 from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import NotFoundError, TakenError, Workspace
 from evalflow.errors import UserError
+from evalflow.run.folder import RunFolder
+from evalflow.summary.exclusions import ExcludedResult
 
 from ...cli.conftest import Program
 from ...finishing import finish
@@ -145,3 +149,35 @@ def test_the_case_before_and_after_are_those_of_the_list(space: Workspace, run: 
     assert neighbours(space, run.run_id, 4, graded, "score") == (3, 5)
     assert neighbours(space, run.run_id, 4, graded, "-score") == (5, 3)
     assert neighbours(space, run.run_id, 9, ScoreFilter(metric="graded", low=0.5), "score") == (8, None)
+
+
+def test_excluded_results_stand_beside_every_figure_and_change_none(space: Workspace, run: Run) -> None:
+    """By hand: c0 to c9 have 0 to 0.9, so the mean is 0.45; without c0 and c1 it is 4.4 / 8 = 0.55."""
+    key: dict[str, Any] = {"dataset": "mine", "target": run.facts["target"], "target_repeat": 0, "metric": "graded"}
+    own: dict[str, Any] = {"reason": "wrong test", "by": "anna", "at": "2026-11-23T10:00:00Z"}
+    excluded = [ExcludedResult(case_id=f"c{i}", **key, **own) for i in range(2)]
+    excluded.append(ExcludedResult(case_id="c2", **{**key, "metric": "other"}, **own))
+    found = run_files.apply_exclusions(space, run.run_id, excluded)
+    assert (found.facts["summary"], found.exit_code) == (run.facts["summary"], run.exit_code)
+    [detail] = found.facts["excluded"]
+    assert detail["excluded"] | {"value": None} == detail["excluded"] | {
+        "n": 2, "by": {"anna": 2}, "reasons": ["wrong test"], "n_scored": 8, "value": None,
+    }  # fmt: skip
+    assert detail["excluded"]["value"] == pytest.approx(0.55)
+    sentence = "2 results excluded by anna: 0.550"
+    [message] = [gate["message"] for gate in found.facts["gates"]]
+    assert "2 results excluded by anna: 0.625 (" in message, "of 8 there pass 5"
+    assert found.facts["gates"][0]["passed"] == run.facts["gates"][0]["passed"]
+    for name in ("report.html", "summary.md"):
+        assert sentence in (run.folder / name).read_text(encoding="utf-8")
+    [note] = notes_on_exclusions(RunFolder(run.folder))
+    assert note.startswith(f"graded: {sentence} (")
+    assert note.endswith(") without them, on 8 scores (wrong test)")
+    rewrite(RunFolder(run.folder))
+    assert notes_on_exclusions(RunFolder(run.folder)) == [note]
+    back = run_files.apply_exclusions(space, run.run_id, [])
+    assert back.facts["excluded"] == []
+    assert "excluded" not in (run.folder / "summary.md").read_text(encoding="utf-8")
+    (run.folder / "exclusions.json").write_text('[{"case_id": 1}]', encoding="utf-8")
+    with pytest.raises(UserError, match="no list of excluded results"):
+        read_exclusions(RunFolder(run.folder))

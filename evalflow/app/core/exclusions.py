@@ -1,0 +1,47 @@
+"""The results that people took out of a run's metrics, in the run's folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, fields
+from typing import Any
+
+from evalflow.errors import Problem, UserError
+from evalflow.paths import write_atomically
+from evalflow.report.findings import exclusion_findings
+from evalflow.run.folder import RunFolder
+from evalflow.summary.exclusions import ExcludedResult
+
+
+def read_exclusions(folder: RunFolder) -> list[ExcludedResult]:
+    """The results that exclusions.json names; UserError if it is damaged."""
+    if not folder.exclusions.is_file():
+        return []
+    try:
+        found: list[dict[str, Any]] = json.loads(folder.exclusions.read_bytes())
+        excluded = [ExcludedResult(**one) for one in found]
+        kinds = {field.name: int if field.name == "target_repeat" else str for field in fields(ExcludedResult)}
+        if all(isinstance(getattr(one, name), kind) for one in excluded for name, kind in kinds.items()):
+            return excluded
+    except (ValueError, TypeError):
+        pass
+    hint = "restore it, or remove it so that no result is excluded"
+    raise UserError(Problem("this is no list of excluded results", str(folder.exclusions), hint))
+
+
+def write_exclusions(folder: RunFolder, excluded: Sequence[ExcludedResult]) -> None:
+    """Write exclusions.json, which replaces the one before; without any, remove it."""
+    if not excluded:
+        folder.exclusions.unlink(missing_ok=True)
+        return
+    text = json.dumps([asdict(one) for one in excluded], ensure_ascii=False, indent=1)
+    write_atomically(folder.exclusions, text + "\n")
+
+
+def notes_on_exclusions(folder: RunFolder) -> list[str]:
+    """Each metric's excluded results in words, as of summary.json; empty without any."""
+    path = folder.path / "summary.json"
+    if not folder.exclusions.is_file() or not path.is_file():
+        return []
+    return exclusion_findings(json.loads(path.read_bytes())["details"])
