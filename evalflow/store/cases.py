@@ -10,7 +10,7 @@ from sqlalchemy import Connection, bindparam, delete, func, insert, or_, select,
 
 from evalflow.datasets import tag_name
 from evalflow.store.rows import Query, Row, change, chunks, every, now, one
-from evalflow.store.tables import case_tags, cases
+from evalflow.store.tables import case_tags, cases, datasets
 
 _AT_ONCE = 500
 
@@ -18,7 +18,7 @@ _AT_ONCE = 500
 def append(connection: Connection, dataset: int, rows: Iterable[Row]) -> int:
     """Append cases to a dataset; returns their number.
 
-    `rows`: key, question and body of each, with all levels of its tags under `tags`.
+    `rows`: key, question and body of each, with all levels of its tags under `tags`; drafts have `is_draft`.
     """
     last = connection.scalar(select(func.max(cases.c.position)).where(cases.c.dataset_id == dataset))
     position, moment = (-1 if last is None else last), now()
@@ -31,7 +31,7 @@ def append(connection: Connection, dataset: int, rows: Iterable[Row]) -> int:
                 "key": row["key"],
                 "question": row["question"],
                 "body": row["body"],
-                "is_draft": False,
+                "is_draft": row.get("is_draft", False),
                 "version": 1,
                 "updated_at": moment,
             }
@@ -45,12 +45,16 @@ def append(connection: Connection, dataset: int, rows: Iterable[Row]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class CaseQuery:
-    """Cases of a dataset, in order; those whose question or id contains `text`, ignoring the case of ASCII letters."""
+    """Cases of a dataset, in order; those whose question or id contains `text`, ignoring the case of ASCII letters.
+
+    `draft`: only drafts, or only active cases.
+    """
 
     connection: Connection
     dataset: int
     tag: str | None = None
     text: str | None = None
+    draft: bool | None = None
 
     def page(self, after: int | None, limit: int) -> list[Row]:
         """The first cases after a position; None starts at the beginning."""
@@ -82,6 +86,8 @@ class CaseQuery:
         if self.tag:
             tagged = select(case_tags.c.case_id).where(case_tags.c.tag == tag_name(self.tag))
             query = query.where(cases.c.id.in_(tagged))
+        if self.draft is not None:
+            query = query.where(cases.c.is_draft.is_(self.draft))
         if self.text:
             text = self.text.lower()
             has = (func.lower(column).contains(text, autoescape=True) for column in (cases.c.question, cases.c.key))
@@ -89,9 +95,10 @@ class CaseQuery:
         return query
 
 
-def bodies(connection: Connection, dataset: int) -> Iterator[dict[str, Any]]:
-    """All cases of a dataset as rows of JSON lines, streamed."""
-    query = select(cases.c.body).where(cases.c.dataset_id == dataset).order_by(cases.c.position)
+def bodies(connection: Connection, dataset: int, *, draft: bool) -> Iterator[dict[str, Any]]:
+    """All drafts, or all active cases, of a dataset as rows of JSON lines, streamed."""
+    chosen = cases.c.dataset_id == dataset, cases.c.is_draft.is_(draft)
+    query = select(cases.c.body).where(*chosen).order_by(cases.c.position)
     yield from connection.execution_options(yield_per=_AT_ONCE).execute(query).scalars()
 
 
@@ -122,8 +129,8 @@ def known_keys(connection: Connection, dataset: int, keys: Sequence[str]) -> set
 
 
 def replace(connection: Connection, dataset: int, case: int, expected: int, row: Row) -> bool:
-    """Change a case if it still has the expected version; returns whether it had."""
-    values = {"key": row["key"], "question": row["question"], "body": row["body"], "updated_at": now()}
+    """Change a case if it still has the expected version; returns whether it had. Without `is_draft`, that stays."""
+    values = {key: row[key] for key in ("key", "question", "body", "is_draft") if key in row} | {"updated_at": now()}
     if not change(connection, cases, cases.c.id == case, expected, values):
         return False
     connection.execute(delete(case_tags).where(case_tags.c.case_id == case))
@@ -147,6 +154,16 @@ def rewrite(connection: Connection, dataset: int, changed: Mapping[int, Row]) ->
         _tag(connection, dataset, {new["key"]: new["tags"] for _, new in chunk if new["tags"]})
 
 
+def set_draft(connection: Connection, dataset: int, rows: Sequence[int], *, draft: bool) -> int:
+    """Make cases drafts or active; returns how many were not."""
+    done = 0
+    for chunk in chunks(rows, _AT_ONCE):
+        chosen = cases.c.dataset_id == dataset, cases.c.id.in_(chunk), cases.c.is_draft.is_(not draft)
+        values = {"is_draft": draft, "version": cases.c.version + 1, "updated_at": now()}
+        done += connection.execute(update(cases).where(*chosen).values(values)).rowcount
+    return done
+
+
 def remove(connection: Connection, dataset: int, rows: Sequence[int]) -> int:
     """Delete cases; returns how many existed."""
     statements = (
@@ -165,6 +182,31 @@ def tag_counts(connection: Connection, dataset: int) -> list[tuple[str, int]]:
         .order_by(case_tags.c.tag)
     )
     return [(tag, number) for tag, number in connection.execute(query)]
+
+
+def project_tag_counts(connection: Connection, project: int) -> list[tuple[str, int]]:
+    """Every tag of a project's cases with the number of cases that have it or a sub-tag."""
+    query = (
+        select(case_tags.c.tag, func.count())
+        .join(cases, cases.c.id == case_tags.c.case_id)
+        .join(datasets, datasets.c.id == cases.c.dataset_id)
+        .where(datasets.c.project_id == project)
+        .group_by(case_tags.c.tag)
+        .order_by(case_tags.c.tag)
+    )
+    return [(tag, number) for tag, number in connection.execute(query)]
+
+
+def project_bodies(connection: Connection, project: int) -> Iterator[Row]:
+    """The row id, dataset_id and body of every case of a project, streamed."""
+    query = (
+        select(cases.c.id, cases.c.dataset_id, cases.c.body)
+        .join(datasets, datasets.c.id == cases.c.dataset_id)
+        .where(datasets.c.project_id == project)
+        .order_by(cases.c.id)
+    )
+    found = connection.execution_options(yield_per=_AT_ONCE).execute(query).mappings()
+    yield from (dict(row) for row in found)
 
 
 def _tag(connection: Connection, dataset: int, tagged: dict[str, Sequence[str]]) -> None:

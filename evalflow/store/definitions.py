@@ -1,4 +1,4 @@
-"""Definitions (bots and datasets of a project, metrics of a bot), and stored responses by idempotency key."""
+"""Definitions (bots, datasets and checks of a project, metrics of a bot), and stored responses by idempotency key."""
 
 from __future__ import annotations
 
@@ -12,17 +12,21 @@ from sqlalchemy import Connection, func, insert, select
 from evalflow.store import rows
 from evalflow.store.rows import Row, every, now, one
 from evalflow.store.server_tables import connections, creations
-from evalflow.store.tables import bots, cases, datasets, metrics, projects
+from evalflow.store.tables import bots, cases, checks, datasets, metrics, projects
 
-TableName = Literal["bots", "datasets", "metrics", "projects", "connections"]
+TableName = Literal["bots", "datasets", "metrics", "projects", "connections", "checks"]
 _TABLES: Mapping[TableName, sa.Table] = {
     "bots": bots,
     "datasets": datasets,
     "metrics": metrics,
     "projects": projects,
     "connections": connections,
+    "checks": checks,
 }
-OWNERS: Mapping[TableName, str] = {"bots": "project_id", "datasets": "project_id", "metrics": "bot_id"}
+OWNERS: Mapping[TableName, str] = {
+    **dict.fromkeys(("bots", "datasets", "checks"), "project_id"),
+    "metrics": "bot_id",
+}
 """The column of a definition's owner, within which its name is unique; projects and connections have none."""
 
 
@@ -59,10 +63,11 @@ def delete(connection: Connection, table: TableName, row: int, expected: int) ->
     return connection.execute(sa.delete(found).where(found.c.id == row, found.c.version == expected)).rowcount == 1
 
 
-def counts(connection: Connection) -> dict[int, int]:
-    """The number of cases of each dataset, by its id."""
-    query = select(cases.c.dataset_id, func.count()).group_by(cases.c.dataset_id)
-    return {row[0]: row[1] for row in connection.execute(query)}
+def counts(connection: Connection) -> dict[int, tuple[int, int]]:
+    """The number of cases of each dataset, and how many of them are drafts, by its id."""
+    drafts = func.sum(sa.case((cases.c.is_draft, 1), else_=0))
+    query = select(cases.c.dataset_id, func.count(), drafts).group_by(cases.c.dataset_id)
+    return {row[0]: (row[1], row[2]) for row in connection.execute(query)}
 
 
 def _select(table: TableName, owner: int | None) -> sa.Select[Any]:

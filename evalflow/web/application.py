@@ -84,6 +84,7 @@ def rest_api() -> FastAPI:
         audit,
         bots,
         budget,
+        checks,
         comments,
         compare,
         connections,
@@ -110,7 +111,7 @@ def rest_api() -> FastAPI:
         middleware=[Middleware(OutagesTold), Middleware(IdempotencyKeys)],
     )
     for router in (
-        *(bots.router, metrics.bot_router, metrics.router, metrics.checks_router),
+        *(bots.router, metrics.bot_router, metrics.router, checks.router),
         *(datasets.router, datasets.cases_router, datasets.tags_router, transfer.upload_router, transfer.router),
         *(runs.router, runs.files_router, runs.events_router, runs.scores_router, runs.thresholds_router),
         *(compare.router, rank.router, projects.router, projects.members_router, connections.router, audit.router),

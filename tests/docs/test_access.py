@@ -21,8 +21,9 @@ from starlette.routing import Mount
 from starlette.testclient import TestClient
 
 import evalflow.web.pages
-from evalflow.app.studio import bots, cases, connections, datasets, metrics, projects, runs, tasks
+from evalflow.app.studio import bots, cases, checks, connections, datasets, metrics, projects, runs, tasks
 from evalflow.app.studio.access import LOCAL, ROLES, Actor, Right
+from evalflow.app.studio.checks import CheckDraft
 from evalflow.app.studio.connections import ConnectionDraft
 from evalflow.app.studio.metrics import MetricDraft
 from evalflow.app.studio.snapshot import RunRequest
@@ -82,6 +83,11 @@ BODIES: Mapping[str, Any] = {
     "PATCH /users/{user}": {},
     "POST /tasks": {"title": "Made"},
     "PATCH /tasks/{task}": {},
+    "POST /datasets/{dataset}/cases/activate": {"cases": []},
+    "POST /checks": {"name": "made", "type": "conformity", "params": {"rules": ["Be kind."]}},
+    "PUT /checks/{check}": {"type": "conformity", "params": {"rules": ["Be kind."]}},
+    "POST /checks/try": {"question": "Why?"},
+    "POST /checks/{check}/cases": {"dataset": "questions"},
     "POST /comments": {"text": "Why?", "task": 1},
     "PUT /me/password": {"old": "", "new": ""},
     "POST /tokens": {"name": "nightly", "role": "viewer", "days": 1},
@@ -122,6 +128,8 @@ def fill(space: Workspace) -> dict[str, str]:
     connections.create_connection(space, "openai", ConnectionDraft("https://api.openai.com/v1"))
     names = {"bot": "fees", "metric": "exact", "dataset": "questions", "case": str(case.id), "run": run.run_id}
     names |= {"user": "ann", "connection": "openai", "session": "1", "token": "1"}
+    checks.create_check(space, CheckDraft("kind", "conformity", {"rules": ["Be kind."]}))
+    names |= {"check": "kind"}
     task = tasks.create_task(space, TaskDraft("Look"))
     names |= {"task": str(task.id), "comment": "1"}
     return {**names, "score": "0-0", "file": "report.html", "project": "default"}

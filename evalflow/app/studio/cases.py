@@ -49,12 +49,14 @@ class StoredCase:
         id: The id of its row; the case's own id is in `body`.
         question: The last user message, for lists.
         body: The case by field names, as a line of JSON lines: id, messages, answer, reference, ...
+        is_draft: Whether runs leave it out.
     """
 
     id: int
     question: str
     body: Mapping[str, Any]
     version: int
+    is_draft: bool = False
 
 
 @requires("read")
@@ -66,13 +68,17 @@ def list_cases(
     *,
     tag: str | None = None,
     text: str | None = None,
+    draft: bool | None = None,
 ) -> Page[StoredCase]:
-    """Cases of a dataset that was defined here. `tag` selects its sub-tags too; `text` searches question and id."""
+    """Cases of a dataset that was defined here.
+
+    `tag` selects its sub-tags too; `text` searches question and id; `draft`: only drafts, or only active cases.
+    """
     limit = max(1, min(limit, MAX_PAGE))
     row = own_row(space, dataset)
     after = _number(cursor)
     with space.database.reading() as connection:
-        found = table.CaseQuery(connection, row["id"], tag, text).page(after, limit + 1)
+        found = table.CaseQuery(connection, row["id"], tag, text, draft).page(after, limit + 1)
     more = str(found[limit - 1]["position"]) if len(found) > limit else None
     return Page([from_row(StoredCase, one) for one in found[:limit]], more)
 
@@ -104,10 +110,14 @@ def add_cases(space: Workspace, dataset: str, rows: Iterable[Mapping[str, Any]])
 
 
 @requires("edit")
-def update_case(space: Workspace, dataset: str, case: int, expected: int, row: Mapping[str, Any]) -> StoredCase:
-    """Replace a case."""
+def update_case(
+    space: Workspace, dataset: str, case: int, expected: int, row: Mapping[str, Any], *, draft: bool | None = None
+) -> StoredCase:
+    """Replace a case; `draft`: whether runs leave it out, None: as before."""
     there = case_row(space, dataset, case)
     changed = case_columns(readers.case_to_row(read_row(dataset, {"id": there["key"], **row})))
+    if draft is not None:
+        changed["is_draft"] = draft
     fields = [f"{field} of case {there['key']}" for field in changed_keys("", there["body"], changed["body"])]
     with space.changing("update", "dataset", dataset, fields) as connection:
         owner = there["dataset_id"]
@@ -119,19 +129,19 @@ def update_case(space: Workspace, dataset: str, case: int, expected: int, row: M
 
 
 @requires("read")
-def case_rows(space: Workspace, dataset: str) -> Iterator[dict[str, Any]]:
-    """All cases of a dataset that was defined here, as rows of JSON lines."""
+def case_rows(space: Workspace, dataset: str, *, draft: bool = False) -> Iterator[dict[str, Any]]:
+    """The active cases, or the drafts, of a dataset that was defined here, as rows of JSON lines."""
     row = own_row(space, dataset)
     with space.database.reading() as connection:
-        yield from table.bodies(connection, row["id"])
+        yield from table.bodies(connection, row["id"], draft=draft)
 
 
 @requires("edit")
-def add_case(space: Workspace, dataset: str, row: Mapping[str, Any]) -> StoredCase:
-    """Add one case; see `add_cases`. The key of a problem is the name of its field."""
+def add_case(space: Workspace, dataset: str, row: Mapping[str, Any], *, draft: bool = False) -> StoredCase:
+    """Add one case, which runs leave out if it is a draft. The key of a problem is the name of its field."""
     owner = own_row(space, dataset)
     body = readers.case_to_row(read_row(dataset, row))
-    append_rows(space, dataset, [body])
+    append_rows(space, dataset, [body], draft=draft)
     with space.database.reading() as connection:
         found = table.by_key(connection, owner["id"], case_columns(body)["key"])
     if found is None:
@@ -140,10 +150,10 @@ def add_case(space: Workspace, dataset: str, row: Mapping[str, Any]) -> StoredCa
 
 
 @requires("edit")
-def append_rows(space: Workspace, dataset: str, rows: Iterable[dict[str, Any]]) -> int:
+def append_rows(space: Workspace, dataset: str, rows: Iterable[dict[str, Any]], *, draft: bool = False) -> int:
     """Add cases as `case_to_row` returns them, all or none; returns their number."""
     row = own_row(space, dataset)
-    prepared = [case_columns(body) for body in rows]
+    prepared = [{**case_columns(body), "is_draft": draft} for body in rows]
     with space.changing("add cases", "dataset", dataset, [f"{len(prepared)} cases"]) as connection:
         return append_stored(connection, row["id"], prepared)
 
@@ -180,12 +190,12 @@ def copy_dataset(space: Workspace, source: str, name: str) -> Dataset:
     origin = get_dataset(space, source)
     if origin.origin == "workspace":
         values = dataset_values(name, origin.description, origin.generates)
-        rows = case_rows(space, source)
+        rows, drafts = case_rows(space, source), case_rows(space, source, draft=True)
     else:
         config = declared_dataset(space, source)
         values = dataset_values(name, config.description or "", config.generates)
-        rows = declared_rows(space, source)
-    prepared = [case_columns(row) for row in rows]
+        rows, drafts = declared_rows(space, source), iter(())
+    prepared = [case_columns(row) for row in rows] + [{**case_columns(row), "is_draft": True} for row in drafts]
     with space.changing("create", "dataset", name) as connection:
         append_stored(connection, DATASETS.add(connection, space.project_id, values), prepared)
     return get_dataset(space, name)
@@ -267,11 +277,13 @@ Body = dict[str, Any]
 
 
 @requires("read")
-def case_ids(space: Workspace, dataset: str, *, tag: str | None = None, text: str | None = None) -> list[int]:
+def case_ids(
+    space: Workspace, dataset: str, *, tag: str | None = None, text: str | None = None, draft: bool | None = None
+) -> list[int]:
     """The row ids of the matching cases, in order; for the filter, see `list_cases`."""
     row = own_row(space, dataset)
     with space.database.reading() as connection:
-        return table.CaseQuery(connection, row["id"], tag, text).ids()
+        return table.CaseQuery(connection, row["id"], tag, text, draft).ids()
 
 
 @requires("edit")
@@ -295,7 +307,15 @@ def tag_cases(
         tags = list(dict.fromkeys([*kept, *given]))
         return {**body, "tags": tags} if tags else _without(body, "tags")
 
-    return _change(space, dataset, cases, "tags", tagged)
+    return change_cases(space, dataset, cases, "tags", tagged)
+
+
+@requires("edit")
+def activate_cases(space: Workspace, dataset: str, cases: Sequence[int], *, draft: bool = False) -> int:
+    """Make drafts active so that runs take them, or cases drafts; returns the number of changed cases."""
+    row = own_row(space, dataset)
+    with space.changing("update", "dataset", dataset, [f"is_draft of {len(cases)} cases"]) as connection:
+        return table.set_draft(connection, row["id"], cases, draft=draft)
 
 
 @requires("edit")
@@ -305,10 +325,12 @@ def group_cases(space: Workspace, dataset: str, cases: Sequence[int], group: str
     def grouped(body: Body) -> Body:
         return {**body, "group": group} if group else _without(body, "group")
 
-    return _change(space, dataset, cases, "group", grouped)
+    return change_cases(space, dataset, cases, "group", grouped)
 
 
-def _change(space: Workspace, dataset: str, cases: Sequence[int], field: str, new: Callable[[Body], Body]) -> int:
+@requires("edit")
+def change_cases(space: Workspace, dataset: str, cases: Sequence[int], field: str, new: Callable[[Body], Body]) -> int:
+    """Change the bodies of cases in one transaction; `field` is for the audit. Returns the number of changed cases."""
     row = own_row(space, dataset)
     with space.changing("update", "dataset", dataset, [f"{field} of {len(cases)} cases"]) as connection:
         pairs = (
@@ -340,24 +362,37 @@ class CasePlace:
 
 @requires("read")
 def case_place(
-    space: Workspace, dataset: str, case: int, *, tag: str | None = None, text: str | None = None
+    space: Workspace,
+    dataset: str,
+    case: int,
+    *,
+    tag: str | None = None,
+    text: str | None = None,
+    draft: bool | None = None,
 ) -> CasePlace:
     """The place of a case among those that match a filter; see `list_cases` for the filter."""
     row = case_row(space, dataset, case)
     with space.database.reading() as connection:
-        found = table.CaseQuery(connection, row["dataset_id"], tag, text)
+        found = table.CaseQuery(connection, row["dataset_id"], tag, text, draft)
         before, previous, following = found.around(row["position"])
         return CasePlace(before, found.count(), previous, following)
 
 
 @requires("read")
 def cases_at(
-    space: Workspace, dataset: str, first: int, limit: int = 50, *, tag: str | None = None, text: str | None = None
+    space: Workspace,
+    dataset: str,
+    first: int,
+    limit: int = 50,
+    *,
+    tag: str | None = None,
+    text: str | None = None,
+    draft: bool | None = None,
 ) -> FoundCases[StoredCase]:
     """A page of the matching cases, in order. If `first` is beyond the end, the last page."""
     row, limit = own_row(space, dataset), max(1, min(limit, MAX_PAGE))
     with space.database.reading() as connection:
-        query = table.CaseQuery(connection, row["id"], tag, text)
+        query = table.CaseQuery(connection, row["id"], tag, text, draft)
         total = query.count()
         if first >= total:
             first = max(0, (total - 1) // limit * limit)

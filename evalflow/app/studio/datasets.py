@@ -29,6 +29,7 @@ class Dataset:
         description: For people.
         generates: The case field that a live bot's reply fills.
         cases: The number of cases; None if its files were not counted.
+        drafts: How many of them are drafts, which runs leave out.
         origin: "conf" if a file declares it; it cannot be changed here.
         version: Counts changes of these fields, not of the cases; 0 for conf.
         created_at, updated_at: ISO 8601, UTC; empty for conf.
@@ -42,6 +43,7 @@ class Dataset:
     version: int = 0
     created_at: str = ""
     updated_at: str = ""
+    drafts: int = 0
 
 
 DATASETS = DefinitionStore("dataset", "datasets", "dataset")
@@ -52,7 +54,8 @@ def list_datasets(space: Workspace) -> list[Dataset]:
     """All datasets: the defined ones by name, then those of conf/."""
     with space.database.reading() as connection:
         rows, counted = definitions.listed(connection, "datasets", space.project_id), definitions.counts(connection)
-    own = [from_row(Dataset, row, cases=counted.get(row["id"], 0)) for row in rows]
+    numbers = ((row, counted.get(row["id"], (0, 0))) for row in rows)
+    own = [from_row(Dataset, row, cases=cases, drafts=drafts) for row, (cases, drafts) in numbers]
     taken = {dataset.name for dataset in own}
     return own + [
         Dataset(name, option.description, origin="conf")

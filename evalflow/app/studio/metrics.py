@@ -17,7 +17,6 @@ from evalflow.app.studio.definitions import DefinitionStore, declared, find_decl
 from evalflow.app.studio.space import Workspace, not_found, refuse_elsewhere, stale
 from evalflow.app.studio.validate import check_metric
 from evalflow.errors import Problem, UserError
-from evalflow.metrics.case_checks import JUDGED, PARAMS
 from evalflow.paths import prompt_dirs
 from evalflow.prompts import Prompts
 from evalflow.store import definitions
@@ -270,26 +269,3 @@ def read_metric_yaml(text: str) -> dict[str, Any]:
 
 def _fault(what: str, hint: str = "") -> UserError:
     return UserError(Problem(what, hint=hint, key=KEY))
-
-
-@dataclass(frozen=True, slots=True)
-class BuiltInCheck:
-    """A built-in check.
-
-    Attributes:
-        params: The JSON Schema of its parameters.
-    """
-
-    identifier: str
-    description: str
-    is_judged: bool
-    params: Mapping[str, Any]
-
-
-@requires("read")
-def list_checks(_: Workspace) -> list[BuiltInCheck]:
-    """The built-in checks, by identifier."""
-    return [
-        BuiltInCheck(name, (model.__doc__ or "").strip(), name in JUDGED, model.model_json_schema())
-        for name, model in sorted(PARAMS.items())
-    ]

@@ -18,6 +18,7 @@ from evalflow.app.studio.snapshot import (
     RunRequest,
     freeze,
     inspect_snapshot,
+    left_out,
     own_definitions,
     path_for_commands,
     remove_folder,
@@ -147,7 +148,7 @@ def estimate_run(space: Workspace, request: RunRequest) -> RunEstimate:
         input_tokens=(estimate.input_tokens_low, estimate.input_tokens_high),
         output_tokens=(estimate.output_tokens_low, estimate.output_tokens_high),
         cost_usd=(estimate.cost_usd_low, estimate.cost_usd_high),
-        notices=[*leases.shortfall(budget, need), *notices],
+        notices=[*leases.shortfall(budget, need), *left_out(space, request), *notices],
     )
 
 

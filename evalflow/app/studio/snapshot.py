@@ -18,8 +18,9 @@ from evalflow.app.core.inspect import Inspection, inspect
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.bots import get_bot
 from evalflow.app.studio.cases import case_rows
-from evalflow.app.studio.datasets import get_dataset
-from evalflow.app.studio.definitions import declared, find_declared
+from evalflow.app.studio.checks import custom_checks
+from evalflow.app.studio.datasets import get_dataset, list_datasets
+from evalflow.app.studio.definitions import declared, find_declared, remembered_content
 from evalflow.app.studio.metrics import list_metrics
 from evalflow.app.studio.space import Workspace, not_found
 from evalflow.app.studio.validate import write_prompts
@@ -271,6 +272,16 @@ def own_definitions(space: Workspace, request: RunRequest) -> Own:
 
 
 @requires("read")
+def left_out(space: Workspace, request: RunRequest) -> list[str]:
+    """A sentence for each dataset of a request with drafts, which runs leave out."""
+    drafts = {one.name: one.drafts for one in list_datasets(space) if one.name in request.datasets and one.drafts}
+    return [
+        f"{name}: {number:,} draft{'' if number == 1 else 's'} {'is' if number == 1 else 'are'} left out"
+        for name, number in drafts.items()
+    ]
+
+
+@requires("read")
 def with_own_judge(space: Workspace, name: str, definition: Mapping[str, Any]) -> Mapping[str, Any]:
     """A metric's definition with the connection of its own judge replaced by address and key."""
     own = definition.get("judge")
@@ -289,9 +300,24 @@ def with_values(space: Workspace, request: RunRequest) -> tuple[RunRequest, dict
         values["judge"] = space.resolve(request.judge_values, "judge")
     if request.embedder_values:
         values["embedder"] = space.resolve(request.embedder_values, "embedder")
-    if request.thresholds:
-        values["metric"] = {name: {"threshold": value} for name, value in request.thresholds.items()}
+    metrics: dict[str, dict[str, Any]] = {name: {"threshold": value} for name, value in request.thresholds.items()}
+    if custom := custom_checks(space):
+        for name, own in _checking(space, request):
+            metrics.setdefault(name, {})["custom"] = {key: one for key, one in custom.items() if key not in own}
+    if metrics:
+        values["metric"] = metrics
     return replace(request, judge=judge_of(bot.config, request)), values
+
+
+def _checking(space: Workspace, request: RunRequest) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The metrics of a request that run the checks of cases, with the custom checks that they declare themselves."""
+    own = {metric.name: metric.definition for metric in list_metrics(space, request.bot)}
+    shipped = declared("metric")
+    for name in request.metrics:
+        if name in own or name in shipped:
+            definition = own[name] if name in own else remembered_content(space, "metric", name)
+            if definition.get("kind") == "checks":
+                yield name, definition.get("custom") or {}
 
 
 def judge_of(config: Mapping[str, Any], request: RunRequest) -> str:

@@ -122,7 +122,7 @@ BOT_KINDS = ("openai", "http", "recorded")
 """Kinds of target that can be defined here; none of them starts a local program."""
 MAX_BYTES = 1 << 20
 """Maximum size of a definition with its prompts."""
-RESERVED = frozenset({"add", "delete", "edit", "export", "import", "new", "preview", "steps", "try", "upload"})
+RESERVED = frozenset({"add", "delete", "edit", "export", "import", "new", "preview", "steps", "try", "types", "upload"})
 """Names used in URLs of pages and of the REST API. An object with such a name could not be opened."""
 
 _PROMPT = re.compile(r"[a-z][a-z0-9_]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+\.jinja\Z")

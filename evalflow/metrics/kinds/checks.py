@@ -163,7 +163,8 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
             except ValidationError as error:
                 kind = self._custom[identifier].type if identifier in self._custom else identifier
                 problems += [
-                    _problem(case, place, f"{identifier}: {fault.what}", fault.hint) for fault in _faults(error, kind)
+                    _problem(case, place, f"{identifier}: {fault.what}", fault.hint)
+                    for fault in param_problems(error, kind)
                 ]
             except (ValueError, LookupError) as error:
                 hint = did_you_mean(identifier, [*PARAMS, *self._custom]) if isinstance(error, LookupError) else ""
@@ -226,7 +227,7 @@ def _config(parent: ChecksMetricConfig, kind: str, description: str = "") -> Cha
     return ChainConfig.model_construct(_fields_set=None, **{**shared, **changes})
 
 
-def _faults(error: ValidationError, kind: str) -> Sequence[Problem]:
+def param_problems(error: ValidationError, kind: str) -> Sequence[Problem]:
     """The problems of a check's parameters, without the key paths of operations that users did not write."""
     found = error.errors(include_url=False)
     if any(isinstance(place, int) for one in found for place in one["loc"][:1]):

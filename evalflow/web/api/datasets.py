@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 from evalflow.app.studio import datasets
 from evalflow.app.studio.cases import (
     StoredCase,
+    activate_cases,
     add_cases,
     case_rows,
     copy_dataset,
@@ -68,7 +69,7 @@ def post_dataset(space: Space, new: NewDataset, request: Request, response: Resp
 
 @router.get("/{dataset}/export", response_class=StreamingResponse, responses=_EXPORT)
 def export_dataset(space: Space, dataset: Name) -> StreamingResponse:
-    """All cases as JSON lines, which load again as a dataset."""
+    """All active cases as JSON lines, which load again as a dataset."""
     own = datasets.get_dataset(space, dataset).origin == "workspace"
     rows = case_rows(space, dataset) if own else datasets.declared_rows(space, dataset)
     lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
@@ -131,6 +132,13 @@ class Tagging(RequestBody):
     remove: list[Tag] = Field(default=[], max_length=50)
 
 
+class Activation(RequestBody):
+    """Cases to make active, or drafts."""
+
+    cases: Ids
+    draft: bool = False
+
+
 class Deletion(RequestBody):
     """Cases to delete."""
 
@@ -155,9 +163,10 @@ def read_cases(
     text: Annotated[
         str | None, Query(max_length=500, description="Only cases with this in the question or id.")
     ] = None,
+    draft: Annotated[bool | None, Query(description="Only drafts, or only active cases.")] = None,
 ) -> Page[StoredCase]:
     """The cases of a dataset that was defined here, in order."""
-    return list_cases(space, dataset, cursor, limit, tag=tag, text=text)
+    return list_cases(space, dataset, cursor, limit, tag=tag, text=text, draft=draft)
 
 
 @cases_router.post("/cases", status_code=201)
@@ -184,6 +193,12 @@ def put_case(
 def post_deletion(space: Space, dataset: Name, deletion: Deletion) -> Count:
     """Delete cases."""
     return Count(count=delete_cases(space, dataset, deletion.cases))
+
+
+@cases_router.post("/cases/activate")
+def post_activation(space: Space, dataset: Name, wanted: Activation) -> Count:
+    """Make drafts active so that runs take them, or cases drafts."""
+    return Count(count=activate_cases(space, dataset, wanted.cases, draft=wanted.draft))
 
 
 @cases_router.post("/cases/tag")

@@ -1,4 +1,4 @@
-"""/bots/{bot}/metrics, /metrics (the library) and /checks."""
+"""/bots/{bot}/metrics and /metrics (the library)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ from pydantic import BaseModel, Field
 
 from evalflow.app.studio.metric_trial import PromptPreview, WrittenSteps, preview_metric, try_metric, write_steps
 from evalflow.app.studio.metrics import (
-    BuiltInCheck,
     MetricDefinition,
     MetricDraft,
     copy_metric,
     get_library,
-    list_checks,
     list_library,
     list_metrics,
     replace_metrics,
@@ -158,12 +156,3 @@ def read_library(space: Space, cursor: Cursor = None, limit: Limit = 50) -> Page
 def read_metric(space: Space, metric: Name) -> MetricDefinition:
     """One metric of the library, with the prompts that it uses."""
     return get_library(space, metric)
-
-
-checks_router = APIRouter(prefix="/checks", tags=["checks"])
-
-
-@checks_router.get("")
-def read_checks(space: Space, cursor: Cursor = None, limit: Limit = 50) -> Page[BuiltInCheck]:
-    """The built-in checks, by identifier."""
-    return page_of(list_checks(space), lambda check: (check.identifier,), cursor, limit)

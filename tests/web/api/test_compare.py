@@ -64,6 +64,6 @@ def test_wrong_questions_are_refused(api: Api, finished: Finished, query: str, s
 
 
 def test_the_checks_that_a_case_may_name_are_told_with_their_parameters(api: Api) -> None:
-    found = {one["identifier"]: one for one in api("GET", "/checks").json["items"]}
+    found = {one["identifier"]: one for one in api("GET", "/checks/types").json["items"]}
     assert found["string_matching"]["params"]["required"] == ["keyword"]
     assert (found["correctness"]["is_judged"], found["regex_matching"]["is_judged"]) == (True, False)

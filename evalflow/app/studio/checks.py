@@ -1,0 +1,228 @@
+"""Reusable checks: define them, and enable them on many cases."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from pydantic import ConfigDict, ValidationError
+
+from evalflow.app.studio.access import requires
+from evalflow.app.studio.cases import change_cases
+from evalflow.app.studio.definitions import DefinitionStore
+from evalflow.app.studio.space import TakenError, Workspace
+from evalflow.app.studio.validate import check_name, one_line
+from evalflow.errors import Problem, UserError, did_you_mean
+from evalflow.jsonvalues import DEEPEST, is_too_deep
+from evalflow.metrics.case_checks import JUDGED, PARAMS, SemanticSimilarity, rulebook_of
+from evalflow.metrics.kinds.checks import param_problems
+from evalflow.store import cases as table
+from evalflow.store.rows import from_row
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class CheckExample:
+    """An answer that the check must pass, or must fail.
+
+    Attributes:
+        metadata: What the answer's metadata are; None for none.
+    """
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+    answer: str
+    passes: bool
+    metadata: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckDraft:
+    """A check to be saved.
+
+    Attributes:
+        name: The identifier by which cases name it: lower-case letters, digits and _.
+        type: The built-in check behind it.
+        params: Its parameters; a case may override them.
+    """
+
+    name: str
+    type: str
+    params: Mapping[str, Any]
+    title: str = ""
+    description: str = ""
+    examples: Sequence[CheckExample] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A check that is defined once and named by many cases; for its fields, see `CheckDraft`."""
+
+    name: str
+    title: str
+    description: str
+    type: str
+    params: Mapping[str, Any]
+    examples: Sequence[CheckExample]
+    version: int
+    created_at: str
+    updated_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltInCheck:
+    """A built-in check.
+
+    Attributes:
+        params: The JSON Schema of its parameters.
+    """
+
+    identifier: str
+    description: str
+    is_judged: bool
+    params: Mapping[str, Any]
+
+
+@requires("read")
+def list_check_types(_: Workspace) -> list[BuiltInCheck]:
+    """The built-in checks, by identifier."""
+    return [
+        BuiltInCheck(name, (model.__doc__ or "").strip(), name in JUDGED, model.model_json_schema())
+        for name, model in sorted(PARAMS.items())
+    ]
+
+
+CHECKS = DefinitionStore("check", "checks")
+MOST_EXAMPLES = 50
+
+
+@requires("read")
+def list_checks(space: Workspace) -> list[Check]:
+    """All reusable checks, by name."""
+    return [_as_check(row) for row in CHECKS.rows(space)]
+
+
+@requires("read")
+def get_check(space: Workspace, name: str) -> Check:
+    """One reusable check."""
+    return _as_check(CHECKS.get(space, name))
+
+
+@requires("edit")
+def create_check(space: Workspace, draft: CheckDraft) -> Check:
+    """Define a check."""
+    CHECKS.create(space, check_values(draft))
+    return get_check(space, draft.name)
+
+
+@requires("edit")
+def update_check(space: Workspace, expected: int, draft: CheckDraft) -> Check:
+    """Replace a check; its name stays."""
+    CHECKS.change(space, CHECKS.get(space, draft.name), expected, check_values(draft))
+    return get_check(space, draft.name)
+
+
+@requires("edit")
+def delete_check(space: Workspace, name: str, expected: int) -> None:
+    """Delete a check that no case names."""
+    row, used = CHECKS.get(space, name), check_uses(space)[name]
+    if used:
+        what = f"{used:,} case{'' if used == 1 else 's'} use{'s' if used == 1 else ''} the check {name!r}"
+        raise TakenError(Problem(what, "check", "remove it from them first"))
+    CHECKS.delete(space, row, expected)
+
+
+@requires("read")
+def check_uses(space: Workspace) -> Counter[str]:
+    """The number of cases that name each check, built-in ones included."""
+    with space.database.reading() as connection:
+        bodies = (row["body"] for row in table.project_bodies(connection, space.project_id))
+        return Counter(name for body in bodies for name in {check["identifier"] for check in body.get("checks") or ()})
+
+
+@requires("read")
+def custom_checks(space: Workspace) -> dict[str, dict[str, Any]]:
+    """The reusable checks in the form of the key `custom` of a metric of the kind `checks`."""
+    keys = ("description", "type", "params")
+    return {
+        row["name"]: {"name": row["title"] or None, **{key: row[key] for key in keys}} for row in CHECKS.rows(space)
+    }
+
+
+@requires("edit")
+def enable_check(space: Workspace, dataset: str, cases: Sequence[int], identifier: str) -> int:
+    """Add a reusable check to cases, or switch it on; returns the number of changed cases."""
+    get_check(space, identifier)
+
+    def enabled(body: dict[str, Any]) -> dict[str, Any]:
+        checks = [dict(check) for check in body.get("checks") or ()]
+        own = [check for check in checks if check["identifier"] == identifier]
+        for check in own:
+            check["enabled"] = True
+        return {
+            **body,
+            "checks": checks if own else [*checks, {"identifier": identifier, "enabled": True, "params": {}}],
+        }
+
+    return change_cases(space, dataset, cases, "checks", enabled)
+
+
+@requires("edit")
+def remove_check(space: Workspace, dataset: str, cases: Sequence[int], identifier: str) -> int:
+    """Remove a check from cases; returns the number of changed cases."""
+
+    def removed(body: dict[str, Any]) -> dict[str, Any]:
+        kept = [check for check in body.get("checks") or () if check["identifier"] != identifier]
+        rest = {key: value for key, value in body.items() if key != "checks"}
+        return {**rest, "checks": kept} if kept else rest
+
+    return change_cases(space, dataset, cases, "checks", removed)
+
+
+def check_values(draft: CheckDraft) -> dict[str, Any]:
+    """The columns of a check, for `CHECKS.add`. The keys of problems are the parameters' names."""
+    check_name(draft.name, "check")
+    problems = [] if draft.name not in PARAMS else [Problem("a built-in check has this name", "check.name")]
+    if draft.type not in PARAMS:
+        problems.append(Problem(f"there is no check {draft.type!r}", "check.type", did_you_mean(draft.type, PARAMS)))
+    else:
+        problems += wrong_params(draft.type, draft.params)
+    if len(draft.examples) > MOST_EXAMPLES:
+        problems.append(Problem(f"more than {MOST_EXAMPLES} examples", "check.examples"))
+    if problems:
+        raise UserError(problems)
+    return {
+        "name": draft.name,
+        "title": " ".join(draft.title.split()),
+        "description": one_line(draft.description, "check"),
+        "type": draft.type,
+        "params": dict(draft.params),
+        "examples": [{"answer": one.answer, "passes": one.passes, "metadata": one.metadata} for one in draft.examples],
+    }
+
+
+def wrong_params(kind: str, params: Mapping[str, Any]) -> list[Problem]:
+    """What is wrong with the parameters of a built-in check."""
+    if is_too_deep(params):
+        return [Problem(f"more than {DEEPEST} maps and lists within each other", "params")]
+    try:
+        model = PARAMS[kind].model_validate(dict(params))
+        if kind not in JUDGED and not isinstance(model, SemanticSimilarity):
+            rulebook_of(kind, model)
+    except ValidationError as error:
+        return list(param_problems(error, kind))
+    return []
+
+
+def add_checks(connection: Connection, project: int, checks: Sequence[Mapping[str, Any]]) -> None:
+    """Add checks as `check_values` returns them, within a transaction."""
+    for values in checks:
+        CHECKS.add(connection, project, values)
+
+
+def _as_check(row: Mapping[str, Any]) -> Check:
+    examples = [CheckExample(**one) for one in cast("list[dict[str, Any]]", row["examples"])]
+    return from_row(Check, row, examples=examples)

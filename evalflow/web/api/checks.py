@@ -1,0 +1,102 @@
+"""/checks: the built-in ones, and those that cases share."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, Field
+
+from evalflow.app.studio import checks
+from evalflow.app.studio.cases import case_ids
+from evalflow.app.studio.check_trial import CheckTrial, try_checks
+from evalflow.app.studio.space import Page
+from evalflow.web.api.deps import Cursor, Expected, Limit, Name, RequestBody, Space, created, page_of, tagged
+
+router = APIRouter(prefix="/checks", tags=["checks"])
+
+
+class CheckChange(RequestBody):
+    """A check without its name, which stays."""
+
+    type: str = Field(max_length=40)
+    params: dict[str, Any]
+    title: str = Field(default="", max_length=200)
+    description: str = Field(default="", max_length=10_000)
+    examples: Annotated[list[checks.CheckExample], Field(max_length=checks.MOST_EXAMPLES)] = Field(default=[])
+
+
+class NewCheck(CheckChange):
+    """A check to define."""
+
+    name: str = Field(max_length=100, description="Lower-case letters, digits and _.")
+
+
+class Enabling(RequestBody):
+    """The cases of a dataset, or those with a tag, that get a check or lose it."""
+
+    dataset: str = Field(max_length=200)
+    tag: str | None = Field(default=None, max_length=200)
+    remove: bool = False
+
+
+class ChangedCases(BaseModel):
+    """The number of changed cases."""
+
+    count: int
+
+
+@router.get("")
+def read_checks(space: Space, cursor: Cursor = None, limit: Limit = 50) -> Page[checks.Check]:
+    """The checks that cases share, by name."""
+    return page_of(checks.list_checks(space), lambda check: (check.name,), cursor, limit)
+
+
+@router.post("", status_code=201)
+def post_check(space: Space, new: NewCheck, request: Request, response: Response) -> checks.Check:
+    """Define a check."""
+    made = checks.create_check(space, _draft(new, new.name))
+    created(request, response, made.name)
+    return tagged(response, made)
+
+
+@router.get("/types")
+def read_types(space: Space, cursor: Cursor = None, limit: Limit = 50) -> Page[checks.BuiltInCheck]:
+    """The built-in checks, by identifier."""
+    return page_of(checks.list_check_types(space), lambda check: (check.identifier,), cursor, limit)
+
+
+@router.post("/try")
+def post_trials(space: Space, case: dict[str, Any]) -> list[CheckTrial]:
+    """Try the checks of a case on its `demo_answer`; free, since no judge is asked."""
+    return try_checks(space, case)
+
+
+@router.get("/{check}")
+def read_check(space: Space, check: Name, response: Response) -> checks.Check:
+    """One check."""
+    return tagged(response, checks.get_check(space, check))
+
+
+@router.put("/{check}")
+def put_check(space: Space, check: Name, change: CheckChange, expected: Expected, response: Response) -> checks.Check:
+    """Replace a check."""
+    return tagged(response, checks.update_check(space, expected, _draft(change, check)))
+
+
+@router.delete("/{check}", status_code=204)
+def remove_check(space: Space, check: Name, expected: Expected) -> None:
+    """Delete a check that no case uses."""
+    checks.delete_check(space, check, expected)
+
+
+@router.post("/{check}/cases")
+def post_enabling(space: Space, check: Name, wanted: Enabling) -> ChangedCases:
+    """Enable a check on many cases, or remove it from them."""
+    ids = case_ids(space, wanted.dataset, tag=wanted.tag)
+    work = checks.remove_check if wanted.remove else checks.enable_check
+    return ChangedCases(count=work(space, wanted.dataset, ids, check))
+
+
+def _draft(body: CheckChange, name: str) -> checks.CheckDraft:
+    return checks.CheckDraft(name, body.type, body.params, body.title, body.description, body.examples)
