@@ -89,6 +89,7 @@ def rest_api() -> FastAPI:
         compare,
         connections,
         datasets,
+        labels,
         metrics,
         people,
         projects,
@@ -116,11 +117,19 @@ def rest_api() -> FastAPI:
         *(runs.router, runs.files_router, runs.events_router, runs.scores_router, runs.thresholds_router),
         *(compare.router, rank.router, projects.router, projects.members_router, connections.router, audit.router),
         *(people.users_router, people.router, budget.router, budget.run_router, tasks.router, comments.router),
+        labels.router,
     ):
         app.include_router(router)
     handle_faults(app)
     describe_problems(app)
     return app
+
+
+_SCRIPTS = ("nonce", "theme", "unsaved")
+_STYLES = (
+    *("theme", "parts", "forms", "metrics", "cases", "runs", "results", "compare", "history", "projects"),
+    *("tasks",),
+)
 
 
 def add_pages(app: FastAPI) -> None:
@@ -145,6 +154,7 @@ def add_pages(app: FastAPI) -> None:
         run,
         runs,
         scores,
+        tasks,
         users,
     )
     from evalflow.web.ui import frame
@@ -153,13 +163,12 @@ def add_pages(app: FastAPI) -> None:
     for module in (
         *(bots, metrics, metric, datasets, import_cases, case),
         *(projects, users, connections, audit, account),
-        *(runs, new_run, scores, run, compare, history, frame),  # /runs/new comes before /runs/{run}
+        *(runs, new_run, scores, run, compare, history, tasks, frame),  # /runs/new comes before /runs/{run}
     ):
         module.add()
     # Scripts come first: they must run before the first paint.
-    scripts = [f'<script src="/assets/{name}.js"></script>' for name in ("nonce", "theme", "unsaved")]
-    names = ("theme", "parts", "forms", "metrics", "cases", "runs", "results", "compare", "history", "projects")
-    styles = [f'<link rel="stylesheet" href="/assets/{name}.css">' for name in names]
+    scripts = [f'<script src="/assets/{name}.js"></script>' for name in _SCRIPTS]
+    styles = [f'<link rel="stylesheet" href="/assets/{name}.css">' for name in _STYLES]
     ui.add_head_html("".join([*scripts, *styles]), shared=True)
     # Quasar's bar for HTTP requests has no name that a screen reader could read; pages talk by their websocket.
     quasar = cast("dict[str, Any]", pages.config.quasar_config)  # pyright: ignore[reportUnknownMemberType] - untyped there

@@ -282,7 +282,8 @@ def _about(space: Workspace, draft: TaskDraft) -> dict[str, Any]:
         said = score.value if score.value is not None else score.score
         names = ("metric", "question", "answer", "judge", "reason")
         found["example"] = {name: getattr(score, name) for name in names}
-        found["example"] |= {"judge_value": said, "value": draft.value}
+        is_truth = isinstance(said, bool) and draft.value in (0, 1)  # labels of checks are numbers
+        found["example"] |= {"judge_value": said, "value": bool(draft.value) if is_truth else draft.value}
     return {**found, "dataset": answer["dataset"], "case_id": answer["case_id"]}
 
 

@@ -36,6 +36,7 @@ from evalflow.web.ui.parts import (
     text,
 )
 from evalflow.web.ui.score import details, prompts_fold, steps, verdict, why
+from evalflow.web.ui.verdict import verdict_bar
 
 PAGE_SIZE = 25
 MOST_PAGES = 2000
@@ -361,7 +362,7 @@ def add() -> None:
             )
             with section("Scores", about):
                 for score in case.scores:
-                    _score(workspace, found.run_id, score)
+                    await _score(workspace, found.run_id, score)
 
 
 def _neighbours(workspace: Workspace, run: str, case: RunCase, query: ScoreQuery) -> tuple[int | None, int | None]:
@@ -437,13 +438,14 @@ def _contexts(contexts: Sequence[Context]) -> None:
                 text(context.text, classes="text")
 
 
-def _score(workspace: Workspace, run: str, score: Score) -> None:
+async def _score(workspace: Workspace, run: str, score: Score) -> None:
     with ui.element("article").classes("card score stack"):
         with ui.element("div").classes("actions"):
             text(score.metric, "h3")
             verdict(score)
         if reason := why(score):
             text(reason, classes="text")
+        await verdict_bar(workspace, run, score)
         details(score)
         if score.steps:
             with fold("The judge's steps"):

@@ -30,6 +30,7 @@ Place = Literal[
     "Runs",
     "Compare",
     "History",
+    "Tasks",
     "Projects",
     "Users",
     "Connections",
@@ -41,6 +42,7 @@ _PLACES: tuple[tuple[str, Right, tuple[tuple[Place, str], ...]], ...] = (
     ("checklist", "read", (("Test cases", "/datasets"),)),
     ("rule", "read", (("Metrics", "/library"),)),
     ("play_circle", "read", (("Runs", "/runs"), ("Compare", "/compare"), ("History", "/history"))),
+    ("task_alt", "read", (("Tasks", "/tasks"),)),
 )
 """Entries of the navigation: icon, the right that it needs, and its pages. The first is where it leads, the others are
 tabs on these pages."""

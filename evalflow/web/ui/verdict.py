@@ -1,0 +1,212 @@
+"""What people say to a score: agree, disagree, comment, exclude it, open a task.
+
+Buttons have the attribute `data-key` with the key that presses them in a panel: a, d, c.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from anyio import to_thread
+from nicegui import ui
+
+from evalflow.app.studio import verdicts
+from evalflow.app.studio.comments import CommentedOn
+from evalflow.app.studio.scores import Score
+from evalflow.app.studio.space import Workspace
+from evalflow.app.studio.tasks import Task, TaskQuery, list_tasks
+from evalflow.app.studio.verdicts import Exclusion, ScoreVerdicts, Verdict, VerdictScale
+from evalflow.report.wording import number
+from evalflow.web.ui import forms
+from evalflow.web.ui.comments import CommentList
+from evalflow.web.ui.parts import address, button, counted, message, text
+from evalflow.web.ui.visitor import may
+
+CAUSES = {"bot": "Bot wrong", "test": "Test wrong", "judge": "Judge wrong", "unknown": "Don't know"}
+"""What a person may find wrong in a result: the cause of a task, in words."""
+STATUSES = {"open": "Open", "in_progress": "In progress", "done": "Done"}
+_WHY = forms.About("Why?")
+_REASON = forms.About("Reason", "Shown beside the result, with your name.", "Duplicate question", required=True)
+
+
+async def verdict_bar(workspace: Workspace, run_id: str, score: Score) -> None:
+    """Show what people say to a score, and, for those who may, the buttons to say it."""
+    await _VerdictBar(workspace, run_id, score).load()
+
+
+class _VerdictBar:
+    def __init__(self, workspace: Workspace, run_id: str, score: Score) -> None:
+        self._workspace, self._run, self._score = workspace, run_id, score
+        self._place = (run_id, score.position, score.metric)
+        on = CommentedOn(run=run_id, position=score.position, metric=score.metric)
+        with ui.element("div").classes("verdicts stack") as self._all:
+            self._buttons = ui.element("div").classes("actions").props(f'role=group aria-label="{score.metric}"')
+            self._choice = ui.element("div").classes("stack")
+            self._said = ui.element("div").classes("stack small").props("aria-live=polite")
+            self._comments = CommentList(workspace, on, is_open=False)
+
+    async def load(self) -> None:
+        """Read what was said, and show it."""
+        query = TaskQuery(run=self._run, position=self._score.position, metric=self._score.metric)
+        found = await to_thread.run_sync(lambda: verdicts.score_verdicts(self._workspace, *self._place))
+        tasks = await to_thread.run_sync(lambda: list_tasks(self._workspace, query))
+        with self._all:  # the pressed button may be deleted
+            self._show(found, tasks.items)
+            await self._comments.load()
+
+    def _show(self, found: ScoreVerdicts, tasks: Sequence[Task]) -> None:
+        mine = next((one for one in found.verdicts if one.is_mine), None)
+        for place in (self._buttons, self._choice, self._said):
+            place.clear()
+        if may("edit"):
+            with self._buttons:
+                self._show_buttons(found, mine)
+        with self._said:
+            self._show_said(found, mine)
+            for task in tasks:
+                with ui.element("div"):
+                    text("Task: ", "span", "muted")
+                    ui.link(task.title, f"/tasks/{task.id}")
+                    text(f" ({STATUSES[task.status].lower()})", "span", "muted")
+
+    def _show_buttons(self, found: ScoreVerdicts, mine: Verdict | None) -> None:
+        if found.scale is not None:
+            self._button("Agree", "thumb_up", "a", self._agree, is_on=mine is not None and mine.agrees)
+            disagree = partial(self._disagree, found.scale, mine)
+            self._button("Disagree", "thumb_down", "d", disagree, is_on=mine is not None and not mine.agrees)
+        self._button("Comment", "chat_bubble_outline", "c", self._comments.open)
+        if found.exclusion is None:
+            self._button("Exclude", "block", "", self._ask_reason)
+        self._button("Open a task", "task_alt", "", self._ask_cause)
+
+    def _button(self, label: str, icon: str, key: str, work: Callable[[], Any], *, is_on: bool | None = None) -> None:
+        made = button(label, work, icon=icon).classes("slim")
+        if key:
+            made.props(f'data-key={key} aria-keyshortcuts={key} title="{label} ({key})"')
+        if is_on is not None:
+            made.props(f"aria-pressed={'true' if is_on else 'false'}")
+
+    def _show_said(self, found: ScoreVerdicts, mine: Verdict | None) -> None:
+        if found.exclusion is not None:
+            self._excluded(found.exclusion)
+        if found.scale is None and may("edit"):
+            text(f"This score cannot be judged: {found.fault}.", "p", "muted")
+            return
+        if mine is not None and may("edit"):
+            with ui.element("div").classes("actions"):
+                own = "You agree." if mine.agrees else f"You say {_shown(mine.value, found.scale)}."
+                text(own, "span")
+                button("Withdraw", partial(self._do, verdicts.withdraw), kind="quiet").classes("slim")
+        if mine is not None and not mine.agrees and may("edit"):
+            self._why(mine)
+        for words, those in _others(found):
+            text(f"{words}: {', '.join(those)}", "p")
+
+    def _why(self, mine: Verdict) -> None:
+        """A field for the reason, saved when it is left. Nothing moves then: a click elsewhere would miss."""
+        known = mine.comment or ""
+
+        async def save() -> None:
+            nonlocal known
+            said = forms.written(field) or ""
+            if said != known:
+                known = said
+                work = partial(verdicts.disagree, self._workspace, *self._place, mine.value, said)
+                await forms.attempt(work, {"verdict.comment": field})
+
+        field = forms.line(_WHY, known)
+        field.on("blur", save).on("keydown.enter", save)
+
+    def _excluded(self, out: Exclusion) -> None:
+        with ui.element("div").classes("actions"):
+            message(f"Excluded by {out.by}: {out.reason}", tone="warn")
+            if may("edit"):
+                button("Bring back", partial(self._do, verdicts.bring_back)).classes("slim")
+
+    async def _agree(self) -> None:
+        await self._do(verdicts.agree)
+
+    async def _disagree(self, scale: VerdictScale, mine: Verdict | None) -> None:
+        """Say the other value of two at once, or offer the others."""
+        others = [(value, words) for value, words in scale.choices if value != scale.judged]
+        if len(others) == 1:
+            await self._do(verdicts.disagree, others[0][0], (mine.comment or "") if mine else "")
+            return
+        self._choice.clear()
+        with self._choice:
+            if others:
+                text("What should it be?", "p", "small")
+                with ui.element("div").classes("actions"):
+                    for value, words in others:
+                        button(words, partial(self._do, verdicts.disagree, value)).classes("slim")
+            else:
+                self._number(scale)
+
+    def _number(self, scale: VerdictScale) -> None:
+        bounds = "" if scale.low is None else f"From {number(scale.low)} to {number(scale.high)}."
+        field = forms.number_field(forms.About("What should it be?", bounds, required=True))
+
+        async def save() -> None:
+            if forms.required(field) is not None:
+                await self._do(verdicts.disagree, field.value, fields={"verdict.value": field})
+
+        field.on("keydown.enter", save)
+        button("Save", save).classes("slim")
+        field.run_method("focus")
+
+    def _ask_reason(self) -> None:
+        self._choice.clear()
+        with self._choice:
+            field = forms.line(_REASON)
+
+            async def save() -> None:
+                reason = forms.required(field)
+                if reason is not None:
+                    await self._do(verdicts.exclude, reason, fields={"exclusion.reason": field})
+
+            field.on("keydown.enter", save)
+            with ui.element("div").classes("actions"):
+                button("Exclude this result", save).classes("slim")
+                button("Cancel", self._choice.clear, kind="quiet").classes("slim")
+        field.run_method("focus")
+
+    def _ask_cause(self) -> None:
+        self._choice.clear()
+        run, position, metric = self._place
+        about = {"run": run, "position": str(position), "metric": metric}
+        with self._choice:
+            text("What is wrong?", "p", "small")
+            with ui.element("div").classes("actions"):
+                for cause, words in CAUSES.items():
+                    ui.link(words, address("/tasks/new", {"cause": cause, **about})).classes("button slim")
+
+    async def _do(self, work: Callable[..., None], *values: Any, fields: dict[str, forms.Field] | None = None) -> None:
+        """Change something, and show it as it is then; an error stands at its field."""
+        done = await forms.attempt(lambda: work(self._workspace, *self._place, *values) or True, fields)
+        if done:
+            await self.load()
+
+
+def _others(found: ScoreVerdicts) -> list[tuple[str, list[str]]]:
+    """What others say: `2 people agree: ann, ben`, and those who do not with their values and reasons."""
+    others = [one for one in found.verdicts if not one.is_mine or not may("edit")]
+    agreeing = [one.by for one in others if one.agrees]
+    differing = [
+        f"{one.by} says {_shown(one.value, found.scale)}" + (f" (“{one.comment}”)" if one.comment else "")
+        for one in others
+        if not one.agrees
+    ]
+    shown = [(f"{_people(agreeing)} agree{'s' if len(agreeing) == 1 else ''}", agreeing)]
+    shown += [(f"{_people(differing)} disagree{'s' if len(differing) == 1 else ''}", differing)]
+    return [(words, those) for words, those in shown if those]
+
+
+def _people(those: Sequence[str]) -> str:
+    return counted(len(those), "person") if len(those) == 1 else f"{len(those):,} people"
+
+
+def _shown(value: Any, scale: VerdictScale | None) -> str:
+    words = next((words for one, words in (scale.choices if scale else ()) if one == value), None)
+    return words or (number(value) if isinstance(value, float) else str(value))
