@@ -164,13 +164,14 @@ def restore_threshold(space: Workspace, run_id: str, metric: str, expected: int 
 
 
 @requires("edit")
-def apply_exclusions(space: Workspace, run_id: str, excluded: Sequence[ExcludedResult]) -> Run:
+def apply_exclusions(space: Workspace, run_id: str, excluded: Callable[[], Sequence[ExcludedResult]]) -> Run:
     """Replace the list of results that people took out of a run in its files, and derive its results again.
 
-    No figure and no gate changes: what they are without these results stands beside them. TakenError while the run has
-    not ended, or something else works on it.
+    `excluded` gives the list; it is called once, while nothing else works on the run's files. No figure and no gate
+    changes: what they are without these results stands beside them. TakenError while the run has not ended, or
+    something else works on it.
     """
-    return _rewrite(space, run_id, ["exclusions"], None, lambda saved: exclude_results(saved.folder, excluded)[0])
+    return _rewrite(space, run_id, ["exclusions"], None, lambda saved: exclude_results(saved.folder, excluded())[0])
 
 
 @requires("edit")

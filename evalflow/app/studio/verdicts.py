@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from evalflow.app.core.saved import SavedRun, open_run
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.run_cases import case_and_answer
+from evalflow.app.studio.run_files import apply_exclusions
 from evalflow.app.studio.runs import run_row
 from evalflow.app.studio.scores import Score, answer_scores
 from evalflow.app.studio.space import Page, Workspace, not_found
@@ -22,6 +23,10 @@ from evalflow.metrics.scale import BooleanScale, LabelScale, LikertScale, label_
 from evalflow.run.folder import RunFolder
 from evalflow.store import verdicts as stored
 from evalflow.store.rows import from_row, storable
+from evalflow.summary.exclusions import ExcludedResult
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
 
 LONGEST_COMMENT = 5_000
 """In characters; also of the reason of an exclusion."""
@@ -188,23 +193,40 @@ def list_exclusions(space: Workspace, run_id: str) -> list[Exclusion]:
 
 @requires("edit")
 def exclude(space: Workspace, run_id: str, position: int, metric: str, reason: str) -> None:
-    """Take a result out of the run's figures. `reason` is required."""
+    """Take a result out of an ended run: its figures without these results are shown too. `reason` is required.
+
+    TakenError while the run has not ended, or something else works on it.
+    """
     row, said = run_row(space, run_id), storable(reason).strip()
     _score(space, run_id, position, metric)
     if not 0 < len(said) <= LONGEST_COMMENT:
         raise UserError(Problem(f"a reason has 1 to {LONGEST_COMMENT:,} characters", "exclusion.reason"))
     values = {"run": row["id"], "position": position, "metric": metric, "reason": said, "by": space.identify().name}
-    with space.changing("exclude", "result", _name(run_id, position, metric)) as connection:
-        stored.exclude(connection, values)
+
+    def changed() -> list[ExcludedResult]:
+        with space.changing("exclude", "result", _name(run_id, position, metric)) as connection:
+            stored.exclude(connection, values)
+            return _excluded(connection, row["id"])
+
+    apply_exclusions(space, run_id, changed)
 
 
 @requires("edit")
 def bring_back(space: Workspace, run_id: str, position: int, metric: str) -> None:
-    """Count an excluded result again. NotFoundError if it is not excluded."""
-    row = run_row(space, run_id)
-    with space.changing("include", "result", _name(run_id, position, metric)) as connection:
-        if not stored.bring_back(connection, row["id"], position, metric):
-            raise not_found("exclusion", _name(run_id, position, metric), [])
+    """Count an excluded result again. NotFoundError if it is not excluded; TakenError as of `exclude`."""
+    row, name = run_row(space, run_id), _name(run_id, position, metric)
+
+    def changed() -> list[ExcludedResult]:
+        with space.changing("include", "result", name) as connection:
+            if not stored.bring_back(connection, row["id"], position, metric):
+                raise not_found("exclusion", name, [])
+            return _excluded(connection, row["id"])
+
+    apply_exclusions(space, run_id, changed)
+
+
+def _excluded(connection: Connection, run: int) -> list[ExcludedResult]:
+    return [from_row(ExcludedResult, one) for one in stored.exclusions_of(connection, run)]
 
 
 def _all_from(space: Workspace, run_id: str, page: Page[VerdictLabel]) -> Iterator[VerdictLabel]:

@@ -28,7 +28,9 @@ CAUSES = {"bot": "Bot wrong", "test": "Test wrong", "judge": "Judge wrong", "unk
 """What a person may find wrong in a result: the cause of a task, in words."""
 STATUSES = {"open": "Open", "in_progress": "In progress", "done": "Done"}
 _WHY = forms.About("Why?")
-_REASON = forms.About("Reason", "Shown beside the result, with your name.", "Duplicate question", required=True)
+_REASON = forms.About(
+    "Reason", "Reports then show the figures without it too, with your name.", "Duplicate question", required=True
+)
 
 
 async def verdict_bar(workspace: Workspace, run_id: str, score: Score) -> None:

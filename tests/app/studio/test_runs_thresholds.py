@@ -157,7 +157,7 @@ def test_excluded_results_stand_beside_every_figure_and_change_none(space: Works
     own: dict[str, Any] = {"reason": "wrong test", "by": "anna", "at": "2026-11-23T10:00:00Z"}
     excluded = [ExcludedResult(case_id=f"c{i}", **key, **own) for i in range(2)]
     excluded.append(ExcludedResult(case_id="c2", **{**key, "metric": "other"}, **own))
-    found = run_files.apply_exclusions(space, run.run_id, excluded)
+    found = run_files.apply_exclusions(space, run.run_id, lambda: excluded)
     assert (found.facts["summary"], found.exit_code) == (run.facts["summary"], run.exit_code)
     [detail] = found.facts["excluded"]
     assert detail["excluded"] | {"value": None} == detail["excluded"] | {
@@ -175,7 +175,7 @@ def test_excluded_results_stand_beside_every_figure_and_change_none(space: Works
     assert note.endswith(") without them, on 8 scores (wrong test)")
     rewrite(RunFolder(run.folder))
     assert notes_on_exclusions(RunFolder(run.folder)) == [note]
-    back = run_files.apply_exclusions(space, run.run_id, [])
+    back = run_files.apply_exclusions(space, run.run_id, list)
     assert back.facts["excluded"] == []
     assert "excluded" not in (run.folder / "summary.md").read_text(encoding="utf-8")
     (run.folder / "exclusions.json").write_text('[{"case_id": 1}]', encoding="utf-8")

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -12,6 +15,7 @@ import sqlalchemy as sa
 from evalflow.app.studio import bots, cases, datasets, metrics, verdicts
 from evalflow.app.studio.access import Actor
 from evalflow.app.studio.metrics import MetricDraft
+from evalflow.app.studio.runs import run_row
 from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import NotFoundError, Workspace
 from evalflow.errors import UserError
@@ -114,12 +118,20 @@ def test_a_result_is_excluded_with_a_reason_and_brought_back(space: Workspace, r
     (out,) = verdicts.list_exclusions(space, run)
     assert (out.by, out.reason, out.case_id, out.metric) == ("ann", "Duplicate question.", "c1", "exact")
     assert verdicts.score_verdicts(space, run, 1, "exact").exclusion == out
+    (detail,) = [one["excluded"] for one in _details(space, run) if one["metric"] == "exact" and one["tag"] is None]
+    assert (detail["n"], detail["value"]) == (1, 1.0)  # without the only wrong answer
     assert verdicts.score_verdicts(space, run, 0, "exact").exclusion is None
     verdicts.exclude(space, run, 1, "exact", "Other reason")
     assert [one.reason for one in verdicts.list_exclusions(space, run)] == ["Other reason"]
     verdicts.bring_back(space, run, 1, "exact")
     assert not verdicts.list_exclusions(space, run)
+    assert not any("excluded" in one for one in _details(space, run))
     with pytest.raises(NotFoundError):
         verdicts.bring_back(space, run, 1, "exact")
     with pytest.raises(UserError, match="a reason has"):
         verdicts.exclude(space, run, 1, "exact", " ")
+
+
+def _details(space: Workspace, run: str) -> list[dict[str, Any]]:
+    folder = Path(run_row(space, run)["folder"])
+    return json.loads((folder / "summary.json").read_text(encoding="utf-8"))["details"]
