@@ -15,7 +15,7 @@ from evalflow.stats.agreement import Agreement
 from evalflow.stats.intervals import interval as mean_interval
 from evalflow.stats.prediction import MIN_LABELS, CorrectedMean
 from evalflow.stats.raters import EPSILON
-from evalflow.summary.calibration import MOST_MISSING, CalibrationRow
+from evalflow.summary.calibration import MOST_MISSING, CalibrationRow, MissingLabels
 
 KEYS: Mapping[str, str] = MappingProxyType(
     {
@@ -126,20 +126,30 @@ def _resolved(row: CalibrationRow) -> Iterator[str]:
 
 def _missing(row: CalibrationRow) -> Iterator[str]:
     found = row.missing
-    if found is None:
-        return
-    yield (
-        f"{percent(found.share)} of the answers that people were asked about have no label ({found.n:,} of "
-        f"{round(found.n / found.share):,})."
+    if found is not None and found.share <= MOST_MISSING:
+        yield f"{_share_missing(found)}."
+
+
+def _share_missing(found: MissingLabels) -> str:
+    asked = round(found.n / found.share)
+    return (
+        f"{percent(found.share)} of the answers that people were asked about have no label ({found.n:,} of {asked:,})"
     )
-    if found.share <= MOST_MISSING:
+
+
+def _many_missing(row: CalibrationRow) -> Iterator[str]:
+    found = row.missing
+    if found is None or found.share <= MOST_MISSING:
         return
+    text = _share_missing(found)
     if found.worst is None or found.best is None:
-        yield "The scale has no ends, so nothing shows how far these could move the corrected mean."
-    elif found.worst.estimate is not None and found.best.estimate is not None:
+        yield f"{text}; the scale has no ends, so nothing shows how far these could move the corrected mean"
+    elif found.worst.estimate is None or found.best.estimate is None:
+        yield text
+    else:
         yield (
-            f"Had all of these been as bad as can be, people's mean would be about {_bound(found.worst)}; as good as "
-            f"can be, {_bound(found.best)}."
+            f"{text}. If all of these were as bad as can be, people's mean would be about {_bound(found.worst)}; if "
+            f"all were as good as can be, {_bound(found.best)}"
         )
 
 
@@ -189,7 +199,7 @@ def _raters(row: CalibrationRow) -> Iterator[str]:
 
 def warnings_of(row: CalibrationRow) -> list[str]:
     """Warnings about the estimate, each with what to do about it."""
-    return [*_poor_labels(row), *_biased_sample(row), *_unscored(row)]
+    return [*_poor_labels(row), *_many_missing(row), *_biased_sample(row), *_unscored(row)]
 
 
 def _poor_labels(row: CalibrationRow) -> Iterator[str]:

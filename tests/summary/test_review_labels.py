@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 
 from evalflow.report.calibration import document_of
-from evalflow.report.calibration_findings import in_words
+from evalflow.report.calibration_findings import in_words, warnings_of
 from evalflow.summary.calibration import calibrate_scores
 from tests.summary.test_calibration import TRAITS, labels, table
 
@@ -61,7 +61,9 @@ def test_missing_labels_above_five_percent_have_bounds():
         expected = lam * sum(SCORES[20:]) / 20 + sum(h - lam * s for h, s in zip(human, SCORES, strict=False)) / 20
         assert found is not None
         assert (found.n, found.estimate) == (20, pytest.approx(expected, abs=1e-12))
-    assert any("10 % of the answers that people were asked about have no label (2 of 20)" in x for x in in_words(row))
+    assert any(
+        "10 % of the answers that people were asked about have no label (2 of 20). If" in x for x in warnings_of(row)
+    )
     assert missing.worst is not None
     assert document_of(row)["missing"]["worst"]["estimate"] == missing.worst.estimate
 
@@ -70,6 +72,7 @@ def test_few_missing_labels_are_counted_without_bounds():
     row = calibrated(*LABELS[:19], {**LABELS[19], "human": None, "use": "missing"})
     assert row.missing is not None
     assert (row.missing.n, row.missing.share, row.missing.worst) == (1, 0.05, None)
+    assert "5 % of the answers that people were asked about have no label (1 of 20)." in in_words(row)
     someone = calibrated(*LABELS, {**LABELS[3], "human": None, "use": "missing", "by": "ben"})
     assert someone.missing is None, "another person labelled it"
 
