@@ -90,7 +90,7 @@ class _ImportPage:
     async def _review(self, path: Path, name: str) -> None:
         self._place.clear()
         with self._place:
-            review = Review(self._workspace, self._dataset, path, name, self._choose)
+            review = ImportReview(self._workspace, self._dataset, path, name, self._choose)
         await review.begin()
 
 
@@ -108,7 +108,7 @@ def pasted_file(content: str, folder: Path) -> Path:
     return path
 
 
-class Review:
+class ImportReview:
     """The editable mapping of columns, and a preview of its result."""
 
     def __init__(

@@ -1,0 +1,127 @@
+"""The answers of a run that people can label, drawn for a review, and what they read of each."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from evalflow.app.core.saved import SavedRun, answered_rows, without_unanswered
+from evalflow.errors import Problem, UserError
+from evalflow.labels.read import answer_hash
+from evalflow.labels.sheet import CELL, Key, UnlabelledAnswer, draw, draw_groups, score_strata, tag_stratum
+from evalflow.lazy import pl
+from evalflow.records import Case
+from evalflow.report.results_csv import as_answered
+
+Method = Literal["random", "strata", "groups"]
+StratifiedBy = Literal["score", "tag"]
+FEWEST_DOUBLED = 30
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnItem:
+    """A drawn answer. `stratum` and `pi`, its chance to be drawn, are those of the draw; `group` is that of its case.
+
+    `wanted` is how many people label it, `content` what they read.
+    """
+
+    key: Key
+    digest: str
+    group: str
+    stratum: str
+    pi: float
+    wanted: int
+    content: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnReview:
+    """Drawn answers in random order. `strata` has the drawn and all answers of each stratum, `groups` the same."""
+
+    items: Sequence[DrawnItem]
+    seed: int
+    population: int
+    strata: Mapping[str, tuple[int, int]]
+    groups: tuple[int, int]
+
+
+def answers_to_label(run: SavedRun, metrics: Collection[str]) -> list[UnlabelledAnswer]:
+    """The answers of a run that have a score on a metric, or that the judge failed on; not those the bot failed on."""
+    own = pl.col("metric").is_in(list(metrics)) & pl.col("member_of").is_null()
+    scores = without_unanswered(run, run.scores().filter(own & pl.col("status").is_in(["scored", "error"])))
+    group = pl.col("group").fill_null(pl.col("case_id"))
+    columns = pl.col("score").mean(), pl.col("tags").first(), group.first()
+    rows = scores.group_by(CELL, maintain_order=True).agg(*columns).collect().iter_rows()
+    return [UnlabelledAnswer(row[:4], row[4], tuple(row[5] or ()), row[6]) for row in rows]
+
+
+def draw_review(
+    run: SavedRun,
+    metrics: Sequence[str],
+    size: int,
+    *,
+    method: Method,
+    by: StratifiedBy | None,
+    seed: int | None,
+    overlap: float,
+) -> DrawnReview:
+    """Draw answers for a review; `overlap` is the share that two people label, of at least 30 answers if not 0.
+
+    UserError if the run has no such answers, or fewer than strata. The seed is drawn if there is none.
+    """
+    candidates = answers_to_label(run, metrics)
+    if not candidates:
+        what = f"no answer of the run can be labelled on {', '.join(metrics)}"
+        raise UserError(Problem(what, "metrics", "choose metrics that the run has scored"))
+    known = {one.key: one for one in candidates}
+    seed = secrets.randbelow(2**31) if seed is None else seed
+    stratum = {"score": score_strata(candidates), "tag": tag_stratum}[by or "score"] if method == "strata" else None
+    if method == "groups":
+        if len({(one.key[0], one.group) for one in candidates}) == len(candidates):
+            hint = "draw at random, or say in the dataset what groups its cases"
+            raise UserError(Problem("every answer is a group of its own", "method", hint))
+        drawn = draw_groups(candidates, size, seed)
+    else:
+        drawn = draw(candidates, size, seed, stratum=stratum)
+    keys = list(drawn.weights)
+    read = {key: (digest, content) for key, digest, content in _read(run, metrics, keys)}
+    twice = doubled(len(keys), overlap)
+    items: list[DrawnItem] = []
+    for i, key in enumerate(keys):
+        name = stratum(known[key]) if stratum else "all"
+        of, among = drawn.groups if method == "groups" else drawn.strata[name]
+        wanted = 2 if (i + 1) * twice // len(keys) > i * twice // len(keys) else 1
+        items.append(DrawnItem(key, read[key][0], known[key].group, name, of / among, wanted, read[key][1]))
+    return DrawnReview(items, seed, len(candidates), drawn.strata, drawn.groups)
+
+
+def doubled(size: int, overlap: float) -> int:
+    """How many of so many answers two people label: the share `overlap`, and at least 30 or all, unless it is 0."""
+    return min(size, max(round(size * overlap), FEWEST_DOUBLED)) if overlap > 0 else 0
+
+
+def _read(run: SavedRun, metrics: Collection[str], keys: Collection[Key]) -> Iterator[tuple[Key, str, dict[str, Any]]]:
+    wanted = set(keys)
+    scores = run.scores().filter(pl.col("metric").is_in(list(metrics)) & pl.col("member_of").is_null())
+    for row in answered_rows(run, scores, {key[:2] for key in wanted}):
+        key = (row.case.dataset, row.case.id, row.target, row.target_repeat)
+        if key in wanted and row.answer is not None:
+            asked = {score["metric"] for score in row.scores if score["status"] in ("scored", "error")}
+            content = _content(as_answered(row.case, row.answer))
+            yield key, answer_hash(row.answer), content | {"metrics": [name for name in metrics if name in asked]}
+
+
+def _content(case: Case) -> dict[str, Any]:
+    """What people read of an answered case."""
+    said = case.answer
+    if said is None and case.actual is not None:
+        said = json.dumps(case.actual, ensure_ascii=False, indent=1, default=str)
+    return {
+        "messages": [{"role": turn.role, "content": turn.content} for turn in case.messages],
+        "answer": said or "",
+        "contexts": [{"title": one.title or "", "text": one.text} for one in case.contexts or ()],
+        "reference": case.reference,
+    }

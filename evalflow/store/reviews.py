@@ -1,0 +1,173 @@
+"""Reviews of answers by people: their items, who has which, and the labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, and_, delete, exists, func, insert, or_, select, update
+
+from evalflow.store.rows import Row, chunks, every, now, one, upsert
+from evalflow.store.tables import answers, assignments, labels, review_items, run_views
+
+_AT_ONCE = 500
+_ITEM = [column for column in review_items.c if column.name != "content"]
+
+
+def add_items(connection: Connection, review: int, items: Sequence[Row]) -> None:
+    """Add the answers of a review, in the order in which they are served."""
+    for some in chunks(enumerate(items), _AT_ONCE):
+        connection.execute(insert(review_items), [{**row, "review_id": review, "item": item} for item, row in some])
+
+
+def answer_positions(connection: Connection, run: int) -> dict[tuple[str, str, str, int], int]:
+    """The position of each answer of a run by dataset, case_id, target and target_repeat."""
+    key = (answers.c.dataset, answers.c.case_id, answers.c.target, answers.c.target_repeat)
+    found = connection.execute(select(*key, answers.c.position).where(answers.c.run == run))
+    return {(dataset, case, target, repeat): position for dataset, case, target, repeat, position in found}
+
+
+def serve(connection: Connection, review: int, by: str, moment: float, lease_s: float) -> int | None:
+    """Lease an item to a person for `lease_s` seconds; None if no item is free for them.
+
+    An item that they have begun is theirs again first, then the free one that comes first. An item is free as long as
+    fewer people have submitted or lease it than are wanted. `moment`: now, in seconds since 1970.
+    """
+    mine = (assignments.c.review_id == review) & (assignments.c.by == by)
+    begun = select(assignments.c.item).join(
+        review_items, _of(review, review_items) & (review_items.c.item == assignments.c.item)
+    )
+    begun = begun.where(mine, assignments.c.state == "open", _is_free(by, moment))
+    item = connection.scalar(begun.order_by(assignments.c.item).limit(1))
+    if item is None:
+        known = exists().where(mine, assignments.c.item == review_items.c.item)
+        free = select(review_items.c.item).where(_of(review, review_items), ~known, _is_free(by, moment))
+        item = connection.scalar(free.order_by(review_items.c.item).limit(1))
+        if item is None:
+            return None
+        values = {"review_id": review, "item": item, "by": by, "state": "open", "opened_at": moment}
+        values |= {"expires_at": moment + lease_s, "seconds": 0.0, "draft": {}, "is_flagged": False}
+        connection.execute(insert(assignments).values(**values))
+    else:
+        change_assignment(connection, review, item, by, {"expires_at": moment + lease_s})
+    return item
+
+
+def may_label(connection: Connection, review: int, item: int, by: str, moment: float) -> bool:
+    """Whether a person has the item: they submitted it, or began it and nobody else has taken their place."""
+    found = assignment(connection, review, item, by)
+    if found is None or found["state"] == "declined":
+        return False
+    free = select(review_items.c.item).where(_at(review, item, review_items), _is_free(by, moment))
+    return found["state"] == "submitted" or connection.scalar(free) is not None
+
+
+def left_for(connection: Connection, review: int, by: str, moment: float) -> int:
+    """How many items are free for a person, including those that they have begun."""
+    settled = exists().where(
+        assignments.c.review_id == review,
+        assignments.c.item == review_items.c.item,
+        assignments.c.by == by,
+        assignments.c.state != "open",
+    )
+    query = select(func.count()).select_from(review_items)
+    return connection.scalar(query.where(_of(review, review_items), ~settled, _is_free(by, moment))) or 0
+
+
+def assignment(connection: Connection, review: int, item: int, by: str) -> Row | None:
+    """A person's part in an item."""
+    return one(connection, select(assignments).where(_at(review, item, assignments), assignments.c.by == by))
+
+
+def change_assignment(connection: Connection, review: int, item: int, by: str, values: Mapping[str, Any]) -> None:
+    """Change a person's part in an item."""
+    found = update(assignments).where(_at(review, item, assignments), assignments.c.by == by)
+    connection.execute(found.values(**values))
+
+
+def review_assignments(connection: Connection, review: int, by: str | None = None) -> list[Row]:
+    """Who has which items, by when they opened them, without drafts; one person's, or all."""
+    columns = [column for column in assignments.c if column.name != "draft"]
+    query = select(*columns).where(_of(review, assignments))
+    query = query if by is None else query.where(assignments.c.by == by)
+    return every(connection, query.order_by(assignments.c.opened_at, assignments.c.item))
+
+
+def item_row(connection: Connection, review: int, item: int) -> Row | None:
+    """One item with its content."""
+    return one(connection, select(review_items).where(_at(review, item, review_items)))
+
+
+def item_rows(connection: Connection, review: int) -> list[Row]:
+    """All items in order, without their contents."""
+    return every(connection, select(*_ITEM).where(_of(review, review_items)).order_by(review_items.c.item))
+
+
+def contents(connection: Connection, review: int, items: Sequence[int]) -> dict[int, Mapping[str, Any]]:
+    """The contents of these items."""
+    found: dict[int, Mapping[str, Any]] = {}
+    for some in chunks(items, _AT_ONCE):
+        query = select(review_items.c.item, review_items.c.content)
+        rows = connection.execute(query.where(_of(review, review_items), review_items.c.item.in_(some)))
+        found.update(rows.tuples())
+    return found
+
+
+def counts(connection: Connection, reviews: Sequence[int]) -> dict[int, tuple[int, int]]:
+    """The number of items of each review that as many people have labelled as are wanted, and of all."""
+    done = select(assignments.c.review_id, assignments.c.item, func.count().label("number"))
+    done = done.where(assignments.c.review_id.in_(reviews), assignments.c.state == "submitted")
+    per_item = done.group_by(assignments.c.review_id, assignments.c.item).subquery()
+    at = (per_item.c.review_id == review_items.c.review_id) & (per_item.c.item == review_items.c.item)
+    finished = func.sum(func.coalesce(per_item.c.number, 0) >= review_items.c.wanted)
+    if connection.dialect.name == "postgresql":
+        finished = func.count().filter(func.coalesce(per_item.c.number, 0) >= review_items.c.wanted)
+    query = select(review_items.c.review_id, finished, func.count()).select_from(review_items.outerjoin(per_item, at))
+    query = query.where(review_items.c.review_id.in_(reviews)).group_by(review_items.c.review_id)
+    return {review: (int(number or 0), total) for review, number, total in connection.execute(query)}
+
+
+def replace_labels(
+    connection: Connection, review: int, item: int, rows: Sequence[Row], *, kind: str, by: str | None = None
+) -> None:
+    """Put rows of labels in the place of those of the same kind and person (None: anyone) on the same metrics."""
+    known = _at(review, item, labels) & (labels.c.kind == kind)
+    known &= labels.c.metric.in_([row["metric"] for row in rows])
+    connection.execute(delete(labels).where(known if by is None else known & (labels.c.by == by)))
+    same = {"review_id": review, "item": item, "kind": kind, "version": 1, "at": now()}
+    connection.execute(insert(labels), [{**row, **same} for row in rows])
+
+
+def label_rows(connection: Connection, review: int) -> list[Row]:
+    """All labels and resolutions of a review, by item."""
+    query = select(labels).where(labels.c.review_id == review)
+    return every(connection, query.order_by(labels.c.item, labels.c.metric, labels.c.id))
+
+
+def has_viewed(connection: Connection, run: int | None, by: str) -> bool:
+    """Whether a person has opened a run's results."""
+    query = select(run_views.c.by).where(run_views.c.run == run, run_views.c.by == by)
+    return run is not None and connection.scalar(query) is not None
+
+
+def note_view(connection: Connection, run: int, by: str) -> None:
+    """Note that a person has opened a run's results."""
+    values = {"run": run, "by": by, "at": now()}
+    connection.execute(upsert(connection, run_views, is_replaced=False).values(**values))
+
+
+def _of(review: int, table: Any) -> ColumnElement[bool]:
+    return table.c.review_id == review
+
+
+def _at(review: int, item: int, table: Any) -> ColumnElement[bool]:
+    return and_(table.c.review_id == review, table.c.item == item)
+
+
+def _is_free(by: str, moment: float) -> ColumnElement[bool]:
+    """Whether fewer others have submitted or lease the item of `review_items` than are wanted."""
+    others = assignments.alias("others")
+    held = or_(others.c.state == "submitted", and_(others.c.state == "open", others.c.expires_at > moment))
+    same = (others.c.review_id == review_items.c.review_id) & (others.c.item == review_items.c.item)
+    taken = select(func.count()).where(same, others.c.by != by, held)
+    return taken.correlate(review_items).scalar_subquery() < review_items.c.wanted

@@ -1,0 +1,253 @@
+"""Reviews: drawn, served to several people, labelled blind."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from evalflow.app.studio import review_desk, reviews
+from evalflow.app.studio.access import Actor, ForbiddenError, Role
+from evalflow.app.studio.review_desk import CANNOT_TELL, decline_item, next_item, open_item, save_draft, submit_item
+from evalflow.app.studio.reviews import ReviewRequest
+from evalflow.app.studio.space import NotFoundError, TakenError, Workspace, open_workspace
+from evalflow.errors import UserError
+from evalflow.store import reviews as stored
+from evalflow.store import rows, server_tables
+
+from ...web.finished import Finished, finish_runs
+
+PEOPLE = ("ann", "ben", "cem")
+
+
+def add_people(space: Workspace, names: Mapping[str, Role]) -> None:
+    moment = rows.now()
+    with space.database.writing() as connection:
+        for name, role in names.items():
+            user = {"name": name, "full_name": "", "email": None, "password_hash": None, "version": 1}
+            user |= {"is_owner": False, "is_disabled": False, "created_at": moment, "updated_at": moment}
+            row = rows.add(connection, server_tables.users, user)
+            member = {"project_id": space.project_id, "user_id": row, "role": role}
+            connection.execute(server_tables.members.insert().values(**member))
+
+
+def person(space: Workspace, name: str, role: Role = "annotator") -> Workspace:
+    return replace(space, identify=lambda: Actor(1, name, roles={space.project_id: role}))
+
+
+def bare_review(space: Workspace, wanted: list[int], people: tuple[str, ...] = PEOPLE) -> int:
+    """A review whose items have no more than serving needs; returns its id."""
+    metric = {"name": "m", "scale": {"type": "boolean"}, "description": "", "rubric": 1}
+    draw = {"method": "random", "by": None, "population": 100, "seed": 0, "overlap": 0.2, "title": ""}
+    values: dict[str, Any] = {
+        "name": "r", "run": None, "run_id": "run", "state": "open", "metrics": [metric], "people": list(people),
+        "draw": {**draw, "size": len(wanted), "doubled": wanted.count(2), "strata": {"all": [len(wanted), 100]}},
+        "shown": {"contexts": True, "reference": True}, "guidelines": {"m": ""}, "created_by": "eve",
+    }  # fmt: skip
+    content = {"messages": [], "answer": "a", "contexts": [], "reference": None, "metrics": ["m"]}
+    about = {"position": None, "dataset": "d", "target": "t", "target_repeat": 0, "answer_hash": "h", "group": ""}
+    about |= {"stratum": "all", "pi": len(wanted) / 100, "content": content}
+    with space.database.writing() as connection:
+        review = reviews.REVIEWS.add(connection, space.project_id, values)
+        items = [{**about, "case_id": f"c{i}", "wanted": number} for i, number in enumerate(wanted)]
+        stored.add_items(connection, review, items)
+    return review
+
+
+def test_twenty_requests_at_once_never_lease_more_than_wanted(space: Workspace) -> None:
+    names = tuple(f"p{i}" for i in range(20))
+    bare_review(space, [1, 2, 1, 2, 1, 2, 1, 2], names)
+    with ThreadPoolExecutor(20) as pool:
+        found = list(pool.map(lambda name: next_item(person(space, name), "r"), names))
+    served = Counter(one.item for one in found if one is not None)
+    assert served == {i: 1 + i % 2 for i in range(8)}
+    with ThreadPoolExecutor(20) as pool:  # one person who asks often at once has one item
+        again = list(pool.map(lambda _: next_item(person(space, names[found.index(None) - 1]), "r"), range(20)))
+    assert len({one.item for one in again if one is not None}) == 1
+
+
+def test_an_expired_lease_is_served_again_and_an_absent_person_blocks_nothing(
+    space: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bare_review(space, [1, 1])
+    moment = 1000.0
+    monkeypatch.setattr(review_desk.time, "time", lambda: moment)
+    ann, ben = person(space, "ann"), person(space, "ben")
+    first = next_item(ann, "r")
+    assert first is not None
+    save_draft(ann, "r", 0, {"values": {"m": True}}, 5)
+    moment += review_desk.LEASE_S + 1
+    own = next_item(ann, "r")
+    assert own is not None
+    assert (own.item, own.draft) == (0, {"values": {"m": True}})  # hers again first
+    moment += review_desk.LEASE_S + 1
+    other = next_item(ben, "r")
+    assert other is not None
+    assert other.item == 0
+    with pytest.raises(TakenError, match="somebody else"):
+        submit_item(ann, "r", 0, {"m": True})
+    submit_item(ben, "r", 0, {"m": "no"}, seconds=7)
+    second = next_item(ann, "r")
+    assert second is not None
+    assert second.item == 1
+    assert next_item(ben, "r") is None
+
+
+def test_what_is_declined_goes_to_another_and_what_is_submitted_can_be_corrected(space: Workspace) -> None:
+    review = bare_review(space, [1])
+    ann, ben = person(space, "ann"), person(space, "ben")
+    next_item(ann, "r")
+    decline_item(ann, "r", 0, "I know the author.")
+    assert next_item(ann, "r") is None
+    with pytest.raises(NotFoundError):
+        open_item(ann, "r", 0)
+    next_item(ben, "r")
+    for wrong in ({}, {"m": "perhaps"}, {"m": True, "x": 1}):
+        with pytest.raises(UserError, match=r"m|x"):
+            submit_item(ben, "r", 0, wrong)
+    submit_item(ben, "r", 0, {"m": CANNOT_TELL})
+    submit_item(ben, "r", 0, {"m": True}, "Sure.", flagged=True, seconds=3)
+    assert open_item(ben, "r", 0).draft == {"values": {"m": True}, "cannot_tell": [], "comment": "Sure."}
+    with space.database.reading() as connection:
+        labels = stored.label_rows(connection, review)
+        assert stored.counts(connection, [review]) == {review: (1, 1)}
+    assert [(one["by"], one["value"], one["missing"]) for one in labels] == [
+        ("ann", None, "declined"), ("ben", True, None),
+    ]  # fmt: skip
+    assert review_desk.own_progress(ben, "r").done == 1
+    assert review_desk.own_progress(ann, "r").declined == 1
+
+
+def act(me: Workspace, step: str, item: int) -> str:
+    """Do one step at the desk; returns it, or "lost" if others have the item meanwhile."""
+    try:
+        if step == "draft":
+            save_draft(me, "r", item, {}, 1)
+        elif step == "submit":
+            submit_item(me, "r", item, {"m": True})
+        else:
+            decline_item(me, "r", item)
+    except TakenError:
+        return "lost"
+    return step
+
+
+Step = st.tuples(st.sampled_from(PEOPLE), st.sampled_from(["next", "draft", "submit", "decline", "wait"]))
+
+
+@pytest.fixture(name="shared", scope="module")
+def _shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
+    folder = tmp_path_factory.mktemp("served")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        opened = open_workspace()
+    yield opened
+    opened.close()
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(wanted=st.lists(st.integers(1, 2), min_size=1, max_size=4), steps=st.lists(Step, max_size=25))
+def test_no_order_of_events_breaks_the_rules(
+    shared: Workspace, monkeypatch: pytest.MonkeyPatch, wanted: list[int], steps: list[tuple[str, str]]
+) -> None:
+    for row in reviews.REVIEWS.rows(shared):
+        reviews.delete_review(shared, row["name"], row["version"])
+    review = bare_review(shared, wanted)
+    moment, begun = 1000.0, dict[str, int]()
+    settled: set[tuple[str, int]] = set()
+    monkeypatch.setattr(review_desk.time, "time", lambda: moment)
+    for name, step in steps:
+        me, item = person(shared, name), begun.get(name)
+        if step == "wait":
+            moment += review_desk.LEASE_S * 0.7
+        elif step == "next":
+            found = next_item(me, "r")
+            if found is not None:
+                assert (name, found.item) not in settled  # never the same item twice
+                begun[name] = found.item
+            else:
+                begun.pop(name, None)
+        elif item is not None and (did := act(me, step, item)) != "draft":
+            begun.pop(name)
+            if did != "lost":
+                settled.add((name, item))
+        with shared.database.reading() as connection:
+            held = stored.review_assignments(connection, review)
+        taken = Counter(
+            row["item"]
+            for row in held
+            if row["state"] == "submitted" or (row["state"] == "open" and row["expires_at"] > moment)
+        )
+        assert all(taken[i] <= number for i, number in enumerate(wanted))
+    moment += review_desk.LEASE_S + 1
+    for name in PEOPLE:  # whoever is left can finish all that is not labelled and that they have not declined
+        me = person(shared, name)
+        while (found := next_item(me, "r")) is not None:
+            submit_item(me, "r", found.item, {"m": False})
+    with shared.database.reading() as connection:
+        held = stored.review_assignments(connection, review)
+    states = Counter((row["item"], row["state"]) for row in held)
+    for i, number in enumerate(wanted):
+        assert states[i, "submitted"] == min(number, len(PEOPLE) - states[i, "declined"])
+
+
+@pytest.fixture(name="finished", scope="module")
+def _finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Workspace, Finished]]:
+    folder = tmp_path_factory.mktemp("reviewed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        opened = open_workspace()
+        made = finish_runs(opened)
+        add_people(opened, {"ann": "annotator", "ben": "annotator", "eve": "editor", "vic": "viewer"})
+        yield opened, made
+        opened.close()
+
+
+def test_a_review_of_a_run_is_drawn_and_read_blind(finished: tuple[Workspace, Finished]) -> None:
+    space, runs = finished
+    eve, ann = person(space, "eve", "editor"), person(space, "ann")
+    offered = reviews.candidates(eve, runs.worse, ["exact"])
+    assert [one.name for one in offered.people] == ["ann", "ben", "eve"]
+    assert (offered.answers, offered.metrics[0].scale.kind) == (12, "number")
+    assert 0.1 < reviews.expected_interval(eve, runs.worse, "exact", 10).half_width < 0.3
+    request = ReviewRequest(
+        name="Fees in March", run_id=runs.worse, metrics=["exact"], size=8, people=["ann", "ben"], seed=3
+    )
+    made = reviews.create_review(eve, request)
+    assert (made.items, made.doubled, made.population, made.people) == (8, 8, 12, ["ann", "ben"])
+    assert made.metrics[0].guidelines == "Whether the answer is the reference."
+    found = next_item(ann, made.name)
+    assert found is not None
+    said = json.dumps(asdict(found)) + json.dumps([asdict(one) for one in reviews.list_reviews(ann)])
+    assert "What is fee" in said
+    assert all(word not in said for word in (runs.worse, "As it was", "fees", "recorded", "ben", '"score"', "judge"))
+    with pytest.raises(ForbiddenError):
+        reviews.get_review(ann, made.name)
+    with pytest.raises(TakenError, match="among the people"):
+        next_item(eve, made.name)
+    with pytest.raises(NotFoundError):
+        next_item(person(space, "cem"), made.name)
+    with pytest.raises(ForbiddenError):
+        next_item(person(space, "vic", "viewer"), made.name)
+    for wrong in ({"people": ["vic"]}, {"metrics": ["none"]}, {"size": 0}, {"method": "groups"}, {"name": "a/b"}):
+        with pytest.raises(UserError):
+            reviews.create_review(eve, replace(request, **{"name": "other", **wrong}))
+    revised = reviews.revise_guidelines(eve, made.name, made.version, {"exact": "Read twice."})
+    assert (revised.metrics[0].rubric, revised.metrics[0].guidelines) == (2, "Read twice.")
+    moved = reviews.change_people(eve, made.name, revised.version, ["ben"])
+    with pytest.raises(NotFoundError):
+        next_item(ann, made.name)
+    again = next_item(person(space, "ben"), made.name)
+    assert again is not None
+    assert again.item == found.item
+    closed = reviews.close_review(eve, made.name, moved.version)
+    with pytest.raises(TakenError, match="closed"):
+        next_item(person(space, "ben"), made.name)
+    assert reviews.reopen_review(eve, made.name, closed.version).state == "open"
