@@ -302,7 +302,10 @@ def _scale(saved: SavedRun, score: Score) -> VerdictScale:
     low, high = _bounds(scale)
     if isinstance(scale, LikertScale) and scale.max - scale.min < MOST_GRADES:
         anchors = scale.anchors or {}
-        grades = [(grade, anchors.get(grade) or str(grade)) for grade in range(scale.min, scale.max + 1)]
+        grades = [
+            (grade, f"{grade}: {anchors[grade]}" if anchors.get(grade) else str(grade))
+            for grade in range(scale.min, scale.max + 1)
+        ]
         return VerdictScale("choices", grades, low, high, judged)
     return VerdictScale("number", [], low, high, judged)
 

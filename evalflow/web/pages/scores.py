@@ -362,7 +362,7 @@ def add() -> None:
             )
             with section("Scores", about):
                 for score in case.scores:
-                    await _score(workspace, found.run_id, score)
+                    _score(workspace, found.run_id, score)
 
 
 def _neighbours(workspace: Workspace, run: str, case: RunCase, query: ScoreQuery) -> tuple[int | None, int | None]:
@@ -438,14 +438,14 @@ def _contexts(contexts: Sequence[Context]) -> None:
                 text(context.text, classes="text")
 
 
-async def _score(workspace: Workspace, run: str, score: Score) -> None:
+def _score(workspace: Workspace, run: str, score: Score) -> None:
     with ui.element("article").classes("card score stack"):
         with ui.element("div").classes("actions"):
             text(score.metric, "h3")
             verdict(score)
         if reason := why(score):
             text(reason, classes="text")
-        await verdict_bar(workspace, run, score)
+        verdict_bar(workspace, run, score)
         details(score)
         if score.steps:
             with fold("The judge's steps"):

@@ -33,9 +33,9 @@ _REASON = forms.About(
 )
 
 
-async def verdict_bar(workspace: Workspace, run_id: str, score: Score) -> None:
-    """Show what people say to a score, and, for those who may, the buttons to say it."""
-    await _VerdictBar(workspace, run_id, score).load()
+def verdict_bar(workspace: Workspace, run_id: str, score: Score) -> None:
+    """Show what people say to a score, and, for those who may, the buttons to say it. It is read once it is there."""
+    ui.timer(0, _VerdictBar(workspace, run_id, score).load, once=True)
 
 
 class _VerdictBar:
@@ -147,7 +147,7 @@ class _VerdictBar:
                 self._number(scale)
 
     def _number(self, scale: VerdictScale) -> None:
-        bounds = "" if scale.low is None else f"From {number(scale.low)} to {number(scale.high)}."
+        bounds = "" if scale.low is None or scale.high is None else f"From {scale.low:g} to {scale.high:g}."
         field = forms.number_field(forms.About("What should it be?", bounds, required=True))
 
         async def save() -> None:
@@ -155,7 +155,9 @@ class _VerdictBar:
                 await self._do(verdicts.disagree, field.value, fields={"verdict.value": field})
 
         field.on("keydown.enter", save)
-        button("Save", save).classes("slim")
+        with ui.element("div").classes("actions"):
+            button("Save", save).classes("slim")
+            button("Cancel", self._choice.clear, kind="quiet").classes("slim")
         field.run_method("focus")
 
     def _ask_reason(self) -> None:

@@ -63,7 +63,7 @@ def _run(space: Workspace) -> str:
 def test_a_score_is_judged_on_the_metrics_own_scale(space: Workspace, run: str) -> None:
     scale = verdicts.score_verdicts(space, run, 1, "polite").scale
     assert scale is not None
-    assert (scale.judged, scale.choices) == (3, [(1, "rude"), (2, "2"), (3, "3")])
+    assert (scale.judged, scale.choices) == (3, [(1, "1: rude"), (2, "2"), (3, "3")])
     verdicts.disagree(space, run, 1, "polite", 1)
     (said,) = verdicts.score_verdicts(space, run, 1, "polite").verdicts
     assert (said.value, said.agrees) == (1, False)
