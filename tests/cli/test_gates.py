@@ -87,6 +87,28 @@ def test_a_baseline(program: Program, baseline: str, rows: str, code: int) -> No
     assert "exact_match mean not worse than the baseline by 0.02: " in done.stdout
 
 
+def test_excluded_results_are_named_and_decide_nothing(program: Program, baseline: str) -> None:
+    """The file is right in 30 of 40 cases, and one of the others is excluded: 30 / 39."""
+    gates = "gate={exact_match: {mean: '>= 0.5', pass_rate: {not_worse_by: 0.02}}}"
+    assert program(*WORDS, f"baseline={baseline}", gates).returncode == 0
+    before = json.loads((program.latest / "summary.json").read_text(encoding="utf-8"))
+    key = {"dataset": "rag", "target": "recorded", "target_repeat": 0, "metric": "exact_match"}
+    own = {"case_id": "c39", "reason": "typo", "by": "anna", "at": "2026-11-23T10:00:00Z"}
+    (program.latest / "exclusions.json").write_text(json.dumps([key | own]), encoding="utf-8")
+    done = program("report")
+    sentence = "1 result excluded by anna: 0.769 ("
+    assert f"exact_match: {sentence}" in done.stdout, done.stderr
+    after = json.loads((program.latest / "summary.json").read_text(encoding="utf-8"))
+    assert (after["rows"], program.manifest["exit_code"]) == (before["rows"], 0)
+    [detail] = [one for one in after["details"] if "excluded" in one]
+    assert detail["excluded"]["value"] == pytest.approx(30 / 39)
+    suite = (program.latest / "summary.md").read_text(encoding="utf-8")
+    assert sentence in suite
+    assert "1 result excluded by anna, and counted here" in suite
+    done = program("compare", baseline, str(program.latest.resolve()))
+    assert f"B: exact_match: {sentence}" in done.stdout, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize(("n", "code"), [(150, 0), (60, 3)])
 def test_a_baseline_whose_answers_are_the_same(program: Program, n: int, code: int) -> None:
     """The rule of three: of n cases none differs, so the difference is with 95 % confidence below 3 / n."""

@@ -253,7 +253,7 @@ def _excluded(gate: Gate, row: GateRow, details: Sequence[Mapping[str, Any]]) ->
     parts = [one["excluded"] for one in own if row.compared is not None or one["target"] == row.target]
     if row.compared is None and row.judged is None and gate.statistic in (*BOUNDS, *SHARES, *BOUNDS["mean"], statistic):
         return "; ".join(excluded_words(one, passing=gate.statistic in SHARES) for one in parts)
-    return "; ".join(f"{excluded_by(one)} count in it" for one in parts)
+    return "; ".join(f"{excluded_by(one)}, and counted here" for one in parts)
 
 
 def _undecided(gate: Gate, row: GateRow) -> str:
