@@ -15,9 +15,9 @@ _FORMULA = ("'=", "'+", "'-", "'@")
 
 @record()
 class LabelColumn:
-    """A column: how a cell is read (ValueError if it is invalid; None: as it is) and what it means."""
+    """A column: how a cell is read (ValueError if it is invalid), and what it means."""
 
-    read: Callable[[Any], Any] | None
+    read: Callable[[Any], Any]
     meaning: str
 
 
@@ -25,8 +25,15 @@ def plain_name(cell: Any) -> str:
     """Read a name, without the apostrophe against formulas; ValueError if the cell is not text."""
     if not isinstance(cell, str | int) or isinstance(cell, bool):
         raise ValueError(f"expected text, got {cell!r}")
-    text = str(cell).strip()
-    return text[1:] if text.startswith(_FORMULA) else text
+    return _unescaped(str(cell).strip())
+
+
+def _unescaped(cell: Any) -> Any:
+    return cell[1:] if isinstance(cell, str) and cell.startswith(_FORMULA) else cell
+
+
+def _text(cell: Any) -> str:
+    return str(_unescaped(cell))
 
 
 def _number(value: Any) -> float:
@@ -97,9 +104,9 @@ LABEL_COLUMNS: Mapping[str, LabelColumn] = MappingProxyType(
         "target_repeat": LabelColumn(_count, "repeat of the target, from 0; empty: any"),
         "answer_hash": LabelColumn(plain_name, "hash of the answer; empty: the answer recorded in the dataset"),
         "metric": LabelColumn(plain_name, "the metric (required)"),
-        "value": LabelColumn(None, "the grade, on the metric's own scale (required, or `missing`)"),
+        "value": LabelColumn(_unescaped, "the grade, on the metric's own scale (required, or `missing`)"),
         "by": LabelColumn(plain_name, "who labelled; empty: unnamed"),
-        "comment": LabelColumn(str, "why"),
+        "comment": LabelColumn(_text, "why"),
         "weight": LabelColumn(_weight, "number of answers that this one represents; empty: 1 / `pi`, else 1"),
         "group": LabelColumn(plain_name, "group that was drawn as a whole"),
         "at": LabelColumn(str, "when"),

@@ -40,7 +40,7 @@ class Parsed:
                     problems.append(Problem(f"no {name}", where, "a label names its case, its metric and a value"))
                 continue
             try:
-                fields[name] = column.read(value) if column.read else value
+                fields[name] = column.read(value)
             except ValueError as error:
                 problems.append(Problem(f"{name}: {error}", where))
         if "weight" not in fields and "pi" in fields:

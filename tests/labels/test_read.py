@@ -51,9 +51,9 @@ def test_a_missing_column_is_one_problem():
     assert "'id'" in problem.hint or "metric" in problem.hint
 
 
-def test_an_apostrophe_against_formulas_is_taken_off_names():
-    [one] = read({"case_id": "'=1", "metric": "m", "value": "1", "by": "'quoted"}).given
-    assert (one.case_id, one.by) == ("=1", "'quoted")
+def test_an_apostrophe_against_formulas_is_taken_off():
+    [one] = read({"case_id": "'=1", "metric": "m", "value": "'-x", "by": "'quoted", "comment": "'=A1"}).given
+    assert (one.case_id, one.value, one.by, one.comment) == ("=1", "-x", "'quoted", "=A1")
 
 
 def test_a_case_brings_labels_along_in_three_forms():
