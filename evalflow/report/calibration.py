@@ -199,6 +199,8 @@ def print_calibration(console: Console, found: Calibration) -> None:
         for line in advice.lines() if (advice := found.advice_on(row)) else ():
             console.print(literal(line), soft_wrap=True)
     worst, who = found.disagreements[:_WORST], found.who
+    if not any(row.corrected.n for row in found.rows):  # no label that counts, so nothing to agree on
+        return
     console.print()
     head = f"largest differences ({who}, people)" if worst else f"{who} and people agree on every answer"
     console.print(literal(head, style="bold"))

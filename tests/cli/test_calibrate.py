@@ -636,3 +636,10 @@ def test_rows_of_a_review_count_like_their_export(lab: Lab) -> None:
     again = lab("report")
     assert again.returncode == 0, again.stderr
     assert json.loads((lab.latest / "calibration.json").read_text(encoding="utf-8")) == saved
+
+
+def test_labels_with_the_score_in_view_say_nothing_of_agreement(lab: Lab) -> None:
+    lab.write("l.jsonl", *(label(i, "yes", blind=False) for i in range(20)))
+    said = lab("calibrate", "--labels", "l.jsonl").stdout
+    assert "people alone, on 0 answers" in said
+    assert "agree on every answer" not in said
