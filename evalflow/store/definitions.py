@@ -12,9 +12,9 @@ from sqlalchemy import Connection, func, insert, select
 from evalflow.store import rows
 from evalflow.store.rows import Row, every, now, one
 from evalflow.store.server_tables import connections, creations
-from evalflow.store.tables import bots, cases, checks, datasets, metrics, projects, reviews
+from evalflow.store.tables import bots, cases, checks, datasets, judges, metrics, projects, reviews
 
-TableName = Literal["bots", "datasets", "metrics", "projects", "connections", "checks", "reviews"]
+TableName = Literal["bots", "datasets", "metrics", "projects", "connections", "checks", "judges", "reviews"]
 _TABLES: Mapping[TableName, sa.Table] = {
     "bots": bots,
     "datasets": datasets,
@@ -22,10 +22,11 @@ _TABLES: Mapping[TableName, sa.Table] = {
     "projects": projects,
     "connections": connections,
     "checks": checks,
+    "judges": judges,
     "reviews": reviews,
 }
 OWNERS: Mapping[TableName, str] = {
-    **dict.fromkeys(("bots", "datasets", "checks", "reviews"), "project_id"),
+    **dict.fromkeys(("bots", "datasets", "checks", "judges", "reviews"), "project_id"),
     "metrics": "bot_id",
 }
 """The column of a definition's owner, within which its name is unique; projects and connections have none."""

@@ -89,6 +89,7 @@ def rest_api() -> FastAPI:
         compare,
         connections,
         datasets,
+        judges,
         labels,
         metrics,
         people,
@@ -112,7 +113,7 @@ def rest_api() -> FastAPI:
         middleware=[Middleware(OutagesTold), Middleware(IdempotencyKeys)],
     )
     for router in (
-        *(bots.router, metrics.bot_router, metrics.router, checks.router),
+        *(bots.router, metrics.bot_router, metrics.router, checks.router, judges.router),
         *(datasets.router, datasets.cases_router, datasets.tags_router, transfer.upload_router, transfer.router),
         *(runs.router, runs.files_router, runs.events_router, runs.scores_router, runs.thresholds_router),
         *(compare.router, rank.router, projects.router, projects.members_router, connections.router, audit.router),

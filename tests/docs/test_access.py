@@ -21,7 +21,7 @@ from starlette.routing import Mount
 from starlette.testclient import TestClient
 
 import evalflow.web.pages
-from evalflow.app.studio import bots, cases, checks, connections, datasets, metrics, projects, runs, tasks
+from evalflow.app.studio import bots, cases, checks, connections, datasets, judges, metrics, projects, runs, tasks
 from evalflow.app.studio.access import LOCAL, ROLES, Actor, Right
 from evalflow.app.studio.checks import CheckDraft
 from evalflow.app.studio.connections import ConnectionDraft
@@ -45,6 +45,7 @@ METRIC: dict[str, Any] = {
     "field": "answer",
     "checks": [{"op": "contains", "value": "a"}],
 }
+JUDGE = {"kind": "openai", "model": "m", "connection": "openai"}
 DRAFT = {"name": "exact", "definition": METRIC}
 CASE = {"id": "c", "question": "What?", "answer": "a"}
 RUN = {"bot": "none", "datasets": ["questions"], "metrics": ["exact"]}
@@ -58,6 +59,8 @@ BODIES: Mapping[str, Any] = {
     "POST /bots/{bot}/metrics/preview": {"metric": DRAFT, "case": CASE},
     "POST /bots/{bot}/metrics/steps": DRAFT,
     "POST /bots/{bot}/metrics/try": {"metric": DRAFT, "case": CASE},
+    "POST /judges": {"name": "made", "config": JUDGE},
+    "PUT /judges/{judge}": {"config": JUDGE},
     "POST /datasets": {"name": "made"},
     "PATCH /datasets/{dataset}": {},
     "POST /datasets/{dataset}/copies": {"name": "copied"},
@@ -129,7 +132,8 @@ def fill(space: Workspace) -> dict[str, str]:
     names = {"bot": "fees", "metric": "exact", "dataset": "questions", "case": str(case.id), "run": run.run_id}
     names |= {"user": "ann", "connection": "openai", "session": "1", "token": "1"}
     checks.create_check(space, CheckDraft("kind", "conformity", {"rules": ["Be kind."]}))
-    names |= {"check": "kind"}
+    judges.create_judge(space, "strict", JUDGE)
+    names |= {"check": "kind", "judge": "strict"}
     task = tasks.create_task(space, TaskDraft("Look"))
     names |= {"task": str(task.id), "comment": "1"}
     return {**names, "score": "0-0", "file": "report.html", "project": "default"}

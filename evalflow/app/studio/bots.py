@@ -117,9 +117,9 @@ def update_bot(
 
 
 @requires("edit")
-def delete_bot(space: Workspace, name: str, expected: int) -> None:
-    """Delete a bot and its metrics; its runs stay."""
-    BOTS.delete(space, BOTS.get(space, name), expected)
+def delete_bot(space: Workspace, name: str, expected: int) -> int:
+    """Delete a bot and its metrics; its runs stay. Returns its id in the trash."""
+    return BOTS.delete(space, BOTS.get(space, name), expected)
 
 
 @requires("edit")

@@ -25,6 +25,7 @@ from evalflow.app.studio.datasets import (
     question_of,
 )
 from evalflow.app.studio.space import Page, StaleError, TakenError, Workspace, changed_keys, not_found, stale
+from evalflow.app.studio.trash import keep_cases
 from evalflow.config.schema import DatasetConfig
 from evalflow.errors import Problem, UserError
 from evalflow.jsonvalues import DEEPEST, is_too_deep
@@ -286,12 +287,21 @@ def case_ids(
         return table.CaseQuery(connection, row["id"], tag, text, draft).ids()
 
 
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """How many cases were deleted, and the id of what they were in the trash."""
+
+    count: int
+    trash: int
+
+
 @requires("edit")
-def delete_cases(space: Workspace, dataset: str, cases: Sequence[int]) -> int:
-    """Delete cases; returns how many existed."""
+def delete_cases(space: Workspace, dataset: str, cases: Sequence[int]) -> Deleted:
+    """Delete cases."""
     row = own_row(space, dataset)
     with space.changing("delete cases", "dataset", dataset, [f"{len(cases)} cases"]) as connection:
-        return table.remove(connection, row["id"], cases)
+        kept = keep_cases(space, connection, row, cases)
+        return Deleted(table.remove(connection, row["id"], cases), kept)
 
 
 @requires("edit")

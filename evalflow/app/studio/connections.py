@@ -99,7 +99,7 @@ def update_connection(space: Workspace, name: str, expected: int, changes: Mappi
 
 @requires("own")
 def delete_connection(space: Workspace, name: str, expected: int) -> None:
-    """Delete a connection. Raises TakenError if bots, metrics or queued runs use it, naming them."""
+    """Delete a connection. Raises TakenError if bots, metrics, judges or queued runs use it, naming them."""
     row = CONNECTIONS.get(space, name)
     used = users_of(space, name)
     if used:
@@ -110,14 +110,17 @@ def delete_connection(space: Workspace, name: str, expected: int) -> None:
 
 @requires("own")
 def users_of(space: Workspace, name: str) -> list[str]:
-    """The bots, metrics and queued runs of all projects that a connection is used by, such as `bot desk/helper`."""
+    """The bots, metrics, judges and queued runs of all projects that use a connection, such as `bot desk/helper`."""
     one = Connection.of(CONNECTIONS.get(space, name))
     with space.database.reading() as connection:
         rows = stored.configurations(connection)
     using = [row for row in rows if any(_is_of(one, values) for values in _parts(_content(space, row)))]
-    theirs = {(row["project"], row["bot"]) for row in using if row["kind"] == "bot"}
+    theirs = {(row["project"], row["name"]) for row in using if row["kind"] in ("bot", "judge")}
     using += [
-        row for row in rows if row["kind"] == "run" and (row["project"], row["bot"]) in theirs and row not in using
+        row
+        for row in rows
+        if row["kind"] == "run" and row not in using
+        if {(row["project"], row["bot"]), (row["project"], row["content"]["judge"])} & theirs
     ]
     return [f"{row['kind']} {row['project']}/{_named(row)}" for row in using]
 
@@ -136,7 +139,7 @@ def _content(space: Workspace, row: Row) -> Any:
             {**remembered_content(space, group, request[group]), **request[f"{group}_values"]}
             for group in ("judge", "embedder")
         ]
-    except UserError:  # conf/ has changed since
+    except UserError:  # conf/ has changed since, or the judge is defined here
         return request
 
 

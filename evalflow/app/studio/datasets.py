@@ -102,9 +102,9 @@ def update_dataset(
 
 
 @requires("edit")
-def delete_dataset(space: Workspace, name: str, expected: int) -> None:
+def delete_dataset(space: Workspace, name: str, expected: int) -> int:
     """Delete a dataset and its cases; runs keep their own copies."""
-    DATASETS.delete(space, own_row(space, name), expected)
+    return DATASETS.delete(space, own_row(space, name), expected)
 
 
 @requires("read")

@@ -13,6 +13,7 @@ import yaml
 from evalflow.app.core.options import Option, options
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.space import TakenError, Workspace, changed_keys, not_found, stale
+from evalflow.app.studio.trash import keep_definition
 from evalflow.config.load import compose
 from evalflow.config.yaml_text import MISSING, unescaped, unescaped_but_environment
 from evalflow.errors import Problem, UserError
@@ -91,11 +92,13 @@ class DefinitionStore:
             if not definitions.change(connection, self.table, row["id"], expected, values):
                 raise stale(self.noun, row["name"], expected, self.get(space, row["name"], bot), values)
 
-    def delete(self, space: Workspace, row: Mapping[str, Any], expected: int) -> None:
-        """Delete a row and its dependents if it still has the expected version."""
+    def delete(self, space: Workspace, row: dict[str, Any], expected: int) -> int:
+        """Delete a row and its dependents if it still has the expected version; returns its id in the trash, if any."""
         with space.changing("delete", self.noun, row["name"]) as connection:
+            kept = keep_definition(space, connection, self.noun, row)
             if not definitions.delete(connection, self.table, row["id"], expected):
                 raise stale(self.noun, row["name"], expected, self.get(space, row["name"], row.get("bot_id")), {})
+        return kept
 
     def create(self, space: Workspace, values: Mapping[str, Any]) -> None:
         """Add a row to the project; see `add`."""

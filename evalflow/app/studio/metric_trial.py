@@ -19,9 +19,10 @@ from evalflow.app.core.inspect import refusal_of
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.bots import get_bot
 from evalflow.app.studio.cases import read_rows
+from evalflow.app.studio.judges import named_judges, with_judge
 from evalflow.app.studio.leases import trial_budget
 from evalflow.app.studio.metrics import MetricDraft, check_draft
-from evalflow.app.studio.snapshot import Own, RunRequest, judge_of, with_own_judge, write_own
+from evalflow.app.studio.snapshot import Own, RunRequest, judge_of, write_own
 from evalflow.app.studio.space import Workspace
 from evalflow.calls.client import CallSession
 from evalflow.config.judges import each_judge
@@ -53,7 +54,8 @@ def trial_settings(
     list(read_rows(DATASET, [row]))
     own = Own(
         targets={bot: space.resolve(found.config, "target")} if found.origin == "workspace" else {},
-        metrics={draft.name: (with_own_judge(space, draft.name, definition), prompts)},
+        metrics={draft.name: (with_judge(space, draft.name, definition), prompts)},
+        judges=named_judges(space, [], [definition]),
         datasets={DATASET: ({}, [row])},
     )
     request = RunRequest(bot, [DATASET], [draft.name])

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-import yaml
 from pydantic import ConfigDict
 
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.bots import BOTS, Origin
 from evalflow.app.studio.definitions import DefinitionStore, declared, find_declared, remembered_content
-from evalflow.app.studio.space import Workspace, not_found, refuse_elsewhere, stale
+from evalflow.app.studio.judges import named_judges
+from evalflow.app.studio.space import NotFoundError, Workspace, not_found, refuse_elsewhere, stale
 from evalflow.app.studio.validate import check_metric
 from evalflow.errors import Problem, UserError
 from evalflow.paths import prompt_dirs
@@ -99,7 +98,7 @@ def get_metric(space: Workspace, bot: str, name: str) -> MetricDefinition:
 @requires("edit")
 def create_metric(space: Workspace, bot: str, draft: MetricDraft) -> MetricDefinition:
     """Define a metric."""
-    definition, prompts = check_draft(space, draft)
+    definition, prompts = _complete(space, draft)
     row = BOTS.get(space, bot)["id"]
     with space.changing("create", "metric", f"{bot}/{draft.name}") as connection:
         add_metric(connection, row, bot, MetricDraft(draft.name, definition, prompts))
@@ -113,6 +112,17 @@ def check_draft(space: Workspace, draft: MetricDraft) -> tuple[dict[str, Any], d
     return check_metric(draft.name, draft.definition, draft.prompts, space.allowed)
 
 
+def _complete(space: Workspace, draft: MetricDraft) -> tuple[dict[str, Any], dict[str, str]]:
+    """The same for a draft whose judge must be there by now."""
+    checked = check_draft(space, draft)
+    try:
+        named_judges(space, [], [draft.definition])
+    except NotFoundError as error:
+        where = f"metric.{draft.name}.judge"
+        raise UserError([replace(problem, where=where, key=where) for problem in error.problems]) from None
+    return checked
+
+
 def add_metric(connection: Connection, row: int, bot: str, checked: MetricDraft) -> None:
     """Add a metric within a transaction, to the bot of this row id and name."""
     values = {"name": checked.name, "definition": checked.definition, "prompts": checked.prompts or {}}
@@ -124,15 +134,15 @@ def update_metric(space: Workspace, bot: str, draft: MetricDraft, expected: int)
     """Replace a metric's definition and prompts. Without `prompts` in the draft, the templates stay."""
     row = _row(space, bot, draft.name)
     texts = row["prompts"] if draft.prompts is None else draft.prompts
-    definition, prompts = check_draft(space, replace(draft, prompts=texts))
+    definition, prompts = _complete(space, replace(draft, prompts=texts))
     METRICS.change(space, row, expected, {"definition": definition, "prompts": prompts})
     return get_metric(space, bot, draft.name)
 
 
 @requires("edit")
-def delete_metric(space: Workspace, bot: str, name: str, expected: int) -> None:
-    """Delete a metric; runs that used it stay."""
-    METRICS.delete(space, _row(space, bot, name), expected)
+def delete_metric(space: Workspace, bot: str, name: str, expected: int) -> int:
+    """Delete a metric; runs that used it stay. Returns its id in the trash."""
+    return METRICS.delete(space, _row(space, bot, name), expected)
 
 
 @requires("edit")
@@ -222,7 +232,7 @@ def _checked(space: Workspace, drafts: Sequence[MetricDraft]) -> dict[str, tuple
             problems.append(Problem(f"two metrics are called {draft.name!r}", "metric.name", "rename one of them"))
             continue
         try:
-            checked[draft.name] = check_draft(space, draft)
+            checked[draft.name] = _complete(space, draft)
         except UserError as error:
             problems += error.problems
     if problems:
@@ -232,40 +242,3 @@ def _checked(space: Workspace, drafts: Sequence[MetricDraft]) -> dict[str, tuple
 
 def _row(space: Workspace, bot: str, name: str) -> dict[str, Any]:
     return METRICS.get(space, name, BOTS.get(space, bot)["id"])
-
-
-KEY = "yaml"
-"""The key of a problem with the YAML text itself."""
-LONGEST, DEEPEST = 200_000, 200
-"""Limits: characters, and levels of nested brackets."""
-
-
-def metric_yaml(definition: Mapping[str, Any]) -> str:
-    """The YAML of a definition, with its keys in their original order."""
-    return yaml.safe_dump(dict(definition), sort_keys=False, allow_unicode=True, width=100)
-
-
-def read_metric_yaml(text: str) -> dict[str, Any]:
-    """Parse a metric's YAML, without aliases, which JSON cannot represent; `create_metric` validates the content."""
-    if len(text) > LONGEST:
-        raise _fault(f"the YAML has {len(text):,} characters, of at most {LONGEST:,}")
-    depths = accumulate((mark in "[{") - (mark in "]}") for mark in text if mark in "[]{}")
-    if max(depths, default=0) > DEEPEST:  # the parser's time grows with the square of the depth
-        raise _fault(f"this is no YAML: more than {DEEPEST} brackets stand within each other")
-    try:
-        events = cast("Iterable[object]", yaml.parse(text, yaml.SafeLoader))  # pyright: ignore - untyped
-        if any(isinstance(event, yaml.AliasEvent) for event in events):
-            raise _fault("the YAML has aliases (*NAME)", "write out what they stand for")
-        found: Any = yaml.safe_load(text)
-    except yaml.MarkedYAMLError as error:
-        line = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise _fault(f"this is no YAML{line}: {error.problem}") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise _fault(f"this is no YAML: {error}") from None
-    if not isinstance(found, dict):
-        raise _fault("this is no map of keys", "such as kind: g_eval")
-    return {str(key): value for key, value in cast("dict[Any, Any]", found).items()}
-
-
-def _fault(what: str, hint: str = "") -> UserError:
-    return UserError(Problem(what, hint=hint, key=KEY))

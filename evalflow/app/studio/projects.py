@@ -11,7 +11,7 @@ from evalflow.app.studio.definitions import DefinitionStore
 from evalflow.app.studio.space import TakenError, Workspace, not_found, stale
 from evalflow.app.studio.validate import check_name, one_line
 from evalflow.errors import Problem
-from evalflow.store import DEFAULT_PROJECT, definitions
+from evalflow.store import DEFAULT_PROJECT, definitions, trash
 from evalflow.store import projects as stored
 from evalflow.store.rows import Row, from_row
 
@@ -123,6 +123,7 @@ def delete_project(space: Workspace, expected: int) -> None:
         row = definitions.named(connection, "projects", name)
         if row is None:
             raise not_found("project", name, [])
+        trash.clear(connection, space.project_id)
         if not definitions.delete(connection, "projects", row["id"], expected):
             raise stale("project", name, expected, row, {})
 

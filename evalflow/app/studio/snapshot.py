@@ -21,6 +21,8 @@ from evalflow.app.studio.cases import case_rows
 from evalflow.app.studio.checks import custom_checks
 from evalflow.app.studio.datasets import get_dataset, list_datasets
 from evalflow.app.studio.definitions import declared, find_declared, remembered_content
+from evalflow.app.studio.judges import named_judges, with_judge
+from evalflow.app.studio.metric_yaml import metric_yaml
 from evalflow.app.studio.metrics import list_metrics
 from evalflow.app.studio.space import Workspace, not_found
 from evalflow.app.studio.validate import write_prompts
@@ -46,6 +48,7 @@ class Own:
 
     Attributes:
         metrics: Definitions and prompts by name.
+        judges: Descriptions and configurations by name, with their connections replaced.
         datasets: `generates`, description and rows, by name.
     """
 
@@ -55,6 +58,9 @@ class Own:
     )
     datasets: Mapping[str, tuple[Mapping[str, Any], Iterable[Mapping[str, Any]]]] = field(
         default_factory=dict[str, tuple[Mapping[str, Any], Iterable[Mapping[str, Any]]]]
+    )
+    judges: Mapping[str, tuple[str, Mapping[str, Any]]] = field(
+        default_factory=dict[str, tuple[str, Mapping[str, Any]]]
     )
     descriptions: Mapping[str, str] = field(default_factory=dict[str, str])
 
@@ -77,8 +83,8 @@ class RunRequest:
     Attributes:
         bot: The bot whose answers are scored; "recorded" uses the answers in the data.
         datasets, metrics: Names; a metric is looked up in the bot's metrics first, then in the library.
-        judge: Name of a judge in conf/; "target" is the bot's own model; null: "target" if the bot is a model, else
-            "embedded".
+        judge: Name of a judge, defined here or in conf/; "target" is the bot's own model; null: "target" if the bot is
+            a model, else "embedded".
         judge_values: Keys of the judge to change, such as model, base_url, api_key_env.
         embedder, embedder_values: The same for the embedder, which metrics use to compare meanings.
         thresholds: Changed thresholds, by metric.
@@ -118,8 +124,12 @@ def write_own(folder: Path, own: Own) -> None:
         text = f"# {said}\n" if said else ""
         text += yaml_of({**inherited, **escaped_but_environment(config)})
         _write(folder / "conf" / "target" / f"{name}.yaml", text)
+    for name, (said, config) in own.judges.items():
+        text = f"# {said}\n" if said else ""
+        text += yaml_of({"defaults": BASES["openai"], **escaped(config)})
+        _write(folder / "conf" / "judge" / f"{name}.yaml", text)
     for name, (definition, prompts) in own.metrics.items():
-        text = yaml_of(escaped(definition))
+        text = metric_yaml(definition)
         _write(folder / "conf" / "metric" / f"{name}.yaml", f"# @package metric.{name}\n{text}")
         write_prompts(folder / "prompts", prompts)
     for name, (options, rows) in own.datasets.items():
@@ -254,12 +264,13 @@ def own_definitions(space: Workspace, request: RunRequest) -> Own:
         if name not in own and name not in shipped:
             raise not_found("metric", name, [*own, *shipped])
     datasets = [get_dataset(space, name) for name in request.datasets]
-    find_declared("judge", "judge", judge_of(bot.config, request))
+    chosen = [own[name].definition for name in request.metrics if name in own]
+    judges = named_judges(space, [judge_of(bot.config, request)], chosen)
     find_declared("embedder", "embedder", request.embedder)
     return Own(
         targets={bot.name: space.resolve(bot.config, "target")} if bot.origin == "workspace" else {},
         metrics={
-            name: (with_own_judge(space, name, own[name].definition), own[name].prompts)
+            name: (with_judge(space, name, own[name].definition), own[name].prompts)
             for name in request.metrics
             if name in own
         },
@@ -268,6 +279,7 @@ def own_definitions(space: Workspace, request: RunRequest) -> Own:
             for one in datasets
             if one.origin == "workspace"
         },
+        judges=judges,
     )
 
 
@@ -279,13 +291,6 @@ def left_out(space: Workspace, request: RunRequest) -> list[str]:
         f"{name}: {number:,} draft{'' if number == 1 else 's'} {'is' if number == 1 else 'are'} left out"
         for name, number in drafts.items()
     ]
-
-
-@requires("read")
-def with_own_judge(space: Workspace, name: str, definition: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A metric's definition with the connection of its own judge replaced by address and key."""
-    own = definition.get("judge")
-    return {**definition, "judge": space.resolve(own, f"metric.{name}.judge")} if own else definition
 
 
 @requires("read")

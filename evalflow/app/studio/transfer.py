@@ -18,8 +18,10 @@ from evalflow.app.studio.bots import BOTS, bot_values, get_bot, list_bots
 from evalflow.app.studio.cases import Fields, append_rows, append_stored, case_columns, case_rows
 from evalflow.app.studio.datasets import DATASETS, dataset_values, get_dataset, list_datasets, own_row
 from evalflow.app.studio.definitions import declared, declared_content
+from evalflow.app.studio.judges import JUDGES, judge_values, named_judges, with_judge
+from evalflow.app.studio.metric_yaml import judge_by_name
 from evalflow.app.studio.metrics import MetricDraft, add_metric, check_draft, list_metrics
-from evalflow.app.studio.snapshot import BASES, Own, with_own_judge, write_own
+from evalflow.app.studio.snapshot import BASES, Own, write_own
 from evalflow.app.studio.space import TakenError, Workspace
 from evalflow.config.schema import DatasetConfig
 from evalflow.config.yaml_text import read_yaml, unescaped, unescaped_but_environment
@@ -35,14 +37,15 @@ class ImportedNames:
     bots: Sequence[str]
     metrics: Sequence[str]
     datasets: Sequence[str]
+    judges: Sequence[str]
 
 
 @requires("own")
 def export_files(space: Workspace, folder: Path, bot: str | None, datasets: Sequence[str] = ()) -> None:
     """Write definitions as files that the command line can use with `--config-dir FOLDER/conf`.
 
-    `folder` is empty or new, and gets conf/, prompts/ and data/. A bot comes with its metrics, a dataset with its
-    cases.
+    `folder` is empty or new, and gets conf/, prompts/ and data/. A bot comes with its metrics and
+    the judges that they name, a dataset with its cases.
     """
     if bot is None and not datasets:
         raise UserError(Problem("nothing is named that could be written", "bot", "name a bot, or datasets"))
@@ -53,12 +56,11 @@ def export_files(space: Workspace, folder: Path, bot: str | None, datasets: Sequ
         found = get_bot(space, bot)
         targets = {bot: space.resolve(found.config, "target")} if found.origin == "workspace" else {}
         texts = {bot: found.description}
+    metrics = list_metrics(space, bot) if bot else []
     own = Own(
         targets=targets,
-        metrics={
-            one.name: (with_own_judge(space, one.name, one.definition), one.prompts)
-            for one in (list_metrics(space, bot) if bot else ())
-        },
+        metrics={one.name: (with_judge(space, one.name, one.definition), one.prompts) for one in metrics},
+        judges=named_judges(space, [], [one.definition for one in metrics]),
         datasets={name: (_options(space, name), case_rows(space, name)) for name in datasets},
         descriptions=texts,
     )
@@ -70,23 +72,24 @@ def export_files(space: Workspace, folder: Path, bot: str | None, datasets: Sequ
 
 @requires("own")
 def import_files(space: Workspace, folder: Path, bot: str | None = None) -> ImportedNames:
-    """Import the bots, metrics and datasets that a folder's conf/ declares; all or nothing.
+    """Import the bots, judges, metrics and datasets that a folder's conf/ declares; all or nothing.
 
     `bot` gets the metrics; None: the only bot of the folder.
     """
     conf = folder / "conf"
     if not conf.is_dir():
         raise UserError(Problem("there is no conf/ in this folder", "folder", "name the folder that holds conf/"))
-    files = {group: _options_in(conf, group) for group in ("target", "metric", "dataset")}
-    bots = {name: (_target(option, conf), _description(option)) for name, option in files["target"].items()}
+    files = {group: _options_in(conf, group) for group in ("target", "judge", "metric", "dataset")}
+    bots = {name: (_endpoint(option, conf), _description(option)) for name, option in files["target"].items()}
     metrics = [_metric(option, conf, folder / "prompts") for option in files["metric"].values()]
     owner = bot or (next(iter(bots)) if len(bots) == 1 else None)
-    problems = _clashes(space, bots, files["dataset"], metrics, owner)
+    judges = {name: (_endpoint(option, conf), _description(option)) for name, option in files["judge"].items()}
+    problems = _clashes(space, bots, files["dataset"], judges, metrics, owner)
     if problems:
         raise TakenError(problems)
     cases = {name: _cases(option, conf, folder) for name, option in files["dataset"].items()}
-    _save_all(space, _check_all(space, bots, metrics, cases), owner)
-    return ImportedNames(list(bots), [metric.name for metric in metrics], list(cases))
+    _save_all(space, _check_all(space, bots, judges, metrics, cases), owner)
+    return ImportedNames(list(bots), [metric.name for metric in metrics], list(cases), list(judges))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,19 +97,25 @@ class _CheckedDefinitions:
     bots: list[dict[str, Any]]
     metrics: list[MetricDraft]
     datasets: list[tuple[dict[str, Any], Sequence[dict[str, Any]]]]
+    judges: list[dict[str, Any]]
 
 
 def _check_all(
     space: Workspace,
     bots: Mapping[str, tuple[dict[str, Any], str]],
+    judges: Mapping[str, tuple[dict[str, Any], str]],
     metrics: Sequence[MetricDraft],
     cases: Mapping[str, tuple[DatasetConfig, list[dict[str, Any]]]],
 ) -> _CheckedDefinitions:
     problems: list[Problem] = []
-    found = _CheckedDefinitions([], [], [])
+    found = _CheckedDefinitions([], [], [], [])
     for name, (target, description) in bots.items():
         with _collected(problems):
             found.bots.append(bot_values(space, name, target, description))
+    for name, (config, description) in judges.items():
+        with _collected(problems):
+            values = {key: value for key, value in config.items() if (key, value) != ("name", name)}
+            found.judges.append(judge_values(space, name, values, description))
     for metric in metrics:
         with _collected(problems):
             definition, prompts = check_draft(space, metric)
@@ -133,9 +142,11 @@ def _save_all(space: Workspace, found: _CheckedDefinitions, owner: str | None) -
     names = {bot["name"] for bot in found.bots}
     there = {owner: BOTS.get(space, owner)["id"]} if found.metrics and owner is not None and owner not in names else {}
     fields = [*(bot["name"] for bot in found.bots), *(metric.name for metric in found.metrics)]
-    fields += [values["name"] for values, _ in found.datasets]
+    fields += [values["name"] for values in (*found.judges, *(values for values, _ in found.datasets))]
     with space.changing("import", "folder", owner or "", fields) as connection:
         rows = there | {bot["name"]: BOTS.add(connection, space.project_id, bot) for bot in found.bots}
+        for judge in found.judges:
+            JUDGES.add(connection, space.project_id, judge)
         for metric in found.metrics:
             name = cast("str", owner)
             add_metric(connection, rows[name], name, metric)
@@ -157,12 +168,14 @@ def _clashes(
     space: Workspace,
     bots: Mapping[str, Any],
     datasets: Mapping[str, Any],
+    judges: Mapping[str, Any],
     metrics: Sequence[MetricDraft],
     owner: str | None,
 ) -> list[Problem]:
     known = {
         "bot": ({bot.name for bot in list_bots(space)}, bots),
         "dataset": ({one.name for one in list_datasets(space)}, datasets),
+        "judge": ({one["name"] for one in JUDGES.rows(space)}, judges),
     }
     problems = [
         Problem(f"there already is a {what} {name!r}", what, "rename its file, or delete what is here")
@@ -182,16 +195,17 @@ def _clashes(
     return problems
 
 
-def _target(option: Option, conf: Path) -> dict[str, Any]:
+def _endpoint(option: Option, conf: Path) -> dict[str, Any]:
+    """The configuration of a target or a judge."""
     values = read_yaml(option.text)
     base = values.pop("defaults", None)
     if base is not None and base != BASES.get(str(values.get("kind"))):
-        return declared_content("target", option.name, conf)
-    return _plain(unescaped_but_environment, values, option)
+        return declared_content(option.group, option.name, conf)
+    return _plain(unescaped_but_environment if option.group == "target" else unescaped, values, option)
 
 
 def _metric(option: Option, conf: Path, prompts: Path) -> MetricDraft:
-    values = read_yaml(option.text)
+    values = judge_by_name(read_yaml(option.text))
     inherits = "defaults" in values
     values = declared_content("metric", option.name, conf) if inherits else _plain(unescaped, values, option)
     own = prompts / option.name

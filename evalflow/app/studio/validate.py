@@ -16,7 +16,7 @@ from evalflow.app.core.assemble import written_secrets
 from evalflow.app.core.connections import part_problems
 from evalflow.calls.connections import Connections
 from evalflow.config.explain import problems_of
-from evalflow.config.schema import IDENTIFIER, TargetConfig
+from evalflow.config.schema import IDENTIFIER, JudgeConfig, TargetConfig
 from evalflow.config.validate import ModelOf
 from evalflow.config.yaml_text import MISSING
 from evalflow.errors import Problem, UserError
@@ -161,6 +161,26 @@ def check_bot(name: str, config: Mapping[str, Any], connections: Connections | N
     return plain
 
 
+def check_judge(name: str, config: Mapping[str, Any], connections: Connections | None = None) -> dict[str, Any]:
+    """Validate a judge and return it as plain JSON values. API keys need not be set yet.
+
+    `connections`: all that it may call; None: any address.
+    """
+    check_name(name, "judge")
+    plain = _plain(config, "judge")
+    if plain.get("kind") != "openai":
+        what = f"a judge of kind {plain.get('kind')!r} cannot be defined here"
+        raise UserError(Problem(what, "judge.kind", "openai, which is any model behind an OpenAI-compatible endpoint"))
+    called = plain if connections is None else connections.resolve(plain, "judge")
+    problems = list(written_secrets({"judge": called}))
+    model = _validated(called, "judge", JUDGE_KINDS.config, problems)
+    if connections is not None and isinstance(model, JudgeConfig):
+        problems += part_problems(connections, JUDGE_KINDS, model, called, "judge")
+    if problems:
+        raise UserError(problems)
+    return plain
+
+
 def check_metric(
     name: str,
     definition: Mapping[str, Any],
@@ -170,15 +190,17 @@ def check_metric(
     """Validate a metric's definition, prompts and score rule.
 
     The prompts are rendered for a made-up case, to refuse a template that no case could render. `prompts`: its own
-    templates, by `NAME/FILE.jinja`. `connections`: those that its own judge may name. Returns definition and prompts
+    templates, by `NAME/FILE.jinja`. `connections`: those that its own judge may name. A judge that is a name is not
+    looked up. Returns definition and prompts
     after a round trip through JSON.
     """
     check_name(name, "metric")
     key = f"metric.{name}"
     plain, own = _plain(definition, key), {str(file): text for file, text in (prompts or {}).items()}
-    problems = [*written_secrets({f"{key}.judge": plain.get("judge")}), *_wrong_prompts(name, own)]
-    model = _validated(plain, key, METRIC_KINDS.config, problems)
     judge = plain.get("judge")
+    problems = [*written_secrets({f"{key}.judge": judge}), *_wrong_prompts(name, own)]
+    is_named = isinstance(judge, str)
+    model = _validated({**plain, "judge": None} if is_named else plain, key, METRIC_KINDS.config, problems)
     if connections is not None and isinstance(judge, dict):
         judge = connections.resolve(cast("dict[str, Any]", judge), f"{key}.judge")
     problems += _wrong_judge(judge, f"{key}.judge")

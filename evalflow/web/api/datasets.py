@@ -192,7 +192,7 @@ def put_case(
 @cases_router.post("/cases/delete")
 def post_deletion(space: Space, dataset: Name, deletion: Deletion) -> Count:
     """Delete cases."""
-    return Count(count=delete_cases(space, dataset, deletion.cases))
+    return Count(count=delete_cases(space, dataset, deletion.cases).count)
 
 
 @cases_router.post("/cases/activate")

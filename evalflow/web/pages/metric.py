@@ -18,6 +18,7 @@ from evalflow.app.studio.connections import connection_names
 from evalflow.app.studio.datasets import list_datasets
 from evalflow.app.studio.definitions import endpoint_judges
 from evalflow.app.studio.metric_trial import WrittenSteps, write_steps
+from evalflow.app.studio.metric_yaml import KEY, metric_yaml, read_metric_yaml
 from evalflow.app.studio.space import Workspace
 from evalflow.errors import Problem, UserError
 from evalflow.web.pages.metric_fields import JudgeFields, ScaleFields, StepsFields, WriteSteps
@@ -175,7 +176,7 @@ class YamlForm:
         self.fields = fields
         help = "The content of the metric's file, below its package line. Checked as on the command line."
         about = forms.About("YAML", help, "kind: check", required=True, code=True)
-        fields[metrics.KEY] = forms.area(about, metrics.metric_yaml(definition) if definition else "")
+        fields[KEY] = forms.area(about, metric_yaml(definition) if definition else "")
         help = "The prompt for the judge, with fields of the case in braces, e.g. {{ question }}."
         self._prompts = {
             file: forms.area(forms.About(file, help, required=True, code=True), source)
@@ -188,7 +189,7 @@ class YamlForm:
 
     def read(self) -> dict[str, Any]:
         """The definition."""
-        return metrics.read_metric_yaml(str(self.fields[metrics.KEY].value or ""))
+        return read_metric_yaml(str(self.fields[KEY].value or ""))
 
     def prompts(self) -> dict[str, str]:
         """The templates by name."""

@@ -11,7 +11,8 @@ from anyio import to_thread
 from nicegui import ui
 
 from evalflow.app.studio.bots import get_bot, list_bots
-from evalflow.app.studio.metrics import MetricDefinition, get_library, list_library, list_metrics, metric_yaml
+from evalflow.app.studio.metric_yaml import metric_yaml
+from evalflow.app.studio.metrics import MetricDefinition, get_library, list_library, list_metrics
 from evalflow.app.studio.space import Workspace
 from evalflow.web.ui import forms
 from evalflow.web.ui.frame import frame, guarded_page

@@ -166,7 +166,7 @@ def test_cases_are_paged_filtered_and_changed(space: Workspace) -> None:
         cases.update_case(space, "mine", first.id, 1, {**first.body, "reference": "nought"})
     assert cases.tag_cases(space, "mine", [first.id], add=["X>Y"], remove=["C"]) == 1
     assert cases.get_case(space, "mine", first.id).body["tags"] == ["X > Y"]
-    assert cases.delete_cases(space, "mine", [first.id]) == 1
+    assert cases.delete_cases(space, "mine", [first.id]).count == 1
     assert cases_at(space, "mine", 0).total == 1199
 
 

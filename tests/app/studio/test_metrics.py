@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
+from omegaconf import OmegaConf
 
-from evalflow.app.studio.metrics import metric_yaml, read_metric_yaml
+from evalflow.app.studio.metric_yaml import metric_yaml, read_metric_yaml
 from evalflow.errors import UserError
 
 TEXT = st.text(st.characters(exclude_categories=["C", "Z"]) | st.sampled_from(" \n"))
@@ -20,6 +21,12 @@ def test_a_definition_comes_back(definition: dict[str, object]) -> None:
     assert read_metric_yaml(metric_yaml(definition)) == definition
 
 
+@given(st.dictionaries(st.sampled_from(["kind", "criteria", "needs"]), VALUES, max_size=3))
+@example({"kind": "0E0", "criteria": "${oc.env:HOME}", "needs": ["1_000", "yes", "2026-01-01", "1:30", ""]})
+def test_what_is_shown_is_a_file_of_conf(definition: dict[str, object]) -> None:
+    assert OmegaConf.to_container(OmegaConf.create(metric_yaml(definition)), resolve=True) == definition
+
+
 @pytest.mark.parametrize(
     ("text", "what"),
     [
@@ -28,10 +35,10 @@ def test_a_definition_comes_back(definition: dict[str, object]) -> None:
         ("", "no map of keys"),
         ("- kind", "no map of keys"),
         ("a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]", "aliases"),
-        ("a: !!python/object:os.system x", "no YAML"),
+        ("a: !!python/object:os.system x", "not valid YAML"),
         ("[" * 5000, "no YAML: more than 200 brackets"),
         ("x" * 200_001, "of at most"),
-        ("a: 2026-13-45", "no YAML"),
+        ("a: ${judge.model}", "takes its value from elsewhere"),
     ],
 )
 def test_what_is_no_definition_is_told(text: str, what: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evalflow.app.studio import bots, cases, datasets, metrics
+from evalflow.app.studio import bots, cases, datasets, judges, metrics, projects
 from evalflow.app.studio.metrics import MetricDraft
 from evalflow.app.studio.space import TakenError, Workspace, open_workspace
 from evalflow.app.studio.transfer import export_files, import_files
@@ -23,6 +23,7 @@ from ...cli.conftest import Program
 from ...config.test_load import BOMB
 
 # What YAML, OmegaConf or Hydra could take for something else, and any other text.
+URL = "http://127.0.0.1:9/v1"
 TRICKY = st.sampled_from(
     ["${x}", "\\${x}", "\\\\${oc.env:HOME}", "on", "1e5", "010", "12:30", "~", "#", "a: b", "", "- x"]
 )
@@ -80,6 +81,9 @@ def test_the_round_trip_loses_nothing(
 def test_an_export_runs_on_the_command_line(space: Workspace, tmp_path: Path) -> None:
     bots.create_bot(space, "helper", {"kind": "recorded"})
     metrics.copy_metric(space, "exact_match", "helper", "same")
+    judges.create_judge(space, "careful", {"kind": "openai", "model": "m", "base_url": URL}, "Takes its time.")
+    graded = {"kind": "g_eval", "criteria": "Is it right?", "needs": ["question", "answer"], "judge": "careful"}
+    metrics.create_metric(space, "helper", MetricDraft("graded", graded))
     datasets.create_dataset(space, "mine")
     cases.add_cases(space, "mine", [{"question": "q", "answer": "a", "reference": "a"}])
     export_files(space, tmp_path / "out", "helper", ["mine"])
@@ -90,7 +94,13 @@ def test_an_export_runs_on_the_command_line(space: Workspace, tmp_path: Path) ->
         export_files(space, tmp_path / "out", "helper")
     with pytest.raises(TakenError) as taken:
         import_files(space, tmp_path / "out")
-    assert len(taken.value.problems) == 2
+    assert len(taken.value.problems) == 3
+    there = projects.create_project(space, "elsewhere")
+    other = space.in_project(there.name)
+    assert import_files(other, tmp_path / "out").judges == ["careful"]
+    one, same = judges.get_judge(space, "careful"), judges.get_judge(other, "careful")
+    assert (one.config, one.description, one.used_by) == (same.config, same.description, same.used_by)
+    assert metrics.get_metric(other, "helper", "graded").definition == graded
 
 
 def test_a_fault_in_the_middle_of_an_import_leaves_nothing(

@@ -80,7 +80,7 @@ def test_many_cases_are_tagged_grouped_and_deleted(space: Workspace) -> None:
     assert cases.group_cases(space, "mine", [*some, 10**6], "g") == 111
     assert cases.group_cases(space, "mine", every, None) == 111
     assert cases.get_case(space, "mine", some[0]).version == 5
-    assert cases.delete_cases(space, "mine", some) == 111
+    assert cases.delete_cases(space, "mine", some).count == 111
     assert cases_at(space, "mine", 0).total == 1089
 
 

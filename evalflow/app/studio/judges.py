@@ -1,0 +1,166 @@
+"""Judges that are defined once in a project, and chosen by name for metrics and runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from evalflow.app.studio.access import requires
+from evalflow.app.studio.definitions import DefinitionStore, declared, given, kind_of
+from evalflow.app.studio.space import TakenError, Workspace, not_found
+from evalflow.app.studio.validate import check_judge, one_line
+from evalflow.errors import Problem, UserError
+from evalflow.store import definitions
+from evalflow.store.rows import from_row
+
+
+@dataclass(frozen=True, slots=True)
+class StoredJudge:
+    """A judge of the project, or one that conf/ declares.
+
+    Attributes:
+        name: Unique in the project; it never changes.
+        description: For people.
+        config: A judge's configuration: kind, model and other keys. It holds the name of a key's variable, not the key.
+        used_by: The metrics of the project that name it, as BOT/METRIC.
+        missing_key: The environment variable that has no value and must be set first; None if nothing is missing.
+        origin: "conf" if a file declares it; it cannot be changed here.
+        version: Counts its changes; 0 for conf.
+        created_at, updated_at: ISO 8601, UTC; empty for conf.
+    """
+
+    name: str
+    description: str
+    config: Mapping[str, Any]
+    used_by: list[str]
+    missing_key: str | None
+    origin: str = "workspace"
+    version: int = 0
+    created_at: str = ""
+    updated_at: str = ""
+
+
+JUDGES = DefinitionStore("judge", "judges", "judge")
+
+
+@requires("read")
+def list_judges(space: Workspace) -> list[StoredJudge]:
+    """All judges: the defined ones by name, then those of conf/."""
+    users = _users(space)
+    own = [_shown(space, row, users) for row in JUDGES.rows(space)]
+    taken = {judge.name for judge in own}
+    return [*own, *(_of_conf(name, users) for name in declared("judge") if name not in taken)]
+
+
+@requires("read")
+def get_judge(space: Workspace, name: str) -> StoredJudge:
+    """One judge."""
+    row = JUDGES.find(space, name)
+    if row is not None:
+        return _shown(space, row, _users(space))
+    if name in declared("judge"):
+        return _of_conf(name, _users(space))
+    raise not_found("judge", name, [judge.name for judge in list_judges(space)])
+
+
+@requires("edit")
+def create_judge(space: Workspace, name: str, config: Mapping[str, Any], description: str = "") -> StoredJudge:
+    """Define a judge."""
+    JUDGES.create(space, judge_values(space, name, config, description))
+    return get_judge(space, name)
+
+
+@requires("edit")
+def judge_values(space: Workspace, name: str, config: Mapping[str, Any], description: str = "") -> dict[str, Any]:
+    """The columns of a new judge, for `JUDGES.add`."""
+    checked = check_judge(name, config, space.allowed)
+    JUDGES.expect_free(name)
+    return {"name": name, "description": one_line(description, "judge"), "config": checked}
+
+
+@requires("edit")
+def update_judge(
+    space: Workspace, name: str, expected: int, config: Mapping[str, Any], description: str = ""
+) -> StoredJudge:
+    """Replace a judge's configuration and description. Runs that exist keep the judge that they started with."""
+    row = JUDGES.get(space, name)
+    checked = check_judge(name, config, space.allowed)
+    JUDGES.change(space, row, expected, {"config": checked, "description": one_line(description, "judge")})
+    return get_judge(space, name)
+
+
+@requires("edit")
+def delete_judge(space: Workspace, name: str, expected: int) -> int:
+    """Delete a judge; returns its id in the trash. Raises TakenError if metrics name it; runs keep their copy."""
+    row = JUDGES.get(space, name)
+    if used := _users(space).get(name):
+        what = f"the judge {name!r} is used by the metrics {', '.join(used)}"
+        raise TakenError(Problem(what, "judge", "choose another judge for them first"))
+    return JUDGES.delete(space, row, expected)
+
+
+@requires("read")
+def named_judges(
+    space: Workspace, names: Iterable[str], metrics: Iterable[Mapping[str, Any]]
+) -> dict[str, tuple[str, Mapping[str, Any]]]:
+    """Descriptions and configurations of the defined judges of these names, and of those that the metrics name.
+
+    Their connections are replaced by address and key.
+
+    Raises NotFoundError for a name that neither the project nor conf/ has.
+    """
+    own, shipped = {row["name"]: row for row in JUDGES.rows(space)}, declared("judge")
+    chosen = [judge for metric in metrics if isinstance(judge := metric.get("judge"), str)]
+    wanted = dict.fromkeys([*names, *chosen])
+    for name in wanted:
+        if name not in own and name not in shipped:
+            raise not_found("judge", name, [*own, *shipped])
+    found = [own[name] for name in wanted if name in own]
+    return {
+        row["name"]: (row["description"], {"name": row["name"], **space.resolve(row["config"], "judge")})
+        for row in found
+    }
+
+
+@requires("read")
+def with_judge(space: Workspace, name: str, definition: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A metric's definition with the connection of its own judge replaced by address and key."""
+    own = definition.get("judge")
+    if not isinstance(own, Mapping):
+        return definition
+    return {**definition, "judge": space.resolve(cast("Mapping[str, Any]", own), f"metric.{name}.judge")}
+
+
+def _users(space: Workspace) -> dict[str, list[str]]:
+    """The metrics of the project that name each judge."""
+    found: dict[str, list[str]] = {}
+    with space.database.reading() as connection:
+        for bot in definitions.listed(connection, "bots", space.project_id):
+            for metric in definitions.listed(connection, "metrics", bot["id"]):
+                named = metric["definition"].get("judge")
+                if isinstance(named, str):
+                    found.setdefault(named, []).append(f"{bot['name']}/{metric['name']}")
+    return found
+
+
+def _shown(space: Workspace, row: Mapping[str, Any], users: Mapping[str, list[str]]) -> StoredJudge:
+    config: Mapping[str, Any] = row["config"]
+    try:
+        called = space.resolve(config, "judge")
+    except UserError:  # its connection was deleted
+        called = config
+    return from_row(StoredJudge, row, used_by=users.get(row["name"], []), missing_key=_missing_key(called))
+
+
+def _of_conf(name: str, users: Mapping[str, list[str]]) -> StoredJudge:
+    option = declared("judge")[name]
+    config = {**given(option.values), "kind": kind_of(option)}
+    config.pop("defaults", None)
+    return StoredJudge(name, option.description, config, users.get(name, []), _missing_key(config), "conf")
+
+
+def _missing_key(config: Mapping[str, Any]) -> str | None:
+    variable = cast("str | None", config.get("api_key_env"))
+    return variable if variable and not os.environ.get(variable) else None

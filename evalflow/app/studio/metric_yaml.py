@@ -1,0 +1,70 @@
+"""The YAML of a metric, as in a file of conf/metric."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import accumulate
+from typing import Any, cast
+
+import yaml
+
+from evalflow.config.yaml_text import escaped, read_yaml, unescaped, yaml_of
+from evalflow.errors import Problem, UserError
+
+KEY = "yaml"
+"""The key of a problem with the YAML text itself."""
+_JUDGE = "/judge@judge"
+LONGEST, DEEPEST = 200_000, 200
+"""Limits: characters, and levels of nested brackets."""
+
+
+def metric_yaml(definition: Mapping[str, Any]) -> str:
+    """The YAML of a definition, with its keys in their order, which a file of conf/metric can hold as it is.
+
+    A judge that is chosen by name is included by the defaults list, as Hydra does.
+    """
+    judge = definition.get("judge")
+    if not isinstance(judge, str):
+        return yaml_of(escaped(definition))
+    others = {key: value for key, value in definition.items() if key != "judge"}
+    return yaml_of({"defaults": [{_JUDGE: judge}, "_self_"], **escaped(others)})
+
+
+def judge_by_name(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Undo what `metric_yaml` does to a judge that is chosen by name."""
+    match values.get("defaults"):
+        case [{"/judge@judge": str(judge), **others}, "_self_"] if not others:
+            return {**{key: value for key, value in values.items() if key != "defaults"}, "judge": judge}
+        case _:
+            return dict(values)
+
+
+def read_metric_yaml(text: str) -> dict[str, Any]:
+    """Parse a metric's YAML as Hydra would, but without aliases, which JSON cannot represent.
+
+    `create_metric` validates the content.
+    """
+    if len(text) > LONGEST:
+        raise _fault(f"the YAML has {len(text):,} characters, of at most {LONGEST:,}")
+    depths = accumulate((mark in "[{") - (mark in "]}") for mark in text if mark in "[]{}")
+    if max(depths, default=0) > DEEPEST:  # the parser's time grows with the square of the depth
+        raise _fault(f"this is no YAML: more than {DEEPEST} brackets stand within each other")
+    try:
+        events = list(cast("Iterable[object]", yaml.parse(text, yaml.SafeLoader)))  # pyright: ignore - untyped
+        if any(isinstance(event, yaml.AliasEvent) for event in events):
+            raise _fault("the YAML has aliases (*NAME)", "write out what they stand for")
+        if not any(isinstance(event, yaml.MappingStartEvent) for event in events[2:3]):
+            raise _fault("this is no map of keys", "such as kind: g_eval")
+        found = unescaped(read_yaml(text))
+    except yaml.MarkedYAMLError as error:
+        line = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise _fault(f"this is no YAML{line}: {error.problem}") from None
+    except UserError as error:
+        raise UserError([Problem(one.what, hint=one.hint, key=KEY) for one in error.problems]) from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise _fault(f"this is no YAML: {error}") from None
+    return judge_by_name({str(key): value for key, value in cast("dict[Any, Any]", found).items()})
+
+
+def _fault(what: str, hint: str = "") -> UserError:
+    return UserError(Problem(what, hint=hint, key=KEY))

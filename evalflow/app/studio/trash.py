@@ -1,0 +1,82 @@
+"""Undo of deletions: what was deleted is kept for 30 days, and can be brought back under its name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from evalflow.app.studio.access import requires
+from evalflow.app.studio.space import NotFoundError, TakenError, Workspace
+from evalflow.errors import Problem
+from evalflow.store import definitions, trash
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What was brought back: its kind and name; `owner` is the bot of a metric, or the dataset of cases."""
+
+    kind: str
+    name: str
+    owner: str = ""
+
+
+@requires("edit")
+def keep_definition(space: Workspace, connection: Connection, kind: str, row: dict[str, Any]) -> int:
+    """Keep a definition that is about to be deleted; returns its id in the trash, 0 if its kind cannot be restored."""
+    if kind not in trash.TABLES:
+        return 0
+    content = trash.content_of(connection, kind, row)
+    return trash.keep(connection, space.project_id, kind, row["name"], content, space.identify().name)
+
+
+@requires("edit")
+def keep_cases(space: Workspace, connection: Connection, dataset: Mapping[str, Any], cases: Sequence[int]) -> int:
+    """Keep cases that are about to be deleted from a dataset; returns their id in the trash."""
+    content = {"cases": trash.content_of_cases(connection, dataset["id"], cases)}
+    return trash.keep(connection, space.project_id, "cases", dataset["name"], content, space.identify().name)
+
+
+@requires("edit")
+def restore(space: Workspace, deleted: int) -> Restored:
+    """Bring back what was deleted. Raises TakenError if its name was taken meanwhile, or its bot or dataset is gone."""
+    with space.database.reading() as connection:
+        row = trash.kept(connection, space.project_id, deleted)
+    if row is None or not row["content"]:
+        hint = "it was brought back already, or deleted more than 30 days ago"
+        raise NotFoundError(Problem("this can no longer be brought back", hint=hint))
+    kind, name, content = row["kind"], row["name"], row["content"]
+    with space.changing("restore", "dataset" if kind == "cases" else kind, name) as connection:
+        trash.empty(connection, deleted)
+        if kind == "cases":
+            _restore_cases(space, connection, name, content["cases"])
+            return Restored(kind, name, name)
+        owner = _owner(space, connection, kind, content)
+        table = trash.TABLES[kind]
+        if trash.is_taken(connection, table, owner, name):
+            what = f"there is another {kind} {name!r} by now"
+            raise TakenError(Problem(what, f"{kind}.name", "rename or delete that one, and undo again"))
+        trash.bring_back(connection, kind, content, owner)
+    return Restored(kind, name, content.get("bot", ""))
+
+
+def _owner(space: Workspace, connection: Connection, kind: str, content: Mapping[str, Any]) -> dict[str, int]:
+    if kind != "metric":
+        return {"project_id": space.project_id}
+    bot = definitions.named(connection, "bots", content["bot"], space.project_id)
+    if bot is None:
+        raise TakenError(Problem(f"its bot {content['bot']!r} was deleted", hint="bring back the bot first"))
+    return {"bot_id": bot["id"]}
+
+
+def _restore_cases(space: Workspace, connection: Connection, dataset: str, cases: list[dict[str, Any]]) -> None:
+    row = definitions.named(connection, "datasets", dataset, space.project_id)
+    if row is None:
+        raise TakenError(Problem(f"their dataset {dataset!r} was deleted", hint="bring back the dataset first"))
+    if taken := trash.taken_cases(connection, row["id"], cases):
+        what = f"the dataset has other cases with these ids by now: {', '.join(taken[:5])}"
+        raise TakenError(Problem(what, "cases", "delete those, and undo again"))
+    trash.bring_back_cases(connection, row["id"], cases)

@@ -1,0 +1,118 @@
+"""What was deleted, with the rows that went with it, so that it can be brought back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, Table, delete, func, insert, select, update
+
+from evalflow.store.rows import Row, add, chunks, every, now, one
+from evalflow.store.tables import bots, case_tags, cases, checks, datasets, judges, metrics, runs, trash
+
+KEPT = timedelta(days=30)
+TABLES: Mapping[str, Table] = {
+    "bot": bots,
+    "metric": metrics,
+    "dataset": datasets,
+    "judge": judges,
+    "check": checks,
+}
+"""The table of each kind of definition."""
+_AT_ONCE = 500
+
+
+def keep(connection: Connection, project: int, kind: str, name: str, content: Row, by: str) -> int:
+    """Keep what is about to be deleted, and forget what was deleted more than `KEPT` ago; returns its id."""
+    values = {"project_id": project, "kind": kind, "name": name, "content": content, "by": by, "at": now()}
+    row = add(connection, trash, values)
+    oldest = (datetime.now(UTC) - KEPT).isoformat(timespec="milliseconds")
+    connection.execute(delete(trash).where(trash.c.at < oldest))  # afterwards, or SQLite would use their ids again
+    return row
+
+
+def kept(connection: Connection, project: int, row: int) -> Row | None:
+    """One deleted thing of a project."""
+    return one(connection, select(trash).where(trash.c.id == row, trash.c.project_id == project))
+
+
+def empty(connection: Connection, row: int) -> None:
+    """Remove the content of what was brought back. The row stays, so that its id is not used again."""
+    connection.execute(update(trash).where(trash.c.id == row).values(content={}))
+
+
+def clear(connection: Connection, project: int) -> None:
+    """Remove all that a project deleted, and its judges: the project is about to be deleted."""
+    for table in (trash, judges):
+        connection.execute(delete(table).where(table.c.project_id == project))
+
+
+def content_of(connection: Connection, kind: str, row: Row) -> Row:
+    """A definition with its dependents: the metrics of a bot and the ids of its runs, the cases of a dataset."""
+    content: Row = {"row": row}
+    if kind == "bot":
+        content["metrics"] = every(connection, select(metrics).where(metrics.c.bot_id == row["id"]))
+        content["runs"] = list(connection.scalars(select(runs.c.id).where(runs.c.bot_id == row["id"])))
+    elif kind == "dataset":
+        content["cases"] = content_of_cases(connection, row["id"])
+    elif kind == "metric":
+        content["bot"] = connection.scalar(select(bots.c.name).where(bots.c.id == row["bot_id"]))
+    return content
+
+
+def content_of_cases(connection: Connection, dataset: int, ids: Sequence[int] | None = None) -> list[Row]:
+    """Cases of a dataset with their tags; all of them without `ids`."""
+    found = select(cases).where(cases.c.dataset_id == dataset)
+    parts = [found] if ids is None else [found.where(cases.c.id.in_(chunk)) for chunk in chunks(ids, _AT_ONCE)]
+    rows = {row["id"]: {**row, "tags": list[str]()} for part in parts for row in every(connection, part)}
+    for chunk in chunks(rows, _AT_ONCE):
+        for case, tag in connection.execute(select(case_tags).where(case_tags.c.case_id.in_(chunk))):
+            rows[case]["tags"].append(tag)
+    return list(rows.values())
+
+
+def is_taken(connection: Connection, table: Table, owner: Mapping[str, int], name: str) -> bool:
+    """Whether an owner has a definition of that name."""
+    ((column, value),) = owner.items()
+    found = select(table.c.id).where(table.c[column] == value, table.c.name == name)
+    return connection.scalar(found) is not None
+
+
+def bring_back(connection: Connection, kind: str, content: Mapping[str, Any], owner: Mapping[str, int]) -> None:
+    """Insert a definition and its dependents again, with new ids and as they were. `owner`: its column and value."""
+    made = add(connection, TABLES[kind], {**_without_id(content["row"]), **owner})
+    for metric in content.get("metrics", []):
+        connection.execute(insert(metrics).values(**_without_id(metric) | {"bot_id": made}))
+    for chunk in chunks(content.get("runs", []), _AT_ONCE):
+        connection.execute(update(runs).where(runs.c.id.in_(chunk), runs.c.bot_id.is_(None)).values(bot_id=made))
+    bring_back_cases(connection, made, content.get("cases", []))
+
+
+def bring_back_cases(connection: Connection, dataset: int, rows: Sequence[Row]) -> None:
+    """Insert cases of a dataset again."""
+    ours = cases.c.dataset_id == dataset
+    last = connection.scalar(select(func.max(cases.c.position)).where(ours))
+    taken = set(connection.scalars(select(cases.c.position).where(ours)))
+    after = -1 if last is None else last
+    for row in rows:
+        values = {key: value for key, value in row.items() if key not in ("id", "tags")}
+        if row["position"] in taken:  # a case was added meanwhile
+            values["position"] = after = max(after, *(one["position"] for one in rows)) + 1
+        case = add(connection, cases, {**values, "dataset_id": dataset})
+        if row["tags"]:
+            connection.execute(insert(case_tags), [{"case_id": case, "tag": tag} for tag in row["tags"]])
+
+
+def taken_cases(connection: Connection, dataset: int, rows: Sequence[Row]) -> list[str]:
+    """The keys of deleted cases that the dataset has again."""
+    keys = [row["key"] for row in rows]
+    return [
+        key
+        for chunk in chunks(keys, _AT_ONCE)
+        for key in connection.scalars(select(cases.c.key).where(cases.c.dataset_id == dataset, cases.c.key.in_(chunk)))
+    ]
+
+
+def _without_id(row: Row) -> Row:
+    return {key: value for key, value in row.items() if key != "id"}

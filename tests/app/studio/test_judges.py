@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalflow.app.core.assemble import settings_of
+from evalflow.app.studio import bots, datasets, judges, metrics, runs
+from evalflow.app.studio.cases import add_case
+from evalflow.app.studio.metric_yaml import metric_yaml, read_metric_yaml
+from evalflow.app.studio.metrics import MetricDraft
+from evalflow.app.studio.snapshot import RunRequest, freeze, own_definitions, settings_for
+from evalflow.app.studio.space import StaleError, TakenError, Workspace
+from evalflow.config.judges import OpenAIJudgeConfig
+from evalflow.config.load import compose
+from evalflow.errors import UserError
+
+CONFIG: dict[str, Any] = {"kind": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1", "api_key_env": "STRICT"}
+GRADED = {"kind": "g_eval", "criteria": "Is it right?", "needs": ["question", "answer"], "judge": "strict"}
+
+
+def defined(space: Workspace) -> None:
+    judges.create_judge(space, "strict", CONFIG, "Misses nothing.")
+    bots.create_bot(space, "fees", {"kind": "recorded"})
+    metrics.create_metric(space, "fees", MetricDraft("graded", GRADED))
+
+
+def test_a_judge_says_who_uses_it_and_what_it_lacks(space: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    defined(space)
+    monkeypatch.delenv("STRICT", raising=False)
+    found = judges.get_judge(space, "strict")
+    assert (found.used_by, found.missing_key) == (["fees/graded"], "STRICT")
+    monkeypatch.setenv("STRICT", "sesame")
+    assert judges.get_judge(space, "strict").missing_key is None
+    shipped = {judge.name: judge for judge in judges.list_judges(space) if judge.origin == "conf"}
+    assert shipped["openai"].config["model"]
+    with pytest.raises(TakenError, match="used by the metrics fees/graded"):
+        judges.delete_judge(space, "strict", 1)
+    metrics.delete_metric(space, "fees", "graded", 1)
+    with pytest.raises(StaleError):
+        judges.delete_judge(space, "strict", 7)
+    judges.delete_judge(space, "strict", 1)
+
+
+def test_a_metric_and_a_run_choose_it_by_name(space: Workspace, tmp_path: Path) -> None:
+    defined(space)
+    judges.create_judge(space, "other", {**CONFIG, "model": "n", "price": None, "temperature": 0.5})
+    datasets.create_dataset(space, "mine")
+    add_case(space, "mine", {"question": "q", "answer": "a"})
+    request = RunRequest("fees", ["mine"], ["graded"], judge="other")
+    words = freeze(tmp_path / "snapshot", own_definitions(space, request), request, {"generate": False})
+    settings = settings_for(words)
+    judge, own = settings.run.judge, settings.judges["graded"]
+    assert isinstance(judge, OpenAIJudgeConfig)
+    assert isinstance(own, OpenAIJudgeConfig)
+    assert (judge.model, judge.temperature, own.model, own.temperature) == ("n", 0.5, "m", 0)
+    assert (judge.name, own.name, own.api_key_env) == ("other", "strict", "STRICT")
+    with pytest.raises(UserError, match="no judge 'lenient'"):
+        runs.create_run(space, RunRequest("fees", ["mine"], ["graded"], judge="lenient"))
+
+
+def test_the_yaml_of_a_metric_is_a_file_of_conf_beside_that_of_its_judge(space: Workspace, tmp_path: Path) -> None:
+    defined(space)
+    text = metric_yaml(GRADED)
+    assert read_metric_yaml(text) == GRADED
+    assert read_metric_yaml("kind: g_eval\njudge: strict")["judge"] == "strict"
+    conf = tmp_path / "pasted"
+    for group, name, content in (("metric", "graded", f"# @package metric.graded\n{text}"), ("judge", "strict", JUDGE)):
+        (conf / group).mkdir(parents=True)
+        (conf / group / f"{name}.yaml").write_text(content, "utf-8")
+    composed = compose(["dataset=rag", "metric=graded", "judge=embedded"], conf)
+    assert settings_of(composed).judges["graded"].name == "strict"
+
+
+JUDGE = "defaults: [_openai, _self_]\nmodel: m\nname: strict\n"
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"kind": "embedded"}, "cannot be defined here"),
+        ({"model": None}, "model"),
+        ({"api_key": "sk-1"}, "api_key"),
+        ({"base_url": "localhost"}, "http"),
+        ({"temprature": 1}, "temperature"),
+    ],
+)
+def test_what_is_wrong_with_a_judge_is_said(space: Workspace, changes: dict[str, Any], what: str) -> None:
+    with pytest.raises(UserError, match=what):
+        judges.create_judge(space, "strict", {**CONFIG, **changes})
+    assert judges.JUDGES.rows(space) == []
+
+
+def test_a_metric_names_no_judge_that_is_not_there(space: Workspace) -> None:
+    bots.create_bot(space, "fees", {"kind": "recorded"})
+    with pytest.raises(UserError, match="no judge 'strict'"):
+        metrics.create_metric(space, "fees", MetricDraft("graded", GRADED))
