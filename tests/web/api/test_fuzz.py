@@ -15,7 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis.strategies import booleans
 from schemathesis.generation import GenerationMode
 
-from evalflow.app.studio import cases
+from evalflow.app.studio import cases, comments, tasks
+from evalflow.app.studio.comments import CommentedOn
+from evalflow.app.studio.tasks import TaskDraft
 
 from ..conftest import Api, api_served, working_in
 from ..finished import finish_runs
@@ -42,8 +44,10 @@ def _filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filled]:
     with working_in(folder) as space:
         made = finish_runs(space)
         case = cases.list_cases(space, "questions").items[0].id
+        on = CommentedOn(task=tasks.create_task(space, TaskDraft("Look", run=made.worse, position=0)).id)
+        comments.add_comment(space, on, "Why?")
     names = {"bot": "fees", "dataset": "questions", "metric": "exact", "case": str(case), "score": "0-0"}
-    names["project"] = "default"
+    names |= {"project": "default", "task": "1", "comment": "1"}
     runs = {"a": made.worse, "b": made.better, "run": made.better}
     with api_served(folder) as server:
         yield Filled(Api(server), {**names, "run": made.worse}, runs)
