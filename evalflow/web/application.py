@@ -128,7 +128,7 @@ def rest_api() -> FastAPI:
 
 _SCRIPTS = ("nonce", "theme", "unsaved")
 _STYLES = (
-    *("theme", "parts", "forms", "metrics", "cases", "runs", "results", "compare", "history", "projects"),
+    *("theme", "parts", "forms", "metrics", "cases", "runs", "results", "compare", "history", "home", "projects"),
     *("tasks",),
 )
 
@@ -141,6 +141,7 @@ def add_pages(app: FastAPI) -> None:
     from evalflow.web.pages import (
         account,
         audit,
+        bot_home,
         bots,
         case,
         compare,
@@ -162,7 +163,7 @@ def add_pages(app: FastAPI) -> None:
 
     helpers.expects_arguments = remembered(helpers.expects_arguments)  # pyright: ignore - partly untyped in NiceGUI
     for module in (
-        *(bots, metrics, metric, datasets, import_cases, case),
+        *(bots, bot_home, metrics, metric, datasets, import_cases, case),
         *(projects, users, connections, audit, account),
         *(runs, new_run, scores, run, compare, history, tasks, frame),  # /runs/new comes before /runs/{run}
     ):

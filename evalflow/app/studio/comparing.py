@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from evalflow.app.compare import Changes, cells_between
@@ -27,6 +29,7 @@ from evalflow.app.studio.runs import MAX_PAGE, Run, get_run, list_runs, run_row
 from evalflow.app.studio.space import NotFoundError, TakenError, Workspace
 from evalflow.errors import EvalflowError, Problem, UserError
 from evalflow.records.manifest import Manifest
+from evalflow.report.wording import without_means_of_figures
 from evalflow.run.folder import RunFolder
 from evalflow.store.scores import common_cases
 from evalflow.summary.gates import Condition, parse_condition
@@ -259,14 +262,38 @@ def tracked_metrics(space: Workspace) -> list[TrackedMetric]:
 @requires("read")
 def history(space: Workspace, bot: str, dataset: str, metric: str, statistic: str = "mean") -> History:
     """How a number changed over the latest runs. `statistic`: mean, pass_rate, or the name of a figure."""
+    runs = [run for run in scored_runs(space) if run.bot == bot]
+    return _history(runs, dataset, metric, statistic, functools.cache(_manifest))
+
+
+@requires("read")
+def histories(space: Workspace, bot: str, latest: int) -> list[tuple[str, str, str, History]]:
+    """The history of each number of a bot's last run, over its latest runs: dataset, metric, statistic, history.
+
+    A metric with pass and fail is shown by its pass rate.
+    """
+    runs = [run for run in list_runs(space, limit=latest, bot=bot).items if run.facts.get("metrics")]
+    read = functools.cache(_manifest)
+    found: dict[tuple[str, str, str], History] = {}
+    for row in without_means_of_figures(runs[0].facts["summary"]) if runs else ():
+        statistic = "pass_rate" if row["statistic"] == "mean" and row["pass_rate"] is not None else row["statistic"]
+        key = (row["dataset"], row["metric"], statistic)
+        if key not in found:
+            found[key] = _history(runs, *key, read)
+    return [(*key, history) for key, history in found.items()]
+
+
+def _history(
+    runs: Sequence[Run], dataset: str, metric: str, statistic: str, manifest: Callable[[Path], Manifest | None]
+) -> History:
     points: list[HistoryPoint] = []
     traits: Mapping[str, Any] = {}
     before: Manifest | None = None
-    for run in reversed(scored_runs(space)):
-        row = _row(run, dataset, metric, statistic) if run.bot == bot else None
+    for run in reversed(runs):
+        row = _row(run, dataset, metric, statistic)
         if row is None:
             continue
-        now = _manifest(run)
+        now = manifest(run.folder)
         traits = _traits(run, metric)
         points.append(_point(run, row, statistic, [] if not points else _breaks(metric, before, now), before, now))
         before = now
@@ -318,9 +345,9 @@ def _gates(run: Run, dataset: str, metric: str, statistic: str) -> Iterator[Poin
             yield PointGate(parse_condition(gate["condition"], gate["name"]), gate["passed"])
 
 
-def _manifest(run: Run) -> Manifest | None:
+def _manifest(folder: Path) -> Manifest | None:
     try:
-        return RunFolder(run.folder).read_manifest()
+        return RunFolder(folder).read_manifest()
     except (EvalflowError, OSError, ValueError):
         return None
 

@@ -12,6 +12,7 @@ from typing import Any
 from anyio import to_thread
 from nicegui import ui
 
+from evalflow.app.studio.bot_home import Headline, headlines
 from evalflow.app.studio.bots import Bot, create_bot, delete_bot, get_bot, list_bots, try_bot, update_bot
 from evalflow.app.studio.connections import connection_names
 from evalflow.app.studio.datasets import Dataset, list_datasets
@@ -20,6 +21,7 @@ from evalflow.app.studio.space import Workspace, within
 from evalflow.app.studio.transfer import export_files, import_files
 from evalflow.errors import Problem, UserError, command
 from evalflow.records import Answer
+from evalflow.web.pages.bot_home import sentence
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import Deleting, Saving, State, dialog, folder_dialog
 from evalflow.web.ui.endpoint import CALLED, pick_connection
@@ -50,6 +52,7 @@ def add() -> None:
     async def bots(workspace: Workspace) -> None:
         found = await to_thread.run_sync(list_bots, workspace)
         own = [bot for bot in found if bot.origin == "workspace"]
+        latest = await to_thread.run_sync(headlines, workspace)
         about = "The bots you test: a model, your own service, or recorded answers."
         with frame("Bots", place="Bots", about=about) as actions:
             with actions:
@@ -58,7 +61,7 @@ def add() -> None:
                 if own and may("edit"):
                     link_button("New bot", "/bots/new", primary=True)
             if own:
-                _cards(own)
+                _cards(own, latest)
             elif not may("edit"):
                 with empty("smart_toy", "No bots yet", "Editors of the project describe the bots that it tests."):
                     pass
@@ -69,7 +72,7 @@ def add() -> None:
                 with empty("smart_toy", "Describe your first bot", about):
                     link_button("New bot", "/bots/new", primary=True)
             with section("Ready to use", "Declared in conf/. Copy one to change it."):
-                _cards([bot for bot in found if bot.origin == "conf"])
+                _cards([bot for bot in found if bot.origin == "conf"], latest)
 
     @guarded_page("/bots/new", "edit")
     async def new(workspace: Workspace, source: str = "") -> None:
@@ -88,11 +91,12 @@ def add() -> None:
         with frame(f"Edit {found.name}", place="Bots", trail=[(found.name, f"/bots/{found.name}")]):
             _BotEditor(workspace, BotForm(found.config, found.name, found.description, connections), found)
 
-    @guarded_page("/bots/{bot}")
-    async def one(workspace: Workspace, bot: str) -> None:
+    @guarded_page("/bots/{bot}/settings")
+    async def settings(workspace: Workspace, bot: str) -> None:
         found = await to_thread.run_sync(get_bot, workspace, bot)
         datasets = await to_thread.run_sync(list_datasets, workspace)
-        with frame(found.name, place="Bots", about=found.description, trail=[("Bots", "/")]) as actions:
+        about = "How the bot is reached. Try a question to see that it answers."
+        with frame(f"Settings of {bot}", place="Bots", about=about, trail=[(bot, f"/bots/{bot}")]) as actions:
             with actions:
                 _actions(workspace, found, datasets)
             _connection(found)
@@ -101,14 +105,15 @@ def add() -> None:
                     BotTrial(workspace, lambda: found.name, lambda: given(found.config), {})
 
 
-def _cards(bots: list[Bot]) -> None:
+def _cards(bots: list[Bot], latest: Mapping[str, Headline]) -> None:
     with ui.element("div").classes("cards"):
         for bot in bots:
             kind = bot.config.get("kind")
             badges: list[tuple[str, Tone]] = [(KINDS[kind], "accent")] if kind in KINDS else []
             if bot.origin == "conf":
                 badges.append(("conf", ""))
-            card(bot.name, f"/bots/{bot.name}", bot.description or _endpoint(bot.config), badges)
+            about = bot.description or _endpoint(bot.config)
+            card(bot.name, f"/bots/{bot.name}", sentence(latest[bot.name]) if bot.name in latest else about, badges)
 
 
 def _endpoint(config: Mapping[str, Any]) -> str:
@@ -130,14 +135,10 @@ def _import_dialog(workspace: Workspace) -> ui.dialog:
 
 
 def _actions(workspace: Workspace, bot: Bot, datasets: Sequence[Dataset]) -> None:
-    is_own = bot.origin == "workspace"
-    if is_own:
-        link_button("Metrics", f"/bots/{bot.name}/metrics", primary=True)
     if not may("edit"):
         return
-    link_button("Run it", f"/runs/new?bot={bot.name}")
     link_button("Copy", f"/bots/new?source={bot.name}")
-    if is_own:
+    if bot.origin == "workspace":
         link_button("Edit", f"/bots/{bot.name}/edit")
         if may("own"):
             button("Export", _export_dialog(workspace, bot.name, datasets).open)

@@ -1,0 +1,169 @@
+"""What a bot's home says: how good its latest run is, whether it is better than before, and where it is weak."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from evalflow.app.studio.access import requires
+from evalflow.app.studio.comparing import ComparableRun, compare_runs, related, scored_runs
+from evalflow.app.studio.runs import Run, list_runs
+from evalflow.app.studio.scores import summary
+from evalflow.app.studio.space import Workspace
+from evalflow.report.wording import without_means_of_figures
+
+if TYPE_CHECKING:
+    from evalflow.summary.compare import ComparisonRow
+
+LATEST = 5
+"""The number of runs that a home lists."""
+FEWEST = 5
+"""A tag is called weak only if at least so many of its answers have a score."""
+_WEAKEST = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """The one number of a run that says whether the bot is good.
+
+    Attributes:
+        statistic: pass_rate, or mean or the name of a figure for a metric without pass or fail.
+        value, low, high: The number and its 95 % interval; None if nothing was scored.
+        n, n_scored: Answers, and those with a score.
+        bounded: Whether the value is between 0 and 1.
+        why: Why this metric is the one.
+    """
+
+    run: Run
+    metric: str
+    dataset: str
+    judge: str | None
+    statistic: str
+    value: float | None
+    low: float | None
+    high: float | None
+    n: int
+    n_scored: int
+    bounded: bool
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class BotChange:
+    """How the number of a headline changed since an earlier run.
+
+    Attributes:
+        before: None if no earlier run shares a dataset and a metric.
+        row: The paired difference; None if the runs cannot be compared, or the metric is not in both.
+    """
+
+    before: ComparableRun | None
+    row: ComparisonRow | None
+
+
+@dataclass(frozen=True, slots=True)
+class WeakTag:
+    """The number of a headline on the cases of a tag."""
+
+    tag: str
+    value: float
+    low: float | None
+    high: float | None
+    n_scored: int
+
+
+@dataclass(frozen=True, slots=True)
+class BotHome:
+    """The latest runs of a bot, newest first, and the headline of the latest one with results."""
+
+    runs: Sequence[Run]
+    headline: Headline | None
+
+
+@requires("read")
+def bot_home(space: Workspace, bot: str) -> BotHome:
+    """What the home of a bot shows at once."""
+    runs = list_runs(space, limit=LATEST, bot=bot).items
+    scored = next((run for run in runs if run.facts.get("metrics")), None)
+    if scored is None:
+        scored = next((run for run in scored_runs(space) if run.bot == bot), None)
+    return BotHome(runs, headline_of(scored) if scored else None)
+
+
+@requires("read")
+def headlines(space: Workspace) -> dict[str, Headline]:
+    """The headline of each bot's latest run with results, by bot."""
+    found: dict[str, Headline] = {}
+    for run in scored_runs(space):
+        if run.bot not in found and (headline := headline_of(run)):
+            found[run.bot] = headline
+    return found
+
+
+def headline_of(run: Run) -> Headline | None:
+    """The headline of a run with results: a metric with a gate first, then one with pass and fail, then a judged one.
+
+    Of several datasets it is the one with the most answers.
+    """
+    gated = {gate.get("of_metric") for gate in run.facts["gates"]}
+    metrics = {one["name"]: one for one in run.facts["metrics"]}
+    rows = [row for row in without_means_of_figures(run.facts["summary"]) if row["metric"] in metrics]
+    if not rows:
+        return None
+
+    def rank(row: Mapping[str, Any]) -> tuple[bool, bool, bool, int]:
+        return row["metric"] not in gated, row["pass_rate"] is None, row["judge"] is None, -row["n"]
+
+    row = min(rows, key=rank)
+    why = "it has a gate" if row["metric"] in gated else "it is the first with pass and fail"
+    if row["pass_rate"] is None and row["metric"] not in gated:
+        why = "no metric has pass and fail"
+    passes = row["pass_rate"] is not None and row["statistic"] == "mean"
+    ends = ("pass_rate", "pass_rate_low", "pass_rate_high") if passes else ("value", "ci_low", "ci_high")
+    value, low, high = (row[name] for name in ends)
+    statistic = "pass_rate" if passes else row["statistic"]
+    bounded = passes or bool(metrics[row["metric"]]["bounded"])
+    place = (row["metric"], row["dataset"], row["judge"], statistic)
+    return Headline(run, *place, value, low, high, row["n"], row["n_scored"], bounded, why if len(metrics) > 1 else "")
+
+
+@requires("read")
+def change_since(space: Workspace, headline: Headline) -> BotChange:
+    """How the headline changed since the run before; reads both runs' folders."""
+    before = related(space, headline.run.run_id).before
+    if before is None or before.obstacles:
+        return BotChange(before, None)
+    rows = compare_runs(space, before.run.run_id, headline.run.run_id).rows
+    return BotChange(before, next(_matching(rows, headline), None))
+
+
+def _matching(rows: Sequence[ComparisonRow], headline: Headline) -> Iterator[ComparisonRow]:
+    for row in rows:
+        is_same = (row.dataset, row.metric, row.tag) == (headline.dataset, headline.metric, None)
+        if is_same and headline.statistic in (row.statistic, *row.also):
+            yield row
+
+
+@requires("read")
+def weak_tags(space: Workspace, headline: Headline) -> list[WeakTag]:
+    """The tags with the worst numbers, worst first, of those that are worse than all cases together."""
+    traits = next(one for one in headline.run.facts["metrics"] if one["name"] == headline.metric)
+    is_lower_better = traits["direction"] == "lower_is_better" and headline.statistic != "pass_rate"
+    found = [tag for row in summary(space, headline.run.run_id) for tag in _tagged(row, headline)]
+    found.sort(key=lambda one: -one.value if is_lower_better else one.value)
+    if headline.value is None:
+        return []
+    worse = [one for one in found if (one.value > headline.value if is_lower_better else one.value < headline.value)]
+    return worse[:_WEAKEST]
+
+
+def _tagged(row: Mapping[str, Any], headline: Headline) -> Iterator[WeakTag]:
+    passes = headline.statistic == "pass_rate"
+    wanted = (headline.metric, headline.dataset, headline.judge, "mean" if passes else headline.statistic)
+    if row["tag"] is None or (row["metric"], row["dataset"], row["judge"], row["statistic"]) != wanted:
+        return
+    names = ("pass_rate", "pass_rate_low", "pass_rate_high") if passes else ("value", "ci_low", "ci_high")
+    value, low, high = (row[name] for name in names)
+    if value is not None and row["n_scored"] >= FEWEST:
+        yield WeakTag(row["tag"], value, low, high, row["n_scored"])

@@ -1,0 +1,250 @@
+"""A bot's home: whether it is good and better than before, its trends, weak tags and latest runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from urllib.parse import quote, urlencode
+
+from anyio import to_thread
+from nicegui import ui
+
+from evalflow.app.studio.bot_home import (
+    FEWEST,
+    LATEST,
+    BotChange,
+    BotHome,
+    Headline,
+    WeakTag,
+    bot_home,
+    change_since,
+    weak_tags,
+)
+from evalflow.app.studio.bots import get_bot
+from evalflow.app.studio.comparing import History, HistoryPoint, histories
+from evalflow.app.studio.runs import Run
+from evalflow.app.studio.space import Workspace
+from evalflow.report.wording import counted, joined, number, percent
+from evalflow.web.pages.runs import ACTIVE, name_of, state_of, when
+from evalflow.web.ui.frame import frame, guarded_page
+from evalflow.web.ui.parts import (
+    across,
+    badge,
+    empty,
+    fill,
+    interval,
+    link_button,
+    message,
+    picture,
+    section,
+    shape,
+    text,
+)
+from evalflow.web.ui.visitor import may
+
+TREND = 12
+"""The number of runs of a trend."""
+
+
+def add() -> None:
+    """Register the page."""
+
+    @guarded_page("/bots/{bot}")
+    async def home(workspace: Workspace, bot: str) -> None:
+        found = await to_thread.run_sync(get_bot, workspace, bot)
+        shown = await to_thread.run_sync(bot_home, workspace, bot)
+        with frame(found.name, place="Bots", about=found.description, trail=[("Bots", "/")]) as actions:
+            with actions:
+                if may("edit"):
+                    link_button("Run again" if shown.runs else "Run", _run_path(bot, shown.runs), primary=True)
+                if found.origin == "workspace":
+                    link_button("Metrics", f"/bots/{bot}/metrics")
+                link_button("Settings", f"/bots/{bot}/settings")
+            if not shown.runs:
+                _without_runs(bot)
+                return
+            _latest_state(shown.runs[0])
+            if shown.headline is not None:
+                _verdict(workspace, shown.headline)
+                _trends(workspace, bot)
+                _weak(workspace, shown.headline)
+            _runs(bot, shown)
+
+
+def _run_path(bot: str, runs: Sequence[Run]) -> str:
+    repeatable = next((run for run in runs if run.request is not None), None)
+    return f"/runs/new?source={repeatable.run_id}" if repeatable else f"/runs/new?{urlencode({'bot': bot})}"
+
+
+def _without_runs(bot: str) -> None:
+    about = "Choose test cases and a metric; you see the estimate before anything is sent."
+    with empty("play_circle", "Is it good? Run it to find out", about):
+        if may("edit"):
+            link_button("New run", f"/runs/new?{urlencode({'bot': bot})}", primary=True)
+
+
+def _latest_state(run: Run) -> None:
+    """What the latest run does, unless it is done."""
+    if run.state in ACTIVE:
+        done = f"{run.progress.done:,} of {run.progress.expected:,} scores" if run.progress.expected else "starting"
+        message(f"A run is in progress: {done}.", "The sentence below is about the run before.", "")
+    elif run.state != "done":
+        message(f"The latest run was {state_of(run)[0]}: {run.message or name_of(run)}.", "See it below.", "warn")
+
+
+def _verdict(workspace: Workspace, headline: Headline) -> None:
+    with ui.element("section").classes("card verdict").props('aria-label="Is it good?"'):
+        text(sentence(headline), "h2")
+        place = ui.element("div").classes("since-before")
+        about = (headline.metric, headline.dataset, f"run of {when(headline.run.created_at)}", _basis(headline))
+        text(joined(*about), "p", "muted small").props("dir=auto")
+        with ui.element("div").classes("actions"):
+            link_button("See each case", f"/runs/{headline.run.run_id}")
+
+    async def read() -> BotChange:
+        return await to_thread.run_sync(change_since, workspace, headline)
+
+    def show(change: BotChange) -> None:
+        text(change_in_words(headline, change), "p", "text")
+        if change.before is not None and not change.before.obstacles:
+            pair = {"a": change.before.run.run_id, "b": headline.run.run_id}
+            ui.link("Compare with last time", f"/compare?{urlencode(pair)}").classes("small")
+
+    ui.timer(0, partial(fill, place, "Comparing with last time …", read, show, "It cannot be compared."), once=True)
+
+
+def _basis(headline: Headline) -> str:
+    scored = f"{headline.n_scored:,} of {counted(headline.n, 'answer')} scored"
+    return f"{scored}; shown because {headline.why}" if headline.why else scored
+
+
+def sentence(headline: Headline) -> str:
+    """The headline in words: `64 % of answers pass (57 to 71 %)`."""
+    if headline.value is None:
+        return "Nothing could be scored in the latest run"
+    if headline.statistic == "pass_rate":
+        ends = "" if headline.low is None else f" ({percent(headline.low)} to {percent(headline.high)})"
+        return f"{percent(headline.value)} of answers pass{ends}"
+    name = "on average" if headline.statistic == "mean" else headline.statistic.replace("_", " ")
+    ends = "" if headline.low is None else f" ({interval(headline.low, headline.high, 2)})"
+    return f"{headline.metric}: {number(headline.value, 2)} {name}{ends}"
+
+
+def change_in_words(headline: Headline, change: BotChange) -> str:
+    """How the headline changed, such as `12 points more than last time: too few cases to be sure.`."""
+    if change.before is None:
+        return "There is no earlier run to compare with."
+    if change.before.obstacles:
+        return f"Not comparable with last time: {change.before.obstacles[0].what}."
+    row = change.row
+    if row is None or row.found.difference is None:
+        return "Last time has no number to compare with."
+    difference, (low, high) = row.found.difference, (row.found.low, row.found.high)
+    if not difference:
+        return "The same as last time."
+    unit = 100 if headline.bounded else 1
+    size = f"{abs(difference) * unit:.{0 if unit == 100 and abs(difference) >= 0.01 else 2}f}"
+    points = " points" if unit == 100 else ""
+    said = f"{size}{points} {'more' if difference > 0 else 'less'} than last time"
+    if row.verdict == "cannot_tell":
+        return f"{said}: too few cases to be sure."
+    ends = "" if low is None or high is None else f" (the difference is {low * unit:+.{1}f} to {high * unit:+.{1}f})"
+    return f"{said}: {row.verdict}{ends}."
+
+
+def _trends(workspace: Workspace, bot: str) -> None:
+    with section("Over time", f"The last {TREND} runs; a gap is where runs cannot be compared."):
+        place = ui.element("div")
+
+    async def read() -> list[tuple[str, str, str, History]]:
+        return await to_thread.run_sync(histories, workspace, bot, TREND)
+
+    def show(found: list[tuple[str, str, str, History]]) -> None:
+        with ui.element("div").classes("cards trends"):
+            for dataset, metric, statistic, history in found:
+                _trend(bot, dataset, metric, statistic, history)
+
+    ui.timer(0, partial(fill, place, "Reading the earlier runs …", read, show, "They cannot be read."), once=True)
+
+
+def _trend(bot: str, dataset: str, metric: str, statistic: str, history: History) -> None:
+    points = [point for point in history.points if point.value is not None]
+    query = urlencode({"bot": bot, "dataset": dataset, "metric": metric, "statistic": statistic})
+    with ui.link(target=f"/history?{query}").classes("card"):
+        with ui.element("div").classes("actions named"):
+            text(metric, "h3")
+            text(_shown(statistic, points[-1].value) if points else "–", "span", "reading")
+        text(joined(dataset, statistic.replace("_", " ")), "p", "muted small")
+        if len(points) > 1:
+            _line(points, bounded=history.bounded)
+        else:
+            text("One run so far.", "p", "muted small")
+
+
+def _shown(statistic: str, value: float | None) -> str:
+    return percent(value) if statistic == "pass_rate" else number(value, 2)
+
+
+_HIGH = 56
+"""Height of a trend in pixels."""
+
+
+def _line(points: Sequence[HistoryPoint], *, bounded: bool) -> None:
+    """Dots with intervals, linked where the runs can be compared."""
+    ends = [end for point in points for end in (point.value, point.low, point.high) if end is not None]
+    low, high = (0.0, 1.0) if bounded else (min(ends), max(ends))
+    span = high - low or 1.0
+
+    def down(value: float | None) -> float:
+        return round(_HIGH - 5 - (min(max(value or 0.0, low), high) - low) / span * (_HIGH - 10), 1)
+
+    def right(i: int) -> str:
+        return across((i + 0.5) / len(points))
+
+    first, last = points[0].value, points[-1].value
+    with picture(f"{len(points)} runs, from {number(first, 2)} to {number(last, 2)}", "spark") as drawn:
+        drawn.props(f"height={_HIGH}")
+        for i, point in enumerate(points):
+            if i and not point.breaks:
+                shape("line", "link", x1=right(i - 1), x2=right(i), y1=down(points[i - 1].value), y2=down(point.value))
+            if point.low is not None and point.high is not None:
+                shape("line", "interval", x1=right(i), x2=right(i), y1=down(point.low), y2=down(point.high))
+            failed = any(gate.passed is False for gate in point.gates)
+            shape("circle", "dot failed" if failed else "dot", cx=right(i), cy=down(point.value), r=3.5)
+
+
+def _weak(workspace: Workspace, headline: Headline) -> None:
+    place = ui.element("div")
+
+    async def read() -> list[WeakTag]:
+        return await to_thread.run_sync(weak_tags, workspace, headline)
+
+    def show(found: list[WeakTag]) -> None:
+        if not found:
+            return
+        about = f"Worse than all cases together, of the tags with at least {FEWEST} scored answers."
+        with section("Weakest tags", about), ui.element("ul").classes("card weak"):
+            for one in found:
+                with ui.element("li"):
+                    query = urlencode({"tag": one.tag, "metric": headline.metric})
+                    ui.link(one.tag, f"/runs/{headline.run.run_id}?{query}").props("dir=auto")
+                    text(_shown(headline.statistic, one.value), "span", "reading")
+                    text(_tag_basis(headline.statistic, one), "span", "muted small")
+
+    ui.timer(0, partial(fill, place, "", read, show, "The tags cannot be read."), once=True)
+
+
+def _tag_basis(statistic: str, one: WeakTag) -> str:
+    ends = "" if one.low is None else f"{_shown(statistic, one.low)} to {_shown(statistic, one.high)}"
+    return joined(ends, counted(one.n_scored, "answer"))
+
+
+def _runs(bot: str, shown: BotHome) -> None:
+    with section("Latest runs"), ui.element("ul").classes("card weak"):
+        for run in shown.runs:
+            with ui.element("li"):
+                ui.link(name_of(run), f"/runs/{run.run_id}").props("dir=auto")
+                badge(*state_of(run))
+                text(when(run.created_at), "span", "muted small")
+    if len(shown.runs) == LATEST:
+        ui.link("All runs", f"/runs?bot={quote(bot)}").classes("small")

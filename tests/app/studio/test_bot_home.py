@@ -1,0 +1,118 @@
+"""What a bot's home says of its runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalflow.app.core.comparison import Obstacle
+from evalflow.app.studio.bot_home import BotChange, Headline, bot_home, change_since, headline_of, headlines, weak_tags
+from evalflow.app.studio.comparing import ComparableRun, histories
+from evalflow.app.studio.runs import Progress, Run
+from evalflow.app.studio.space import Workspace
+from evalflow.web.pages.bot_home import change_in_words, sentence
+from tests.web.finished import finish_runs
+
+
+def test_a_home_says_how_good_the_latest_run_is_and_what_changed(space: Workspace) -> None:
+    found = finish_runs(space)
+    home = bot_home(space, "fees")
+    assert [run.run_id for run in home.runs] == [found.other, found.better, found.worse]
+    assert home.headline is not None
+    assert (home.headline.run.run_id, home.headline.metric, home.headline.why) == (found.other, "exact", "")
+    assert sentence(home.headline) == "92 % of answers pass (65 % to 99 %)"
+    unlike = change_since(space, home.headline)  # by another version of the metric
+    assert change_in_words(home.headline, unlike).startswith("Not comparable with last time: ")
+
+    better = headline_of(home.runs[1])
+    assert better is not None
+    words = change_in_words(better, change_since(space, better))
+    assert words == "83 points more than last time: better (the difference is +29.2 to +97.0)."
+    worse = headline_of(home.runs[2])
+    assert worse is not None
+    assert change_in_words(worse, change_since(space, worse)) == "There is no earlier run to compare with."
+
+    assert headlines(space) == {"fees": home.headline}
+    assert weak_tags(space, home.headline) == []
+    [(dataset, metric, statistic, history)] = histories(space, "fees", 12)
+    assert (dataset, metric, statistic) == ("questions", "exact", "pass_rate")
+    assert [(point.run_id, bool(point.breaks)) for point in history.points] == [
+        (found.worse, False),
+        (found.better, False),
+        (found.other, True),
+    ]
+
+
+def test_a_bot_without_runs_has_no_headline(space: Workspace) -> None:
+    home = bot_home(space, "nobody")
+    assert (home.runs, home.headline, headlines(space), histories(space, "nobody", 5)) == ([], None, {}, [])
+
+
+def _run(metrics: list[dict[str, Any]], rows: list[dict[str, Any]], gates: list[str] = []) -> Run:  # noqa: B006
+    facts = {"metrics": metrics, "summary": rows, "gates": [{"of_metric": name} for name in gates]}
+    return Run(
+        *(
+            "r",
+            "",
+            "bot",
+            "done",
+            "workspace",
+            None,
+            Path(),
+            "",
+            Progress(),
+            0,
+            "",
+            None,
+            facts,
+            False,
+            1,
+            "",
+            None,
+            None,
+        )
+    )
+
+
+def _row(metric: str, *, value: float | None = 0.5, passing: float | None = None, **others: Any) -> dict[str, Any]:
+    ends = {"ci_low": 0.4, "ci_high": 0.6, "pass_rate_low": 0.1, "pass_rate_high": 0.9}
+    cell = {"dataset": "d", "judge": None, "statistic": "mean", "n": 10, "n_scored": 9, "tag": None}
+    return {**cell, **ends, "metric": metric, "value": value, "pass_rate": passing, **others}
+
+
+def _metric(name: str) -> dict[str, Any]:
+    return {"name": name, "bounded": True, "direction": "higher_is_better", "judge": None}
+
+
+@pytest.mark.parametrize(
+    ("rows", "gates", "chosen"),
+    [
+        ([_row("a"), _row("b", passing=0.4)], [], ("b", "pass_rate", 0.4)),
+        ([_row("a"), _row("b", passing=0.4)], ["a"], ("a", "mean", 0.5)),
+        ([_row("a"), _row("b", judge="j")], [], ("b", "mean", 0.5)),
+        ([_row("a", n=5), _row("a", dataset="large", value=0.7)], [], ("a", "mean", 0.7)),
+        ([_row("a"), _row("a", statistic="recall", value=0.8)], [], ("a", "recall", 0.8)),
+    ],
+)
+def test_the_number_is_of_a_gate_then_of_what_passes_then_of_a_judge(
+    rows: list[dict[str, Any]], gates: list[str], chosen: tuple[str, str, float]
+) -> None:
+    found = headline_of(_run([_metric("a"), _metric("b")], rows, gates))
+    assert found is not None
+    assert (found.metric, found.statistic, found.value) == chosen
+    assert found.why
+
+
+def test_what_cannot_be_said_is_said() -> None:
+    found = headline_of(_run([_metric("a")], [_row("a")]))
+    assert found is not None
+    assert sentence(found) == "a: 0.50 on average (0.40 to 0.60)"
+    assert sentence(replace(found, value=None)) == "Nothing could be scored in the latest run"
+    before = ComparableRun(found.run, [])
+    assert change_in_words(found, BotChange(before, None)) == "Last time has no number to compare with."
+    unlike = ComparableRun(found.run, [Obstacle("judge", "another judge")])
+    assert change_in_words(found, BotChange(unlike, None)) == "Not comparable with last time: another judge."
+    assert isinstance(found, Headline)
