@@ -50,7 +50,7 @@ class Headline:
 
 
 @dataclass(frozen=True, slots=True)
-class BotChange:
+class HeadlineChange:
     """How the number of a headline changed since an earlier run.
 
     Attributes:
@@ -129,13 +129,13 @@ def headline_of(run: Run) -> Headline | None:
 
 
 @requires("read")
-def change_since(space: Workspace, headline: Headline) -> BotChange:
+def change_since(space: Workspace, headline: Headline) -> HeadlineChange:
     """How the headline changed since the run before; reads both runs' folders."""
     before = related(space, headline.run.run_id).before
     if before is None or before.obstacles:
-        return BotChange(before, None)
+        return HeadlineChange(before, None)
     rows = compare_runs(space, before.run.run_id, headline.run.run_id).rows
-    return BotChange(before, next(_matching(rows, headline), None))
+    return HeadlineChange(before, next(_matching(rows, headline), None))
 
 
 def _matching(rows: Sequence[ComparisonRow], headline: Headline) -> Iterator[ComparisonRow]:
@@ -155,7 +155,12 @@ def weak_tags(space: Workspace, headline: Headline) -> list[WeakTag]:
     if headline.value is None:
         return []
     worse = [one for one in found if (one.value > headline.value if is_lower_better else one.value < headline.value)]
-    return worse[:_WEAKEST]
+    return [one for one in worse if not any(_is_all_of(other, one) for other in worse)][:_WEAKEST]
+
+
+def _is_all_of(tag: WeakTag, parent: WeakTag) -> bool:
+    """Whether a sub-tag has all cases of its parent, which then says nothing more."""
+    return tag.tag.startswith(f"{parent.tag} > ") and tag.n_scored == parent.n_scored
 
 
 def _tagged(row: Mapping[str, Any], headline: Headline) -> Iterator[WeakTag]:

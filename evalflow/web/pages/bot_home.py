@@ -12,7 +12,7 @@ from nicegui import ui
 from evalflow.app.studio.bot_home import (
     FEWEST,
     LATEST,
-    BotChange,
+    HeadlineChange,
     BotHome,
     Headline,
     WeakTag,
@@ -94,17 +94,21 @@ def _latest_state(run: Run) -> None:
 
 def _verdict(workspace: Workspace, headline: Headline) -> None:
     with ui.element("section").classes("card verdict").props('aria-label="Is it good?"'):
-        text(sentence(headline), "h2")
+        said, _, ends = sentence(headline).partition(" (")
+        with ui.element("h2"):
+            text(said, "span")
+            if ends:
+                text(f" ({ends}", "span", "ends-of")
         place = ui.element("div").classes("since-before")
         about = (headline.metric, headline.dataset, f"run of {when(headline.run.created_at)}", _basis(headline))
         text(joined(*about), "p", "muted small").props("dir=auto")
         with ui.element("div").classes("actions"):
             link_button("See each case", f"/runs/{headline.run.run_id}")
 
-    async def read() -> BotChange:
+    async def read() -> HeadlineChange:
         return await to_thread.run_sync(change_since, workspace, headline)
 
-    def show(change: BotChange) -> None:
+    def show(change: HeadlineChange) -> None:
         text(change_in_words(headline, change), "p", "text")
         if change.before is not None and not change.before.obstacles:
             pair = {"a": change.before.run.run_id, "b": headline.run.run_id}
@@ -130,7 +134,7 @@ def sentence(headline: Headline) -> str:
     return f"{headline.metric}: {number(headline.value, 2)} {name}{ends}"
 
 
-def change_in_words(headline: Headline, change: BotChange) -> str:
+def change_in_words(headline: Headline, change: HeadlineChange) -> str:
     """How the headline changed, such as `12 points more than last time: too few cases to be sure.`."""
     if change.before is None:
         return "There is no earlier run to compare with."
@@ -176,7 +180,7 @@ def _trend(bot: str, dataset: str, metric: str, statistic: str, history: History
             text(_shown(statistic, points[-1].value) if points else "–", "span", "reading")
         text(joined(dataset, statistic.replace("_", " ")), "p", "muted small")
         if len(points) > 1:
-            _line(points, bounded=history.bounded)
+            _line(points)
         else:
             text("One run so far.", "p", "muted small")
 
@@ -189,14 +193,13 @@ _HIGH = 56
 """Height of a trend in pixels."""
 
 
-def _line(points: Sequence[HistoryPoint], *, bounded: bool) -> None:
-    """Dots with intervals, linked where the runs can be compared."""
+def _line(points: Sequence[HistoryPoint]) -> None:
+    """Dots with intervals, linked where the runs can be compared; the height is what they span."""
     ends = [end for point in points for end in (point.value, point.low, point.high) if end is not None]
-    low, high = (0.0, 1.0) if bounded else (min(ends), max(ends))
-    span = high - low or 1.0
+    low, span = min(ends), max(ends) - min(ends) or 1.0
 
     def down(value: float | None) -> float:
-        return round(_HIGH - 5 - (min(max(value or 0.0, low), high) - low) / span * (_HIGH - 10), 1)
+        return round(_HIGH - 5 - ((value or 0.0) - low) / span * (_HIGH - 10), 1)
 
     def right(i: int) -> str:
         return across((i + 0.5) / len(points))

@@ -88,7 +88,7 @@ def add() -> None:
     async def edit(workspace: Workspace, bot: str) -> None:
         found = await to_thread.run_sync(get_bot, workspace, bot)
         connections = await to_thread.run_sync(connection_names, workspace)
-        with frame(f"Edit {found.name}", place="Bots", trail=[(found.name, f"/bots/{found.name}")]):
+        with frame(f"Edit {found.name}", place="Bots", trail=[(f"Settings of {bot}", f"/bots/{bot}/settings")]):
             _BotEditor(workspace, BotForm(found.config, found.name, found.description, connections), found)
 
     @guarded_page("/bots/{bot}/settings")
@@ -254,7 +254,7 @@ class _BotEditor:
             BotTrial(workspace, lambda: bot_form.named() or "bot", bot_form.read, bot_form.fields)
         with ui.element("div").classes("section actions"):
             self._button = button("Save", self._save, kind="primary")
-            link_button("Cancel", f"/bots/{bot.name}" if bot else "/")
+            link_button("Cancel", f"/bots/{bot.name}/settings" if bot else "/")
         name, version = (bot.name, bot.version) if bot else ("", 0)
         self._saving = Saving[Bot](partial(bot_state, workspace, name), version, f"/bots/{name}/edit")
 
@@ -269,7 +269,8 @@ class _BotEditor:
                 return update_bot(self._workspace, name, version, config=config, description=description)
 
             mine = {"description": description, **config}
-            await self._saving.save(work, mine, self._form.fields, self._button, lambda _: forms.leave(f"/bots/{name}"))
+            place = f"/bots/{name}/settings" if self._bot else f"/bots/{name}"
+            await self._saving.save(work, mine, self._form.fields, self._button, lambda _: forms.leave(place))
 
 
 _OPTIONS = (

@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 from evalflow.app.core.comparison import Obstacle
-from evalflow.app.studio.bot_home import BotChange, Headline, bot_home, change_since, headline_of, headlines, weak_tags
+from evalflow.app.studio.bot_home import (
+    HeadlineChange,
+    Headline,
+    bot_home,
+    change_since,
+    headline_of,
+    headlines,
+    weak_tags,
+)
 from evalflow.app.studio.comparing import ComparableRun, histories
 from evalflow.app.studio.runs import Progress, Run
 from evalflow.app.studio.space import Workspace
@@ -112,7 +120,7 @@ def test_what_cannot_be_said_is_said() -> None:
     assert sentence(found) == "a: 0.50 on average (0.40 to 0.60)"
     assert sentence(replace(found, value=None)) == "Nothing could be scored in the latest run"
     before = ComparableRun(found.run, [])
-    assert change_in_words(found, BotChange(before, None)) == "Last time has no number to compare with."
+    assert change_in_words(found, HeadlineChange(before, None)) == "Last time has no number to compare with."
     unlike = ComparableRun(found.run, [Obstacle("judge", "another judge")])
-    assert change_in_words(found, BotChange(unlike, None)) == "Not comparable with last time: another judge."
+    assert change_in_words(found, HeadlineChange(unlike, None)) == "Not comparable with last time: another judge."
     assert isinstance(found, Headline)

@@ -48,11 +48,13 @@ def test_a_bot_is_described_tried_saved_changed_and_deleted(visit: Visit, pages:
         seen(page, "It costs 40 pounds.")
         page.get_by_role("button", name="Save").click()
         page.wait_for_url("**/bots/fees")
+    seen(page, "Is it good? Run it to find out")
+    page.get_by_role("link", name="Settings").click()
     seen(page, "some-model")
     page.get_by_role("link", name="Edit").click()
     field(page, "Model").fill("another-model")
     page.get_by_role("button", name="Save").click()
-    page.wait_for_url(re.compile("/bots/fees$"))
+    page.wait_for_url(re.compile("/bots/fees/settings$"))
     seen(page, "another-model")
     page.get_by_role("button", name="Delete").click()
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
@@ -112,7 +114,7 @@ def test_somebody_elses_change_is_not_overwritten(visit: Visit, pages: Server) -
 
 def test_what_somebody_else_changed_is_not_deleted_unseen(visit: Visit, pages: Server) -> None:
     define(pages, "leaving")
-    page = visit("/bots/leaving")
+    page = visit("/bots/leaving/settings")
     assert pages.ask("PATCH", "/api/v1/bots/leaving", {"description": "theirs"}, If_Match='"1"').status == 200
     page.get_by_role("button", name="Delete").click()
     asked = page.get_by_role("dialog", name="Delete leaving?")
@@ -129,20 +131,20 @@ def test_what_somebody_else_changed_is_not_deleted_unseen(visit: Visit, pages: S
 def test_text_of_others_is_only_text(visit: Visit, pages: Server) -> None:
     define(pages, "evil", system_prompt=EVIL)
     with Endpoint([EVIL]) as endpoint:
-        page = visit("/bots/evil")
+        page = visit("/bots/evil/settings")
         seen(page, EVIL)
         config = {"kind": "openai", "model": "m", "base_url": endpoint.url, "api_key_env": None}
         pages.ask("PATCH", "/api/v1/bots/evil", {"config": config, "description": EVIL}, If_Match='"1"')
-        page = visit("/bots/evil")
+        page = visit("/bots/evil/settings")
         field(page, "Question").fill(EVIL)
         page.get_by_role("button", name="Ask").click()
         page.get_by_role("heading", name="Answer", exact=True).wait_for()
     assert page.locator("img[src=x]").count() == 0
-    assert page.title() == "evil · evalflow"
+    assert page.title() == "Settings of evil · evalflow"
 
 
 def test_what_conf_declares_is_copied_not_changed(visit: Visit) -> None:
-    page = visit("/bots/ollama")
+    page = visit("/bots/ollama/settings")
     seen(page, "read-only")
     assert page.get_by_role("link", name="Edit").count() == 0
     page.get_by_role("link", name="Copy").click()
