@@ -12,9 +12,9 @@ from nicegui import ui
 from evalflow.app.studio.bot_home import (
     FEWEST,
     LATEST,
-    HeadlineChange,
     BotHome,
     Headline,
+    HeadlineChange,
     WeakTag,
     bot_home,
     change_since,

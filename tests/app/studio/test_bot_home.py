@@ -10,8 +10,8 @@ import pytest
 
 from evalflow.app.core.comparison import Obstacle
 from evalflow.app.studio.bot_home import (
-    HeadlineChange,
     Headline,
+    HeadlineChange,
     bot_home,
     change_since,
     headline_of,
