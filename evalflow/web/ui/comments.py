@@ -46,7 +46,8 @@ class CommentList:
     async def load(self) -> None:
         """Read the comments and show them."""
         found = await to_thread.run_sync(lambda: list_comments(self._workspace, self._on, None, MOST_SHOWN))
-        self._show(found.items)
+        if not self._list.is_deleted:
+            self._show(found.items)
 
     def _show(self, found: Sequence[Comment]) -> None:
         self._list.clear()

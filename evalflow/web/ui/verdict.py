@@ -54,6 +54,8 @@ class _VerdictBar:
         query = TaskQuery(run=self._run, position=self._score.position, metric=self._score.metric)
         found = await to_thread.run_sync(lambda: verdicts.score_verdicts(self._workspace, *self._place))
         tasks = await to_thread.run_sync(lambda: list_tasks(self._workspace, query))
+        if self._all.is_deleted:  # another case is shown by now
+            return
         with self._all:  # the pressed button may be deleted
             self._show(found, tasks.items)
             await self._comments.load()
