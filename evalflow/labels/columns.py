@@ -111,7 +111,7 @@ LABEL_COLUMNS: Mapping[str, LabelColumn] = MappingProxyType(
         "group": LabelColumn(plain_name, "group that was drawn as a whole"),
         "at": LabelColumn(str, "when"),
         "review": LabelColumn(plain_name, "review in which it was labelled"),
-        "position": LabelColumn(_count, "position of the answer in the run, from 0"),
+        "position": LabelColumn(_count, "place of the answer in the review's random order, else in the run, from 0"),
         "seconds": LabelColumn(_seconds, "time that the person took for the answer"),
         "draw": LabelColumn(_one_of(get_args(Draw)), "how the answer was chosen: random, strata, groups, or hand"),
         "seed": LabelColumn(_seed, "seed of the draw"),

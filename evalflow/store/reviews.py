@@ -109,7 +109,7 @@ def contents(connection: Connection, review: int, items: Sequence[int]) -> dict[
     for some in chunks(items, _AT_ONCE):
         query = select(review_items.c.item, review_items.c.content)
         rows = connection.execute(query.where(_of(review, review_items), review_items.c.item.in_(some)))
-        found.update(rows.tuples())
+        found.update((row.item, row.content) for row in rows)
     return found
 
 

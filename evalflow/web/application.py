@@ -95,6 +95,7 @@ def rest_api() -> FastAPI:
         people,
         projects,
         rank,
+        reviews,
         runs,
         tasks,
         transfer,
@@ -118,6 +119,7 @@ def rest_api() -> FastAPI:
         *(runs.router, runs.files_router, runs.events_router, runs.scores_router, runs.thresholds_router),
         *(compare.router, rank.router, projects.router, projects.members_router, connections.router, audit.router),
         *(people.users_router, people.router, budget.router, budget.run_router, tasks.router, comments.router),
+        reviews.router,
         labels.router,
     ):
         app.include_router(router)

@@ -86,6 +86,12 @@ BODIES: Mapping[str, Any] = {
     "PATCH /users/{user}": {},
     "POST /tasks": {"title": "Made"},
     "PATCH /tasks/{task}": {},
+    "POST /reviews": {"name": "made", "run": "none", "metrics": ["exact"], "size": 1, "people": ["ann"]},
+    "PATCH /reviews/{review}": {},
+    "PUT /reviews/{review}/items/{item}/draft": {},
+    "POST /reviews/{review}/items/{item}/submit": {},
+    "POST /reviews/{review}/items/{item}/decline": {},
+    "PUT /reviews/{review}/items/{item}/resolution": {"metric": "exact", "value": 1, "reason": "Clear."},
     "POST /datasets/{dataset}/cases/activate": {"cases": []},
     "POST /checks": {"name": "made", "type": "conformity", "params": {"rules": ["Be kind."]}},
     "PUT /checks/{check}": {"type": "conformity", "params": {"rules": ["Be kind."]}},
@@ -136,7 +142,7 @@ def fill(space: Workspace) -> dict[str, str]:
     names |= {"check": "kind", "judge": "strict"}
     task = tasks.create_task(space, TaskDraft("Look"))
     names |= {"task": str(task.id), "comment": "1"}
-    return {**names, "score": "0-0", "file": "report.html", "project": "default"}
+    return {**names, "score": "0-0", "file": "report.html", "review": "none", "item": "0", "project": "default"}
 
 
 def needed(allowed: frozenset[str]) -> Right:

@@ -1,0 +1,386 @@
+"""What a review has found: progress, disagreements and their resolutions, labels, and the calibration by them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import random
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from evalflow.app.core.calibration import calibration_of
+from evalflow.app.core.labels import read_labels
+from evalflow.app.studio.access import requires
+from evalflow.app.studio.review_desk import label_row
+from evalflow.app.studio.reviews import REVIEWS, scale_of, scored_run
+from evalflow.app.studio.space import Workspace, not_found
+from evalflow.errors import Problem, UserError
+from evalflow.labels.columns import LABEL_COLUMNS
+from evalflow.metrics.scale import LabelScale, read_label
+from evalflow.paths import safe_text
+from evalflow.report.calibration import Calibration
+from evalflow.stats.agreement import Agreement, cohen_kappa
+from evalflow.stats.raters import krippendorff_alpha
+from evalflow.store import reviews as stored
+from evalflow.store.rows import Row, storable
+
+LONGEST_REASON = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class PersonProgress:
+    """How far a person is. `median_seconds` is of the answers that they submitted; None without any."""
+
+    name: str
+    done: int
+    declined: int
+    flagged: int
+    median_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class HumanAgreement:
+    """How well people agree on a metric, over the `doubled` answers that two of them have labelled.
+
+    `kappa` is of the answers' first and second labels; None on a scale without few grades.
+    """
+
+    metric: str
+    doubled: int
+    alpha: Agreement
+    kappa: Agreement | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewProgress:
+    """How far a review is. `labels` are submitted answers of all people, of those that are `wanted`."""
+
+    labels: int
+    wanted: int
+    people: Sequence[PersonProgress]
+    agreement: Sequence[HumanAgreement]
+
+
+@dataclass(frozen=True, slots=True)
+class ShownLabel:
+    """A label without the name of its author; a value of None: they could not tell."""
+
+    value: Any
+    comment: str
+    is_flagged: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """An answer to which people gave different labels on a metric, in random order; `resolved` is the value decided."""
+
+    item: int
+    position: int | None
+    metric: str
+    content: Mapping[str, Any]
+    labels: Sequence[ShownLabel]
+    is_resolved: bool
+    resolved: Any
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewResult:
+    """The calibration of a run by the labels of a review; provisional while it is open, None without scored answers."""
+
+    is_provisional: bool
+    notes: Sequence[str]
+    calibration: Calibration | None
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedCase:
+    """An answer with the judge's score and people's truth, both from 0 to 1, and as people gave it."""
+
+    position: int | None
+    dataset: str
+    case_id: str
+    judge: str | None
+    score: float
+    human: float
+    difference: float
+    value: str | None
+    reason: str | None
+    labels: Sequence[ShownLabel]
+
+
+@requires("edit")
+def progress(space: Workspace, name: str) -> ReviewProgress:
+    """How far each person is, and how well they agree."""
+    review = REVIEWS.get(space, name)
+    with space.database.reading() as connection:
+        held = stored.review_assignments(connection, review["id"])
+        items = stored.item_rows(connection, review["id"])
+        labels = stored.label_rows(connection, review["id"])
+    names = dict.fromkeys([*review["people"], *(row["by"] for row in held)])
+    people = [_person(one, [row for row in held if row["by"] == one]) for one in names]
+    agreement = [_agreement(one, labels) for one in review["metrics"]]
+    return ReviewProgress(sum(one.done for one in people), sum(row["wanted"] for row in items), people, agreement)
+
+
+@requires("edit")
+def disagreements(space: Workspace, name: str) -> list[Disagreement]:
+    """The answers with labels that differ, without names: those that nobody has resolved first."""
+    review = REVIEWS.get(space, name)
+    with space.database.reading() as connection:
+        labels = _current(review, stored.label_rows(connection, review["id"]))
+        flags = {
+            (row["item"], row["by"]): row["is_flagged"] for row in stored.review_assignments(connection, review["id"])
+        }
+        grouped: dict[tuple[int, str], list[Row]] = defaultdict(list)
+        for row in labels:
+            grouped[row["item"], row["metric"]].append(row)
+        found = {key: rows for key, rows in grouped.items() if len({_said(row) for row in rows if _is_given(row)}) > 1}
+        items = {row["item"]: row for row in stored.item_rows(connection, review["id"])}
+        contents = stored.contents(connection, review["id"], [item for item, _ in found])
+    shown = [
+        _disagreement(review, items[item], metric, contents[item], rows, flags)
+        for (item, metric), rows in found.items()
+    ]
+    return sorted(shown, key=lambda one: (one.is_resolved, one.item))
+
+
+@requires("edit")
+def resolve(space: Workspace, name: str, item: int, metric: str, value: Any, reason: str) -> None:
+    """Decide what is true of an answer on a metric. It replaces the labels there; people's agreement stays."""
+    review = REVIEWS.get(space, name)
+    own = next((one for one in review["metrics"] if one["name"] == metric), None)
+    if own is None:
+        raise not_found("metric", metric, [one["name"] for one in review["metrics"]])
+    reason = storable(reason.strip())
+    if not 0 < len(reason) <= LONGEST_REASON:
+        raise UserError(Problem("a resolution needs a reason", "reason", "say in a sentence why this value is right"))
+    try:
+        read = read_label(scale_of(own), value)[1]
+    except ValueError as error:
+        raise UserError(Problem(f"{metric}: {error}", "value", "choose a value of the scale")) from None
+    me = space.identify().name
+    with space.changing("resolve", "review", review["name"], [metric]) as connection:
+        found = stored.item_row(connection, review["id"], item)
+        if found is None or metric not in found["content"]["metrics"]:
+            raise not_found("answer", str(item), [])
+        seen = stored.has_viewed(connection, review["run"], me)
+        row = label_row(review, found, me, metric, read, blind=True, seen_before=seen, rubric=own["rubric"])
+        stored.replace_labels(connection, review["id"], item, [{**row, "comment": reason}], kind="resolution")
+
+
+@requires("edit")
+def review_labels(space: Workspace, name: str) -> Iterator[dict[str, Any]]:
+    """The labels and resolutions as rows of a labels file, and a row for each value that is missing.
+
+    The answers that were served are a random sample, wherever labelling stopped: the weight of an answer of a stratum
+    is the stratum's size by the number served of it, and a group of which answers are still to be labelled is left out.
+    """
+    review = REVIEWS.get(space, name)
+    with space.database.reading() as connection:
+        items = stored.item_rows(connection, review["id"])
+        held = stored.review_assignments(connection, review["id"])
+        labels = stored.label_rows(connection, review["id"])
+        metrics = {
+            item: content["metrics"]
+            for item, content in stored.contents(connection, review["id"], sorted({r["item"] for r in held})).items()
+        }
+    return _rows(review, items, held, labels, metrics)
+
+
+@requires("edit")
+def labels_csv(space: Workspace, name: str) -> str:
+    """The rows of `review_labels` as CSV, with a byte order mark, so that spreadsheets read it as UTF-8."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(LABEL_COLUMNS))
+    writer.writeheader()
+    for row in review_labels(space, name):
+        writer.writerow({key: safe_text(value) if isinstance(value, str) else value for key, value in row.items()})
+    return "\ufeff" + text.getvalue()
+
+
+@requires("edit")
+def review_result(space: Workspace, name: str) -> ReviewResult:
+    """Compare the run's judges with the labels of a review, as `calibrate` does with its export; saves nothing.
+
+    UserError if there is no label yet, or the run was deleted.
+    """
+    review = REVIEWS.get(space, name)
+    run = scored_run(space, review["run_id"])
+    labels = read_labels(run, list(review_labels(space, name)))
+    return ReviewResult(review["state"] == "open", labels.notes, calibration_of(run, labels))
+
+
+@requires("edit")
+def judged_against_people(space: Workspace, name: str, metric: str) -> list[JudgedCase]:
+    """The labelled answers with the judge's score and people's truth, those that differ most first."""
+    found = review_result(space, name).calibration
+    review = REVIEWS.get(space, name)
+    with space.database.reading() as connection:
+        labels = _current(review, stored.label_rows(connection, review["id"]))
+        items = {_key(row): row for row in stored.item_rows(connection, review["id"])}
+        flags = {
+            (row["item"], row["by"]): row["is_flagged"] for row in stored.review_assignments(connection, review["id"])
+        }
+    by_item: dict[int, list[Row]] = defaultdict(list)
+    for row in labels:
+        if row["metric"] == metric:
+            by_item[row["item"]].append(row)
+    cases: list[JudgedCase] = []
+    for series in found.rows if found else ():
+        if series.metric == metric:
+            for row in series.answers.filter(series.answers["human"].is_not_null()).iter_rows(named=True):
+                item = items.get((series.dataset, row["case_id"], series.target, row["target_repeat"]))
+                own = by_item[item["item"]] if item else []
+                shown = [_shown(one, flags) for one in own if _is_given(one)]
+                said = row["said"] if isinstance(row["said"], str) else None
+                cases.append(
+                    JudgedCase(
+                        item["position"] if item else None, series.dataset, row["case_id"], series.judge, row["score"],
+                        row["human"], row["score"] - row["human"], said, row["reason"], shown,
+                    )
+                )  # fmt: skip
+    return sorted(cases, key=lambda one: (-abs(one.difference), one.dataset, one.case_id))
+
+
+def _person(name: str, rows: Sequence[Row]) -> PersonProgress:
+    states = Counter(row["state"] for row in rows)
+    seconds = [row["seconds"] for row in rows if row["state"] == "submitted"]
+    flagged = sum(row["is_flagged"] for row in rows)
+    return PersonProgress(name, states["submitted"], states["declined"], flagged, median(seconds) if seconds else None)
+
+
+def _agreement(metric: Mapping[str, Any], labels: Sequence[Row]) -> HumanAgreement:
+    scale = scale_of(metric)
+    rows = [row for row in labels if row["metric"] == metric["name"] and row["rubric"] == metric["rubric"]]
+    given = [row for row in rows if _is_given(row) and row["value"] is not None]
+    people = {name: i for i, name in enumerate(sorted({row["by"] for row in given}))}
+    items = {item: i for i, item in enumerate(sorted({row["item"] for row in given}))}
+    table = np.full((max(1, len(people)), len(items)), np.nan)
+    values: dict[int, list[Any]] = defaultdict(list)
+    for row in given:
+        table[people[row["by"]], items[row["item"]]] = read_label(scale, row["value"])[0]
+        values[row["item"]].append(row["value"])
+    pairs = [own[:2] for own in values.values() if len(own) > 1]
+    kappa = None
+    if scale.type in ("boolean", "label", "likert"):
+        sides = [[str(one[side]) for one in pairs] for side in (0, 1)]
+        if not isinstance(scale, LabelScale) and scale.type == "likert":
+            numbers = [[float(one[side]) for one in pairs] for side in (0, 1)]
+            kappa = cohen_kappa(numbers[0], numbers[1], "quadratic")
+        else:
+            names = sorted({*sides[0], *sides[1]})
+            coded = [[names.index(one) for one in side] for side in sides]
+            kappa = cohen_kappa(coded[0], coded[1])
+    return HumanAgreement(metric["name"], len(pairs), krippendorff_alpha(table, "interval"), kappa)
+
+
+def _current(review: Mapping[str, Any], labels: Sequence[Row]) -> list[Row]:
+    """The labels by the newest guidelines."""
+    newest = {one["name"]: one["rubric"] for one in review["metrics"]}
+    return [row for row in labels if row["rubric"] == newest[row["metric"]]]
+
+
+def _is_given(row: Row) -> bool:
+    return row["kind"] == "label" and row["missing"] != "declined"
+
+
+def _said(row: Row) -> str:
+    return repr(row["value"])
+
+
+def _shown(row: Row, flags: Mapping[tuple[int, str], bool]) -> ShownLabel:
+    return ShownLabel(row["value"], row["comment"] or "", flags.get((row["item"], row["by"]), False))
+
+
+def _disagreement(
+    review: Mapping[str, Any],
+    item: Row,
+    metric: str,
+    content: Mapping[str, Any],
+    rows: Sequence[Row],
+    flags: Mapping[tuple[int, str], bool],
+) -> Disagreement:
+    labels = [_shown(row, flags) for row in rows if _is_given(row)]
+    random.Random(f"{review['id']} {item['item']} {metric}").shuffle(labels)  # noqa: S311 - hides who was first
+    decided = next((row for row in rows if row["kind"] == "resolution"), None)
+    value, reason = (decided["value"], decided["comment"] or "") if decided else (None, "")
+    return Disagreement(item["item"], item["position"], metric, content, labels, decided is not None, value, reason)
+
+
+def _key(row: Mapping[str, Any]) -> tuple[str, str, str, int]:
+    return row["dataset"], row["case_id"], row["target"], row["target_repeat"]
+
+
+def _rows(
+    review: Mapping[str, Any],
+    items: Sequence[Row],
+    held: Sequence[Row],
+    labels: Sequence[Row],
+    metrics: Mapping[int, Sequence[str]],
+) -> Iterator[dict[str, Any]]:
+    draw: Mapping[str, Any] = review["draw"]
+    of_item: dict[int, list[Row]] = defaultdict(list)
+    for row in labels:
+        of_item[row["item"]].append(row)
+    newest = {one["name"]: one["rubric"] for one in review["metrics"]}
+    served = _served(review, items, held, of_item)
+    drawn = Counter(row["stratum"] for row in served)
+    finished = len({(row["dataset"], row["group"]) for row in served})
+    outdated = [row for row in items if row["item"] in of_item and row not in served and draw["method"] != "groups"]
+    for item in [*served, *outdated]:
+        stratum = item["stratum"]
+        of, among = (finished, draw["groups"][1]) if draw["method"] == "groups" else (
+            drawn[stratum] or 1, draw["strata"][stratum][1],
+        )  # fmt: skip
+        about = {
+            **dict(zip(("dataset", "case_id", "target", "target_repeat"), _key(item), strict=True)),
+            "answer_hash": item["answer_hash"],
+            "weight": among / of if draw["method"] == "strata" else 1.0,
+            "group": item["group"] if draw["method"] == "groups" else None,
+            "review": review["name"], "position": item["item"], "draw": draw["method"], "seed": draw["seed"],
+            "population": draw["population"], "pi": min(1.0, of / among),
+        }  # fmt: skip
+        own = of_item[item["item"]]
+        for row in own:
+            names = ("metric", "value", "by", "comment", "at", "seconds", "kind", "blind", "seen_before", "rubric")
+            yield {**about, **{name: row[name] for name in names}, "missing": row["missing"]}
+        told = {row["metric"] for row in own if row["rubric"] == newest[row["metric"]]}
+        for metric in metrics.get(item["item"], ()) if item in served else ():
+            if metric not in told:
+                nothing = dict.fromkeys(("value", "by", "comment", "at", "seconds"))
+                yield {
+                    **about, **nothing, "metric": metric, "kind": "label", "blind": True, "seen_before": False,
+                    "rubric": newest[metric], "missing": "unfinished",
+                }  # fmt: skip
+
+
+def _served(
+    review: Mapping[str, Any], items: Sequence[Row], held: Sequence[Row], of_item: Mapping[int, Sequence[Row]]
+) -> list[Row]:
+    """The answers that were served under the newest guidelines; of groups, those of which every answer is settled."""
+    newest = {one["name"]: one["rubric"] for one in review["metrics"]}
+    states: dict[int, list[str]] = defaultdict(list)
+    for row in held:
+        states[row["item"]].append(row["state"])
+    known = [
+        row
+        for row in items
+        if row["item"] in states
+        and (not (own := of_item.get(row["item"], ())) or any(one["rubric"] == newest[one["metric"]] for one in own))
+    ]
+    if review["draw"]["method"] != "groups":
+        return known
+    people = len(review["people"])
+    settled = {row["item"] for row in known if _is_settled(states[row["item"]], people)}
+    open_groups = {(row["dataset"], row["group"]) for row in items if row["item"] not in settled}
+    return [row for row in known if (row["dataset"], row["group"]) not in open_groups]
+
+
+def _is_settled(states: Sequence[str], people: int) -> bool:
+    return "submitted" in states or states.count("declined") >= people
