@@ -1,6 +1,6 @@
 """How soon the application shows a run's results, with a million stored scores behind them.
 
-    python bench/application.py [CASES] [SCORES_OF_A_CASE]
+    python bench/application.py [CASES] [SCORES_OF_A_CASE] [METRICS]
 
 One run of 10,000 cases with 10 metrics, judged ten times each, is put into a database of its own, as a worker puts it
 there. Then a real browser opens its page, pages on and filters. Needs playwright and a Chromium, found on the path or
@@ -23,6 +23,7 @@ from typing import Any
 from _lab import folder, machine, print_table
 
 ROUNDS = 5
+ACTS = ("first paint", "first results", "next page", "one metric", "sorted by it", "case opened", "next case")
 METRICS = [f"metric_{number}" for number in range(10)]
 FLAGS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync")
 RUN = "2026-01-01T00-00-00Z_many"
@@ -122,7 +123,7 @@ def measure(url: str) -> dict[str, list[float]]:
     from playwright.sync_api import sync_playwright
 
     path = os.environ.get("CHROMIUM") or shutil.which("chromium")
-    found: dict[str, list[float]] = {name: [] for name in ("first paint", "first scores", "next page", "one metric")}
+    found: dict[str, list[float]] = {name: [] for name in ACTS}
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
         for _ in range(ROUNDS):
@@ -131,25 +132,37 @@ def measure(url: str) -> dict[str, list[float]]:
             page.goto(f"{url}/runs/{RUN}", wait_until="commit")
             page.wait_for_selector(".metric .big")
             found["first paint"].append(page.evaluate("performance.getEntriesByType('paint')[0].startTime"))
-            page.wait_for_selector("ul.scores > li")
-            found["first scores"].append(1000 * (time.perf_counter() - begun))
-            page.wait_for_function("document.querySelectorAll('.rate').length == 10", timeout=120_000)
+            page.wait_for_selector(".result-rows tbody tr")
+            found["first results"].append(1000 * (time.perf_counter() - begun))
+            page.wait_for_function(f"document.querySelectorAll('.rate').length == {len(METRICS)}", timeout=120_000)
             page.wait_for_timeout(1000)
             found["next page"].append(changed(page, lambda page=page: page.get_by_role("button", name="Next").click()))
-            one = page.get_by_role("button", name="scored: show these scores of metric_3")
+            one = page.get_by_role("button", name="scored: show these scores of metric_2")
             found["one metric"].append(changed(page, lambda one=one: one.click()))
+            sort = page.get_by_label("Order", exact=True)
+            sort.click()
+            lowest = page.get_by_role("option", name="metric_2, lowest first")
+            found["sorted by it"].append(changed(page, lambda one=lowest: one.click()))
+            row = page.locator(".result-rows tbody tr").first
+            found["case opened"].append(changed(page, lambda row=row: row.click(), ".panel-content"))
+            found["next case"].append(changed(page, lambda page=page: page.keyboard.press("j"), ".panel-content"))
             page.close()
         browser.close()
     return found
 
 
-def changed(page: Any, act: Callable[[], None]) -> float:
-    """Milliseconds until the list of scores is another one."""
-    page.evaluate("""() => { const list = document.querySelector("ul.scores");
-        new MutationObserver(() => { window.changed = performance.now(); }).observe(list, {childList: true});
+def changed(page: Any, act: Callable[[], None], place: str = ".result-rows") -> float:
+    """Milliseconds until a part of the page is another one."""
+    page.evaluate(
+        """(place) => { const list = document.querySelector(place);
+        const seen = new MutationObserver(() => { window.changed = performance.now(); });
+        seen.observe(list, {childList: true, subtree: true});
         window.changed = 0;
         const clicked = () => { window.clicked = performance.now(); };
-        document.addEventListener("click", clicked, {capture: true, once: true}); }""")
+        const once = {capture: true, once: true};
+        for (const act of ["click", "keydown"]) document.addEventListener(act, clicked, once); }""",
+        place,
+    )
     act()
     page.wait_for_function("window.changed > 0", timeout=60_000)
     page.wait_for_timeout(300)
@@ -158,8 +171,9 @@ def changed(page: Any, act: Callable[[], None]) -> float:
 
 def main() -> None:
     """Measure and print."""
-    words = [int(word) for word in sys.argv[1:3]]
-    cases, per_case = [*words, *(10_000, 100)[len(words) :]]
+    words = [int(word) for word in sys.argv[1:4]]
+    cases, per_case, metrics = [*words, *(10_000, 100, 10)[len(words) :]]
+    METRICS[metrics:] = []
     print(f"{machine()}; {cases:,} cases, {cases * per_case:,} scores, the first of {ROUNDS} rounds and the others\n")
     with folder() as work:
         fill(work, cases, per_case)

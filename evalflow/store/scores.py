@@ -177,14 +177,6 @@ class RunScores:
         found = self.connection.execute(select(score_steps.c.n, score_steps.c.steps).where(*same))
         return {n: json.loads(text) for n, text in found}
 
-    def count(self, wanted: ScoreFilter) -> int:
-        """The number of scores; slow in a large run unless an index counts them."""
-        if wanted.passed is not None and wanted.metric is None:  # an index counts one metric at a time
-            metrics = dict.fromkeys(limit.metric for limit in self.limits)
-            return sum(self.count(replace(wanted, metric=metric)) for metric in metrics)
-        query = select(func.count()).select_from(scores).where(*self._conditions(wanted))
-        return self.connection.scalar(query) or 0
-
     def passing(self, limit: Limit) -> tuple[int, int]:
         """The number of scores of a metric and judge that pass a threshold, and the number of all."""
         count = select(func.count()).where(scores.c.run == self.run)
@@ -227,14 +219,11 @@ class RunScores:
         """One answer with its question."""
         return one(self.connection, select(answers).where(answers.c.run == self.run, answers.c.position == position))
 
-    def last_position(self) -> int | None:
-        """The position of the last answer."""
-        return self.connection.scalar(select(func.max(answers.c.position)).where(answers.c.run == self.run))
-
     def _keys(self, wanted: ScoreFilter) -> Query:
-        return select(*_ORDER).where(*self._conditions(wanted))
+        return select(*_ORDER).where(*self.conditions(wanted))
 
-    def _conditions(self, wanted: ScoreFilter) -> list[ColumnElement[bool]]:
+    def conditions(self, wanted: ScoreFilter) -> list[ColumnElement[bool]]:
+        """The conditions of a filter on the table of scores."""
         found: list[ColumnElement[bool]] = [scores.c.run == self.run, *_within(wanted)]
         if wanted.metric is not None:
             found.append(scores.c.metric == wanted.metric)
@@ -254,10 +243,14 @@ class RunScores:
             tagged = tagged.where(answer_tags.c.run == self.run, answer_tags.c.tag == tag_name(wanted.tag))
             found.append(scores.c.position.in_(tagged))
         if wanted.text:
-            columns = (answers.c.question, answers.c.answer, answers.c.case_id)
-            has = (func.lower(column).contains(wanted.text.lower(), autoescape=True) for column in columns)
-            found.append(scores.c.position.in_(select(answers.c.position).where(answers.c.run == self.run, or_(*has))))
+            matching = select(answers.c.position).where(answers.c.run == self.run, self.contains(wanted.text))
+            found.append(scores.c.position.in_(matching))
         return found
+
+    def contains(self, wanted: str) -> ColumnElement[bool]:
+        """The question, answer or case id contains a text."""
+        columns = (answers.c.question, answers.c.answer, answers.c.case_id)
+        return or_(*(func.lower(column).contains(wanted.lower(), autoescape=True) for column in columns))
 
     def _rare_positions(self, wanted: ScoreFilter) -> list[int] | None:
         """Find answers with rare scores (by threshold or bounds) through an index, without scanning the whole run.

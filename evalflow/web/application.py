@@ -128,7 +128,7 @@ def rest_api() -> FastAPI:
     return app
 
 
-_SCRIPTS = ("nonce", "theme", "unsaved")
+_SCRIPTS = ("nonce", "theme", "unsaved", "keys")
 _STYLES = (
     *("theme", "parts", "forms", "metrics", "cases", "runs", "results", "compare", "history", "home", "projects"),
     *("tasks",),
@@ -156,8 +156,8 @@ def add_pages(app: FastAPI) -> None:
         new_run,
         projects,
         run,
+        run_case,
         runs,
-        scores,
         tasks,
         users,
     )
@@ -167,7 +167,7 @@ def add_pages(app: FastAPI) -> None:
     for module in (
         *(bots, bot_home, metrics, metric, datasets, import_cases, case),
         *(projects, users, connections, audit, account),
-        *(runs, new_run, scores, run, compare, history, tasks, frame),  # /runs/new comes before /runs/{run}
+        *(runs, new_run, run_case, run, compare, history, tasks, frame),  # /runs/new comes before /runs/{run}
     ):
         module.add()
     # Scripts come first: they must run before the first paint.

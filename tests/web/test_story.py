@@ -219,7 +219,7 @@ def _photographed(browser: Any, fits: Fits) -> Photograph:
             page.wait_for_function("window.did_handshake === true")
             page.locator(".waiting").wait_for(state="detached")
             if name == "run":
-                page.locator("ul.scores > li").first.wait_for()
+                page.locator(".result-rows tbody tr").first.wait_for()
             fits(page, f"story-{name}")
         context.close()
 

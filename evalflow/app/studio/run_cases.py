@@ -42,13 +42,11 @@ class RunCase(CaseAnswer):
         case: The case with recorded values replaced by the answer's; None if its files are gone.
         gone: Why the case is None.
         scores: All its scores, each with the judge's steps; at most 500.
-        last: The position of the run's last answer.
     """
 
     case: Case | None
     gone: str
     scores: Sequence[Score]
-    last: int
 
 
 @requires("read")
@@ -58,13 +56,12 @@ def get_run_case(
     """A case of a run that has ended."""
     row = run_row(space, run_id)
     with space.database.reading() as connection:
-        scores = RunScores(connection, row["id"])
-        found, last = scores.answer(position), scores.last_position()
-    if found is None or last is None:
+        found = RunScores(connection, row["id"]).answer(position)
+    if found is None:
         raise not_found("case", str(position), [])
     scored = answer_scores(space, run_id, position, thresholds)
     case, gone = _whole_case(RunFolder(Path(row["folder"])), found)
-    return from_row(RunCase, found, answer_error=found["error"], case=case, gone=gone, scores=scored, last=last)
+    return from_row(RunCase, found, answer_error=found["error"], case=case, gone=gone, scores=scored)
 
 
 def _whole_case(folder: RunFolder, found: Mapping[str, Any]) -> tuple[Case | None, str]:

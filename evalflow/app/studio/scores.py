@@ -1,4 +1,4 @@
-"""The scores of a run: pages of scores, their distribution, and pass rates at other thresholds."""
+"""The scores of a run: the table of results, pages of scores, distributions, and pass rates at other thresholds."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from evalflow.app.studio.access import requires
 from evalflow.app.studio.runs import run_row
 from evalflow.app.studio.space import Page, Workspace, not_found
 from evalflow.errors import Problem, UserError
+from evalflow.store import results
+from evalflow.store.results import ResultCell, ResultRow
 from evalflow.store.scores import Limit, RunScores, Score, ScoreFilter
 
-__all__ = ["Score", "ScoreFilter"]
+__all__ = ["ResultCell", "ResultRow", "Score", "ScoreFilter"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,29 +94,6 @@ def list_scores(
 
 
 @requires("read")
-def neighbours(
-    space: Workspace, run_id: str, position: int, wanted: ScoreFilter, sort: str = "input"
-) -> tuple[int | None, int | None]:
-    """The positions of the previous and the next answer in a list of scores as `list_scores` returns it."""
-    with _scores_of(space, run_id) as scores:
-
-        def step(*, back: bool) -> int | None:
-            if sort == "input" or wanted.metric is None:
-                found = scores.page(wanted, (position, -1 if back else _LARGEST), 1, is_descending=back)
-            else:
-                own = scores.page(replace(wanted, positions=[position]), None, MAX_PAGE)
-                places = [(one.score, *one.place) for one in own if one.score is not None]
-                if not places:
-                    return None
-                is_descending = (sort == "-score") != back
-                start = min(places) if is_descending else max(places)
-                found = scores.page_by_score(wanted, start, 1, is_descending=is_descending)
-            return found[0].position if found else None
-
-        return step(back=True), step(back=False)
-
-
-@requires("read")
 def case_scores(space: Workspace, run_id: str, dataset: str, case_id: str) -> list[Score]:
     """All scores of a case, answer by answer if it was answered repeatedly. Empty if the run does not have the case."""
     with _scores_of(space, run_id) as scores:
@@ -146,12 +125,48 @@ def get_score(space: Workspace, run_id: str, score_id: str, thresholds: Mapping[
 
 
 @requires("read")
-def count_scores(
-    space: Workspace, run_id: str, wanted: ScoreFilter | None = None, thresholds: Mapping[str, float] | None = None
-) -> int:
-    """The number of scores that match. In a large run this is slow: it scans every score."""
+def order_results(
+    space: Workspace,
+    run_id: str,
+    wanted: ScoreFilter | None = None,
+    sort: str = "worst",
+    thresholds: Mapping[str, float] | None = None,
+) -> Sequence[int]:
+    """The positions of the answers that have a matching score, in the order of the results.
+
+    `sort`: worst (most failed scores first, then most errors, then the lowest mean of the scores from 0 to 1), input
+    (the order of the data), or low:METRIC or high:METRIC. `thresholds` by metric replace the run's.
+    """
+    by, _, metric = sort.partition(":")
+    if by not in ("worst", "input") and not (by in ("low", "high") and metric):
+        raise UserError(Problem(f"{sort!r} is no order", "sort", "worst, input, low:METRIC or high:METRIC"))
+    facts = run_row(space, run_id)["facts"].get("metrics", [])
+    scales = {one["name"]: one["direction"] == "higher_is_better" for one in facts if one.get("bounded")}
     with _scores_of(space, run_id, thresholds) as scores:
-        return scores.count(wanted or ScoreFilter())
+        return results.positions_in_order(scores, wanted or ScoreFilter(), results.ResultOrder(by, metric, scales))
+
+
+@requires("read")
+def read_results(
+    space: Workspace, run_id: str, positions: Sequence[int], thresholds: Mapping[str, float] | None = None
+) -> list[ResultRow]:
+    """The answers at these positions with a cell for each metric, in this order."""
+    with _scores_of(space, run_id, thresholds) as scores:
+        return results.result_rows(scores, positions)
+
+
+@requires("read")
+def note_view(space: Workspace, run_id: str) -> None:
+    """Note that the person who acts has seen the run's scores, so that their later labels of its answers are not blind.
+
+    The audit has no row for it, since nothing of the project changes.
+    """
+    row, by = run_row(space, run_id), space.identify().name
+    with space.database.reading() as connection:
+        if results.has_viewed(RunScores(connection, row["id"]), by):
+            return
+    with space.database.writing() as connection:
+        results.note_view(RunScores(connection, row["id"]), by)
 
 
 @requires("read")

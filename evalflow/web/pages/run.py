@@ -14,13 +14,14 @@ from nicegui.elements.mixins.text_element import TextElement
 from evalflow.app.studio import runs
 from evalflow.app.studio.comparing import related
 from evalflow.app.studio.run_files import RunFile, list_files
-from evalflow.app.studio.scores import run_tags
+from evalflow.app.studio.scores import note_view, run_tags
 from evalflow.app.studio.space import Workspace
 from evalflow.errors import UserError
 from evalflow.report.wording import cost, number
+from evalflow.web.pages.results import ResultTable
+from evalflow.web.pages.results_filter import ResultQuery, Tags
 from evalflow.web.pages.run_metrics import MetricCard, TagTable, overview
 from evalflow.web.pages.runs import ACTIVE, duration, name_of, seconds_in_words, state_of, when
-from evalflow.web.pages.scores import ScoreList, ScoreQuery, Tags
 from evalflow.web.ui import forms
 from evalflow.web.ui.budget import run_budget
 from evalflow.web.ui.dialogs import confirmation
@@ -55,8 +56,9 @@ def add() -> None:
 
     @guarded_page("/runs/{run}")
     async def one(workspace: Workspace, run: str) -> None:
-        query = ScoreQuery.of_address()
+        query = ResultQuery.of_address()
         found = await to_thread.run_sync(runs.get_run, workspace, run)
+        await to_thread.run_sync(note_view, workspace, run)
         tags, files = await to_thread.run_sync(_tags_and_files, workspace, found)
         with frame(name_of(found), place="Runs", trail=[("Runs", "/runs")]) as actions:
             RunView(workspace, found, tags, files, query, actions)
@@ -79,7 +81,7 @@ class RunView:
         run: runs.Run,
         tags: Tags,
         files: Sequence[RunFile],
-        query: ScoreQuery,
+        query: ResultQuery,
         actions: ui.element,
     ) -> None:
         self._workspace, self._run, self._actions = workspace, run, actions
@@ -131,7 +133,7 @@ class RunView:
         if found != before and self._progress is not None:
             self._progress.show(self._run)
             if self._run.progress.done != before.progress.done:
-                await self._results.scores.load()
+                await self._results.table.load()
 
 
 def _actions(workspace: Workspace, run: runs.Run) -> None:
@@ -329,7 +331,7 @@ class Results:
     The list appears with the first score. It is not rebuilt when the run ends, because the user may be reading it.
     """
 
-    def __init__(self, workspace: Workspace, run: runs.Run, query: ScoreQuery, tags: Tags) -> None:
+    def __init__(self, workspace: Workspace, run: runs.Run, query: ResultQuery, tags: Tags) -> None:
         self._workspace = workspace
         self._thresholds: dict[str, float] = {}
         self._cards: list[MetricCard] = []
@@ -337,16 +339,21 @@ class Results:
         self._overall = ui.element("div")
         with ui.element("section").classes("section") as self._each:
             self._heading = text("", "h2")
-            text("Every score with its reason. Click a question to see the whole case.", "p", "muted")
-            self.scores = ScoreList(workspace, run, query, tags, lambda: self._thresholds)
+            text(
+                "Click a row for the conversation and each reason. Keys: j and k for the next and the previous case, "
+                "/ to search, Escape to close.",
+                "p",
+                "muted",
+            )
+            self.table = ResultTable(workspace, run, query, tags, lambda: self._thresholds)
         self.show(run, tags)
 
     def show(self, run: runs.Run, tags: Tags) -> None:
         """Show the run's new state; `fill` reads the scores."""
         is_active = run.state in ACTIVE
-        self._heading.set_text("Scored so far" if is_active else "Each case")
+        self._heading.set_text("Results so far" if is_active else "Results")
         self._each.set_visibility(bool(is_active or run.facts or run.progress.done))
-        self.scores.follow(run, tags)
+        self.table.follow(run, tags)
         self._overall.clear()
         self._cards, self._tags = [], None
         if run.facts:
@@ -368,7 +375,8 @@ class Results:
 
     async def fill(self) -> None:
         """Read the scores, after the first paint."""
-        await self.scores.load()
+        await self.table.load()
+        await self.table.open_case()
         for card in self._cards:
             await card.load()
         if self._tags is not None:
@@ -379,11 +387,11 @@ class Results:
             self._thresholds.pop(metric, None)
         else:
             self._thresholds[metric] = threshold
-        await self.scores.rejudge()
+        await self.table.load()
 
     async def _pick(self, **values: str) -> None:
-        self.scores.bar.focus()
-        await self.scores.bar.set(**values)
+        self.table.bar.focus()
+        await self.table.bar.set(**values)
 
 
 _OUTCOMES: dict[bool | None, tuple[str, Tone]] = {

@@ -20,7 +20,7 @@ _RENDERED = (
 )
 
 
-def verdict(score: Score) -> None:
+def outcome(score: Score) -> None:
     """The number and whether it passed, or the state of a case without a score."""
     with ui.element("div").classes("verdict"):
         if score.status == "scored":

@@ -7,6 +7,7 @@ import shlex
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 from evalflow.app.core.exclusions import notes_on_exclusions, read_exclusions
 from evalflow.app.core.process import working_on
@@ -14,11 +15,20 @@ from evalflow.app.core.rederive import rewrite
 from evalflow.app.studio import bots, cases, datasets, metrics, run_files, runs
 from evalflow.app.studio.metrics import MetricDraft
 from evalflow.app.studio.runs import Run
-from evalflow.app.studio.scores import ScoreFilter, distribution, list_scores, neighbours, pass_rates
+from evalflow.app.studio.scores import (
+    ScoreFilter,
+    distribution,
+    list_scores,
+    note_view,
+    order_results,
+    pass_rates,
+    read_results,
+)
 from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import NotFoundError, TakenError, Workspace
 from evalflow.errors import UserError
 from evalflow.run.folder import RunFolder
+from evalflow.store.tables import run_views
 from evalflow.summary.exclusions import ExcludedResult
 
 from ...cli.conftest import Program
@@ -141,16 +151,6 @@ def test_bars_say_what_passes_in_each_of_them(space: Workspace, run: Run) -> Non
     assert unjudged.passed is None
 
 
-def test_the_case_before_and_after_are_those_of_the_list(space: Workspace, run: Run) -> None:
-    every, failed, graded = ScoreFilter(), ScoreFilter(passed=False), ScoreFilter(metric="graded")
-    assert neighbours(space, run.run_id, 0, every) == (None, 1)
-    assert neighbours(space, run.run_id, 4, failed) == (3, None)
-    assert neighbours(space, run.run_id, 7, failed) == (4, None)
-    assert neighbours(space, run.run_id, 4, graded, "score") == (3, 5)
-    assert neighbours(space, run.run_id, 4, graded, "-score") == (5, 3)
-    assert neighbours(space, run.run_id, 9, ScoreFilter(metric="graded", low=0.5), "score") == (8, None)
-
-
 def test_excluded_results_stand_beside_every_figure_and_change_none(space: Workspace, run: Run) -> None:
     """By hand: c0 to c9 have 0 to 0.9, so the mean is 0.45; without c0 and c1 it is 4.4 / 8 = 0.55."""
     key: dict[str, Any] = {"dataset": "mine", "target": run.facts["target"], "target_repeat": 0, "metric": "graded"}
@@ -181,3 +181,31 @@ def test_excluded_results_stand_beside_every_figure_and_change_none(space: Works
     (run.folder / "exclusions.json").write_text('[{"case_id": 1}]', encoding="utf-8")
     with pytest.raises(UserError, match="no list of excluded results"):
         read_exclusions(RunFolder(run.folder))
+
+
+def test_results_have_a_row_for_each_answer_worst_first(space: Workspace, run: Run) -> None:
+    order = order_results(space, run.run_id)
+    rows = read_results(space, run.run_id, order)
+    assert sorted(order) == list(range(10))
+    assert [row.position for row in rows] == list(order)
+    cells = [row.cells["graded"] for row in rows]
+    assert [cell.passed for cell in cells] == [False] * 5 + [True] * 5
+    assert [cell.score for cell in cells] == sorted(cell.score or 0.0 for cell in cells)
+    assert order_results(space, run.run_id, sort="input") == list(range(10))
+    lowest = order_results(space, run.run_id, sort="low:graded")
+    assert lowest[0] == order_results(space, run.run_id, sort="high:graded")[-1]
+    failed = ScoreFilter(passed=False)
+    assert order_results(space, run.run_id, failed, "input") == sorted(order[:5])
+    assert order_results(space, run.run_id, failed) == order[:5]
+    assert order_results(space, run.run_id, failed, thresholds={"graded": 0.0}) == []
+    assert order_results(space, run.run_id, ScoreFilter(text="no such text")) == []
+    with pytest.raises(UserError, match="is no order"):
+        order_results(space, run.run_id, sort="best")
+
+
+def test_who_opens_the_results_is_noted_once(space: Workspace, run: Run) -> None:
+    for _ in range(2):
+        note_view(space, run.run_id)
+    with space.database.reading() as connection:
+        views = connection.execute(select(run_views.c.by)).scalars().all()
+    assert views == ["local"]

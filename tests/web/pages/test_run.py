@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ..conftest import Server
-from ..finished import Finished
+from ..finished import EVIL, Finished
 from .conftest import paged
 
 pytestmark = pytest.mark.browser
@@ -73,19 +73,44 @@ def test_a_moved_threshold_is_told_with_its_interval_kept_carried_and_given_back
     assert not page.get_by_role("button", name="Reset to 1.00").is_visible()
 
 
-def test_the_address_has_order_and_filter_which_the_cases_keep(visit: Visit, finished: Finished) -> None:
-    query = "metric=exact&status=passed&sort=-score"
+def test_the_address_has_order_filter_and_case_and_keys_walk_the_list(visit: Visit, finished: Finished) -> None:
+    query = "metric=exact&status=passed&sort=input"
     page = visit(f"/runs/{finished.better}?{query}")
-    page.get_by_text("11 scores", exact=True).wait_for()
-    first = page.locator(".scores .question").first
-    assert first.text_content() == "What is fee 11?"
-    first.click()
-    page.wait_for_url(f"**/runs/{finished.better}/cases/11?{query}")
-    page.get_by_role("link", name="Next case").click()
+    page.get_by_text("11 results.", exact=True).wait_for()
+    rows = page.locator(".result-rows tbody tr")
+    assert rows.first.locator(".question").text_content() == "What is fee 1?"
+    assert rows.first.locator(".chip").text_content() == "✓ 1.00"
+    rows.first.click()
+    panel = page.get_by_role("complementary", name="Case")
+    panel.get_by_role("heading", name="What is fee 1?").wait_for()
+    page.keyboard.press("j")
+    panel.get_by_role("heading", name="What is fee 2?").wait_for()
+    page.wait_for_url(f"**/runs/{finished.better}?{query}&case=2")
+    page.reload()
+    panel.get_by_role("heading", name="What is fee 2?").wait_for()
+    panel.get_by_text("2 of 11").wait_for()
+    page.keyboard.press("k")
+    panel.get_by_role("heading", name="What is fee 1?").wait_for()
+    page.keyboard.press("Escape")
+    panel.wait_for(state="hidden")
+    page.wait_for_url(f"**/runs/{finished.better}?{query}")
+    page.keyboard.press("/")
+    page.keyboard.type("fee 7")
+    page.get_by_text("1 result.", exact=True).wait_for()
+    page = visit(f"/runs/{finished.better}/cases/11?{query}")
+    page.get_by_role("link", name="Previous case").click()
     page.wait_for_url(f"**/cases/10?{query}")
     page.get_by_role("link", name="New prompt").click()
     page.wait_for_url(f"**/runs/{finished.better}?{query}")
-    page.get_by_text("11 scores", exact=True).wait_for()
+
+
+def test_the_worst_come_first(visit: Visit, finished: Finished) -> None:
+    page = visit(f"/runs/{finished.better}")
+    page.get_by_text("Worst first: most failed scores").wait_for()
+    first = page.locator(".result-rows tbody tr").first
+    assert first.locator(".question").text_content() == "What is fee 0?"
+    assert first.locator(".chip").text_content() == "✗ 0.00"
+    assert EVIL in first.locator(".answer").text_content()
 
 
 def test_bars_have_the_colours_of_what_passes(visit: Visit, finished: Finished) -> None:

@@ -116,28 +116,25 @@ def test_a_run_is_started_watched_and_read(visit: Visit, bot: Bot, pages: Server
     wait(page, "3 scored")
     wait(page, "The run is inconclusive: errors at 1 of 4 scores.")
     seen(page, "judge: target:m (LLM m), uncalibrated")
-    seen(page, "4 scores")
+    seen(page, "4 results")
     read_a_case(page, bot)
 
 
 def read_a_case(page: Any, bot: Bot) -> None:
-    rows = page.locator("ul.scores > li")
+    rows = page.locator(".result-rows tbody tr")
     rows.nth(3).wait_for()
-    seen(page, MARKUP)
-    assert page.locator("img[src=x]").count() == 0
     page.get_by_role("button", name="1 error:").click()
-    seen(page, "1 score")
-    seen(page, "HTTP 400")
+    seen(page, "1 result.")
     assert "metric=good&status=error" in page.url
     page.get_by_role("button", name="Clear").click()
+    rows.nth(3).wait_for()
     page.get_by_label("Search").fill("game 1")
     rows.nth(1).wait_for(state="detached")
-    page.get_by_role("switch", name="Show the judge's steps and prompts").click()
-    seen(page, "score: 5")
-    page.get_by_label("Search").fill("")  # the case after this one is the next of those that are found
-    rows.nth(3).wait_for()
     page.get_by_role("link", name="How long is game 1 lent?").click()
+    page.wait_for_url("**search=game+1&case=1")
+    page.get_by_role("link", name="Open as a page").click()
     page.wait_for_url(re.compile(r"/cases/1(\?|$)"))
+    read = page.url
     seen(page, "Fact 1.")
     seen(page, "The bot's answer")
     page.get_by_text("The judge's steps").click()
@@ -148,8 +145,9 @@ def read_a_case(page: Any, bot: Bot) -> None:
     page.get_by_text("Raw reply").wait_for()
     assert len(bot.endpoint.requests) == asked
     assert page.locator("img[src=x]").count() == 0
-    page.get_by_role("link", name="Next case").click()
-    page.wait_for_url(re.compile(r"/cases/2(\?|$)"))
+    page = page.context.new_page()
+    page.goto(read.replace("cases/1", "cases/3"))
+    seen(page, "HTTP 400")
 
 
 def finished(visit: Visit, pages: Server, **more: Any) -> Any:
@@ -167,13 +165,13 @@ def test_a_threshold_moves_the_pass_rate_and_asks_nobody(visit: Visit, bot: Bot,
     page.keyboard.press("Home")
     seen(page, "100 % pass (3 of 3)")
     seen(page, "Preview only; the saved threshold is 0.50")
-    page.locator("ul.scores .badge.fail", has_text="failed").first.wait_for(state="detached")
-    page.get_by_label("State").click()
+    page.locator(".result-rows .chip.fail").first.wait_for(state="detached")
+    page.get_by_label("Result", exact=True).click()
     page.get_by_role("option", name="Failed").click()
-    seen(page, "No matching scores.")
+    seen(page, "No matching results.")
     page.reload()
     wait(page, "33 % pass (1 of 3)")
-    seen(page, "2 scores")
+    seen(page, "2 results")
     assert len(bot.endpoint.requests) == asked
 
 
@@ -211,7 +209,7 @@ def test_scores_come_while_a_run_goes_on_and_become_its_results(visit: Visit, bo
     page.evaluate("window.same = true")
     bot.go.set()
     state.get_by_text("running").wait_for(timeout=PATIENCE_MS)
-    scored = page.locator("ul.scores > li", has_text=MARKUP)
+    scored = page.locator(".result-rows tbody tr", has=page.locator(".chip"))
     for number in range(2):
         bot.turns.release()
         scored.nth(number).wait_for(timeout=PATIENCE_MS)
@@ -221,7 +219,7 @@ def test_scores_come_while_a_run_goes_on_and_become_its_results(visit: Visit, bo
     seen(case, MARKUP)
     bot.turns.release(2)
     wait(page, "4 scored")
-    seen(page, "4 scores")
+    seen(page, "4 results")
     assert scored.count() == 4
     assert page.get_by_label("Search").input_value() == "puzzle"
     assert page.get_by_role("button", name="Cancel the run").count() == 0
@@ -265,6 +263,6 @@ def test_the_pages_of_runs_fit_in_both_colours(visit: Visit, bot: Bot, pages: Se
     for path in ("/runs", "/runs/new?bot=helper", f"/runs/{run}", f"/runs/{run}/cases/0", "/runs/none"):
         page = visit(path, 390, "dark")
         if path.endswith(run):
-            wait(page, "4 scores")
+            wait(page, "4 results")
         assert page.locator("h1").count() == 1
         fits(page, path.partition("?")[0].strip("/").replace(run, "one").replace("/", "-"))
