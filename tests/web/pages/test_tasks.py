@@ -32,9 +32,10 @@ def test_a_score_is_agreed_with_and_not_commented_excluded_and_made_a_task(
 ) -> None:
     page = visit(f"/runs/{own.worse}/cases/1")
     agree, disagree = (page.get_by_role("button", name=name, exact=True) for name in ("Agree", "Disagree"))
-    agree.click()
+    agree.wait_for()
+    page.keyboard.press("a")
     page.get_by_text("You agree.").wait_for()
-    disagree.click()  # of two values, the other is said at once
+    page.keyboard.press("d")  # of two values, the other is said at once
     page.get_by_text("You say yes.").wait_for()
     assert (agree.get_attribute("aria-pressed"), disagree.get_attribute("aria-pressed")) == ("false", "true")
     page.get_by_label("Why?").fill("It says so in other words.")
