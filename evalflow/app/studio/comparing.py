@@ -37,6 +37,7 @@ from evalflow.summary.gates import Condition, parse_condition
 if TYPE_CHECKING:
     from evalflow.report.comparison import Comparison
     from evalflow.report.ranking import RankingPage
+    from evalflow.summary.compare import ComparisonRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,24 @@ def compare_runs(space: Workspace, a: str, b: str, how: ComparisonOptions | None
     labels, notes = ({}, []) if how.unpaired else labels_to_compare(pair, None)
     found = compare_pairs([pair], how, labels)
     return replace(found, notes=[*found.notes, *notes])
+
+
+def passing_metrics(run: Run) -> set[str]:
+    """The metrics of a run with results whose scores pass or fail."""
+    return {row["metric"] for row in run.facts["summary"] if row["pass_rate"] is not None}
+
+
+def leading_row(rows: Sequence[ComparisonRow], run: Run) -> ComparisonRow:
+    """The row that says whether a run is better: a metric with a gate first, then one with pass and fail, then judged.
+
+    Of several datasets it is the one with the most cases.
+    """
+    gated, passing = {gate.get("of_metric") for gate in run.facts["gates"]}, passing_metrics(run)
+
+    def rank(row: ComparisonRow) -> tuple[bool, bool, bool, bool, int]:
+        return row.tag is not None, row.metric not in gated, row.metric not in passing, row.judge is None, -row.found.n
+
+    return min(rows, key=rank)
 
 
 @requires("read")

@@ -1,0 +1,50 @@
+"""The same run again with another prompt of its bot."""
+
+from __future__ import annotations
+
+from evalflow.app.studio.access import requires
+from evalflow.app.studio.bots import Bot, copy_bot, get_bot, list_bots, update_bot
+from evalflow.app.studio.runs import Run, changed_request, create_run, get_run
+from evalflow.app.studio.space import NotFoundError, Workspace
+from evalflow.errors import Problem, UserError
+
+
+@requires("edit")
+def bot_with_prompt(space: Workspace, run: Run) -> Bot | None:
+    """The bot of a run, if it is a model whose prompt can be changed here and the run can be repeated; else None."""
+    try:
+        bot = get_bot(space, run.bot)
+    except NotFoundError:
+        return None
+    return bot if run.request is not None and bot.config.get("kind") == "openai" else None
+
+
+@requires("edit")
+def run_with_prompt(space: Workspace, run_id: str, prompt: str, expected: int, creation_key: str | None = None) -> Run:
+    """Save a system prompt in the bot of a run, and have it answer and be scored again as in that run.
+
+    The bot gets a new version, of which `expected` is the one before; a bot of conf/ is copied. Earlier runs keep what
+    they used.
+    """
+    run = get_run(space, run_id)
+    bot = bot_with_prompt(space, run)
+    if bot is None:
+        raise UserError(Problem(f"the bot of run {run_id} has no prompt to change here", "prompt"))
+    written, name = prompt.strip() or None, bot.name
+    if written != (bot.config.get("system_prompt") or None):
+        if bot.origin == "conf":
+            name = _free_name(space, bot.name)
+            copy_bot(space, bot.name, name, {"system_prompt": written})
+        else:
+            update_bot(space, name, expected, config={**bot.config, "system_prompt": written})
+    options = {**run.request.options, "generate": True} if run.request else {}
+    return create_run(
+        space,
+        changed_request(run, bot=name, title=f"{run.title or run.bot}, new prompt", options=options),
+        creation_key,
+    )
+
+
+def _free_name(space: Workspace, name: str) -> str:
+    taken = {bot.name for bot in list_bots(space)}
+    return next(free for i in range(2, len(taken) + 3) if (free := f"{name}_{i}") not in taken)
