@@ -151,6 +151,7 @@ def add_pages(app: FastAPI) -> None:
         datasets,
         history,
         import_cases,
+        judges,
         metric,
         metrics,
         new_run,
@@ -165,7 +166,7 @@ def add_pages(app: FastAPI) -> None:
 
     helpers.expects_arguments = remembered(helpers.expects_arguments)  # pyright: ignore - partly untyped in NiceGUI
     for module in (
-        *(bots, bot_home, metrics, metric, datasets, import_cases, case),
+        *(bots, bot_home, metrics, metric, judges, datasets, import_cases, case),
         *(projects, users, connections, audit, account),
         *(runs, new_run, run_case, run, compare, history, tasks, frame),  # /runs/new comes before /runs/{run}
     ):

@@ -13,6 +13,7 @@ from evalflow.app.studio.space import TakenError, Workspace, not_found
 from evalflow.app.studio.validate import check_judge, one_line
 from evalflow.errors import Problem, UserError
 from evalflow.store import definitions
+from evalflow.store import judges as stored
 from evalflow.store.rows import from_row
 
 
@@ -25,6 +26,7 @@ class StoredJudge:
         description: For people.
         config: A judge's configuration: kind, model and other keys. It holds the name of a key's variable, not the key.
         used_by: The metrics of the project that name it, as BOT/METRIC.
+        runs: How many runs of the project chose it.
         missing_key: The environment variable that has no value and must be set first; None if nothing is missing.
         origin: "conf" if a file declares it; it cannot be changed here.
         version: Counts its changes; 0 for conf.
@@ -35,6 +37,7 @@ class StoredJudge:
     description: str
     config: Mapping[str, Any]
     used_by: list[str]
+    runs: int
     missing_key: str | None
     origin: str = "workspace"
     version: int = 0
@@ -48,10 +51,10 @@ JUDGES = DefinitionStore("judge", "judges", "judge")
 @requires("read")
 def list_judges(space: Workspace) -> list[StoredJudge]:
     """All judges: the defined ones by name, then those of conf/."""
-    users = _users(space)
-    own = [_shown(space, row, users) for row in JUDGES.rows(space)]
+    users, runs = _users(space), _runs(space)
+    own = [_shown(space, row, users, runs) for row in JUDGES.rows(space)]
     taken = {judge.name for judge in own}
-    return [*own, *(_of_conf(name, users) for name in declared("judge") if name not in taken)]
+    return [*own, *(_of_conf(name, users, runs) for name in declared("judge") if name not in taken)]
 
 
 @requires("read")
@@ -59,9 +62,9 @@ def get_judge(space: Workspace, name: str) -> StoredJudge:
     """One judge."""
     row = JUDGES.find(space, name)
     if row is not None:
-        return _shown(space, row, _users(space))
+        return _shown(space, row, _users(space), _runs(space))
     if name in declared("judge"):
-        return _of_conf(name, _users(space))
+        return _of_conf(name, _users(space), _runs(space))
     raise not_found("judge", name, [judge.name for judge in list_judges(space)])
 
 
@@ -133,6 +136,11 @@ def with_judge(space: Workspace, name: str, definition: Mapping[str, Any]) -> Ma
     return {**definition, "judge": space.resolve(cast("Mapping[str, Any]", own), f"metric.{name}.judge")}
 
 
+def _runs(space: Workspace) -> dict[str, int]:
+    with space.database.reading() as connection:
+        return stored.runs_by_judge(connection, space.project_id)
+
+
 def _users(space: Workspace) -> dict[str, list[str]]:
     """The metrics of the project that name each judge."""
     found: dict[str, list[str]] = {}
@@ -145,20 +153,30 @@ def _users(space: Workspace) -> dict[str, list[str]]:
     return found
 
 
-def _shown(space: Workspace, row: Mapping[str, Any], users: Mapping[str, list[str]]) -> StoredJudge:
+def _shown(
+    space: Workspace, row: Mapping[str, Any], users: Mapping[str, list[str]], runs: Mapping[str, int]
+) -> StoredJudge:
     config: Mapping[str, Any] = row["config"]
     try:
         called = space.resolve(config, "judge")
     except UserError:  # its connection was deleted
         called = config
-    return from_row(StoredJudge, row, used_by=users.get(row["name"], []), missing_key=_missing_key(called))
+    return from_row(
+        StoredJudge,
+        row,
+        used_by=users.get(row["name"], []),
+        runs=runs.get(row["name"], 0),
+        missing_key=_missing_key(called),
+    )
 
 
-def _of_conf(name: str, users: Mapping[str, list[str]]) -> StoredJudge:
+def _of_conf(name: str, users: Mapping[str, list[str]], runs: Mapping[str, int]) -> StoredJudge:
     option = declared("judge")[name]
     config = {**given(option.values), "kind": kind_of(option)}
     config.pop("defaults", None)
-    return StoredJudge(name, option.description, config, users.get(name, []), _missing_key(config), "conf")
+    return StoredJudge(
+        name, option.description, config, users.get(name, []), runs.get(name, 0), _missing_key(config), "conf"
+    )
 
 
 def _missing_key(config: Mapping[str, Any]) -> str | None:

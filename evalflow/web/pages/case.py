@@ -42,8 +42,9 @@ def add() -> None:
         after = search.around(place.before, place.next or place.previous).path(dataset)
 
         async def delete() -> None:
-            if await forms.attempt(lambda: cases.delete_cases(workspace, dataset, [number]) or True):
-                forms.leave(after)
+            gone = await forms.attempt(lambda: cases.delete_cases(workspace, dataset, [number]))
+            if gone is not None:
+                forms.leave(f"{after}{'&' if '?' in after else '?'}undo={gone.trash}")
 
         with frame(f"Case {found.body['id']}", place="Test cases", trail=[(dataset, back)]) as actions:
             with actions:

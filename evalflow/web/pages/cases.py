@@ -16,6 +16,7 @@ from evalflow.app.studio.space import Workspace
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import confirmation, dialog
 from evalflow.web.ui.parts import Latest, address, badge, button, counted, empty, joined, tell, text
+from evalflow.web.ui.undo import offer_undo
 from evalflow.web.ui.visitor import may
 
 PAGE_SIZE = 50
@@ -270,10 +271,10 @@ class BulkBar:
 
     def _delete(self) -> None:
         async def delete() -> None:
-            number = await forms.attempt(lambda: delete_cases(self._workspace, self._dataset, list(self._selected)))
-            if number is not None:
+            gone = await forms.attempt(lambda: delete_cases(self._workspace, self._dataset, list(self._selected)))
+            if gone is not None:
                 self._selected.clear()
-                tell(f"{counted(number)} deleted.")
+                offer_undo(self._workspace, gone.trash, f"{counted(gone.count)} deleted.")
                 await self._on_change()
 
         title = f"Delete {counted(len(self._selected))}?"

@@ -5,28 +5,29 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 from anyio import to_thread
 from nicegui import ui
 
 from evalflow.app.studio import metrics
 from evalflow.app.studio.bots import Bot, get_bot
-from evalflow.app.studio.connections import connection_names
 from evalflow.app.studio.datasets import list_datasets
-from evalflow.app.studio.definitions import endpoint_judges
+from evalflow.app.studio.judges import list_judges
 from evalflow.app.studio.metric_trial import WrittenSteps, write_steps
 from evalflow.app.studio.metric_yaml import KEY, metric_yaml, read_metric_yaml
 from evalflow.app.studio.space import Workspace
-from evalflow.errors import Problem, UserError
+from evalflow.errors import Problem, UserError, did_you_mean
+from evalflow.metrics.registry import METRIC_KINDS
 from evalflow.web.pages.metric_fields import JudgeFields, ScaleFields, StepsFields, WriteSteps
 from evalflow.web.pages.metric_trial import TrialCard
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import Deleting, Saving, State
 from evalflow.web.ui.frame import frame, guarded_page
-from evalflow.web.ui.parts import button, link_button, text
+from evalflow.web.ui.parts import button, link_button, message, plain_button, text
 from evalflow.web.ui.visitor import may
 
 
@@ -43,11 +44,10 @@ def add() -> None:
             definition, prompts = await to_thread.run_sync(metrics.own_prompts, copied.name, copied.definition)
         title = f"Copy of {source}" if source else "New metric"
         with frame(title, place="Bots", trail=[(f"Metrics of {bot}", f"/bots/{bot}/metrics")]) as actions:
-            editor = _MetricEditor(workspace, around, definition, prompts, view, source=source)
-            with actions:
-                if not source:
+            _MetricEditor(workspace, around, definition, prompts, view, source=source)
+            if not source:
+                with actions:
                     link_button("From the library", f"/library?bot={bot}")
-                editor.other_view(f"/bots/{bot}/metrics/new?source={source}&")
 
     @guarded_page("/bots/{bot}/metrics/{metric}")
     async def edit(workspace: Workspace, bot: str, metric: str, view: str = "") -> None:
@@ -55,25 +55,25 @@ def add() -> None:
         stored = await to_thread.run_sync(metrics.get_metric, workspace, bot, metric)
         with frame(stored.name, place="Bots", trail=[(f"Metrics of {bot}", f"/bots/{bot}/metrics")]) as actions:
             editor = _MetricEditor(workspace, around, stored.definition, stored.prompts, view, stored=stored)
-            with actions:
-                editor.other_view(f"/bots/{bot}/metrics/{metric}?")
-                if may("edit"):
+            if may("edit"):
+                with actions:
                     button("Delete", editor.deletion(stored).open, kind="danger")
 
 
 @dataclass(frozen=True, slots=True)
 class _Around:
-    """The context of the form: the bot, and names of datasets, judges and connections (None: any address)."""
+    """The context of the form: the bot, and names of datasets and judges."""
 
     bot: Bot
     datasets: Sequence[str]
     judges: Sequence[str]
-    connections: Sequence[str] | None
 
 
 def _read_around(workspace: Workspace, bot: str) -> _Around:
     datasets = [one.name for one in list_datasets(workspace)]
-    return _Around(get_bot(workspace, bot), datasets, endpoint_judges(), connection_names(workspace))
+    return _Around(
+        get_bot(workspace, bot), datasets, [judge.name for judge in list_judges(workspace) if judge.config.get("model")]
+    )
 
 
 class _MetricEditor:
@@ -90,42 +90,71 @@ class _MetricEditor:
         stored: metrics.MetricDefinition | None = None,
         source: str = "",
     ) -> None:
-        self._workspace, self._bot, self._prompts = workspace, around.bot.name, prompts
+        self._workspace, self._around, self._bot, self._prompts = workspace, around, around.bot.name, prompts
         self._stored, self._source = stored, source
         self._path = f"/bots/{self._bot}/metrics"
-        self._has_form = has_form(definition, prompts)
-        self._as_yaml = view == "yaml" or not self._has_form
-        fields: dict[str, forms.Field] = {}
-        with forms.form(locked=not may("edit")):
-            self._name = (
-                None if stored else forms.NameField("ISO date" if self._as_yaml else "Factual Accuracy", source)
-            )
-            if self._name:
-                fields["metric.name"] = self._name.field
-            self._form = (
-                YamlForm(definition, prompts, fields)
-                if self._as_yaml
-                else MetricForm(around, definition, fields, self._write)
-            )
+        self._form: YamlForm | MetricForm
+        self._fields: dict[str, forms.Field] = {}
+        self._name: forms.NameField | None = None
+        why = why_no_form(definition, prompts)
+        with ui.element("div").classes("metric-editor"):
+            with forms.form(locked=not may("edit")) as self._left:
+                if stored is None:
+                    self._name = forms.NameField("Factual Accuracy", source)
+                with ui.element("div").classes("actions views").props('role=group aria-label="Show as"'):
+                    self._views = {
+                        "form": plain_button("Form", lambda: self._switch("form")),
+                        "yaml": plain_button("YAML", lambda: self._switch("yaml")),
+                    }
+                self._why = ui.element("div").props("aria-live=polite")
+                self._place = ui.element("div").classes("form")
+                if why or view == "yaml":
+                    self._build("yaml", definition, why)
+                else:
+                    self._build("form", definition)
+            if may("edit"):
+                TrialCard(workspace, self._bot, around.datasets, lambda: self._draft("new_metric"), self._fields)
         if not may("edit"):
             return
-        with ui.element("div").classes("section"):
-            TrialCard(workspace, self._bot, around.datasets, lambda: self._draft("new_metric"), fields)
         with ui.element("div").classes("section actions"):
             self._button = button("Save", self._save, kind="primary")
             link_button("Cancel", self._path)
         name, version = (stored.name, stored.version) if stored else ("", 0)
-        query = "?view=yaml" if view == "yaml" else ""
         self._saving = Saving[metrics.MetricDefinition](
-            lambda: self._read_stored(name), version, f"{self._path}/{name}{query}"
+            lambda: self._read_stored(name), version, f"{self._path}/{name}"
         )
 
-    def other_view(self, path: str) -> None:
-        """A link to the same metric in the other view, if there is one."""
-        if not self._as_yaml:
-            link_button("As YAML", f"{path}view=yaml")
-        elif self._has_form:
-            link_button("As a form", path.rstrip("?&"))
+    def _build(self, view: str, definition: Mapping[str, Any], why: str = "") -> None:
+        """Show a definition as the form or as YAML; `why` it has no form."""
+        self._fields.clear()
+        if self._name:
+            self._fields["metric.name"] = self._name.field
+        self._place.clear()
+        self._why.clear()
+        with self._why:
+            if why:
+                message("This metric has no form.", why)
+        with self._place:
+            if view == "yaml":
+                self._form = YamlForm(definition, self._prompts, self._fields)
+            else:
+                self._form = MetricForm(self._around, definition, self._fields, self._write)
+        for name, pressed in self._views.items():
+            pressed.props["aria-pressed"] = "true" if name == view else "false"
+
+    def _switch(self, view: str) -> None:
+        """Show what is entered in the other view; it stays as it is if it is wrong, or has no form."""
+        if (view == "yaml") == isinstance(self._form, YamlForm):
+            return
+        with forms.faults_shown(self._fields):
+            definition = self._form.read()
+            if isinstance(self._form, YamlForm):
+                self._prompts = self._form.prompts()
+            why = why_no_form(definition, self._prompts) if view == "form" else ""
+            self._build("yaml" if why else view, definition, why)
+            if not why:
+                query = "?view=yaml" if view == "yaml" else ""
+                ui.run_javascript(f"history.replaceState(null, '', location.pathname + {query!r})")
 
     def deletion(self, metric: metrics.MetricDefinition) -> Deleting:
         """A dialog that asks before the metric is deleted."""
@@ -149,7 +178,7 @@ class _MetricEditor:
         return metrics.with_prompts_of(draft, self._source) if self._source else draft
 
     async def _save(self) -> None:
-        with forms.faults_shown(self._form.fields):
+        with forms.faults_shown(self._fields):
             draft = self._draft()
 
             def work(version: int) -> metrics.MetricDefinition:
@@ -158,10 +187,10 @@ class _MetricEditor:
                 return metrics.update_metric(self._workspace, self._bot, draft, version)
 
             mine = {**draft.definition, **(self._prompts if draft.prompts is None else draft.prompts)}
-            await self._saving.save(work, mine, self._form.fields, self._button, lambda _: forms.leave(self._path))
+            await self._saving.save(work, mine, self._fields, self._button, lambda _: forms.leave(self._path))
 
     async def _write(self, by: ui.button) -> WrittenSteps | None:
-        with forms.faults_shown(self._form.fields, by):
+        with forms.faults_shown(self._fields, by):
             draft = self._draft("new_metric")
             return await self._workspace.ask(lambda: write_steps(self._workspace, self._bot, draft))
         return None
@@ -214,15 +243,29 @@ _CASE_FIELDS = MappingProxyType({
 """Case fields that can be shown to a judge."""
 _DIRECTIONS = MappingProxyType({"higher_is_better": "Higher is better", "lower_is_better": "Lower is better"})
 _CRITERION_KEY = MappingProxyType({"g_eval": "criteria", "rubric": "description"})
+_SPOKEN_OF = MappingProxyType({
+    "reference": (r"\b(expected|reference|ideal|model) answer|\breference\b|\bground truth\b", "expected answer"),
+    "contexts": (r"\b(contexts?|passages?|sources?|documents?)\b", "context"),
+})  # fmt: skip
+"""Words of criteria that speak of a case field, and what it is called."""
 _INPUTS = "vars"
 _GRADED = ("criteria", "description", "steps", "needs", "optional", _INPUTS)
 """Fields that depend on the kind."""
 
 
-def has_form(definition: Mapping[str, Any], prompts: Mapping[str, str]) -> bool:
-    """Whether the form can show a metric; not if its templates have no placeholder for the criteria."""
+def why_no_form(definition: Mapping[str, Any], prompts: Mapping[str, str]) -> str:
+    """Why the form cannot show a metric; empty if it can."""
     key = _CRITERION_KEY.get(str(definition.get("kind")))
-    return key is not None and (not prompts or any(key in template for template in prompts.values()))
+    if key is None:
+        return f"The form is for the kinds g_eval and rubric. This one is of the kind {definition.get('kind')}."
+    if prompts and not any(key in template for template in prompts.values()):
+        return f"Its prompts do not use {key}."
+    if unknown := [
+        name for name in definition if name not in METRIC_KINDS.config(str(definition["kind"])).model_fields
+    ]:
+        near = did_you_mean(unknown[0], METRIC_KINDS.config(str(definition["kind"])).model_fields)
+        return f"It has an unknown key {unknown[0]!r}; {near}."
+    return ""
 
 
 class MetricForm:
@@ -239,13 +282,63 @@ class MetricForm:
         self._kind: str = definition.get("kind", "g_eval")
         self._write = write
         self.fields = fields
-        forms.choices("How it is graded", _WAYS, self._kind, self._choose)
-        self._graded = ui.element("div").classes("form")
+        self._criterion = self._build_criterion()
+        self._offers = ui.element("div").classes("actions").props("aria-live=polite")
+        self._criterion.on_value_change(self._offer)
+        self._folds: dict[str, ui.expansion] = {}
+        with self._fold("kind"):
+            forms.choices("How it is graded", _WAYS, self._kind, self._choose)
+        self._graded = ui.element("div").classes("folds")
         self._fill()
-        with forms.fieldset("When it passes", "group"):
+        with self._fold("passes"):
             self._build_threshold()
-        judge = definition.get("judge")
-        self._judge = JudgeFields(around.bot, around.judges, around.connections, judge, self.fields)
+        with self._fold("judge"):
+            self._judge = JudgeFields(around.bot, around.judges, definition.get("judge"), self.fields)
+        self._show_values()
+        ui.timer(0.7, self._show_values)
+
+    def _fold(self, name: str) -> ui.expansion:
+        self._folds[name] = ui.expansion().classes("more")
+        return self._folds[name]
+
+    def _show_values(self) -> None:
+        """Say the present values in the titles of the folds."""
+        shown = [_CASE_FIELDS.get(name, name) for name in self._chosen_inputs("needs")]
+        threshold = self.fields["threshold"].value
+        is_lower = self.fields["direction"].value == "lower_is_better"
+        passing = (
+            "Passes: no threshold" if threshold is None else f"Passes {'up to' if is_lower else 'from'} {threshold:g}"
+        )
+        titles = {
+            "kind": f"Kind: {'G-Eval' if self._kind == 'g_eval' else 'rubric'}",
+            "inputs": f"The judge sees: {', '.join(shown).lower() or 'nothing'}",
+            "scale": f"Scale: {self._scale.summary()}",
+            "passes": passing,
+            "judge": f"Judge: {self._judge.summary()}",
+        }
+        if self._kind == "g_eval":
+            steps = self._steps.read() or []
+            titles["steps"] = f"Steps: {len(steps)}" if steps else "Steps: written by the judge at each run"
+        for name, title in titles.items():
+            self._folds[name].set_text(title)
+
+    def _offer(self) -> None:
+        """Offer the judge what the criteria speak of."""
+        self._offers.clear()
+        chosen = [*self._chosen_inputs("needs"), *self._chosen_inputs("optional")]
+        for name, (pattern, what) in _SPOKEN_OF.items():
+            if name not in chosen and re.search(pattern, str(self._criterion.value or ""), re.IGNORECASE):
+                with self._offers:
+                    text(f"Your criteria mention the {what}.", "span", "small muted")
+                    button(f"Give the judge the {what}", partial(self._give, name))
+
+    def _give(self, name: str) -> None:
+        field = self.fields["needs"]
+        field.value = [*(field.value or []), name]
+        self._offer()
+
+    def _chosen_inputs(self, key: str) -> list[str]:
+        return list(cast("list[str]", self.fields[key].value or [])) if key in self.fields else []
 
     def read(self) -> dict[str, Any]:
         """The definition."""
@@ -254,7 +347,7 @@ class MetricForm:
             key: value for key, value in self._definition.items() if is_same or key in ("family", "version", "gate")
         }
         key = _CRITERION_KEY[self._kind]
-        values: dict[str, Any] = {key: forms.written(self.fields[key]) or ""}
+        values: dict[str, Any] = {key: forms.written(self._criterion) or ""}
         needs, inputs = list(self.fields["needs"].value or []), self._inputs()
         if not needs and not inputs:
             what = "the judge would be shown nothing"
@@ -279,29 +372,31 @@ class MetricForm:
     def _fill(self) -> None:
         for key in [key for key in self.fields if key in _GRADED or key.startswith(("scale", "rubric"))]:
             del self.fields[key]
+        self.fields[_CRITERION_KEY[self._kind]] = self._criterion
         self._graded.clear()
         with self._graded:
-            self._build_criterion()
-            with forms.fieldset("What the judge sees", "group"):
+            if self._kind == "g_eval":
+                with self._fold("steps"):
+                    self._steps = StepsFields(self._of_kind().get("steps") or [], self.fields, self._write)
+            with self._fold("inputs"):
                 self._build_inputs()
-            with forms.fieldset("Grades", "group"):
+            with self._fold("scale"):
                 self._scale = ScaleFields(self._of_kind(), self.fields, weighted=self._kind == "g_eval")
                 if self._kind == "g_eval":
                     help = "1 only if perfect, else 0; the threshold becomes 1."
                     self._strict = forms.tick(forms.About("Strict", help), bool(self._of_kind().get("strict")))
+        self._offer()
 
     def _of_kind(self) -> Mapping[str, Any]:
         """The initial definition if it is of the chosen kind, else empty."""
         return self._definition if self._definition.get("kind") == self._kind else {}
 
-    def _build_criterion(self) -> None:
+    def _build_criterion(self) -> forms.Field:
         help = "What a good answer is, in your words; the judge reads exactly this."
         example = "Assess factual correctness based on the context provided."
         key = _CRITERION_KEY[self._kind]
         criterion = self._definition.get(key) or self._definition.get("criteria") or self._definition.get("description")
-        self.fields[key] = forms.area(forms.About("Criteria", help, example, required=True), criterion)
-        if self._kind == "g_eval":
-            self._steps = StepsFields(self._of_kind().get("steps") or [], self.fields, self._write)
+        return forms.area(forms.About("Criteria", help, example, required=True), criterion)
 
     def _build_inputs(self) -> None:
         needs = list(self._of_kind().get("needs") or ["question", "answer"])

@@ -6,132 +6,73 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, cast
 
-from anyio import to_thread
 from nicegui import ui
 
 from evalflow.app.studio.bots import Bot
-from evalflow.app.studio.definitions import declared_content, given
 from evalflow.app.studio.metric_trial import WrittenSteps
 from evalflow.errors import Problem, UserError
 from evalflow.web.ui import forms
-from evalflow.web.ui.endpoint import CALLED, endpoint_fields
 from evalflow.web.ui.parts import badge, button, message, text
-
-MODES = {
-    "json_schema": "JSON schema",
-    "tools": "Tool call",
-    "json": "JSON",
-    "md_json": "Plain text, for models without structured output",
-}
-_ENDPOINT = {
-    "model": forms.About(
-        "Judge model", "The provider's model name, e.g. gpt-4.1-mini.", "gpt-4.1-mini", required=True, code=True
-    ),
-    "base_url": forms.About(
-        "Judge address",
-        "The base URL, up to and including /v1. Empty: OpenAI's.",
-        "http://127.0.0.1:11434/v1",
-        code=True,
-    ),
-    "api_key_env": forms.About(
-        "Judge key",
-        "The name of the environment variable that holds the key, never the key itself. Empty: no key.",
-        "OPENAI_API_KEY",
-        code=True,
-    ),
-}
 
 
 class JudgeFields:
-    """The fields of a metric's judge, added to `fields` by key.
+    """The fields of a metric's judge, added to `fields` by key. `judges` are those to choose from."""
 
-    `judges` are those to start from; `connections` as of `endpoint_fields`.
-    """
-
-    def __init__(
-        self,
-        bot: Bot,
-        judges: Sequence[str],
-        connections: Sequence[str] | None,
-        judge: Mapping[str, Any] | None,
-        fields: dict[str, forms.Field],
-    ) -> None:
-        self._bot, self._judges, self._connections = bot, judges, connections
-        self._endpoint: dict[str, forms.Field] = {}
-        self._judge: dict[str, Any] = dict(judge or {})
-        self._fields = fields
-        self._logprobs: ui.checkbox | None = None
-        has_model = bot.config.get("kind") == "openai"
-        own = forms.FormOption("run", "The bot's own model", "The bot grades its own answers.", "smart_toy")
-        shared = forms.FormOption("run", "The run's judge", "Chosen when a run starts.", "play_circle")
-        other = forms.FormOption("other", "Another model", "Used for this metric only.", "gavel")
-        self._chosen = "other" if self._judge.get("model") else "run"
-        forms.choices("Who judges", (own if has_model else shared, other), self._chosen, self._choose)
-        self._place = ui.element("div").classes("form")
+    def __init__(self, bot: Bot, judges: Sequence[str], judge: Any, fields: dict[str, forms.Field]) -> None:
+        self._bot, self._judge = bot, cast("str | dict[str, Any] | None", judge)
+        own = {"": "The bot's own model" if self._has_model else "The run's judge"}
+        if self._is_written:
+            own[_WRITTEN] = f"{judge.get('name') or judge['model']}, as written in the YAML"
+        named = judge if isinstance(judge, str) else _WRITTEN if self._is_written else ""
+        known = [*judges, *([judge] if isinstance(judge, str) and judge not in judges else [])]
+        about = forms.About("Judge", "The model that grades. Define others on the page Judges.", required=True)
+        self._chosen = forms.pick(about, {**own, **{name: name for name in known}}, named)
+        self._chosen.on_value_change(self._fill)
+        fields["judge"] = self._chosen
+        ui.link("New judge", "/judges/new").classes("small")
+        self._notes = ui.element("div").classes("form")
+        help = "G-Eval then asks once and weights the grades; otherwise it samples several replies."
+        weighs = isinstance(judge, dict) and bool(cast("dict[str, Any]", judge).get("logprobs"))
+        self._logprobs = forms.tick(forms.About("Use token probabilities", help), weighs)
         self._fill()
 
-    def read(self) -> dict[str, Any] | None:
-        """The keys that differ from the run's judge; None if none does."""
-        if self._chosen == "run":
-            kept = {} if self._judge.get("model") else {k: v for k, v in self._judge.items() if k != "logprobs"}
-            weighs = self._logprobs is not None and self._logprobs.value
-            return {**kept, **({"logprobs": True} if weighs else {})} or None
-        values: dict[str, Any] = {key: forms.written(field) for key, field in self._endpoint.items()}
-        values["mode"] = self._fields["judge.mode"].value
-        values["logprobs"] = bool(self._logprobs and self._logprobs.value)
-        # The price of the run's judge would be that of another model.
-        found = {"price": None, **self._judge, "kind": "openai", **values}
-        gone = () if self._connections is None else CALLED
-        return {key: value for key, value in found.items() if key not in gone and (key != "model" or value is not None)}
+    def read(self) -> str | dict[str, Any] | None:
+        """The name of a judge, or the keys that differ from the run's; None if none does."""
+        if self._chosen.value not in ("", _WRITTEN):
+            return str(self._chosen.value)
+        is_kept = self._chosen.value == _WRITTEN or not self._is_written
+        kept = self._judge if isinstance(self._judge, dict) and is_kept else {}
+        if self._logprobs.value or "logprobs" in kept:
+            kept = {**kept, "logprobs": bool(self._logprobs.value)}
+        return kept or None
 
-    def _choose(self, chosen: str) -> None:
-        self._chosen = chosen
-        self._fill()
+    def summary(self) -> str:
+        """The chosen judge, for the title of its fold."""
+        options = cast("Mapping[str, str]", self._chosen.options)  # pyright: ignore[reportUnknownMemberType]
+        return options[str(self._chosen.value)]
+
+    @property
+    def _has_model(self) -> bool:
+        return self._bot.config.get("kind") == "openai"
+
+    @property
+    def _is_written(self) -> bool:
+        return isinstance(self._judge, dict) and bool(self._judge.get("model"))
 
     def _fill(self) -> None:
-        for key in [key for key in self._fields if key.startswith("judge.")]:
-            del self._fields[key]
-        self._place.clear()
-        self._logprobs = None
-        with self._place:
-            (self._shared if self._chosen == "run" else self._other)()
-
-    def _shared(self) -> None:
-        if self._bot.config.get("kind") == "openai":
-            what = "Models tend to prefer their own answers (self-preference)."
-            message(what, "Compare its scores with a judge of another family, or with human labels.", "warn")
-            self._weighing()
-        else:
-            what = "This bot has no model of its own."
-            hint = "If a run names no judge, text overlap is used, which reads neither criteria nor prompts."
-            message(what, hint)
-
-    def _other(self) -> None:
-        about = forms.About("Start from", "Fills in the settings of a provider, e.g. openai.")
-        forms.pick(about, ["", *self._judges], "").on_value_change(lambda event: self._begin(str(event.value)))
-        self._endpoint = endpoint_fields(_ENDPOINT, self._judge, self._connections)
-        self._fields.update({f"judge.{key}": field for key, field in self._endpoint.items()})
-        if self._connections is not None:  # where problems of what it stands for are shown
-            self._fields.update({f"judge.{key}": self._endpoint["connection"] for key in CALLED})
-        help = "How the model is told the format: JSON schema, if it supports that."
-        about = forms.About("Reply format", help, required=True)
-        self._fields["judge.mode"] = forms.pick(about, MODES, self._judge.get("mode", "json_schema"))
-        self._weighing()
-
-    def _weighing(self) -> None:
-        help = "G-Eval then asks once and weights the grades; otherwise it samples several replies."
-        self._logprobs = forms.tick(forms.About("Use token probabilities", help), bool(self._judge.get("logprobs")))
-
-    async def _begin(self, name: str) -> None:
-        found = given(await to_thread.run_sync(declared_content, "judge", name))
-        for key, field in self._endpoint.items():
-            if key in _ENDPOINT:
-                field.value = found.get(key) or ""
-        self._fields["judge.mode"].value = found.get("mode", "json_schema")
-        if self._logprobs is not None:
-            self._logprobs.value = bool(found.get("logprobs"))
+        chosen = self._chosen.value
+        self._logprobs.parent_slot.parent.set_visibility(chosen in ("", _WRITTEN))  # pyright: ignore - the field around it
+        self._notes.clear()
+        with self._notes:
+            if chosen == "" and self._has_model:
+                what = "Models tend to prefer their own answers (self-preference)."
+                message(what, "Compare its scores with a judge of another family, or with human labels.", "warn")
+            elif chosen == "":
+                hint = "If a run names no judge, text overlap is used, which reads neither criteria nor prompts."
+                message("This bot has no model of its own.", hint)
 
 
+_WRITTEN = "written"
 _TYPES = {
     "boolean": "Yes or no",
     "likert": "Whole grades",
@@ -187,6 +128,13 @@ class ScaleFields:
             scale["anchors"] = {str(low): meaning for low, _, meaning in meanings}
         bands = [{"score_range": [low, high], "expected_outcome": meaning} for low, high, meaning in meanings]
         return {"scale": scale, "rubric": bands if ranges else None} if self._weighted else {"scale": scale}
+
+    def summary(self) -> str:
+        """The scale, for the title of its fold."""
+        if self._type != "likert":
+            return _TYPES[self._type].lower()
+        low, high = (self._fields[f"scale.{key}"].value for key in ("min", "max"))
+        return f"{low or 0:g} to {high or 0:g}"
 
     def _choose(self, chosen: str) -> None:
         self._type = chosen

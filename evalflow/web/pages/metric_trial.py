@@ -38,16 +38,17 @@ class CaseFields:
         self._workspace = workspace
         self._base: Row = {}
         self._rows: list[Row] = []
-        with forms.pair():
+        self.fields = {key: forms.area(_FIELDS[key]) for key in ("question", "answer")}
+        with ui.expansion("Take a case, or add an expected answer and context").classes("more"):
             options = {"": "written here", **{name: name for name in datasets}}
             help = "Your test cases or the samples, e.g. rag; or write one here."
             about = forms.About("Take a case from", help, required=True)
             forms.pick(about, options, "").on_value_change(lambda event: self._open(str(event.value or "")))
-            about = forms.About("Case", "One of the first twenty. You can edit it below.")
+            about = forms.About("Case", "One of the first twenty. You can edit it.")
             self._picked = forms.pick(about, {"": ""}, "")
             self._picked.on_value_change(lambda event: self._take(str(event.value or "")))
-        with forms.pair():
-            self.fields = {key: forms.area(about) for key, about in _FIELDS.items()}
+            others = {key: forms.area(about) for key, about in _FIELDS.items() if key not in self.fields}
+        self.fields |= others
 
     async def _open(self, dataset: str) -> None:
         rows = await forms.attempt(lambda: example_rows(self._workspace, dataset)) if dataset else []
@@ -125,11 +126,11 @@ class TrialCard:
     ) -> None:
         self._workspace, self._bot, self._draft, self._fields = workspace, bot, draft, fields
         with ui.element("div").classes("card trial stack"):
-            text("Try it on one case", "h2")
+            text("Try it", "h2")
             self._case = CaseFields(workspace, datasets)
             with ui.element("div").classes("actions"):
                 self._previewing = button("Show the prompt", self._preview, icon="visibility")
-                self._scoring = button("Score it", self._score, icon="gavel")
+                self._scoring = button("Try it", self._score, icon="gavel")
             self._result = ui.element("div").props("aria-live=polite").classes("stack")
 
     async def _preview(self) -> None:
@@ -158,7 +159,7 @@ class TrialCard:
 
 def _show_preview(preview: PromptPreview) -> None:
     if preview.nothing:
-        hint = "Fill it in above and try again. Only “Score it” asks the bot, which may cost money."
+        hint = "Fill it in above and try again. Only “Try it” asks the bot, which may cost money."
         message(f"Nothing to send yet: {preview.nothing}", hint)
         return
     judge = f"{preview.judge} ({preview.nature})" if preview.judge else ""

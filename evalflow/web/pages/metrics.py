@@ -83,9 +83,9 @@ def _cards(bot: str, metrics: list[MetricDefinition]) -> None:
                 badges.append((f"passes at {definition['threshold']:g}", ""))
             if definition.get("steps") and definition.get("kind") == "g_eval":
                 badges.append(("steps frozen", ""))
-            judge = cast("Mapping[str, Any]", definition.get("judge") or {})
-            if judge.get("model"):
-                badges.append((f"judge {judge['model']}", ""))
+            judge = cast("str | Mapping[str, Any]", definition.get("judge") or {})
+            if named := judge if isinstance(judge, str) else judge.get("model"):
+                badges.append((f"judge {named}", ""))
             about = str(definition.get("criteria") or definition.get("description") or "")
             card(metric.name, f"/bots/{bot}/metrics/{metric.name}", about, badges)
 

@@ -14,7 +14,8 @@ from nicegui import ui
 from evalflow.app.studio.bots import list_bots
 from evalflow.app.studio.connections import connection_names
 from evalflow.app.studio.datasets import list_datasets
-from evalflow.app.studio.definitions import declared, endpoint_judges
+from evalflow.app.studio.definitions import endpoint_judges
+from evalflow.app.studio.judges import list_judges
 from evalflow.app.studio.leases import ProjectBudget
 from evalflow.app.studio.metrics import list_library, list_metrics
 from evalflow.app.studio.runs import RunEstimate, changed_request, create_run, estimate_run, get_run
@@ -160,7 +161,7 @@ class RunOptions:
 def read_options(workspace: Workspace) -> RunOptions:
     """Read the options of the form; may block."""
     bots = list_bots(workspace)
-    judges = [name for name in declared("judge") if name != "target"]
+    judges = [judge.name for judge in list_judges(workspace) if judge.name != "target"]
     datasets = [(one.name, "" if one.cases is None else f" ({one.cases:,} cases)") for one in list_datasets(workspace)]
     return RunOptions(
         bots={bot.name: bot.name if bot.origin == "workspace" else f"{bot.name} (conf)" for bot in bots},

@@ -13,7 +13,8 @@ from nicegui import ui
 from evalflow.app.studio.space import StaleError
 from evalflow.errors import EvalflowError
 from evalflow.web.ui.forms import About, Field, attempt, leave, line, required
-from evalflow.web.ui.parts import button, capitalised, message, table, tell_fault, text
+from evalflow.web.ui.parts import address, button, capitalised, message, table, tell_fault, text
+from evalflow.web.ui.undo import PARAMETER
 
 Content = Mapping[str, Any]
 State = tuple[Content, int]
@@ -98,11 +99,17 @@ class Deleting:
     """A dialog that asks before something is deleted, and again if someone else changed it.
 
     `work` deletes the given version, `stored` reads the current content and version; both may block. `seen` is what the
-    page shows, `back` the page to open afterwards.
+    page shows, `back` the page to open afterwards, which offers to undo it if `work` returns an id in the trash.
     """
 
     def __init__(
-        self, title: str, about: str, work: Callable[[int], None], stored: Callable[[], State], seen: State, back: str
+        self,
+        title: str,
+        about: str,
+        work: Callable[[int], int | None],
+        stored: Callable[[], State],
+        seen: State,
+        back: str,
     ) -> None:
         self._work, self._stored, self._back = work, stored, back
         self._content, self._version = seen
@@ -114,11 +121,11 @@ class Deleting:
         self.open = self._asked.open
 
     async def _delete(self) -> None:
-        result = await attempt(lambda: _unless_stale(lambda: self._work(self._version) or True), by=self._doing)
+        result = await attempt(lambda: _unless_stale(lambda: self._work(self._version) or 0), by=self._doing)
         if isinstance(result, StaleError):
             await self._ask_again(result)
-        elif result:
-            leave(self._back)
+        elif result is not None:
+            leave(address(self._back, {PARAMETER: result or None}))
 
     async def _ask_again(self, error: StaleError) -> None:
         """Show what changed; the next press deletes the new version."""

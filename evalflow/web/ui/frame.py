@@ -19,6 +19,7 @@ from evalflow.app.studio.access import ForbiddenError, Right, SignedOutError, ex
 from evalflow.app.studio.space import NotFoundError, Workspace
 from evalflow.errors import EvalflowError, InfrastructureError, UserError
 from evalflow.web.ui.parts import capitalised, empty, link_button, tell_fault, text
+from evalflow.web.ui.undo import PARAMETER, offer_undo
 from evalflow.web.ui.visitor import may, meet, visitor, workspace_of
 
 log = logging.getLogger("evalflow")
@@ -26,6 +27,7 @@ Place = Literal[
     "",
     "Bots",
     "Metrics",
+    "Judges",
     "Test cases",
     "Runs",
     "Compare",
@@ -40,7 +42,7 @@ Place = Literal[
 _PLACES: tuple[tuple[str, Right, tuple[tuple[Place, str], ...]], ...] = (
     ("smart_toy", "read", (("Bots", "/"),)),
     ("checklist", "read", (("Test cases", "/datasets"),)),
-    ("rule", "read", (("Metrics", "/library"),)),
+    ("rule", "read", (("Metrics", "/library"), ("Judges", "/judges"))),
     ("play_circle", "read", (("Runs", "/runs"), ("Compare", "/compare"), ("History", "/history"))),
     ("task_alt", "read", (("Tasks", "/tasks"),)),
 )
@@ -80,6 +82,10 @@ def frame(title: str, *, place: Place, about: str = "", trail: Sequence[tuple[st
     ui.skip_link("Skip to the page", target=main)
     with content:
         yield actions
+    request = ui.context.client.request
+    deleted = request.query_params.get(PARAMETER, "")
+    if deleted.isdecimal() and len(deleted) < 10 and may("edit"):
+        offer_undo(workspace_of(request), int(deleted))
 
 
 def _rail(place: Place) -> None:

@@ -48,7 +48,7 @@ def test_no_page_breaks_a_rule(visit: Callable[..., Any], finished: Finished, pa
     names = {
         **{"bot": "fees", "metric": "exact", "dataset": "questions", "case": "1", "position": "0"},
         **{"run": finished.better, "worse": finished.worse, "better": finished.better},
-        **{"user": "nobody", "project": "default", "connection": "none", "task": "1"},
+        **{"user": "nobody", "project": "default", "connection": "none", "judge": "openai", "task": "1"},
     }
     broken: list[str] = []
     for query in QUERIES.get(path, [""]):

@@ -59,9 +59,9 @@ def test_a_metric_is_told_in_words_tried_and_saved_and_runs(visit: Visit, pages:
         page.get_by_role("link", name="Metrics").last.click()
         seen(page, "Define a good answer")
         page.get_by_role("link", name="New metric").click()
-        seen(page, "self-preference")
         field(page, "Name").fill("price")
         field(page, "Criteria").fill("The answer names the price.")
+        page.get_by_text("Steps: written by the judge").click()
         press(page, "Generate steps")
         seen(page, "Written by target:m")
         assert field(page, "Steps").input_value().splitlines() == STEPS
@@ -73,12 +73,14 @@ def test_a_metric_is_told_in_words_tried_and_saved_and_runs(visit: Visit, pages:
         press(page, "Show the prompt")
         assert "Look for the price in pounds." in page.locator(".prompt pre").first.text_content()
         assert endpoint.count == 1
-        press(page, "Score it")
+        press(page, "Try it")
         seen(page, "1.00")
         assert endpoint.count == 11
         seen(page, EVIL)
         page.get_by_text("What the judge replied, step by step").click()
         seen(page, '"reason"')
+        page.get_by_text("Judge: The bot's own model").click()
+        seen(page, "self-preference")
         page.get_by_label("Use token probabilities").click()
         press(page, "Show the prompt")
         page.locator(".prompt").get_by_text("sampled 10 times").wait_for(state="detached")
@@ -130,51 +132,53 @@ def test_every_fault_stands_beside_its_field(visit: Visit, pages: Server) -> Non
     beside("the judge reads exactly this").get_by_text("criteria are blank").wait_for()
     page.get_by_text("cannot be a name").wait_for(state="detached")
     field(page, "Criteria").fill("It names the price.")
+    page.get_by_text("Scale: 1 to 10").click()
     field(page, "Lowest grade").fill("10")
     field(page, "What grades mean").fill("1-20: too far")
     press(page, "Save")
-    beside("Becomes the score 1").get_by_text("min must be below max").wait_for()
+    beside("becomes the score 1").get_by_text("min must be below max").wait_for()
     field(page, "Lowest grade").fill("1")
     press(page, "Save")
     beside("Grades in between are interpolated").get_by_text("is not within the scale").wait_for()
     field(page, "What grades mean").fill("no grade")
     press(page, "Show the prompt")
     beside("Grades in between are interpolated").get_by_text("names no grade").wait_for()
-    field(page, "What grades mean").fill("")
-    page.get_by_label("Another model").check(force=True)
-    field(page, "Judge address").fill("localhost")
-    press(page, "Save")
-    beside("up to and including /v1").get_by_text("must start with http").wait_for()
 
 
 def test_a_rubric_has_any_scale_and_a_judge_of_its_own(visit: Visit, pages: Server) -> None:
     with Endpoint([{"reason": "It hedges.", "score": "hedges"}]) as endpoint:
         define(pages, "scaled")
+        config = {"kind": "openai", "model": "other", "base_url": endpoint.url, "api_key_env": None}
+        assert pages.ask("POST", "/api/v1/judges", {"name": "second", "config": config}).status == 201
         page = visit("/bots/scaled/metrics/new")
         field(page, "Name").fill("frank")
-        page.get_by_label("Rubric").check(force=True)
+        page.get_by_text("Kind: G-Eval").click()
+        page.get_by_label("Rubric").check()
+        page.get_by_text("Scale: 1 to 5").click()
         field(page, "Criteria").fill("The answer commits itself.")
         field(page, "Scale").click()
         page.get_by_role("option", name="Words, each with a score").click()
         field(page, "Words").fill("refuses: 0\nhedges: 0.5\nanswers: 1")
+        page.get_by_text("The judge sees: question, answer").click()
         field(page, "Additional inputs").fill("audience")
-        page.get_by_label("Another model").check(force=True)
-        field(page, "Judge model").fill("other")
-        field(page, "Judge address").fill(endpoint.url)
+        page.get_by_text("Judge: The bot's own model").click()
+        field(page, "Judge").click()
+        page.get_by_role("option", name="second").click()
         field(page, "Question").fill("Well?")
         field(page, "Answer").fill("Perhaps.")
         press(page, "Show the prompt")
         seen(page, "the case has no vars.audience")
+        page.get_by_text("Take a case, or add").click()
         field(page, "Further values").fill("audience: children")
-        press(page, "Score it")
+        press(page, "Try it")
         seen(page, "0.50")
         press(page, "Save")
         page.wait_for_url(re.compile("/bots/scaled/metrics$"))
-        seen(page, "judge other")
+        seen(page, "judge second")
     assert endpoint.requests[0].body["model"] == "other"
     page.get_by_role("link", name="frank").click()
     assert field(page, "Words").input_value() == "refuses: 0\nhedges: 0.5\nanswers: 1"
-    assert field(page, "Judge model").input_value() == "other"
+    seen(page, "Judge: second")
     assert field(page, "Additional inputs").input_value() == "audience"
 
 
@@ -182,6 +186,7 @@ def test_a_case_is_taken_from_the_examples(visit: Visit, pages: Server) -> None:
     define(pages, "examples")
     save(pages, "examples", "price", criteria="It is right.", steps=STEPS)
     page = visit("/bots/examples/metrics/price")
+    page.get_by_text("Take a case, or add").click()
     field(page, "Take a case from").click()
     page.get_by_role("option", name="rag", exact=True).click()
     page.wait_for_function(
@@ -233,7 +238,7 @@ def test_somebody_elses_change_is_not_overwritten(visit: Visit, pages: Server) -
 
 @pytest.mark.parametrize(
     "path",
-    ["/bots/fitting/metrics", "/bots/fitting/metrics/new", "/library", "/library/coherence", "/bots/openai/metrics"],
+    ["/bots/fitting/metrics", "/bots/fitting/metrics/new", "/library", "/library/coherence", "/judges", "/judges/new"],
 )
 def test_every_page_fits(visit: Visit, pages: Server, path: str, fits: Fits) -> None:
     if pages.ask("GET", "/api/v1/bots/fitting").status == 404:

@@ -1,0 +1,40 @@
+"""The bar that offers to undo a deletion, for some seconds after it."""
+
+from __future__ import annotations
+
+from nicegui import ui
+
+from evalflow.app.studio.space import Workspace
+from evalflow.app.studio.trash import Restored, restore
+from evalflow.web.ui.forms import attempt, leave
+from evalflow.web.ui.parts import button, text
+
+SHOWN_S = 20.0
+PARAMETER = "undo"
+"""The query parameter with the id of what was deleted, for the page that is opened after a deletion."""
+_FORGET = """const here = new URL(location); here.searchParams.delete("undo"); history.replaceState(null, "", here)"""
+
+
+def offer_undo(workspace: Workspace, deleted: int, what: str = "Deleted.") -> None:
+    """Show the bar. It is left out of the address, so that a reload does not offer it again."""
+
+    async def undo() -> None:
+        restored = await attempt(lambda: restore(workspace, deleted), by=pressed)
+        if restored is not None:
+            leave(_page_of(restored))
+
+    with ui.context.client.layout, ui.element("div").classes("undo").props("role=status") as bar:
+        text(what, "span")
+        pressed = button("Undo", undo, icon="undo")
+        ui.timer(SHOWN_S, bar.delete, once=True)
+    ui.run_javascript(_FORGET)
+
+
+def _page_of(restored: Restored) -> str:
+    match restored.kind:
+        case "metric":
+            return f"/bots/{restored.owner}/metrics/{restored.name}"
+        case "cases":
+            return f"/datasets/{restored.owner}"
+        case kind:
+            return f"/{kind}s/{restored.name}"
