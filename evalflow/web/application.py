@@ -128,10 +128,10 @@ def rest_api() -> FastAPI:
     return app
 
 
-_SCRIPTS = ("nonce", "theme", "unsaved", "keys")
+_SCRIPTS = ("nonce", "theme", "unsaved", "keys", "desk")
 _STYLES = (
     *("theme", "parts", "forms", "metrics", "cases", "runs", "results", "compare", "history", "home", "projects"),
-    *("tasks",),
+    *("tasks", "desk"),
 )
 
 
@@ -149,6 +149,7 @@ def add_pages(app: FastAPI) -> None:
         compare,
         connections,
         datasets,
+        desk,
         history,
         import_cases,
         judges,
@@ -156,6 +157,7 @@ def add_pages(app: FastAPI) -> None:
         metrics,
         new_run,
         projects,
+        reviews,
         run,
         run_case,
         runs,
@@ -168,7 +170,8 @@ def add_pages(app: FastAPI) -> None:
     for module in (
         *(bots, bot_home, metrics, metric, judges, datasets, import_cases, case),
         *(projects, users, connections, audit, account),
-        *(runs, new_run, run_case, run, compare, history, tasks, frame),  # /runs/new comes before /runs/{run}
+        *(runs, new_run, run_case, run, compare, history),  # /runs/new comes before /runs/{run}
+        *(reviews, desk, tasks, frame),
     ):
         module.add()
     # Scripts come first: they must run before the first paint.

@@ -13,14 +13,14 @@ from anyio import to_thread
 from nicegui import Client, app, ui
 from nicegui.page import page
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
 from evalflow.app.studio.access import ForbiddenError, Right, SignedOutError, expect_right
 from evalflow.app.studio.space import NotFoundError, Workspace
 from evalflow.errors import EvalflowError, InfrastructureError, UserError
 from evalflow.web.ui.parts import capitalised, empty, link_button, tell_fault, text
 from evalflow.web.ui.undo import PARAMETER, offer_undo
-from evalflow.web.ui.visitor import may, meet, visitor, workspace_of
+from evalflow.web.ui.visitor import may, meet, root_path, visitor, workspace_of
 
 log = logging.getLogger("evalflow")
 Place = Literal[
@@ -32,6 +32,7 @@ Place = Literal[
     "Runs",
     "Compare",
     "History",
+    "Reviews",
     "Tasks",
     "Projects",
     "Users",
@@ -44,6 +45,7 @@ _PLACES: tuple[tuple[str, Right, tuple[tuple[Place, str], ...]], ...] = (
     ("checklist", "read", (("Test cases", "/datasets"),)),
     ("rule", "read", (("Metrics", "/library"), ("Judges", "/judges"))),
     ("play_circle", "read", (("Runs", "/runs"), ("Compare", "/compare"), ("History", "/history"))),
+    ("rate_review", "label", (("Reviews", "/reviews"),)),
     ("task_alt", "read", (("Tasks", "/tasks"),)),
 )
 """Entries of the navigation: icon, the right that it needs, and its pages. The first is where it leads, the others are
@@ -90,7 +92,7 @@ def frame(title: str, *, place: Place, about: str = "", trail: Sequence[tuple[st
 
 def _rail(place: Place) -> None:
     with ui.context.client.layout, ui.element("header").classes("rail") as rail:
-        ui.link("evalflow", "/" if may("read") else "/projects").classes("brand")
+        ui.link("evalflow", _first_page()).classes("brand")
         is_shared = visitor().has_account or len(visitor().projects) > 1
         if is_shared:
             _project_menu(place)
@@ -107,6 +109,11 @@ def _rail(place: Place) -> None:
             _server_menu(place)
         _colours()
     rail.move(target_index=0)
+
+
+def _first_page() -> str:
+    """Where the visitor begins: who may only label, at what is to be labelled."""
+    return "/" if may("read") else "/reviews" if may("label") else "/projects"
 
 
 def _tabs(place: Place) -> None:
@@ -191,11 +198,13 @@ def guarded_page(
 
     def register(build: Callable[Concatenate[Workspace, P], Awaitable[None]]) -> None:
         @functools.wraps(build)
-        async def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
+        async def guarded(*args: P.args, **kwargs: P.kwargs) -> Response | None:
             client = ui.context.client
             workspace = workspace_of(client.request)
             try:
                 await meet(client.request)
+                if path == "/" and _first_page() == "/reviews":
+                    return RedirectResponse(f"{root_path()}/reviews")
                 if "{project}" in path:
                     workspace = await to_thread.run_sync(workspace.in_project, str(kwargs["project"]))
                 await to_thread.run_sync(expect_right, workspace, needs)
@@ -207,6 +216,7 @@ def guarded_page(
                 instead(title, _in_sentences(error))
                 if isinstance(error, InfrastructureError):
                     ui.timer(RETRY_S, ui.navigate.reload, once=True)
+            return None
 
         _, *parameters = inspect.signature(build).parameters.values()
         setattr(guarded, "__signature__", inspect.Signature(parameters))  # noqa: B010 - not declared for functions
@@ -234,10 +244,8 @@ _ERRORS: Mapping[type[EvalflowError], tuple[int, str]] = {
 def instead(title: str, about: str) -> None:
     """Build an error page with a link to continue."""
     with frame(title, place=""), empty("explore_off", title, about):
-        if may("read"):
-            link_button("To the bots", "/", primary=True)
-        else:
-            link_button("To your projects", "/projects", primary=True)
+        words = {"/": "To the bots", "/reviews": "To your reviews", "/projects": "To your projects"}
+        link_button(words[_first_page()], _first_page(), primary=True)
 
 
 def add() -> None:

@@ -11,8 +11,10 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 import evalflow.web.pages
+from evalflow.app.studio import reviews
+from evalflow.app.studio.reviews import ReviewRequest
 
-from ..conftest import Server
+from ..conftest import Server, working_in
 from ..finished import Finished
 from .conftest import paged
 
@@ -29,6 +31,9 @@ UNSTUCK = """() => { for (const one of document.querySelectorAll("main *")) {
 
 @pytest.fixture(name="pages", scope="module")
 def _pages(finished: Finished) -> Iterator[Server]:
+    with working_in(finished.folder) as space:
+        request = ReviewRequest(name="Fees", run_id=finished.better, metrics=["exact"], size=6, people=["local"])
+        reviews.create_review(space, request)
     with paged(finished.folder) as server:
         yield server
 
@@ -49,6 +54,7 @@ def test_no_page_breaks_a_rule(visit: Callable[..., Any], finished: Finished, pa
         **{"bot": "fees", "metric": "exact", "dataset": "questions", "case": "1", "position": "0"},
         **{"run": finished.better, "worse": finished.worse, "better": finished.better},
         **{"user": "nobody", "project": "default", "connection": "none", "judge": "openai", "task": "1"},
+        "review": "Fees",
     }
     broken: list[str] = []
     for query in QUERIES.get(path, [""]):
