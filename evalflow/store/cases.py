@@ -10,7 +10,7 @@ from sqlalchemy import Connection, bindparam, delete, func, insert, or_, select,
 
 from evalflow.datasets import tag_name
 from evalflow.store.rows import Query, Row, change, chunks, every, now, one
-from evalflow.store.tables import case_tags, cases, datasets
+from evalflow.store.tables import answers, case_tags, cases, datasets, runs
 
 _AT_ONCE = 500
 
@@ -207,6 +207,40 @@ def project_bodies(connection: Connection, project: int) -> Iterator[Row]:
     )
     found = connection.execution_options(yield_per=_AT_ONCE).execute(query).mappings()
     yield from (dict(row) for row in found)
+
+
+def answers_to(connection: Connection, project: int, dataset: str, key: str) -> list[Row]:
+    """The first answers of the 20 latest runs to a case, each with its run."""
+    chosen = answers.c.dataset == dataset, answers.c.case_id == key, answers.c.answer.is_not(None)
+    return every(connection, _with_run(project).where(*chosen).limit(20))
+
+
+def latest_answer(connection: Connection, project: int, dataset: str, keys: Sequence[str]) -> Row | None:
+    """An answer of the latest run that answered one of these cases."""
+    found = (
+        one(
+            connection,
+            _with_run(project)
+            .where(answers.c.dataset == dataset, answers.c.case_id.in_(chunk), answers.c.answer.is_not(None))
+            .limit(1),
+        )
+        for chunk in chunks(keys, _AT_ONCE)
+    )
+    return max(filter(None, found), key=lambda row: row["id"], default=None)
+
+
+def _with_run(project: int) -> Query:
+    columns = runs.c.id, runs.c.run_id, runs.c.title, runs.c.bot, runs.c.created_at, answers.c.answer
+    query = select(*columns).join(answers, answers.c.run == runs.c.id)
+    query = query.where(runs.c.project_id == project, runs.c.state == "done", answers.c.target_repeat == 0)
+    return query.order_by(runs.c.id.desc())
+
+
+def without_example(connection: Connection, dataset: int) -> Iterator[Row]:
+    """The row id, key and body of the cases of a dataset without an answer example, streamed."""
+    query = select(cases.c.id, cases.c.key, cases.c.body).where(cases.c.dataset_id == dataset)
+    found = connection.execution_options(yield_per=_AT_ONCE).execute(query.order_by(cases.c.position)).mappings()
+    yield from (dict(row) for row in found if row["body"].get("demo_answer") is None)
 
 
 def _tag(connection: Connection, dataset: int, tagged: dict[str, Sequence[str]]) -> None:

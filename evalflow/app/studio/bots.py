@@ -149,11 +149,17 @@ async def try_bot(space: Workspace, name: str, config: Mapping[str, Any], questi
     asked = question.strip()
     if not asked or len(asked) > LONGEST_QUESTION:
         raise UserError(Problem(f"a question has 1 to {LONGEST_QUESTION} characters", "question"))
+    return await answer_case(space, name, config, _case(asked))
+
+
+@requires("edit")
+async def answer_case(space: Workspace, name: str, config: Mapping[str, Any], case: Case) -> Answer:
+    """What a bot answers to a case now; as in `try_bot`."""
     with trial_budget(space, f"trial of {name}") as budget:
-        target = await to_thread.run_sync(_built, space, name, config, budget)
+        target = await to_thread.run_sync(_built, space, name, config, budget, case.dataset)
         try:
             async with asyncio.timeout(LONGEST_S):
-                answer = await target.answer(_case(asked), 0)
+                answer = await target.answer(case, 0)
         except TimeoutError:
             raise UserError(Problem(f"no answer came within {LONGEST_S:g} s", "question", "is it running?")) from None
         finally:
@@ -163,7 +169,7 @@ async def try_bot(space: Workspace, name: str, config: Mapping[str, Any], questi
     return replace(answer, answer=said, error=answer.error and redactor.text(answer.error))
 
 
-def _built(space: Workspace, name: str, config: Mapping[str, Any], budget: Budget) -> Target:
+def _built(space: Workspace, name: str, config: Mapping[str, Any], budget: Budget, dataset: str) -> Target:
     allowed = space.allowed
     plain = check_bot(name, config, allowed)
     if plain["kind"] == "recorded":
@@ -171,7 +177,7 @@ def _built(space: Workspace, name: str, config: Mapping[str, Any], budget: Budge
     called = plain if allowed is None else allowed.resolve(plain, "target")
     model = TARGET_KINDS.config(plain["kind"]).model_validate(_with_environment(called))
     session = CallSession(connections=allowed, budget=budget)
-    return build_target(model, name, Prompts(prompt_dirs()), {"trial": Form()}, generate=True, session=session)
+    return build_target(model, name, Prompts(prompt_dirs()), {dataset: Form()}, generate=True, session=session)
 
 
 def _case(question: str) -> Case:

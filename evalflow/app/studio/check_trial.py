@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
+from anyio import to_thread
+
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.cases import read_row
 from evalflow.app.studio.checks import custom_checks
@@ -46,7 +48,7 @@ def try_checks(space: Workspace, row: Mapping[str, Any]) -> list[CheckTrial]:
     Similarity is that of the embedded embedder, which runs may replace. Blocks: not for a thread with an event loop.
     """
     checks = cast("Sequence[Mapping[str, Any]]", row.get("checks") or ())
-    case = read_row(_CASE, {**row, "id": _CASE, "checks": []})
+    case = read_row(_CASE, {**row, "id": _CASE, "checks": None})
     config = ChecksMetricConfig.model_validate(_definition(space))
     metric = ChecksMetric.build("checks", config, Prompts(prompt_dirs()))
     return asyncio.run(_tried(metric, case, checks))
@@ -81,13 +83,14 @@ async def _tried(metric: ChecksMetric, case: Case, checks: Sequence[Mapping[str,
 @requires("edit")
 async def judge_check(space: Workspace, bot: str, row: Mapping[str, Any], check: Mapping[str, Any]) -> CheckTrial:
     """Ask the judge of a bot's runs about one check on the `demo_answer` of a row; this costs what the judge costs."""
-    case = read_row(_CASE, {**row, "id": _CASE, "checks": []})
+    case = await to_thread.run_sync(read_row, _CASE, {**row, "id": _CASE, "checks": None})
     answer = recorded_answer(case, "example", 0, demo=True)
     if not (answer.answer or "").strip():
         return CheckTrial("unscored", "Write an answer example to try it.")
     asked = {key: value for key, value in row.items() if key not in ("demo_answer", "failure", "actual")}
     asked |= {"id": _CASE, "answer": answer.answer, "metadata": dict(answer.metadata or {}), "checks": [dict(check)]}
-    found = await try_metric(space, bot, MetricDraft("checks", _definition(space)), asked)
+    definition = await to_thread.run_sync(_definition, space)
+    found = await try_metric(space, bot, MetricDraft("checks", definition), asked)
     if not found.scores:
         return CheckTrial("unscored", "The check gave no score.")
     score = found.scores[0]

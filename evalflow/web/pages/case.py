@@ -1,24 +1,29 @@
-"""One test case: write it or change it."""
+"""One test case: its conversation, an answer example, and the checks beside them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from anyio import to_thread
 from nicegui import ui
 
-from evalflow.app.studio import cases
+from evalflow.app.studio import cases, tags
+from evalflow.app.studio.bots import list_bots
+from evalflow.app.studio.checks import Check, list_checks
 from evalflow.app.studio.datasets import own_row
 from evalflow.app.studio.space import NotFoundError, Workspace
 from evalflow.errors import Problem
+from evalflow.web.pages.case_conversation import AnswerExample, Conversation
 from evalflow.web.pages.cases import CaseSearch
+from evalflow.web.pages.check_cards import CheckCards
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import Saving, State, confirmation
 from evalflow.web.ui.frame import frame, guarded_page
-from evalflow.web.ui.parts import button, link_button, tell, text
+from evalflow.web.ui.parts import badge, button, link_button, tell, text
+from evalflow.web.ui.tag_field import TagField
 from evalflow.web.ui.visitor import may
 
 
@@ -28,16 +33,20 @@ def add() -> None:
     @guarded_page("/datasets/{dataset}/cases/new", "edit")
     async def new(workspace: Workspace, dataset: str) -> None:
         await to_thread.run_sync(own_row, workspace, dataset)
+        around = await to_thread.run_sync(_surroundings, workspace)
         with frame("New case", place="Test cases", trail=[(dataset, f"/datasets/{dataset}")]):
-            _CaseWriter(workspace, dataset)
+            _CaseWriter(workspace, dataset, around)
 
     @guarded_page("/datasets/{dataset}/cases/{case}")
-    async def edit(workspace: Workspace, dataset: str, case: str, tag: str = "", text: str = "") -> None:
+    async def edit(
+        workspace: Workspace, dataset: str, case: str, tag: str = "", text: str = "", state: str = ""
+    ) -> None:
         if not case.isdecimal() or len(case) > 18:
             raise NotFoundError(Problem(f"there is no case {case!r}", "case"))
-        search, number = CaseSearch(tag, text), int(case)
+        search, number = CaseSearch(tag, text, state=state), int(case)
         found = await to_thread.run_sync(cases.get_case, workspace, dataset, number)
         place = await to_thread.run_sync(lambda: cases.case_place(workspace, dataset, number, **search.filter))
+        around = await to_thread.run_sync(_surroundings, workspace)
         back = search.around(place.before, number).path(dataset)
         after = search.around(place.before, place.next or place.previous).path(dataset)
 
@@ -48,18 +57,48 @@ def add() -> None:
 
         with frame(f"Case {found.body['id']}", place="Test cases", trail=[(dataset, back)]) as actions:
             with actions:
+                if found.is_draft:
+                    badge("draft", "warn").props('title="Runs leave it out"')
                 _neighbours(dataset, search, place)
                 if may("edit"):
                     asked = confirmation("Delete this case?", "Runs keep their own copies.", "Delete", delete)
                     button("Delete", asked.open, kind="danger")
-            _CaseEditor(workspace, dataset, found, search, place, back)
+            _CaseEditor(workspace, dataset, found, search, place, around)
+
+
+@dataclass(frozen=True, slots=True)
+class _Surroundings:
+    """What the project has that a case may use: reusable checks, bots whose judges may be asked, and tags."""
+
+    checks: Mapping[str, Check]
+    bots: Sequence[str]
+    tags: Sequence[str]
+
+
+def _surroundings(workspace: Workspace) -> _Surroundings:
+    checks = {check.name: check for check in list_checks(workspace)}
+    bots = [bot.name for bot in list_bots(workspace) if bot.origin == "workspace"]
+    return _Surroundings(checks, bots, [tag for tag, _ in tags.project_tags(workspace)])
 
 
 def _neighbours(dataset: str, search: CaseSearch, place: cases.CasePlace) -> None:
     text(f"{min(place.before + 1, place.total):,} of {place.total:,}", "span", "muted small")
-    for name, case in (("Previous case", place.previous), ("Next case", place.next)):
+    keys: dict[str, str] = {}
+    for name, key, case in (("Previous case", "k", place.previous), ("Next case", "j", place.next)):
         if case is not None:
-            link_button(name, search.case(dataset, case))
+            keys[key] = search.case(dataset, case)
+            link_button(name, keys[key]).props(f'title="Key {key}" aria-keyshortcuts={key}')
+    for key, path in keys.items():
+        # Within a field the key is a letter.
+        ui.keyboard(
+            lambda event, key=key, path=path: _go(event, key, path), ignore=["input", "select", "textarea", "button"]
+        )
+
+
+def _go(event: Any, key: str, path: str) -> None:
+    modifiers = event.modifiers
+    if event.action.keydown and event.key.name == key and not (modifiers.ctrl or modifiers.alt or modifiers.meta):
+        ui.navigate.to(path)
 
 
 class _CaseEditor:
@@ -70,70 +109,97 @@ class _CaseEditor:
         case: cases.StoredCase,
         search: CaseSearch,
         place: cases.CasePlace,
-        back: str,
+        around: _Surroundings,
     ) -> None:
         self._workspace, self._dataset, self._case = workspace, dataset, case
-        with forms.form(locked=not may("edit")):
-            self._form = CaseForm(case.body)
+        with forms.form(locked=not may("edit")) as page:
+            self._form = CaseForm(workspace, dataset, case, around, self._changed)
         if not may("edit"):
             return
-        with ui.element("div").classes("section actions"):
-            saving = button("Save", lambda: self._save(saving, back), kind="primary")
-            if place.next is not None:
-                after = search.case(dataset, place.next)
-                going_on = button("Save and go to the next", lambda: self._save(going_on, after))
-            link_button("Cancel", back)
+        after = search.case(dataset, place.next) if place.next is not None else ""
+        with ui.element("div").classes("section actions save-bar"):
+            if case.is_draft:
+                self._saver = button("Save draft", lambda: self._save(self._saver, draft=True))
+                activating = button("Save and activate", lambda: self._save(activating, draft=False), kind="primary")
+            else:
+                self._saver = button("Save", lambda: self._save(self._saver), kind="primary")
+            self._saver.props["title"] = "Ctrl+S"
+            if after:
+                going_on = button("Save and go to the next", lambda: self._save(going_on, after=after))
+            if not case.is_draft:
+                drafting = button("Make it a draft", lambda: self._save(drafting, draft=True), kind="quiet")
+            self._state = text("Saved", "span", "muted small").props("role=status")
+        page.on("keydown.ctrl.s.prevent", lambda: self._save(self._saver), args=[])
+        page.on("keydown.meta.s.prevent", lambda: self._save(self._saver), args=[])
         self._saving = Saving[cases.StoredCase](self._stored, case.version, search.case(dataset, case.id))
+
+    def _changed(self) -> None:
+        if may("edit"):
+            self._state.set_text("Not saved yet")
 
     def _stored(self) -> State:
         found = cases.get_case(self._workspace, self._dataset, self._case.id)
         return found.body, found.version
 
-    async def _save(self, by: ui.button, after: str) -> None:
+    async def _save(self, by: ui.button, *, draft: bool | None = None, after: str = "") -> None:
         row = self._form.read()
-        if row is not None:
-            await self._saving.save(
-                lambda version: cases.update_case(self._workspace, self._dataset, self._case.id, version, row),
-                row,
-                self._form.fields,
-                by,
-                lambda _: forms.leave(after),
-            )
+        if row is None:
+            return
+
+        def done(saved: cases.StoredCase) -> None:
+            if after or saved.is_draft != self._case.is_draft:
+                forms.leave(after or f"/datasets/{self._dataset}/cases/{self._case.id}")
+                return
+            self._saving.renew(saved.version)
+            self._state.set_text("Saved")
+            forms.saved()
+
+        await self._saving.save(
+            lambda version: cases.update_case(self._workspace, self._dataset, self._case.id, version, row, draft=draft),
+            row,
+            self._form.fields,
+            by,
+            done,
+        )
 
 
 class _CaseWriter:
-    def __init__(self, workspace: Workspace, dataset: str) -> None:
-        self._workspace, self._dataset = workspace, dataset
+    def __init__(self, workspace: Workspace, dataset: str, around: _Surroundings) -> None:
+        self._workspace, self._dataset, self._around = workspace, dataset, around
         with forms.form() as self._place:
-            self._form = CaseForm({})
-        with ui.element("div").classes("section actions"):
-            self._saving = button("Save", self._save, kind="primary")
+            self._form = CaseForm(workspace, dataset, None, around, lambda: None)
+        with ui.element("div").classes("section actions save-bar"):
+            self._saving = button("Save", lambda: self._save(self._saving), kind="primary")
+            self._saving.props["title"] = "Ctrl+S"
+            drafting = button("Save as draft", lambda: self._save(drafting, draft=True))
             self._going_on = button("Save and write another", self._save_on)
             link_button("Cancel", f"/datasets/{dataset}")
+        self._place.on("keydown.ctrl.s.prevent", lambda: self._save(self._saving), args=[])
 
-    async def _save(self) -> None:
-        if added := await self._add(self._saving):
+    async def _save(self, by: ui.button, *, draft: bool = False) -> None:
+        if added := await self._add(by, draft=draft):
             place = await to_thread.run_sync(cases.case_place, self._workspace, self._dataset, added.id)
             forms.leave(CaseSearch().around(place.before, added.id).path(self._dataset))
 
     async def _save_on(self) -> None:
-        if added := await self._add(self._going_on):
+        if added := await self._add(self._going_on, draft=False):
             tell(f"Case {added.body['id']} saved.")
             self._place.clear()
             with self._place:
-                self._form = CaseForm({})
+                self._form = CaseForm(self._workspace, self._dataset, None, self._around, lambda: None)
             forms.saved()
             self._form.fields["question"].run_method("focus")
 
-    async def _add(self, by: ui.button) -> cases.StoredCase | None:
+    async def _add(self, by: ui.button, *, draft: bool) -> cases.StoredCase | None:
         row = self._form.read()
         if row is None:
             return None
-        return await forms.attempt(lambda: cases.add_case(self._workspace, self._dataset, row), self._form.fields, by)
+        work = partial(cases.add_case, self._workspace, self._dataset, row, draft=draft)
+        return await forms.attempt(work, self._form.fields, by)
 
 
 _TEXTS = {
-    "reference": forms.About("Expected answer", "The ideal answer.", "It costs 40 pounds a year."),
+    "reference": forms.About("Expected answer", "The ideal answer, for metrics.", "It costs 40 pounds a year."),
     "answer": forms.About(
         "Recorded answer", "An earlier answer of the bot; scored if the bot is not asked.", "40 pounds, I think."
     ),
@@ -144,37 +210,55 @@ _LABELS = {
     ),
     "actual": forms.About("Recorded label", "The label or ids that the bot gave.", "refused"),
 }
-_TAGS = forms.About("Tags", "Separate with ;, sub-tags with >.", "Fees > Refunds; hard")
 _GROUP = forms.About("Group", "Related cases, counted together in statistics.", "handbook")
 _ID = forms.About("Id", "Shown in every table. Empty: made from the content.", "fees-017", code=True)
-_WITHOUT_FIELD = {
-    "checks": "checks",
-    "labels": "labels",
-    "demo_answer": "an example answer",
-    "failure": "why it has no answer",
-}
+_WITHOUT_FIELD = {"labels": "labels", "failure": "why it has no answer"}
 
 
 class CaseForm:
-    """The fields of a case, read as a row of JSON lines; keys without a field are kept."""
+    """A case as it is written, read as a row of JSON lines; keys without a field are kept."""
 
-    def __init__(self, body: Mapping[str, Any]) -> None:
-        self._body = dict(body)
+    def __init__(
+        self,
+        workspace: Workspace,
+        dataset: str,
+        case: cases.StoredCase | None,
+        around: _Surroundings,
+        on_change: Callable[[], object],
+    ) -> None:
+        body: Mapping[str, Any] = case.body if case else {}
+        self._body, self._on_change = dict(body), on_change
         self._fields: dict[str, forms.Field] = {}
-        self._messages = MessageFields(body.get("messages") or [])
-        with forms.fieldset("A good answer", "group"):
-            for name, about in _TEXTS.items():
-                self._fields[name] = forms.area(about, body.get(name))
-        self._contexts = ContextFields(body.get("contexts"))
-        help = "More inputs for prompts, used as vars.NAME."
-        self._vars = forms.Pairs("Additional inputs", help, ("plan", "basic"), body.get("vars") or {})
-        with forms.fieldset("Tags and group", "group"):
-            self._fields["tags"] = forms.line(_TAGS, "; ".join(body.get("tags") or []))
+        self._checks: CheckCards | None = None
+        with ui.element("div").classes("studio"):
+            with ui.element("div").classes("stack"):
+                self._turns = Conversation(body.get("messages") or [], self._changed)
+                self._example = AnswerExample(
+                    workspace, dataset, case.id if case else None, body.get("demo_answer"), self._asked, self._changed
+                )
+                self._tags = TagField(body.get("tags") or [], around.tags, self._changed)
+            with ui.element("div").classes("stack"):
+                given: Sequence[Mapping[str, Any]] = body.get("checks") or ()
+                self._checks = CheckCards(workspace, given, around.checks, around.bots, self._trial_row, self._changed)
+        self._more(body)
+        for field in self._fields.values():
+            field.on_value_change(lambda _: self._changed())
+        self._checks.try_soon()
+
+    def _more(self, body: Mapping[str, Any]) -> None:
+        """The fields for metrics, and what is rarely needed."""
+        with ui.expansion("Expected answer and context", value=True).classes("more"):
+            with forms.pair():
+                for name, about in _TEXTS.items():
+                    self._fields[name] = forms.area(about, body.get(name))
+            self._contexts = ContextFields(body.get("contexts"))
+            help = "More inputs for prompts, used as vars.NAME."
+            self._vars = forms.Pairs("Additional inputs", help, ("plan", "basic"), body.get("vars") or {})
+        is_open = any(body.get(name) is not None for name in (*_LABELS, "metadata"))
+        with ui.expansion("Id, group, labels and metadata", value=is_open).classes("more"):
             with forms.pair():
                 self._fields["group"] = forms.line(_GROUP, body.get("group"))
                 self._fields["id"] = forms.line(_ID, body.get("id"))
-        is_open = any(body.get(name) is not None for name in (*_LABELS, "metadata"))
-        with ui.expansion("Labels and metadata", value=is_open):
             with forms.pair():
                 for name, about in _LABELS.items():
                     value = body.get(name)
@@ -188,130 +272,55 @@ class CaseForm:
     @property
     def fields(self) -> Mapping[str, forms.Field]:
         """The fields by key, to show errors at."""
-        return {**self._fields, "messages": self._messages.last, "question": self._messages.last}
+        last = self._turns.last
+        return {**self._fields, **self._example.fields, "tags": self._tags.field, "messages": last, "question": last}
+
+    def _changed(self) -> None:
+        self._on_change()
+        if self._checks is not None:
+            self._checks.try_soon()
+
+    def _asked(self) -> dict[str, Any] | None:
+        """The case to ask a bot about; None if its conversation is wrong, which it then shows."""
+        messages = self._turns.read()
+        kept = {key: value for key, value in self._body.items() if key in ("contexts", "vars", "metadata")}
+        return None if messages is None else {**kept, "messages": messages}
+
+    def _trial_row(self) -> dict[str, Any] | None:
+        """The case to try checks on; None while the example cannot be read."""
+        try:
+            example = self._example.read()
+        except ValueError:
+            return None
+        kept = ("contexts", "reference", "expected", "vars", "metadata", "answer")
+        row = {key: self._body[key] for key in kept if key in self._body}
+        return {**row, "messages": self._turns.messages(), **({"demo_answer": example} if example else {})}
 
     def read(self) -> dict[str, Any] | None:
         """The row; None if a field is invalid (the error is shown at the field)."""
-        messages, inputs, metadata = self._messages.read(), self._vars.read(), self._metadata.read()
+        messages, inputs, metadata = self._turns.read(), self._vars.read(), self._metadata.read()
+        try:
+            example = self._example.read()
+        except ValueError:
+            return None
         if messages is None or inputs is None or metadata is None:
             return None
         texts = {name: str(self._fields[name].value or "") for name in _TEXTS}
         labels = {name: forms.written(self._fields[name]) for name in _LABELS}
         values: dict[str, Any] = {
             "id": forms.written(self._fields["id"]),
-            "messages": messages or None,
+            "messages": messages,
             **{name: content if content.strip() else None for name, content in texts.items()},
             **{name: None if label is None else forms.as_value(label) for name, label in labels.items()},
             "contexts": self._contexts.read(),
             "vars": inputs or None,
             "metadata": metadata or None,
-            "tags": forms.written(self._fields["tags"]),
+            "tags": self._tags.read() or None,
             "group": forms.written(self._fields["group"]),
+            "demo_answer": example,
+            "checks": cast("CheckCards", self._checks).read() or None,
         }
         return {name: value for name, value in {**self._body, **values}.items() if value is not None}
-
-
-MessageRow = Mapping[str, Any]
-_WAYS = (
-    forms.FormOption("question", "A question", "One message to answer.", "help_outline"),
-    forms.FormOption("conversation", "A conversation", "Turns of user and bot; the bot answers the last one.", "forum"),
-)
-_QUESTION = forms.About(
-    "Question", "The question, as a user would ask it.", "What does the licence cost?", required=True
-)
-_SAYS = forms.About("Says", "The text of the message.", "What does the licence cost?", required=True)
-_ROLES = {"user": "User", "assistant": "Bot", "system": "System"}
-
-
-@dataclass(frozen=True, slots=True)
-class _Turn:
-    row: ui.element
-    role: ui.select | None
-    content: forms.Field
-    before: MessageRow
-
-    def read(self) -> MessageRow:
-        """The message; keys other than role and content are kept."""
-        role = self.role.value if self.role else "user"
-        return {**self.before, "role": role, "content": self.content.value or ""}
-
-
-class MessageFields:
-    """The fields of a question or a conversation."""
-
-    def __init__(self, messages: Sequence[MessageRow]) -> None:
-        self._before = list(messages)
-        self._messages = list(messages) or [{"role": "user", "content": ""}]
-        self._turns: list[_Turn] = []
-        is_single = len(messages) < 2 and all(message["role"] == "user" for message in messages)
-        self._way = "question" if is_single else "conversation"
-        forms.choices("What is asked", _WAYS, self._way, self._choose)
-        self._place = ui.element("div").classes("stack")
-        self._fill()
-
-    @property
-    def last(self) -> forms.Field:
-        """The field of the last turn."""
-        return self._turns[-1].content
-
-    def read(self) -> list[MessageRow] | None:
-        """The messages; None if one is invalid (the error is shown at its field)."""
-        messages = [turn.read() for turn in self._turns]
-        for turn in self._turns:
-            turn.content.error = None
-        if messages == self._before:  # a file may have them in an unusual order
-            return messages
-        empty = [(i, "is required") for i, message in enumerate(messages) if not message["content"].strip()]
-        faults = empty or cases.irregular_turns(messages)
-        for number, what in faults:
-            self._turns[number].content.error = what
-        if faults:
-            self._turns[faults[0][0]].content.run_method("focus")
-            return None
-        return messages
-
-    def _choose(self, way: str) -> None:
-        messages = [turn.read() for turn in self._turns]
-        if self._way == "question":  # the turns before the question are kept
-            messages = [*self._messages[: self._question_at()], *messages]
-        self._messages, self._way = messages, way
-        self._fill()
-
-    def _question_at(self) -> int:
-        return max((i for i, message in enumerate(self._messages) if message["role"] == "user"), default=0)
-
-    def _fill(self) -> None:
-        self._turns.clear()
-        self._place.clear()
-        with self._place:
-            if self._way == "question":
-                message = self._messages[self._question_at()]
-                self._turns.append(_Turn(self._place, None, forms.area(_QUESTION, message["content"]), message))
-                return
-            self._rows = ui.element("div").classes("stack")
-            for message in self._messages:
-                self._add(message)
-            with ui.element("div").classes("actions"):
-                button("Add a turn", self._add_next, icon="add")
-
-    def _add(self, message: MessageRow) -> None:
-        with self._rows, ui.element("div").classes("turn") as row:
-            roles = {message["role"]: message["role"], **_ROLES}
-            role = forms.pick(forms.About("Who", "Whose turn it is.", required=True), roles, message["role"])
-            turn = _Turn(row, role, forms.area(_SAYS, message["content"]), message)
-            remove = button("", lambda: self._remove(turn), kind="quiet", icon="close")
-            remove.props('aria-label="Remove this turn"')
-        self._turns.append(turn)
-
-    def _add_next(self) -> None:
-        is_bots = self._turns[-1].read()["role"] == "user"
-        self._add({"role": "assistant" if is_bots else "user", "content": ""})
-        self.last.run_method("focus")
-
-    def _remove(self, turn: _Turn) -> None:
-        if len(self._turns) > 1:
-            self._turns.remove(turn)
-            turn.row.delete()
 
 
 _PIECE = {

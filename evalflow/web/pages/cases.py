@@ -10,12 +10,24 @@ from typing import Any, Generic, TypeVar, cast
 from anyio import to_thread
 from nicegui import ui
 
-from evalflow.app.studio.cases import StoredCase, case_ids, cases_at, dataset_tags, delete_cases, group_cases, tag_cases
+from evalflow.app.studio.cases import (
+    StoredCase,
+    activate_cases,
+    case_ids,
+    cases_at,
+    dataset_tags,
+    delete_cases,
+    group_cases,
+    tag_cases,
+)
+from evalflow.app.studio.checks import enable_check, list_checks
 from evalflow.app.studio.datasets import FoundCases, question_of
 from evalflow.app.studio.space import Workspace
+from evalflow.app.studio.tags import project_tags
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import confirmation, dialog
 from evalflow.web.ui.parts import Latest, address, badge, button, counted, empty, joined, tell, text
+from evalflow.web.ui.tag_field import TagField
 from evalflow.web.ui.undo import offer_undo
 from evalflow.web.ui.visitor import may
 
@@ -33,23 +45,30 @@ class CaseSearch:
     text: str = ""
     first: int = 0
     row: int | None = None
+    state: str = ""
 
     @property
-    def filter(self) -> dict[str, str | None]:
-        """The filter as arguments for the workspace."""
+    def found(self) -> dict[str, str | None]:
+        """What is searched for, as arguments for the workspace; drafts and active cases apart."""
         return {"tag": self.tag or None, "text": self.text.strip() or None}
+
+    @property
+    def filter(self) -> dict[str, Any]:
+        """The filter as arguments for the workspace."""
+        return {**self.found, "draft": {"draft": True, "active": False}.get(self.state)}
 
     def path(self, dataset: str) -> str:
         """The URL of the list."""
-        return address(f"/datasets/{dataset}", {**self.filter, "first": self.first or None, "row": self.row})
+        query = {**self.found, "state": self.state, "first": self.first or None, "row": self.row}
+        return address(f"/datasets/{dataset}", query)
 
     def case(self, dataset: str, case: int) -> str:
         """The URL of a case of the list."""
-        return address(f"/datasets/{dataset}/cases/{case}", self.filter)
+        return address(f"/datasets/{dataset}/cases/{case}", {**self.found, "state": self.state})
 
     def around(self, before: int, row: int | None) -> CaseSearch:
         """The page of the case with `before` cases before it."""
-        return CaseSearch(self.tag, self.text, before // PAGE_SIZE * PAGE_SIZE, row)
+        return replace(self, first=before // PAGE_SIZE * PAGE_SIZE, row=row)
 
 
 def number_of(digits: str) -> int:
@@ -71,6 +90,7 @@ class CaseBrowser(Generic[T]):
             self._tag = forms.pick(
                 forms.About("Tag", "Only cases with this tag."), _tag_options(tags), self._search.tag
             )
+            self._state = self._state_field()
         self._text.on_value_change(self._filtered)
         self._tag.on_value_change(self._filtered)
         self._above_rows()
@@ -99,6 +119,10 @@ class CaseBrowser(Generic[T]):
         with self._pager:
             self._turning()
 
+    def _state_field(self) -> forms.Field | None:
+        """Build the filter of drafts, if the cases can be drafts."""
+        return None
+
     def _read(self, search: CaseSearch, is_wanted: Callable[[], bool]) -> FoundCases[T]:
         """Read a page; may block, and may stop early once `is_wanted` is false."""
         raise NotImplementedError
@@ -125,10 +149,13 @@ class CaseBrowser(Generic[T]):
         await self._seek(replace(self._search, first=max(first, 0), row=None))
 
     async def _filtered(self) -> None:
-        await self._seek(CaseSearch(self._tag.value or "", self._text.value or ""))
+        state = str(self._state.value) if self._state else ""
+        await self._seek(CaseSearch(self._tag.value or "", self._text.value or "", state=state))
 
     async def _all(self) -> None:
         self._text.value, self._tag.value = "", ""
+        if self._state:
+            self._state.value = ""
         await self._filtered()
 
     async def _seek(self, search: CaseSearch) -> None:
@@ -157,6 +184,13 @@ class CaseList(CaseBrowser[StoredCase]):
         if self._search.row is not None:
             ui.run_javascript('document.querySelector("tr.here a")?.focus()')
             self._search = replace(self._search, row=None)  # only once
+
+    def _state_field(self) -> forms.Field:
+        options = {"": "All", "active": "Active", "draft": "Drafts"}
+        about = forms.About("State", "Runs leave drafts out.")
+        field = forms.pick(about, options, self._search.state if self._search.state in options else "")
+        field.on_value_change(self._filtered)
+        return field
 
     def _above_rows(self) -> None:
         self._bar = BulkBar(self._workspace, self._dataset, self._selected, self._changed)
@@ -197,7 +231,7 @@ class CaseList(CaseBrowser[StoredCase]):
                     _tick_box(label, case.id in self._selected, lambda on: self._select(case.id, on))
             with ui.element("td").classes("question"):
                 ui.link(question or "(no question)", self._search.case(self._dataset, case.id)).classes("clamp")
-                _foot(case.body)
+                _foot(case.body, is_draft=case.is_draft)
             _expected_and_tags(case.body)
 
     def _select(self, case: int, on: bool) -> None:
@@ -229,7 +263,10 @@ class BulkBar:
             with ui.element("div").classes("actions"):
                 button("Add tag", self._add_tag)
                 button("Remove tag", self._remove_tag)
+                button("Add a check", self._add_check)
                 button("Set group", self._set_group)
+                button("Activate", lambda: self._activate(draft=False))
+                button("Make drafts", lambda: self._activate(draft=True))
                 button("Delete cases", self._delete, kind="danger")
                 button("Clear", self._clear, kind="quiet")
         self.show()
@@ -243,12 +280,38 @@ class BulkBar:
         self._selected.clear()
         await self._on_change()
 
-    def _add_tag(self) -> None:
-        def work(field: forms.Field) -> int:
-            return tag_cases(self._workspace, self._dataset, list(self._selected), add=[forms.written(field) or ""])
+    async def _add_tag(self) -> None:
+        known = [tag for tag, _ in await to_thread.run_sync(project_tags, self._workspace)]
+        fields: list[TagField] = []
 
-        about = forms.About("Tag", "Separate sub-tags with >.", "Fees > Refunds", required=True)
-        self._ask("Add a tag", lambda: forms.line(about), "Add", work)
+        def make() -> forms.Field:
+            fields.append(TagField([], known))
+            return fields[0].field
+
+        def work(_: forms.Field) -> int:
+            return tag_cases(self._workspace, self._dataset, list(self._selected), add=fields[0].read())
+
+        self._ask("Add tags", make, "Add", work)
+
+    async def _add_check(self) -> None:
+        known = await to_thread.run_sync(list_checks, self._workspace)
+        if not known:
+            tell("There is no reusable check yet. Write one on the page Checks.")
+            return
+        options = {check.name: check.title or check.name for check in known}
+
+        def work(field: forms.Field) -> int:
+            return enable_check(self._workspace, self._dataset, list(self._selected), str(field.value))
+
+        about = forms.About("Check", "A reusable check; cases that have it keep it.", required=True)
+        self._ask("Add a check", lambda: forms.pick(about, options, known[0].name), "Add", work)
+
+    async def _activate(self, *, draft: bool) -> None:
+        work = lambda: activate_cases(self._workspace, self._dataset, list(self._selected), draft=draft)  # noqa: E731
+        number = await forms.attempt(work)
+        if number is not None:
+            tell(f"{counted(number)} {'was' if number == 1 else 'were'} changed.")
+            await self._on_change()
 
     async def _remove_tag(self) -> None:
         tags = [tag for tag, _ in await to_thread.run_sync(dataset_tags, self._workspace, self._dataset)]
@@ -355,9 +418,12 @@ def clipped(value: object) -> str:
     return content if len(content) <= _CLIPPED else content[:_CLIPPED] + "…"
 
 
-def _foot(row: Mapping[str, Any]) -> None:
+def _foot(row: Mapping[str, Any], *, is_draft: bool = False) -> None:
     turns, pieces = len(row.get("messages") or ()), row.get("contexts")
+    if is_draft:
+        badge("draft", "warn")
     about = joined(
+        counted(len(row.get("checks") or ()), "check") if row.get("checks") else "",
         f"conversation of {turns}" if turns > 1 else "",
         "recorded answer" if row.get("answer") is not None else "",
         "" if pieces is None else f"{counted(len(pieces), 'piece')} of context",

@@ -8,6 +8,7 @@ from functools import partial
 from anyio import to_thread
 from nicegui import ui
 
+from evalflow.app.studio.answer_examples import fill_examples, lacking_examples
 from evalflow.app.studio.cases import copy_dataset, dataset_tags
 from evalflow.app.studio.datasets import (
     CaseRow,
@@ -25,7 +26,7 @@ from evalflow.web.pages.cases import PAGE_SIZE, CaseBrowser, CaseList, CaseSearc
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import Deleting, Saving, State
 from evalflow.web.ui.frame import frame, guarded_page
-from evalflow.web.ui.parts import Tone, badge, button, card, counted, empty, link_button, section
+from evalflow.web.ui.parts import Tone, badge, button, card, counted, empty, link_button, section, tell, text
 from evalflow.web.ui.visitor import may
 
 _TRAIL = [("Test cases", "/datasets")]
@@ -70,33 +71,64 @@ def add() -> None:
 
     @guarded_page("/datasets/{dataset}")
     async def one(
-        workspace: Workspace, dataset: str, tag: str = "", text: str = "", first: str = "", row: str = ""
+        workspace: Workspace,
+        dataset: str,
+        tag: str = "",
+        text: str = "",
+        first: str = "",
+        row: str = "",
+        state: str = "",
     ) -> None:
-        search = CaseSearch(tag, text, number_of(first), number_of(row) or None)
+        search = CaseSearch(tag, text, number_of(first), number_of(row) or None, state)
         found = await to_thread.run_sync(get_dataset, workspace, dataset)
         if found.origin == "conf":
             _declared(workspace, found, search, await to_thread.run_sync(_declared_page, workspace, dataset, search))
             return
-        tags = await to_thread.run_sync(dataset_tags, workspace, dataset)
-        with frame(found.name, place="Test cases", about=found.description, trail=_TRAIL) as actions:
-            with actions:
-                _actions(workspace, found)
-            if found.cases:
-                await CaseList(workspace, found.name, tags, search).refresh()
-            elif not may("edit"):
-                with empty("playlist_add", "No test cases yet", "Editors of the project add them."):
-                    pass
-            else:
-                about = "Paste questions or a table, upload a CSV or JSON lines file, or write one case by hand."
-                with empty("playlist_add", "No test cases yet", about):
-                    link_button("Paste or upload", f"/datasets/{found.name}/add", primary=True)
-                    link_button("Write one", f"/datasets/{found.name}/cases/new")
+        await _own(workspace, found, search)
+
+
+async def _own(workspace: Workspace, found: Dataset, search: CaseSearch) -> None:
+    tags = await to_thread.run_sync(dataset_tags, workspace, found.name)
+    with frame(found.name, place="Test cases", about=found.description, trail=_TRAIL) as actions:
+        with actions:
+            _actions(workspace, found)
+        if found.cases:
+            await _offer_examples(workspace, found.name)
+            await CaseList(workspace, found.name, tags, search).refresh()
+        elif not may("edit"):
+            with empty("playlist_add", "No test cases yet", "Editors of the project add them."):
+                pass
+        else:
+            about = "Paste questions or a table, upload a CSV or JSON lines file, or write one case by hand."
+            with empty("playlist_add", "No test cases yet", about):
+                link_button("Paste or upload", f"/datasets/{found.name}/add", primary=True)
+                link_button("Write one", f"/datasets/{found.name}/cases/new")
+
+
+async def _offer_examples(workspace: Workspace, dataset: str) -> None:
+    """Offer the answers of the latest run to cases without an answer example."""
+    missing, latest = await to_thread.run_sync(lacking_examples, workspace, dataset)
+    if latest is None or not may("edit"):
+        return
+
+    async def fill() -> None:
+        number = await forms.attempt(lambda: fill_examples(workspace, dataset, latest.run_id), by=filling)
+        if number is not None:
+            tell(f"{counted(number)} got an answer example.")
+            offer.delete()
+
+    with ui.element("div").classes("offer") as offer:
+        have = "case has" if missing == 1 else "cases have"
+        text(f"{missing:,} {have} no answer example to try checks on.", "span")
+        filling = button(f"Take the answers of {latest.title or latest.run_id}", fill)
 
 
 def _cards(datasets: list[Dataset]) -> None:
     with ui.element("div").classes("cards"):
         for dataset in datasets:
             badges: list[tuple[str, Tone]] = [] if dataset.cases is None else [(counted(dataset.cases), "accent")]
+            if dataset.drafts:
+                badges.append((counted(dataset.drafts, "draft"), "warn"))
             if dataset.origin == "conf":
                 badges.append(("conf", ""))
             card(dataset.name, f"/datasets/{dataset.name}", dataset.description, badges)
@@ -165,7 +197,7 @@ class DeclaredList(CaseBrowser[CaseRow]):
 def _declared_page(
     workspace: Workspace, dataset: str, search: CaseSearch, is_wanted: Callable[[], bool] = lambda: True
 ) -> FoundCases[CaseRow]:
-    return declared_page(workspace, dataset, search.first, PAGE_SIZE, **search.filter, is_wanted=is_wanted)
+    return declared_page(workspace, dataset, search.first, PAGE_SIZE, **search.found, is_wanted=is_wanted)
 
 
 _REPLIES = {"answer": "A text", "actual": "A label, or a list of ids"}

@@ -152,6 +152,10 @@ class Saving(Generic[T]):
         self._stored, self._version, self._path = stored, version, path
         self._place = ui.element("div").classes("section stack stale").props("aria-live=polite")
 
+    def renew(self, version: int) -> None:
+        """Go on from a version that was just saved."""
+        self._version = version
+
     async def save(
         self,
         work: Callable[[int], T],

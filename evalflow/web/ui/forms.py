@@ -98,12 +98,12 @@ class About:
 
 def line(about: About, value: str | None = None) -> ui.input:
     """A field of one line."""
-    return _labelled(about, lambda: ui.input(value=value or "", placeholder=about.example))
+    return labelled(about, lambda: ui.input(value=value or "", placeholder=about.example))
 
 
 def area(about: About, value: str | None = None) -> ui.textarea:
     """A field of several lines, which grows with its text."""
-    return _labelled(about, lambda: ui.textarea(value=value or "", placeholder=about.example)).props("autogrow")
+    return labelled(about, lambda: ui.textarea(value=value or "", placeholder=about.example)).props("autogrow")
 
 
 def number_field(about: About, value: float | None = None) -> ui.number:
@@ -111,13 +111,13 @@ def number_field(about: About, value: float | None = None) -> ui.number:
 
     It has no bounds, because NiceGUI silently clips numbers; the workspace refuses them with an error.
     """
-    return _labelled(about, lambda: ui.number(value=value, placeholder=about.example))
+    return labelled(about, lambda: ui.number(value=value, placeholder=about.example))
 
 
 def pick(about: About, options: Mapping[str, str] | Sequence[str], value: str | None) -> ui.select:
     """A field to choose one of a list."""
     known = dict(options) if isinstance(options, Mapping) else list(options)
-    return _labelled(about, lambda: ui.select(known, value=value))
+    return labelled(about, lambda: ui.select(known, value=value))
 
 
 def several(about: About, options: Mapping[str, str], chosen: Sequence[str], *, searched: bool = False) -> ui.select:
@@ -126,7 +126,7 @@ def several(about: About, options: Mapping[str, str], chosen: Sequence[str], *, 
     def make() -> ui.select:
         return ui.select(dict(options), value=list(chosen), multiple=True, with_input=searched)
 
-    return _labelled(about, make).props("use-chips")
+    return labelled(about, make).props("use-chips")
 
 
 def tick(about: About, value: bool = False) -> ui.checkbox:
@@ -139,7 +139,8 @@ def tick(about: About, value: bool = False) -> ui.checkbox:
     return made
 
 
-def _labelled(about: About, make: Callable[[], F]) -> F:
+def labelled(about: About, make: Callable[[], F]) -> F:
+    """A field with its label and help."""
     with ui.element("div").classes("field"):
         label = ui.element("label").classes("label")
         with label:

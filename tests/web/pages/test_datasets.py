@@ -29,6 +29,10 @@ def field(page: Any, label: str) -> Any:
     return page.get_by_label(re.compile(rf"^{label}( \(optional\))?$")).first
 
 
+def saved(page: Any) -> None:
+    page.get_by_role("status").get_by_text("Saved", exact=True).wait_for()
+
+
 def press(page: Any, name: str) -> None:
     page.get_by_role("button", name=name, exact=True).click()
 
@@ -65,15 +69,19 @@ def test_questions_are_pasted_edited_found_and_exported(visit: Visit, pages: Ser
     page.get_by_role("link", name="See the cases").click()
     page.get_by_role("link", name="Can I pay by card?").click()
     field(page, "Expected answer").fill("Yes, any card.")
-    field(page, "Tags").fill("Fees>Payment; easy")
+    for tag in ("Fees>Payment", "easy"):
+        page.get_by_role("combobox", name="Tags").fill(tag)
+        page.keyboard.press("Enter")
     press(page, "Add one")
-    field(page, "Value").fill("basic")
+    page.get_by_role("textbox", name="Value").first.fill("basic")
     press(page, "Save")
     seen(page, "is required")
     page.get_by_label("Name").first.fill("plan")
     press(page, "Add a piece")
     field(page, "Text").fill("We take every card.")
-    press(page, "Save")
+    page.keyboard.press("Control+s")
+    saved(page)
+    page.get_by_role("link", name="← fees").click()
     page.wait_for_url("**/datasets/fees?row=*")
     seen(page, "Fees > Payment")
     field(page, "Search").fill("REFUND")
@@ -168,7 +176,8 @@ def test_many_cases_come_a_page_at_a_time_and_are_changed_together(visit: Visit,
     page.get_by_label("Select Question 7?").check()
     seen(page, "2 selected")
     press(page, "Add tag")
-    field(page.get_by_role("dialog"), "Tag").fill("Fees>Refunds")
+    page.get_by_role("dialog").get_by_role("combobox", name="Tags").fill("Fees>Refunds")
+    page.keyboard.press("Enter")
     press(page, "Add")
     seen(page, "2 cases were changed")
     press(page, "Clear")
@@ -193,17 +202,16 @@ def test_a_conversation_is_written_and_its_order_kept(visit: Visit, pages: Serve
     page = visit("/datasets/talks/cases/new")
     press(page, "Save")
     seen(page, "is required")
-    field(page, "Question").fill("What does it cost?")
-    page.get_by_label("A conversation").check(force=True)
+    page.get_by_label("Turn 1, User").fill("What does it cost?")
     press(page, "Add a turn")
-    field(page.locator(".turn").nth(1), "Says").fill("40 pounds.")
+    page.get_by_label("Turn 2, Bot").fill("40 pounds.")
     press(page, "Save")
-    seen(page, "ends the conversation with the role 'assistant'")
+    page.get_by_text("The last turn must be the user's").nth(1).wait_for()  # at the field, and below
     press(page, "Add a turn")
-    field(page.locator(".turn").nth(2), "Says").fill("Per month?")
+    page.get_by_label("Turn 3, User").fill("Per month?")
     press(page, "Save and write another")
-    page.locator(".turn").first.wait_for(state="detached")  # the form is empty again
-    assert field(page, "Question").input_value() == ""
+    page.get_by_label("Turn 3, User").wait_for(state="detached")  # the form is empty again
+    assert page.get_by_label("Turn 1, User").input_value() == ""
     (case,) = kept(pages, "talks")
     assert [message["role"] for message in case["messages"]] == ["user", "assistant", "user"]
 
@@ -223,7 +231,7 @@ def test_somebody_elses_change_is_not_overwritten(visit: Visit, pages: Server) -
     assert field(page, "Expected answer").input_value() == "mine"
     assert kept(pages, "shared")[0]["reference"] == "theirs"
     press(page, "Overwrite with mine")
-    page.wait_for_url("**/datasets/shared?row=*")
+    saved(page)
     assert kept(pages, "shared")[0]["reference"] == "mine"
     other = visit(path)
     theirs = pages.ask("PUT", f"/api/v1{path}", {"question": "q", "reference": "newer"}, If_Match='"3"')
@@ -247,12 +255,14 @@ def test_one_comes_back_to_where_one_was(visit: Visit, pages: Server) -> None:
     field(page, "Expected answer").fill("Yes.")
     press(page, "Save and go to the next")
     seen(page, "62 of 125")
-    assert field(page, "Question").input_value() == "Question 123?"
-    page.get_by_role("link", name="Previous case").click()
+    assert page.get_by_label("Turn 1, User").input_value() == "Question 123?"
+    page.keyboard.press("k")
     seen(page, "61 of 125")
     assert field(page, "Expected answer").input_value() == "Yes."
     field(page, "Expected answer").fill("No.")
     press(page, "Save")
+    saved(page)
+    page.get_by_role("link", name="← long").click()
     page.wait_for_url("**/datasets/long?tag=odd&text=question&first=50&row=*")
     seen(page, "51–100 of 125")
     page.wait_for_function("document.activeElement.textContent === 'Question 121?'")
@@ -330,3 +340,49 @@ def test_every_page_fits_in_both_colours(visit: Visit, pages: Server, fits: Fits
             seen(page, "2 cases ready, 1 row with errors")
         assert page.locator("h1").count() == 1
         fits(page, f"datasets{path.replace('/', '-')}")
+
+
+def test_a_case_is_written_with_its_checks_tried_saved_as_a_draft_and_activated(visit: Visit, pages: Server) -> None:
+    define(pages, "studio", {"id": "old", "question": "Old?", "tags": ["User Issues > Hallucination"]})
+    page = visit("/datasets/studio/cases/new")
+    page.get_by_label("Turn 1, User").fill("Which language is it written in?")
+    press(page, "Add a turn")
+    page.get_by_label("Turn 2, Bot").fill("Hello! What would you like to know?")
+    seen(page, "The last turn must be the user's")
+    page.keyboard.press("Alt+ArrowUp")  # the turns change places
+    page.get_by_label("Turn 1, Bot").wait_for()
+    assert page.get_by_label("Turn 2, User").input_value() == "Which language is it written in?"
+    page.get_by_label("Answer example", exact=True).fill("Hi, it is Python.")
+    cards = page.locator(".check-card")
+    for number, kind in enumerate(("String matching", "Metadata", "Conformity")):
+        press(page, "Add a check")
+        page.get_by_text(re.compile(rf"^{kind}:")).click()
+        cards.nth(number).wait_for()
+        page.locator(".check-menu").wait_for(state="detached")
+    field(cards.nth(0), "Keyword").fill("Hello")
+    seen(page, "The agent answer does not contain the keyword 'Hello'")
+    page.get_by_label("Answer example", exact=True).fill("Hello, it is Python.")
+    cards.nth(0).get_by_text("passed", exact=True).wait_for()
+    page.get_by_label("JSON path 1").fill("$.user.name")
+    page.get_by_label("Value 1").fill("John")
+    page.get_by_text("Metadata", exact=True).first.click()
+    field(page, "Metadata of the answer").fill('{"user": {"name": "Doe"}}')
+    seen(page, "Expected John at $.user.name but got Doe")
+    page.get_by_label("Rule 1").fill("The agent should only answer in English.")
+    seen(page, "A judge decides this.")
+    page.get_by_role("combobox", name="Tags").fill("user issues > halucination")
+    page.keyboard.press("Enter")
+    press(page, "Use User Issues > Hallucination")
+    press(page, "Save as draft")
+    page.wait_for_url("**/datasets/studio?row=*")
+    page.get_by_role("combobox", name="State").click()
+    page.get_by_role("option", name="Drafts").click()
+    seen(page, "1–1 of 1")
+    page.get_by_role("link", name="Which language is it written in?").click()
+    page.wait_for_url("**/cases/*?state=draft")
+    press(page, "Save and activate")
+    page.get_by_role("button", name="Make it a draft").wait_for()
+    case = kept(pages, "studio")[1]
+    assert case["tags"] == ["User Issues > Hallucination"]
+    assert [check["identifier"] for check in case["checks"]] == ["string_matching", "metadata", "conformity"]
+    assert case["demo_answer"]["metadata"] == {"user": {"name": "Doe"}}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ..conftest import Server
-from .test_datasets import define, field, press, seen
+from .test_datasets import define, field, press, saved, seen
 
 pytestmark = pytest.mark.browser
 Visit = Callable[..., Any]
@@ -38,7 +38,7 @@ class Asked:
         ("/bots/own/metrics/new?view=yaml", "YAML"),
         ("/datasets/new", "Description"),
         ("/datasets/mine/edit", "Description"),
-        ("/datasets/mine/cases/new", "Question"),
+        ("/datasets/mine/cases/new", "Turn 1, User"),
         ("/datasets/mine/add", "Questions, or a table"),
         ("/runs/new?bot=own&dataset=mine", "Title"),
     ],
@@ -81,16 +81,18 @@ def test_back_and_reload_ask_too_and_what_was_saved_does_not(visit: Visit, pages
     page.locator(".piece").wait_for(state="detached")
     field(page, "Expected answer").fill("yes")
     press(page, "Save")
+    saved(page)
+    page.get_by_role("link", name="← asked").click()
     page.wait_for_url("**/datasets/asked?row=*")
     page.get_by_role("link", name="Write one").click()
-    field(page, "Question").fill("Another?")
+    page.get_by_label("Turn 1, User").fill("Another?")
     press(page, "Save and write another")
     seen(page, "saved.")
     page.get_by_role("link", name="Cancel").click()
     page.wait_for_url("**/datasets/asked")
     assert asked.times == 2
     page.get_by_role("link", name="Write one").click()
-    field(page, "Question").fill("Given up?")
+    page.get_by_label("Turn 1, User").fill("Given up?")
     asked.goes = True
     page.get_by_role("link", name="Cancel").click()
     page.wait_for_url("**/datasets/asked")

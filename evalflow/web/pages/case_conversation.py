@@ -1,0 +1,278 @@
+"""A case's conversation as chat bubbles, and the answer example below it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from anyio import to_thread
+from nicegui import ui
+
+from evalflow.app.studio import cases
+from evalflow.app.studio.answer_examples import RunAnswer, ask_bot, run_answers, run_example
+from evalflow.app.studio.bots import list_bots
+from evalflow.app.studio.space import Workspace
+from evalflow.web.ui import forms
+from evalflow.web.ui.dialogs import dialog
+from evalflow.web.ui.parts import button, message, tell, text
+from evalflow.web.ui.visitor import may
+
+MessageRow = Mapping[str, Any]
+Changed = Callable[[], object]
+_ROLES = {"user": "User", "assistant": "Bot", "system": "System", "tool": "Tool"}
+_ICONS = {"user": "person", "assistant": "smart_toy"}
+_LAST = "The last turn must be the user's: the bot answers it."
+
+
+@dataclass(slots=True)
+class _Bubble:
+    before: MessageRow
+    role: str
+    content: str
+    field: ui.textarea | None = None
+
+    def read(self) -> MessageRow:
+        """The message; keys other than role and content are kept."""
+        return {**self.before, "role": self.role, "content": self.content}
+
+
+class Conversation:
+    """The turns of a case, edited in place. `on_change` is called with each change."""
+
+    def __init__(self, messages: Sequence[MessageRow], on_change: Changed) -> None:
+        self._before, self._on_change = list(messages), on_change
+        given = self._before or [{"role": "user", "content": ""}]
+        self._bubbles = [_Bubble(one, str(one["role"]), str(one["content"])) for one in given]
+        self._place = ui.element("div").classes("chat").props('role=group aria-label="Conversation"')
+        self._warning = ui.element("div").props("aria-live=polite")
+        if may("edit"):
+            with ui.element("div").classes("actions"):
+                button("Add a turn", self._add, icon="add")
+        self._show()
+
+    @property
+    def last(self) -> forms.Field:
+        """The field of the last turn."""
+        return cast("forms.Field", self._bubbles[-1].field)
+
+    def messages(self) -> list[MessageRow]:
+        """The turns as they are, whether they are right or not."""
+        return [bubble.read() for bubble in self._bubbles]
+
+    def read(self) -> list[MessageRow] | None:
+        """The messages; None if one is wrong (the error is shown at its field)."""
+        messages = self.messages()
+        for bubble in self._bubbles:
+            cast("forms.Field", bubble.field).error = None
+        if messages == self._before:  # a file may have them in an unusual order
+            return messages
+        empty = [(i, "Is required") for i, one in enumerate(messages) if not one["content"].strip()]
+        faults = empty or cases.irregular_turns(messages)
+        for number, what in faults:
+            is_last = number == len(messages) - 1 and messages[number]["role"] != "user"
+            cast("forms.Field", self._bubbles[number].field).error = _LAST if is_last and not empty else what
+        if faults:
+            first = cast("forms.Field", self._bubbles[faults[0][0]].field)
+            forms.reveal(first)
+            first.run_method("focus")
+            return None
+        return messages
+
+    def _show(self, focused: int | None = None) -> None:
+        self._place.clear()
+        with self._place:
+            for number, bubble in enumerate(self._bubbles):
+                self._build(number, bubble)
+        self._warn()
+        if focused is not None:
+            cast("ui.textarea", self._bubbles[focused].field).run_method("focus")
+
+    def _build(self, number: int, bubble: _Bubble) -> None:
+        who = _ROLES.get(bubble.role, bubble.role)
+        with ui.element("div").classes(f"bubble {'user' if bubble.role == 'user' else 'bot'}"):
+            with ui.element("div").classes("who"):
+                ui.icon(_ICONS.get(bubble.role, "settings")).props("aria-hidden=true")
+                text(who, "span")
+                if may("edit"):
+                    self._controls(number, bubble, f"turn {number + 1}")
+            field = ui.textarea(value=bubble.content, placeholder="What does the licence cost?")
+            field.props("autogrow outlined dense dir=auto").props["aria-label"] = f"Turn {number + 1}, {who}"
+            field.on("keydown.alt.up.prevent", lambda: self._move(number, -1), args=[])
+            field.on("keydown.alt.down.prevent", lambda: self._move(number, 1), args=[])
+        field.on_value_change(lambda event: self._typed(bubble, str(event.value or "")))
+        bubble.field = field
+
+    def _controls(self, number: int, bubble: _Bubble, name: str) -> None:
+        with ui.element("div").classes("turn-actions"):
+            other = "Bot" if bubble.role == "user" else "User"
+            _icon("swap_horiz", f"Make {name} the {other.lower()}'s", lambda: self._swap(bubble))
+            if number:
+                _icon("arrow_upward", f"Move {name} up (Alt+Up)", lambda: self._move(number, -1))
+            if number < len(self._bubbles) - 1:
+                _icon("arrow_downward", f"Move {name} down (Alt+Down)", lambda: self._move(number, 1))
+            if len(self._bubbles) > 1:
+                _icon("close", f"Remove {name}", lambda: self._remove(number))
+
+    def _typed(self, bubble: _Bubble, content: str) -> None:
+        bubble.content = content
+        self._on_change()
+
+    def _warn(self) -> None:
+        self._warning.clear()
+        if self._bubbles[-1].role != "user":
+            with self._warning:
+                message(_LAST, "Add a user's turn, or move it to the answer example below.", "warn")
+
+    def _add(self) -> None:
+        role = "assistant" if self._bubbles[-1].role == "user" else "user"
+        self._bubbles.append(_Bubble({}, role, ""))
+        self._changed(len(self._bubbles) - 1)
+
+    def _swap(self, bubble: _Bubble) -> None:
+        bubble.role = "assistant" if bubble.role == "user" else "user"
+        self._changed(self._bubbles.index(bubble))
+
+    def _remove(self, number: int) -> None:
+        del self._bubbles[number]
+        self._changed(min(number, len(self._bubbles) - 1))
+
+    def _move(self, number: int, step: int) -> None:
+        if 0 <= number + step < len(self._bubbles):
+            self._bubbles.insert(number + step, self._bubbles.pop(number))
+            self._changed(number + step)
+
+    def _changed(self, focused: int) -> None:
+        self._show(focused)
+        self._on_change()
+
+
+def _icon(icon: str, label: str, on_click: Callable[[], object]) -> None:
+    made = button("", on_click, kind="quiet", icon=icon)
+    made.props["aria-label"] = made.props["title"] = label
+
+
+_METADATA = forms.About(
+    "Metadata of the answer",
+    "JSON that came with it; metadata checks read it.",
+    '{"tool": "search"}',
+    code=True,
+)
+
+
+class AnswerExample:
+    """The answer example of a case: written, asked of a bot, or taken from a run.
+
+    `case` is the row id of a stored case; `row` gives the case to ask a bot about, or None if it is not ready.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        dataset: str,
+        case: int | None,
+        example: Mapping[str, Any] | None,
+        row: Callable[[], dict[str, Any] | None],
+        on_change: Changed,
+    ) -> None:
+        self._workspace, self._dataset, self._case, self._row = workspace, dataset, case, row
+        self._before = dict(example or {})
+        with ui.element("div").classes("bubble bot example"):
+            with ui.element("div").classes("who"):
+                ui.icon("smart_toy").props("aria-hidden=true")
+                text("Answer example", "h2")
+            text("To try the checks on. Runs do not use it: there the bot answers.", classes="help")
+            self._answer = ui.textarea(value=self._before.get("content", ""), placeholder="It costs 40 pounds a year.")
+            self._answer.props("autogrow outlined dense dir=auto").props["aria-label"] = "Answer example"
+            if may("edit"):
+                with ui.element("div").classes("actions"):
+                    button("Ask the bot now", self._ask, icon="bolt")
+                    if case is not None:
+                        button("Take a run's answer", self._take, icon="history")
+            metadata = self._before.get("metadata")
+            with ui.expansion("Metadata", value=metadata is not None):
+                shown = "" if metadata is None else json.dumps(metadata, indent=2, ensure_ascii=False)
+                self._metadata = forms.area(_METADATA, shown)
+        for field in (self._answer, self._metadata):
+            field.on_value_change(lambda _: on_change())
+
+    @property
+    def fields(self) -> Mapping[str, forms.Field]:
+        """The fields by key, to show errors at."""
+        return {"demo_answer": self._answer}
+
+    def read(self) -> dict[str, Any] | None:
+        """The example; None if there is none. ValueError if its metadata are no JSON object; the field says so."""
+        content = str(self._answer.value or "")
+        self._metadata.error = None
+        written = forms.written(self._metadata)
+        if not content.strip() and written is None:
+            return None
+        made = {**self._before, "role": self._before.get("role", "assistant"), "content": content}
+        made.pop("metadata", None)
+        if written is None:
+            return made
+        try:
+            metadata: Any = json.loads(written)
+        except ValueError:
+            metadata = None
+        if not isinstance(metadata, dict):
+            self._metadata.error = 'Is no JSON object, such as {"tool": "search"}'
+            raise ValueError(self._metadata.error)
+        return {**made, "metadata": metadata}
+
+    def _put(self, example: Mapping[str, Any]) -> None:
+        self._answer.value = example["content"]
+        metadata = example.get("metadata")
+        self._metadata.value = "" if not metadata else json.dumps(metadata, indent=2, ensure_ascii=False)
+
+    async def _ask(self) -> None:
+        row = self._row()
+        if row is None:
+            return
+        found = await to_thread.run_sync(list_bots, self._workspace)
+        bots = [one.name for one in found if one.origin == "workspace" and one.config.get("kind") != "recorded"]
+        if not bots:
+            tell("No bot can be asked yet. Define one on the page Bots.")
+            return
+
+        async def asked() -> None:
+            with forms.faults_shown({"bot": bot}, asking):
+                self._put(await self._workspace.ask(lambda: ask_bot(self._workspace, str(bot.value), row)))
+                opened.close()
+
+        about = forms.About("Bot", "Its answer replaces the example; this costs one call of the bot.", required=True)
+        with dialog("Ask the bot now") as opened:
+            bot = forms.pick(about, bots, bots[0])
+            with ui.element("div").classes("actions"):
+                asking = button("Ask", asked, kind="primary")
+                button("Cancel", opened.close)
+        opened.on("hide", opened.delete)
+        opened.open()
+
+    async def _take(self) -> None:
+        case = cast("int", self._case)
+        found = await to_thread.run_sync(run_answers, self._workspace, self._dataset, case)
+        if not found:
+            tell("No run has an answer to this case yet.")
+            return
+
+        def taking(one: RunAnswer) -> Callable[[], Awaitable[None]]:
+            async def take() -> None:
+                example = await forms.attempt(lambda: run_example(self._workspace, one.run_id, self._dataset, case))
+                if example is not None:
+                    self._put(example)
+                    opened.close()
+
+            return take
+
+        with dialog("Take a run's answer", "It replaces the example.") as opened:
+            for one in found:
+                with ui.element("div").classes("run-answer"):
+                    text(f"{one.bot} · {one.title or one.run_id}", classes="muted small")
+                    text(one.answer, classes="text clamp").props("dir=auto")
+                    button("Take it", taking(one))
+            button("Cancel", opened.close)
+        opened.on("hide", opened.delete)
+        opened.open()

@@ -1,0 +1,216 @@
+"""The checks of a case as cards, each tried on the answer example as one types."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from anyio import to_thread
+from nicegui import background_tasks, ui
+
+from evalflow.app.studio.check_trial import CheckTrial, judge_check, try_checks
+from evalflow.app.studio.checks import Check
+from evalflow.app.studio.space import Workspace
+from evalflow.errors import EvalflowError
+from evalflow.metrics.case_checks import JUDGED
+from evalflow.web.pages.check_fields import KINDS, ParamFields
+from evalflow.web.ui import forms
+from evalflow.web.ui.parts import Latest, Tone, badge, button, capitalised, tell_fault, text
+from evalflow.web.ui.visitor import may
+
+WAIT_S = 0.35
+"""Seconds without a key before the checks are tried."""
+_STATES: Mapping[str, tuple[str, Tone]] = {
+    "passed": ("passed", "pass"),
+    "failed": ("failed", "fail"),
+    "wrong": ("incomplete", "warn"),
+    "unscored": ("not tried", ""),
+    "judge": ("not tried", ""),
+    "off": ("off", ""),
+}
+Row = Callable[[], dict[str, Any] | None]
+
+
+class CheckCards:
+    """The cards of a case's checks.
+
+    `shared` are the reusable checks by name, `bots` those whose judge may be asked; `row` gives the case without its
+    checks to try them on, None if it cannot be tried; `on_change` is called with each change.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        given: Sequence[Mapping[str, Any]],
+        shared: Mapping[str, Check],
+        bots: Sequence[str],
+        row: Row,
+        on_change: Callable[[], object],
+    ) -> None:
+        self._workspace, self._shared, self._row, self._on_change = workspace, shared, row, on_change
+        self._latest = Latest()
+        self._cards: list[_CheckCard] = []
+        with ui.element("div").classes("checks-head"):
+            text("Checks", "h2")
+            text("What a good answer must do. Each is tried on the answer example.", classes="help")
+        self._bot: ui.select | None = None
+        self._place = ui.element("div").classes("stack")
+        self._none = text("No checks yet. Add one below.", classes="muted")
+        if may("edit"):
+            self._adding()
+        with ui.element("div") as self._judging:
+            if bots and may("edit"):
+                about = forms.About("Judge of", "“Try” asks the judge of its runs: one call each.", required=True)
+                self._bot = forms.pick(about, list(bots), bots[0])
+        self._show([dict(check) for check in given])
+
+    def read(self) -> list[dict[str, Any]]:
+        """The checks as they are."""
+        return [card.read() for card in self._cards]
+
+    def _adding(self) -> None:
+        options = {name: f"{title}: {about}" for name, (title, about, _) in KINDS.items()}
+        options |= {name: f"{check.title or name} (reusable)" for name, check in self._shared.items()}
+        with ui.element("div").classes("actions"), button("Add a check", icon="add"), ui.menu().classes("check-menu"):
+            for name, label in options.items():
+                ui.menu_item(label, partial(self._add, name))
+
+    def _add(self, name: str) -> None:
+        self._show([*self.read(), {"identifier": name, "enabled": True, "params": {}}])
+        self.changed()
+
+    def _show(self, checks: Sequence[Mapping[str, Any]]) -> None:
+        self._place.clear()
+        self._cards.clear()
+        with self._place:
+            for number, check in enumerate(checks):
+                self._cards.append(_CheckCard(self, number, check, self._shared.get(check["identifier"])))
+        self._none.set_visibility(not checks)
+        self._judging.set_visibility(any(card.is_judged for card in self._cards))
+
+    def moved(self, number: int, step: int) -> None:
+        """Move a card up or down."""
+        checks = self.read()
+        if 0 <= number + step < len(checks):
+            checks.insert(number + step, checks.pop(number))
+            self._show(checks)
+            self.changed()
+
+    def removed(self, number: int) -> None:
+        """Remove a card."""
+        self._show([check for place, check in enumerate(self.read()) if place != number])
+        self.changed()
+
+    def duplicated(self, number: int) -> None:
+        """Add a copy of a card below it."""
+        checks = self.read()
+        self._show([*checks[: number + 1], json.loads(json.dumps(checks[number])), *checks[number + 1 :]])
+        self.changed()
+
+    def changed(self) -> None:
+        """Something on a card has changed."""
+        self._on_change()
+
+    def try_soon(self) -> None:
+        """Try all checks once nothing has changed for a moment."""
+        background_tasks.create(self._try_all())  # pyright: ignore[reportUnknownMemberType] - partly untyped in NiceGUI
+
+    async def _try_all(self) -> None:
+        is_latest = self._latest.begin()
+        await asyncio.sleep(WAIT_S)
+        row = self._row()
+        if not is_latest() or row is None or not self._cards:
+            return
+        asked, checks = row.get("demo_answer"), self.read()
+        try:
+            found = await to_thread.run_sync(try_checks, self._workspace, {**row, "checks": checks})
+        except EvalflowError as error:
+            found = [CheckTrial("unscored", str(error))] * len(checks)
+        if is_latest():
+            for card, trial in zip(self._cards, found, strict=True):
+                card.show(trial, asked)
+
+    async def judge(self, card: _CheckCard, by: ui.button) -> None:
+        """Ask the judge about one check."""
+        row = self._row()
+        if self._bot is None:
+            tell_fault("No bot has a judge yet. Define a bot on the page Bots.")
+        elif row is not None:
+            bot, check = str(self._bot.value), card.read()
+            with forms.faults_shown({}, by):
+                found = await self._workspace.ask(lambda: judge_check(self._workspace, bot, row, check))
+                card.show_judged(found, row.get("demo_answer"))
+
+
+class _CheckCard:
+    def __init__(self, cards: CheckCards, number: int, check: Mapping[str, Any], shared: Check | None) -> None:
+        self._cards, self._number, self._check = cards, number, dict(check)
+        self._judged: tuple[str, CheckTrial] | None = None
+        identifier = str(check["identifier"])
+        kind = shared.type if shared else identifier
+        title, about, icon = KINDS.get(kind, (identifier, "This check does not exist any more.", "help_outline"))
+        self.is_judged = kind in JUDGED
+        self._fields: ParamFields | None = None
+        with ui.element("section").classes("card check-card"):
+            with ui.element("div").classes("check-title"):
+                ui.icon(icon).props("aria-hidden=true")
+                text((shared.title or shared.name) if shared else title, "h3")
+                self._state = ui.element("div").classes("check-state")
+            text((shared.description if shared else "") or about, classes="muted small")
+            if shared:
+                ui.link("Open this reusable check", f"/checks/{shared.name}").classes("small")
+            elif identifier in KINDS:
+                self._fields = ParamFields(identifier, check.get("params") or {}, cards.changed)
+            self._result = text("", classes="check-reason").props("aria-live=polite dir=auto")
+            self._foot(bool(check.get("enabled", True)))
+
+    def _foot(self, on: bool) -> None:
+        with ui.element("div").classes("actions check-foot"):
+            self._on = ui.checkbox("On", value=on).props("dense")
+            self._on.on_value_change(lambda _: self._cards.changed())
+            if not may("edit"):
+                return
+            if self.is_judged:
+                self._trying = button("Try", self._judge, icon="gavel")
+                self._trying.props["title"] = "Asks the judge once, which costs money"
+            number = self._number
+            for icon, label, work in (
+                ("arrow_upward", "Move up", lambda: self._cards.moved(number, -1)),
+                ("arrow_downward", "Move down", lambda: self._cards.moved(number, 1)),
+                ("content_copy", "Duplicate", lambda: self._cards.duplicated(number)),
+                ("close", "Remove", lambda: self._cards.removed(number)),
+            ):
+                made = button("", work, kind="quiet", icon=icon)
+                made.props["aria-label"] = f"{label} check {number + 1}"
+                made.props["title"] = label
+
+    def read(self) -> dict[str, Any]:
+        """The check as it is."""
+        params = self._fields.read() if self._fields else self._check.get("params") or {}
+        return {**self._check, "enabled": bool(self._on.value), "params": params}
+
+    def show(self, trial: CheckTrial, example: Any) -> None:
+        """Show a result; that of a judge stays while check and example are the same."""
+        if trial.state == "judge":
+            key = self._key(example)
+            trial = self._judged[1] if self._judged and self._judged[0] == key else trial
+        label, tone = _STATES[trial.state]
+        self._state.clear()
+        with self._state:
+            badge(label, tone)
+        asked = "A judge decides this. “Try” asks it once, which costs money."
+        self._result.set_text(asked if trial.state == "judge" else capitalised(trial.reason))
+
+    def show_judged(self, trial: CheckTrial, example: Any) -> None:
+        """Show and keep what a judge said."""
+        self._judged = (self._key(example), trial)
+        self.show(trial, example)
+
+    def _key(self, example: Any) -> str:
+        return json.dumps([self.read(), example], sort_keys=True)
+
+    async def _judge(self) -> None:
+        await self._cards.judge(self, self._trying)
