@@ -296,7 +296,7 @@ class BulkBar:
     async def _add_check(self) -> None:
         known = await to_thread.run_sync(list_checks, self._workspace)
         if not known:
-            tell("There is no reusable check yet. Write one on the page Checks.")
+            tell("There is no reusable check yet. Programs define them at /api/v1/checks.")
             return
         options = {check.name: check.title or check.name for check in known}
 

@@ -161,7 +161,7 @@ class _CheckCard:
                 self._state = ui.element("div").classes("check-state")
             text((shared.description if shared else "") or about, classes="muted small")
             if shared:
-                ui.link("Open this reusable check", f"/checks/{shared.name}").classes("small")
+                text(f"Reusable check {shared.name}", classes="muted small")
             elif identifier in KINDS:
                 self._fields = ParamFields(identifier, check.get("params") or {}, cards.changed)
             self._result = text("", classes="check-reason").props("aria-live=polite dir=auto")
