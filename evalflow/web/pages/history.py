@@ -1,4 +1,4 @@
-"""The history of a metric over runs."""
+"""The history of all metrics of a bot over runs, and of one of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from anyio import to_thread
 from nicegui import ui
 
-from evalflow.app.studio.comparing import History, HistoryPoint, TrackedMetric, history, tracked_metrics
+from evalflow.app.studio.comparing import History, HistoryPoint, TrackedMetric, histories, history, tracked_metrics
 from evalflow.app.studio.space import Workspace
 from evalflow.report.wording import number
 from evalflow.web.pages.runs import when
@@ -19,12 +19,14 @@ from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import (
     Tone,
     across,
+    address,
     badge,
     caption,
     cell,
     counted,
     empty,
     interval,
+    joined,
     link_button,
     message,
     section,
@@ -34,8 +36,11 @@ from evalflow.web.ui.parts import (
 )
 from evalflow.web.ui.visitor import root_path
 
+_ABOUT_ALL = "How a bot’s metrics changed from run to run, over the same runs, oldest first."
 _ABOUT = "How a metric changed from run to run, and where runs stop being comparable."
 _WHAT = forms.About("Metric", "A metric of one bot on one dataset.", required=True)
+_BOT = forms.About("Bot", "All its metrics are shown over the same runs.", required=True)
+_METRICS = forms.About("Metrics", "Empty: all.", "All metrics")
 _NUMBER = forms.About("Number", "E.g. the mean, or the share of cases that pass.", required=True)
 LONGEST = 50
 """Maximum number of points in the chart; the table has all."""
@@ -46,7 +51,7 @@ def add() -> None:
 
     @guarded_page("/history")
     async def one(
-        workspace: Workspace, bot: str = "", dataset: str = "", metric: str = "", statistic: str = ""
+        workspace: Workspace, bot: str = "", dataset: str = "", metric: str = "", statistic: str = "", metrics: str = ""
     ) -> None:
         known = await to_thread.run_sync(tracked_metrics, workspace)
         if not known:
@@ -54,16 +59,60 @@ def add() -> None:
             with frame("History", place="History", about=_ABOUT), empty("timeline", "No run has ended yet", about):
                 link_button("To the runs", "/runs", primary=True)
             return
+        if not metric:
+            names = list(dict.fromkeys(one.bot for one in known))
+            shown = bot if bot in names else names[0]
+            every = await to_thread.run_sync(histories, workspace, shown, LONGEST)
+            with frame("History", place="History", about=_ABOUT_ALL):
+                if bot and bot != shown:
+                    message(f"{bot} has no history.", "Choose another bot.", "warn")
+                _all_metrics(names, shown, every, [name for name in metrics.split(",") if name])
+            return
         wanted = (bot, dataset, metric)
         chosen = next((one for one in known if _key(one) == wanted), known[0])
         name = statistic if statistic in chosen.statistics else chosen.statistics[0]
         found = await to_thread.run_sync(history, workspace, *_key(chosen), name)
-        with frame("History", place="History", about=_ABOUT):
-            if metric and _key(chosen) != wanted:
+        trail = [(f"All metrics of {chosen.bot}", address("/history", {"bot": chosen.bot}))]
+        with frame(chosen.metric, place="History", about=_ABOUT, trail=trail):
+            if _key(chosen) != wanted:
                 message(f"{metric} of {bot} on {dataset} has no history.", "Choose another metric.", "warn")
             _picks(known, chosen, name)
             _picture(found, chosen, name)
             _table(found.points)
+
+
+def _all_metrics(
+    bots: Sequence[str], bot: str, found: Sequence[tuple[str, str, str, History]], chosen: Sequence[str]
+) -> None:
+    """A small chart for each metric, all over the same runs."""
+    named = {metric: metric for _, metric, _, _ in found}
+    kept = [name for name in chosen if name in named]
+
+    def go(name: str, metrics: Sequence[str]) -> None:
+        ui.navigate.to(address("/history", {"bot": name, "metrics": ",".join(metrics)}))
+
+    with ui.element("div").classes("card form wide"), ui.element("div").classes("pair top"):
+        which = forms.pick(_BOT, bots, bot)
+        what = forms.several(_METRICS, named, kept)
+    which.on_value_change(lambda: go(str(which.value), []))
+    what.on_value_change(lambda: go(bot, what.value))
+    own = [one for one in found if one[1] in kept or not kept]
+    runs = {point.run_id: point.at for *_, one in own for point in one.points if point.value is not None}
+    columns = sorted(runs, key=lambda run_id: runs[run_id])
+    with ui.element("div").classes("multiples"):
+        for dataset, metric, statistic, one in own:
+            query = {"bot": bot, "dataset": dataset, "metric": metric, "statistic": statistic}
+            points = [point for point in one.points if point.value is not None]
+            with ui.element("section"):
+                with ui.element("div").classes("actions"), ui.element("h2"):
+                    ui.link(metric, address("/history", query))
+                way = "" if one.higher_is_better else "lower is better"
+                text(joined(_name_of(statistic), dataset, way), "p", "muted small")
+                if points:
+                    chart(points, bounded=one.bounded, columns=columns, is_explained=False)
+                else:
+                    message("No run has a value for this.", "", "warn")
+    _legend([point for *_, one in own for point in one.points])
 
 
 def _key(one: TrackedMetric) -> tuple[str, str, str]:
@@ -167,9 +216,16 @@ class _ValueScale:
         return round(_BOTTOM - (value - low) / (high - low) * (_BOTTOM - _TOP), 2)
 
 
-def chart(points: Sequence[HistoryPoint], *, bounded: bool) -> None:
-    """Draw the points, the oldest first; all must have a value."""
+def chart(
+    points: Sequence[HistoryPoint], *, bounded: bool, columns: Sequence[str] = (), is_explained: bool = True
+) -> None:
+    """Draw the points, the oldest first; all must have a value.
+
+    `columns` are all runs of the axis, if some of them have no point here.
+    """
     scale = _ValueScale(points, bounded=bounded)
+    runs = columns or [point.run_id for point in points]
+    places = [runs.index(point.run_id) for point in points]
     with ui.element("figure").classes("card chart"):
         with ui.element("div").classes("drawing"):
             with shape("svg", "axis", width=44, height=_HIGH, aria_hidden="true"):
@@ -178,33 +234,34 @@ def chart(points: Sequence[HistoryPoint], *, bounded: bool) -> None:
             with shape("svg", "plot", height=_HIGH, role="group", aria_label=_in_words(points)):
                 for mark in scale.marks:
                     shape("line", "grid", x1=0, x2="100%", y1=scale.down(mark), y2=scale.down(mark))
-                _gates(points, scale)
-                _links(points, scale)
-                for i, point in enumerate(points):
-                    _point(point, _across(i, len(points)), scale)
+                _gates(points, places, len(runs), scale)
+                _links(points, places, len(runs), scale)
+                for i, point in zip(places, points, strict=True):
+                    _point(point, _across(i, len(runs)), scale)
         with ui.element("div").classes("ends small muted"):
             for point in points[:1] if len(points) == 1 else (points[0], points[-1]):
                 text(when(point.at), "span")
-        _legend(points)
+        if is_explained:
+            _legend(points)
 
 
-def _gates(points: Sequence[HistoryPoint], scale: _ValueScale) -> None:
-    for i, point in enumerate(points):
+def _gates(points: Sequence[HistoryPoint], places: Sequence[int], count: int, scale: _ValueScale) -> None:
+    for i, point in zip(places, points, strict=True):
         for gate in point.gates:
             y = scale.down(gate.condition.limit)
-            shape("line", "gate", x1=across(i / len(points)), x2=across((i + 1) / len(points)), y1=y, y2=y)
+            shape("line", "gate", x1=across(i / count), x2=across((i + 1) / count), y1=y, y2=y)
 
 
-def _links(points: Sequence[HistoryPoint], scale: _ValueScale) -> None:
+def _links(points: Sequence[HistoryPoint], places: Sequence[int], count: int, scale: _ValueScale) -> None:
     """A line to the next point, or a break if the two runs cannot be compared."""
-    for i, (one, other) in enumerate(pairwise(points)):
+    for (i, one), (j, other) in pairwise(zip(places, points, strict=True)):
         if other.breaks:
-            middle = across((i + 1) / len(points))
+            middle = across(j / count)
             shape("line", "break", x1=middle, x2=middle, y1=_TOP - 8, y2=_BOTTOM)
-            if len(points) <= _CROWDED:
+            if count <= _CROWDED:
                 caption(f"other {other.breaks[0].kind}", "break", x=middle, y=_TOP - 14, text_anchor="middle")
             continue
-        ends = {"x1": _across(i, len(points)), "x2": _across(i + 1, len(points))}
+        ends = {"x1": _across(i, count), "x2": _across(j, count)}
         shape("line", "link", y1=scale.down(one.value or 0.0), y2=scale.down(other.value or 0.0), **ends)
 
 
@@ -225,19 +282,20 @@ def _point(point: HistoryPoint, x: str, scale: _ValueScale) -> None:
 
 
 def _legend(points: Sequence[HistoryPoint]) -> None:
+    """What the signs mean."""
     signs = ["A dot is a run’s value; its line is the 95 % interval. Click it to open the run."]
     if any(point.gates for point in points):
         signs.append("The dashed line is the gate.")
     if any(gate.passed is False for point in points for gate in point.gates):
         signs.append("A diamond failed its gate.")
-    if any(point.breaks for point in points[1:]):
+    if any(point.breaks for point in points):
         signs.append("Runs on two sides of a vertical line cannot be compared.")
-    text(" ".join(signs), "figcaption", "small muted")
+    text(" ".join(signs), "p", "signs small muted")
 
 
 def _in_words(points: Sequence[HistoryPoint]) -> str:
     first, last = points[0], points[-1]
-    return f"{len(points)} runs, from {number(first.value)} to {number(last.value)}; the table below has all of them"
+    return f"{len(points)} runs, from {number(first.value)} to {number(last.value)}"
 
 
 def _point_in_words(point: HistoryPoint) -> str:

@@ -76,6 +76,12 @@ def test_what_cannot_be_compared_says_why_and_is_compared_all_the_same(visit: Vi
 
 def test_a_metric_is_followed_over_runs(visit: Visit, finished: Finished) -> None:
     page = visit("/history")
+    page.get_by_role("heading", name="exact").wait_for()
+    assert page.locator(".plot .point").count() == 3
+    assert page.locator(".plot a").first.get_attribute("href") == f"/runs/{finished.worse}"
+    page.get_by_role("link", name="exact", exact=True).click()
+    page.wait_for_url("**/history?bot=fees&dataset=questions&metric=exact&statistic=pass_rate")
+    page = visit("/history?bot=fees&dataset=questions&metric=exact")
     points = page.locator(".plot .point")
     assert points.count() == 3
     assert page.locator(".plot .point.failed").count() == 1
@@ -90,10 +96,14 @@ def test_a_metric_is_followed_over_runs(visit: Visit, finished: Finished) -> Non
 
 
 def test_both_pages_fit_in_both_colours(visit: Visit, finished: Finished, fits: Fits) -> None:
-    for name, path in (("compare", f"/compare?a={finished.worse}&b={finished.better}"), ("history", "/history")):
+    for name, path in (
+        ("compare", f"/compare?a={finished.worse}&b={finished.better}"),
+        ("history", "/history?bot=fees&dataset=questions&metric=exact"),
+        ("histories", "/history"),
+    ):
         page = visit(path, 390, "dark")
         page.locator(".waiting").wait_for(state="detached")
-        page.locator("table").first.wait_for()
+        page.locator("table, .plot").first.wait_for()
         fits(page, name)
 
 
