@@ -22,6 +22,7 @@ from evalflow.app.studio.transfer import export_files, import_files
 from evalflow.errors import Problem, UserError, command
 from evalflow.records import Answer
 from evalflow.web.pages.bot_home import sentence
+from evalflow.web.pages.first_start import first_steps
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import Deleting, Saving, State, dialog, folder_dialog
 from evalflow.web.ui.endpoint import CALLED, pick_connection
@@ -66,11 +67,7 @@ def add() -> None:
                 with empty("smart_toy", "No bots yet", "Editors of the project describe the bots that it tests."):
                     pass
             else:
-                about = (
-                    "Enter how to reach your bot and try a question; then write test cases and see how well it answers."
-                )
-                with empty("smart_toy", "Describe your first bot", about):
-                    link_button("New bot", "/bots/new", primary=True)
+                first_steps(workspace)
             with section("Ready to use", "Declared in conf/. Copy one to change it."):
                 _cards([bot for bot in found if bot.origin == "conf"], latest)
 
