@@ -110,7 +110,7 @@ def _picks(
 
     with ui.element("div").classes("stack"):
         with ui.element("div").classes("form wide"), ui.element("div").classes("pair top"):
-            a = forms.pick(_BEFORE, older, first or "")
+            a = forms.pick(_BEFORE, older, first)
             b = forms.pick(_AFTER, newer, after.run_id)
             margin = forms.number_field(_MARGIN, accepted)
         if first is None:
