@@ -27,12 +27,12 @@ from evalflow.app.studio.space import Workspace
 from evalflow.report.wording import counted, joined, number, percent
 from evalflow.web.pages.runs import ACTIVE, name_of, state_of, when
 from evalflow.web.ui.frame import frame, guarded_page
+from evalflow.web.ui.headline import basis, heading
 from evalflow.web.ui.parts import (
     across,
     badge,
     empty,
     fill,
-    interval,
     link_button,
     message,
     picture,
@@ -94,14 +94,9 @@ def _latest_state(run: Run) -> None:
 
 def _verdict(workspace: Workspace, headline: Headline) -> None:
     with ui.element("section").classes("card verdict").props('aria-label="Is it good?"'):
-        said, _, ends = sentence(headline).partition(" (")
-        with ui.element("h2"):
-            text(said, "span")
-            if ends:
-                text(f" ({ends}", "span", "ends-of")
+        heading(headline)
         place = ui.element("div").classes("since-before")
-        about = (headline.metric, headline.dataset, f"run of {when(headline.run.created_at)}", _basis(headline))
-        text(joined(*about), "p", "muted small").props("dir=auto")
+        basis(headline, f"run of {when(headline.run.created_at)}")
         with ui.element("div").classes("actions"):
             link_button("See each case", f"/runs/{headline.run.run_id}")
 
@@ -115,23 +110,6 @@ def _verdict(workspace: Workspace, headline: Headline) -> None:
             ui.link("Compare with last time", f"/compare?{urlencode(pair)}").classes("small")
 
     ui.timer(0, partial(fill, place, "Comparing with last time …", read, show, "It cannot be compared."), once=True)
-
-
-def _basis(headline: Headline) -> str:
-    scored = f"{headline.n_scored:,} of {counted(headline.n, 'answer')} scored"
-    return f"{scored}; shown because {headline.why}" if headline.why else scored
-
-
-def sentence(headline: Headline) -> str:
-    """The headline in words: `64 % of answers pass (57 to 71 %)`."""
-    if headline.value is None:
-        return "Nothing could be scored in the latest run"
-    if headline.statistic == "pass_rate":
-        ends = "" if headline.low is None else f" ({percent(headline.low)} to {percent(headline.high)})"
-        return f"{percent(headline.value)} of answers pass{ends}"
-    name = "on average" if headline.statistic == "mean" else headline.statistic.replace("_", " ")
-    ends = "" if headline.low is None else f" ({interval(headline.low, headline.high, 2)})"
-    return f"{headline.metric}: {number(headline.value, 2)} {name}{ends}"
 
 
 def change_in_words(headline: Headline, change: HeadlineChange) -> str:

@@ -21,12 +21,12 @@ from evalflow.app.studio.space import Workspace, within
 from evalflow.app.studio.transfer import export_files, import_files
 from evalflow.errors import Problem, UserError, command
 from evalflow.records import Answer
-from evalflow.web.pages.bot_home import sentence
 from evalflow.web.pages.first_start import first_steps
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import Deleting, Saving, State, dialog, folder_dialog
 from evalflow.web.ui.endpoint import CALLED, pick_connection
 from evalflow.web.ui.frame import frame, guarded_page
+from evalflow.web.ui.headline import sentence
 from evalflow.web.ui.parts import Tone, badge, button, card, empty, facts, link_button, message, section, tell, text
 from evalflow.web.ui.visitor import may
 

@@ -12,6 +12,7 @@ from nicegui import ui
 from nicegui.elements.mixins.text_element import TextElement
 
 from evalflow.app.studio import runs
+from evalflow.app.studio.bot_home import headline_of
 from evalflow.app.studio.comparing import related
 from evalflow.app.studio.run_files import RunFile, list_files
 from evalflow.app.studio.scores import note_view, run_tags
@@ -26,6 +27,7 @@ from evalflow.web.ui import forms
 from evalflow.web.ui.budget import run_budget
 from evalflow.web.ui.dialogs import confirmation
 from evalflow.web.ui.frame import frame, guarded_page
+from evalflow.web.ui.headline import basis, gates_in_words, heading
 from evalflow.web.ui.parts import (
     Tone,
     badge,
@@ -46,8 +48,8 @@ from evalflow.web.ui.visitor import may
 
 POLL_S = 0.5
 """Seconds between polls of a run in progress; the worker saves its progress once a second."""
-_INCONCLUSIVE, _GATE_FAILED = 3, 1
-"""Exit codes."""
+_INCONCLUSIVE = 3
+"""Exit code."""
 _REPORT = "report.html"
 
 
@@ -105,12 +107,14 @@ class RunView:
         with self._above:
             state = _about(run)
             if run.facts:
-                _onward(self._workspace, run)
+                _verdict(run)
             if run.state in ACTIVE:
                 self._progress = ProgressCard(run, state)
                 run_budget(self._workspace, run.run_id)
             else:
                 _ending(run)
+            if run.facts:
+                _onward(self._workspace, run)
         with self._below:
             if files:
                 _files(run.run_id, files)
@@ -154,6 +158,8 @@ def _actions(workspace: Workspace, run: runs.Run) -> None:
         _start_again_button(workspace, run)
     if run.request is not None:
         link_button("Run again with changes", f"/runs/new?source={run.run_id}", primary=run.state == "done")
+    if run.facts:
+        link_button("New review", f"/reviews/new?{urlencode({'run': run.run_id})}")
     if run.state == "done" and run.progress.errors and run.origin == "workspace":
         errors = "error" if run.progress.errors == 1 else f"{run.progress.errors:,} errors"
         button(f"Retry the {errors}", act(runs.retry_errors, "Retrying what failed."))
@@ -208,8 +214,22 @@ def _ending(run: runs.Run) -> None:
     elif run.exit_code == _INCONCLUSIVE and errors:
         hint = "Errors are left out of every mean. Retry them, or see them below."
         message(f"The run is inconclusive: errors at {errors:,} of {done:,} scores.", hint, "warn")
-    elif run.exit_code == _GATE_FAILED:
-        message("A gate failed.", "See the gates below.", "fail")
+
+
+def _verdict(run: runs.Run) -> None:
+    headline, gates = headline_of(run), gates_in_words(run.facts["gates"])
+    if headline is None and not gates:
+        return
+    with ui.element("section").classes("card verdict").props('aria-label="Result"'):
+        if headline is not None:
+            heading(headline)
+        if gates:
+            failed = any(gate["passed"] is False for gate in run.facts["gates"])
+            text(gates, "p", "gates-said failed" if failed else "gates-said").props("dir=auto")
+        if headline is not None:
+            basis(headline)
+        for line in run.facts.get("sampling", ()):
+            text(line, "p", "muted small")
 
 
 def _onward(workspace: Workspace, run: runs.Run) -> None:
@@ -326,7 +346,7 @@ def _latest_score(run: str, score: Mapping[str, Any]) -> None:
 
 
 class Results:
-    """The results of a run: figures, gates, tags, and the list of scores.
+    """The results of a run: the list of answers, then the figures, gates and tags.
 
     The list appears with the first score. It is not rebuilt when the run ends, because the user may be reading it.
     """
@@ -336,7 +356,6 @@ class Results:
         self._thresholds: dict[str, float] = {}
         self._cards: list[MetricCard] = []
         self._tags: TagTable | None = None
-        self._overall = ui.element("div")
         with ui.element("section").classes("section") as self._each:
             self._heading = text("", "h2")
             text(
@@ -346,6 +365,7 @@ class Results:
                 "muted",
             )
             self.table = ResultTable(workspace, run, query, tags, lambda: self._thresholds)
+        self._overall = ui.element("div")
         self.show(run, tags)
 
     def show(self, run: runs.Run, tags: Tags) -> None:
@@ -363,8 +383,6 @@ class Results:
     def _build(self, run: runs.Run, tags: Tags) -> None:
         overview(run)
         about = "Each metric over all cases, with its 95 % interval. Trying a threshold is free; nothing is re-run."
-        for line in run.facts.get("sampling", ()):
-            text(line, "p", "muted")
         with section("Overall", about), ui.element("div").classes("metrics"):
             metrics: Sequence[Mapping[str, Any]] = run.facts.get("metrics", [])
             self._cards = [MetricCard(self._workspace, run, one, self._moved, self._pick) for one in metrics]

@@ -21,7 +21,8 @@ from evalflow.app.studio.bot_home import (
 from evalflow.app.studio.comparing import ComparableRun, histories
 from evalflow.app.studio.runs import Progress, Run
 from evalflow.app.studio.space import Workspace
-from evalflow.web.pages.bot_home import change_in_words, sentence
+from evalflow.web.pages.bot_home import change_in_words
+from evalflow.web.ui.headline import sentence
 from tests.web.finished import finish_runs
 
 
@@ -118,7 +119,7 @@ def test_what_cannot_be_said_is_said() -> None:
     found = headline_of(_run([_metric("a")], [_row("a")]))
     assert found is not None
     assert sentence(found) == "a: 0.50 on average (0.40 to 0.60)"
-    assert sentence(replace(found, value=None)) == "Nothing could be scored in the latest run"
+    assert sentence(replace(found, value=None)) == "Nothing could be scored"
     before = ComparableRun(found.run, [])
     assert change_in_words(found, HeadlineChange(before, None)) == "Last time has no number to compare with."
     unlike = ComparableRun(found.run, [Obstacle("judge", "another judge")])

@@ -1,0 +1,54 @@
+"""The result of a run in one sentence, with its uncertainty, and its gates in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nicegui import ui
+
+from evalflow.app.studio.bot_home import Headline
+from evalflow.report.wording import counted, number, percent
+from evalflow.web.ui.parts import interval, joined, text
+
+
+def sentence(headline: Headline) -> str:
+    """The headline in words: `64 % of answers pass (57 to 71 %)`."""
+    if headline.value is None:
+        return "Nothing could be scored"
+    if headline.statistic == "pass_rate":
+        ends = "" if headline.low is None else f" ({percent(headline.low)} to {percent(headline.high)})"
+        return f"{percent(headline.value)} of answers pass{ends}"
+    name = "on average" if headline.statistic == "mean" else headline.statistic.replace("_", " ")
+    ends = "" if headline.low is None else f" ({interval(headline.low, headline.high, 2)})"
+    return f"{headline.metric}: {number(headline.value, 2)} {name}{ends}"
+
+
+def heading(headline: Headline) -> None:
+    """The sentence as a heading; its interval is smaller."""
+    said, _, ends = sentence(headline).partition(" (")
+    with ui.element("h2"):
+        text(said, "span")
+        if ends:
+            text(f" ({ends}", "span", "ends-of")
+
+
+def basis(headline: Headline, moment: str = "") -> None:
+    """What the sentence is about: the metric, the dataset, the run's moment, and how many answers are scored."""
+    scored = f"{headline.n_scored:,} of {counted(headline.n, 'answer')} scored"
+    why = f"{scored}; shown because {headline.why}" if headline.why else scored
+    text(joined(headline.metric, headline.dataset, moment, why), "p", "muted small").props("dir=auto")
+
+
+def gates_in_words(gates: Sequence[Mapping[str, Any]]) -> str:
+    """Which gates failed or are undecided, or that all passed; empty without gates."""
+    if not gates:
+        return ""
+    is_one = len(gates) == 1
+    said: list[str] = []
+    for outcome, word in ((False, "failed"), (None, "undecided")):
+        names = [str(gate["name"]) for gate in gates if gate["passed"] is outcome]
+        if names:
+            which = "Gate" if is_one else f"{len(names):,} of {len(gates):,} gates"
+            said.append(f"{which} {word}: {', '.join(names)}.")
+    return " ".join(said) or ("The gate passed." if is_one else f"All {len(gates):,} gates passed.")
