@@ -18,7 +18,8 @@ def test_what_is_defined_goes_to_files_and_comes_back(api: Api) -> None:
         version = api("GET", f"/{kind}/{name}").headers["ETag"]
         assert api("DELETE", f"/{kind}/{name}", If_Match=version).status == 204
     back = api("POST", "/imports", {"folder": "away/first"})
-    assert (back.status, back.json) == (201, {"bots": ["helper"], "metrics": [], "datasets": ["moved"]}), back.body
+    named = {"bots": ["helper"], "metrics": [], "datasets": ["moved"], "judges": []}
+    assert (back.status, back.json) == (201, named), back.body
     assert api("GET", "/bots/helper").json["description"] == "Helps."
     assert api("GET", "/datasets/moved/cases").json["items"][0]["question"] == "?"
 
