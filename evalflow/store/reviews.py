@@ -11,6 +11,7 @@ from evalflow.store.rows import Row, chunks, every, now, one, upsert
 from evalflow.store.tables import answers, assignments, labels, review_items, run_views
 
 _AT_ONCE = 500
+_CANDIDATES = 20
 _ITEM = [column for column in review_items.c if column.name != "content"]
 
 
@@ -27,30 +28,37 @@ def answer_positions(connection: Connection, run: int) -> dict[tuple[str, str, s
     return {(dataset, case, target, repeat): position for dataset, case, target, repeat, position in found}
 
 
-def serve(connection: Connection, review: int, by: str, moment: float, lease_s: float) -> int | None:
-    """Lease an item to a person for `lease_s` seconds; None if no item is free for them.
+def candidates(connection: Connection, review: int, by: str, moment: float) -> list[int]:
+    """The first items that could be served to a person: the one that they have begun, if any, then free ones in order.
 
-    An item that they have begun is theirs again first, then the free one that comes first. An item is free as long as
-    fewer people have submitted or lease it than are wanted. `moment`: now, in seconds since 1970.
+    An item is free as long as fewer people have submitted or lease it than are wanted. `moment`: now, in seconds since
+    1970. The list is empty only if no item is free for them.
     """
-    mine = (assignments.c.review_id == review) & (assignments.c.by == by)
-    begun = select(assignments.c.item).join(
-        review_items, _of(review, review_items) & (review_items.c.item == assignments.c.item)
-    )
-    begun = begun.where(mine, assignments.c.state == "open", _is_free(by, moment))
-    item = connection.scalar(begun.order_by(assignments.c.item).limit(1))
-    if item is None:
-        known = exists().where(mine, assignments.c.item == review_items.c.item)
-        free = select(review_items.c.item).where(_of(review, review_items), ~known, _is_free(by, moment))
-        item = connection.scalar(free.order_by(review_items.c.item).limit(1))
-        if item is None:
-            return None
-        values = {"review_id": review, "item": item, "by": by, "state": "open", "opened_at": moment}
-        values |= {"expires_at": moment + lease_s, "seconds": 0.0, "draft": {}, "is_flagged": False}
-        connection.execute(insert(assignments).values(**values))
-    else:
-        change_assignment(connection, review, item, by, {"expires_at": moment + lease_s})
-    return item
+    known = exists().where(_of(review, assignments), assignments.c.by == by, assignments.c.item == review_items.c.item)
+    free = select(review_items.c.item).where(_of(review, review_items), ~known, _is_free(by, moment))
+    begun = _begun(connection, review, by, moment)
+    found = connection.scalars(free.order_by(review_items.c.item).limit(_CANDIDATES))
+    return [*begun, *found]
+
+
+def take(
+    connection: Connection, review: int, items: Sequence[int], by: str, moment: float, lease_s: float
+) -> int | None:
+    """Lease the first of these items that is still free to a person for `lease_s` seconds; None if none is.
+
+    An item that they have begun meanwhile is theirs again first, so that who asks twice at once has one item.
+    """
+    if begun := _begun(connection, review, by, moment):
+        change_assignment(connection, review, begun[0], by, {"expires_at": moment + lease_s})
+        return begun[0]
+    for item in items:
+        free = select(review_items.c.item).where(_at(review, item, review_items), _is_free(by, moment))
+        if assignment(connection, review, item, by) is None and connection.scalar(free) is not None:
+            values = {"review_id": review, "item": item, "by": by, "state": "open", "opened_at": moment}
+            values |= {"expires_at": moment + lease_s, "seconds": 0.0, "draft": {}, "is_flagged": False}
+            connection.execute(insert(assignments).values(**values))
+            return item
+    return None
 
 
 def may_label(connection: Connection, review: int, item: int, by: str, moment: float) -> bool:
@@ -162,6 +170,14 @@ def _of(review: int, table: Any) -> ColumnElement[bool]:
 
 def _at(review: int, item: int, table: Any) -> ColumnElement[bool]:
     return and_(table.c.review_id == review, table.c.item == item)
+
+
+def _begun(connection: Connection, review: int, by: str, moment: float) -> list[int]:
+    """The first item that a person has begun and nobody else has taken; empty if there is none."""
+    both = (review_items.c.review_id == assignments.c.review_id) & (review_items.c.item == assignments.c.item)
+    query = select(assignments.c.item).join(review_items, both)
+    query = query.where(_of(review, assignments), assignments.c.by == by, assignments.c.state == "open")
+    return list(connection.scalars(query.where(_is_free(by, moment)).order_by(assignments.c.item).limit(1)))
 
 
 def _is_free(by: str, moment: float) -> ColumnElement[bool]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 LEASE_S = 15 * 60.0
 """How long an answer is reserved for a person after they last did something."""
 LONGEST_COMMENT, LONGEST_DRAFT = 10_000, 50_000
+_SEARCHES = 10
 
 
 class NoValue(Enum):
@@ -90,11 +91,23 @@ class OwnProgress:
 
 @requires("label")
 def next_item(space: Workspace, name: str) -> DeskItem | None:
-    """The next answer for the person who asks, leased to them for 15 minutes; None if none is left for them."""
-    review, me, moment = _open_review(space, name), space.identify().name, time.time()
-    with space.database.writing() as connection:
-        item = stored.serve(connection, review["id"], me, moment, LEASE_S)
-        return None if item is None else _desk_item(connection, review, item, me)
+    """The next answer for the person who asks, leased to them for 15 minutes; None if none is left for them.
+
+    The search reads; only taking what it found writes, so that people who ask at once wait for each other but briefly.
+    TakenError if others took all that was found, several times in a row.
+    """
+    review, me = _open_review(space, name), space.identify().name
+    for _ in range(_SEARCHES):
+        moment = time.time()
+        with space.database.reading() as connection:
+            found = stored.candidates(connection, review["id"], me, moment)
+        if not found:
+            return None
+        with space.database.writing() as connection:
+            item = stored.take(connection, review["id"], found, me, moment, LEASE_S)
+            if item is not None:
+                return _desk_item(connection, review, item, me)
+    raise TakenError(Problem("others were given every answer that was free", "review", "ask again"))
 
 
 @requires("label")

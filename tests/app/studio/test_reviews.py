@@ -73,6 +73,24 @@ def test_twenty_requests_at_once_never_lease_more_than_wanted(space: Workspace) 
     assert len({one.item for one in again if one is not None}) == 1
 
 
+def test_who_finds_the_same_answers_as_others_is_given_the_next_one(space: Workspace) -> None:
+    review = bare_review(space, [1, 2])
+    with space.database.reading() as connection:
+        found = {name: stored.candidates(connection, review, name, 1000.0) for name in PEOPLE}
+    assert list(found.values()) == [[0, 1]] * 3
+
+    def take(name: str) -> int | None:
+        with space.database.writing() as connection:
+            return stored.take(connection, review, found[name], name, 1000.0, 900.0)
+
+    assert [take(name) for name in (*PEOPLE, "ann")] == [0, 1, 1, 0]
+    found["dan"] = [0, 1]
+    assert take("dan") is None
+    with space.database.reading() as connection:
+        assert stored.candidates(connection, review, "dan", 1000.0) == []
+        assert stored.candidates(connection, review, "dan", 2000.0) == [0, 1]
+
+
 def test_an_expired_lease_is_served_again_and_an_absent_person_blocks_nothing(
     space: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
