@@ -34,8 +34,20 @@ _REASON = forms.About(
 
 
 def verdict_bar(workspace: Workspace, run_id: str, score: Score) -> None:
-    """Show what people say to a score, and, for those who may, the buttons to say it. It is read once it is there."""
-    ui.timer(0, _VerdictBar(workspace, run_id, score).load, once=True)
+    """Show what people say to a score, and, for those who may, the buttons to say it.
+
+    It is built and read when it is first scrolled into view, since a case may have scores of a hundred metrics.
+    """
+    bar: _VerdictBar | None = None
+
+    async def seen() -> None:
+        nonlocal bar
+        if bar is None:
+            with place:
+                bar = _VerdictBar(workspace, run_id, score)
+            await bar.load()
+
+    place = ui.element("q-intersection").props("once").classes("verdict-place").on("visibility", seen, args=[])
 
 
 class _VerdictBar:

@@ -61,3 +61,19 @@ def test_each_number_has_a_line_that_leads_to_its_metric(visit: Callable[..., An
     page.wait_for_url("**#metric-backwards")
     assert page.locator("#metric-backwards").count() == 1
     assert page.evaluate("document.documentElement.scrollWidth") == 390
+
+
+def test_what_people_say_to_a_score_is_read_when_it_comes_into_view(
+    visit: Callable[..., Any], made: tuple[Server, str]
+) -> None:
+    page = visit(f"/runs/{made[1]}/cases/0")
+    page.set_viewport_size({"width": 1280, "height": 150})
+    page.reload()
+    scores = page.locator("article.score")
+    scores.nth(0).get_by_role("heading").scroll_into_view_if_needed()
+    first, last = (scores.nth(i).get_by_role("button", name="Comment") for i in (0, 2))
+    scores.nth(0).locator(".verdict-place").scroll_into_view_if_needed()
+    first.wait_for()
+    assert last.count() == 0
+    scores.nth(2).locator(".verdict-place").scroll_into_view_if_needed()
+    last.wait_for()
