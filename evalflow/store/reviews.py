@@ -127,12 +127,10 @@ def counts(connection: Connection, reviews: Sequence[int]) -> dict[int, tuple[in
     done = done.where(assignments.c.review_id.in_(reviews), assignments.c.state == "submitted")
     per_item = done.group_by(assignments.c.review_id, assignments.c.item).subquery()
     at = (per_item.c.review_id == review_items.c.review_id) & (per_item.c.item == review_items.c.item)
-    finished = func.sum(func.coalesce(per_item.c.number, 0) >= review_items.c.wanted)
-    if connection.dialect.name == "postgresql":
-        finished = func.count().filter(func.coalesce(per_item.c.number, 0) >= review_items.c.wanted)
+    finished = func.count().filter(func.coalesce(per_item.c.number, 0) >= review_items.c.wanted)
     query = select(review_items.c.review_id, finished, func.count()).select_from(review_items.outerjoin(per_item, at))
     query = query.where(review_items.c.review_id.in_(reviews)).group_by(review_items.c.review_id)
-    return {review: (int(number or 0), total) for review, number, total in connection.execute(query)}
+    return {review: (number, total) for review, number, total in connection.execute(query)}
 
 
 def replace_labels(

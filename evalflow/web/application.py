@@ -157,6 +157,7 @@ def add_pages(app: FastAPI) -> None:
         metrics,
         new_run,
         projects,
+        review,
         reviews,
         run,
         run_case,
@@ -171,7 +172,7 @@ def add_pages(app: FastAPI) -> None:
         *(bots, bot_home, metrics, metric, judges, datasets, import_cases, case),
         *(projects, users, connections, audit, account),
         *(runs, new_run, run_case, run, compare, history),  # /runs/new comes before /runs/{run}
-        *(reviews, desk, tasks, frame),
+        *(reviews, review, desk, tasks, frame),
     ):
         module.add()
     # Scripts come first: they must run before the first paint.

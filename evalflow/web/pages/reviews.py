@@ -105,7 +105,11 @@ def _none() -> None:
 def _card(entry: ReviewEntry, own: _Own | None) -> None:
     with ui.element("article").classes("card review stack"):
         with ui.element("div").classes("named"):
-            text(entry.name, "h2").props("dir=auto")
+            if entry.review is None:
+                text(entry.name, "h2").props("dir=auto")
+            else:
+                with ui.element("h2"):
+                    ui.link(entry.name, f"/reviews/{quote(entry.name, safe='')}").props("dir=auto")
             if entry.state == "closed":
                 badge("closed")
         if entry.review is not None:

@@ -1,0 +1,272 @@
+"""A review for editors: who has done what, where people disagree, and what their labels say of the judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from urllib.parse import quote
+
+from anyio import to_thread
+from nicegui import ui
+
+from evalflow.app.studio import review_results, reviews
+from evalflow.app.studio.review_results import Disagreement, HumanAgreement, JudgedCase, ReviewProgress, ReviewResult
+from evalflow.app.studio.reviews import REVIEWS, Review, ReviewMetric
+from evalflow.app.studio.space import Workspace
+from evalflow.report.calibration import CorrectedRow
+from evalflow.report.wording import number
+from evalflow.web.pages.reviews import desk_address
+from evalflow.web.pages.runs import seconds_in_words
+from evalflow.web.ui import forms
+from evalflow.web.ui.dialogs import Deleting, State
+from evalflow.web.ui.frame import frame, guarded_page
+from evalflow.web.ui.grading import grades_of, named
+from evalflow.web.ui.parts import (
+    address,
+    badge,
+    button,
+    cell,
+    counted,
+    empty,
+    fill,
+    fold,
+    joined,
+    link_button,
+    message,
+    section,
+    table,
+    text,
+)
+from evalflow.web.ui.verdict import CAUSES
+from evalflow.web.ui.visitor import visitor
+
+_REASON = forms.About("Why", "For those who read it later.", "The fee is on the page that it quotes.", required=True)
+_MOST = 20
+"""The most cases that are shown of those where judge and people differ."""
+_AGREES = (
+    (0.8, "People agree well"),
+    (0.667, "People agree enough for tentative conclusions"),
+    (-9.0, "People disagree"),
+)
+"""Krippendorff's own bounds of alpha: below 0.667, what the labels say is not reliable."""
+
+
+def add() -> None:
+    """Register the page."""
+
+    @guarded_page("/reviews/{review}", "edit")
+    async def one(workspace: Workspace, review: str) -> None:
+        found = await to_thread.run_sync(reviews.get_review, workspace, review)
+        progress = await to_thread.run_sync(review_results.progress, workspace, review)
+        about = joined(", ".join(one.name for one in found.metrics), found.run_title or found.run_id)
+        with frame(found.name, place="Reviews", about=about, trail=[("Reviews", "/reviews")]) as actions:
+            with actions:
+                _actions(workspace, found)
+            _progress(found, progress)
+            _later(lambda: review_results.review_result(workspace, review), partial(_result, found), "Result", "")
+            disagree = "Decide what is true and why. It replaces the labels there; how far people agree stays as it is."
+            differing = partial(_disagreements, workspace, found)
+            _later(lambda: review_results.disagreements(workspace, review), differing, "Disagreements", disagree)
+            for metric in found.metrics:
+                against = partial(review_results.judged_against_people, workspace, review, metric.name)
+                title = f"{metric.name}: judge against people"
+                _later(against, partial(_against, found, metric), title, "Those that differ most come first.")
+            _guidelines(found)
+
+
+def _later(read: Callable[[], object], build: Callable[..., object], title: str, about: str) -> None:
+    """A section that is read after the first paint."""
+    with section(title, about):
+        place = ui.element("div").classes("stack")
+    ui.timer(
+        0,
+        partial(fill, place, "Reading …", lambda: to_thread.run_sync(read), build, f"{title}: not there yet."),
+        once=True,
+    )
+
+
+def _actions(workspace: Workspace, review: Review) -> None:
+    me = visitor().actor
+    if review.state == "open" and me is not None and me.name in review.people:
+        link_button("Label", desk_address(review.name), primary=True)
+    labels = f"/api/v1/reviews/{quote(review.name, safe='')}/labels"
+    for form, word in (("csv", "Labels (CSV)"), ("jsonl", "Labels (JSON lines)")):
+        made = link_button(word, address(labels, {"format": form}))
+        made.props["download"] = f"{review.name}.{form}"
+
+    async def change() -> None:
+        work = reviews.close_review if review.state == "open" else reviews.reopen_review
+        if await forms.attempt(lambda: work(workspace, review.name, review.version), by=changing):
+            ui.navigate.reload()
+
+    def stored() -> State:
+        row = REVIEWS.get(workspace, review.name)
+        return {"state": row["state"], "people": row["people"]}, row["version"]
+
+    changing = button("Close it" if review.state == "open" else "Reopen it", change)
+    changing.props["title"] = "Nothing is served any more" if review.state == "open" else "People can go on"
+    asked = Deleting(
+        f"Delete {review.name}?",
+        "Its labels are deleted too. Download them first if you need them.",
+        lambda version: reviews.delete_review(workspace, review.name, version),
+        stored,
+        ({"state": review.state, "people": list(review.people)}, review.version),
+        "/reviews",
+    )
+    button("Delete", asked.open, kind="danger")
+
+
+def _progress(review: Review, found: ReviewProgress) -> None:
+    with ui.element("section").classes("card verdict").props('aria-label="Progress"'):
+        with ui.element("h2"):
+            text(f"{review.items_done:,} of {review.items:,} answers judged", "span")
+        text(joined(f"{found.labels:,} of {found.wanted:,} labels", _drawn(review)), "p", "muted")
+        if review.state == "closed":
+            badge("closed")
+        for one in found.agreement:
+            text(_agreement(one), "p", "text")
+    with section("People"), table(("Person", "Done", "Median time", "Declined", "Flagged"), "table stacked"):
+        for person in found.people:
+            seconds = person.median_seconds
+            with ui.element("tr"):
+                text(person.name, "th", "name").props("scope=row dir=auto")
+                cell("Done", f"{person.done:,}")
+                cell("Median time", "–" if seconds is None else seconds_in_words(seconds))
+                cell("Declined", f"{person.declined:,}")
+                cell("Flagged", f"{person.flagged:,}")
+
+
+def _drawn(review: Review) -> str:
+    how = {"random": "at random", "groups": "as whole groups", "strata": f"by {review.by}"}[review.method]
+    return f"{review.size:,} of {review.population:,} answers, drawn {how}; {review.doubled:,} for two people"
+
+
+def _agreement(found: HumanAgreement) -> str:
+    alpha = found.alpha
+    if alpha.value is None:
+        why = "no answer has two labels yet" if not found.doubled else alpha.method.partition(": ")[2] or alpha.method
+        return f"{found.metric}: how far people agree is not known: {why}."
+    value = alpha.value
+    word = next(word for least, word in _AGREES if value >= least)
+    ends = "" if alpha.low is None else f" ({number(alpha.low, 2)} to {number(alpha.high, 2)})"
+    kappa = found.kappa.value if found.kappa else None
+    also = "" if kappa is None else f", kappa {number(kappa, 2)}"
+    doubled = counted(found.doubled, "answer")
+    return f"{found.metric}: {word}: alpha {number(alpha.value, 2)}{ends}{also}, on {doubled} with two labels."
+
+
+def _result(review: Review, found: ReviewResult) -> None:
+    rows: Sequence[CorrectedRow] = found.calibration.corrected_means if found.calibration else ()
+    if not rows:
+        message("There are too few labels to say anything of the judge.", "Go on labelling.", "")
+    elif found.is_provisional:
+        message("Provisional: people are still labelling.", "Close the review when it is done.", "")
+    for row in rows:
+        with ui.element("article").classes("card stack"):
+            text(row.name, "h3").props("dir=auto")
+            text(row.sentence, "p", "text")
+            for warning in row.warnings:
+                text(warning, "p", "small muted text")
+    for note in found.notes:
+        text(f"{note[:1].upper()}{note[1:]}.", "p", "small muted text")
+    text(
+        f"The same by the command line: download the labels, then calibrate RUN --labels {review.name}.csv",
+        "p",
+        "small muted",
+    )
+
+
+def _disagreements(workspace: Workspace, review: Review, found: Sequence[Disagreement]) -> None:
+    if not found:
+        with empty("handshake", "No disagreement", "Nobody has judged an answer differently from somebody else."):
+            pass
+    metrics = {metric.name: metric for metric in review.metrics}
+    waiting = [one for one in found if not one.is_resolved]
+    if found:
+        text(f"{len(waiting):,} of {len(found):,} are to be decided.", "p", "muted")
+    for one in found:
+        _disagreement(workspace, review, metrics[one.metric], one)
+
+
+def _disagreement(workspace: Workspace, review: Review, metric: ReviewMetric, one: Disagreement) -> None:
+    with ui.element("article").classes("card stack"):
+        with ui.element("div").classes("actions"):
+            text(f"{metric.name} of answer {one.item + 1}", "h3")
+            badge("decided", "pass") if one.is_resolved else badge("to be decided", "warn")
+        for turn in one.content.get("messages", ()):
+            text(f"{turn['role']}: {turn['content']}", "p", "text small muted").props("dir=auto")
+        text(str(one.content.get("answer") or ""), "p", "text").props("dir=auto")
+        with ui.element("ul"):
+            for label in one.labels:
+                words = joined(named(metric.scale, label.value), label.comment, "flagged" if label.is_flagged else "")
+                text(words, "li").props("dir=auto")
+        if one.is_resolved:
+            text(f"Decided: {named(metric.scale, one.resolved)}. {one.reason}", "p", "text").props("dir=auto")
+        with fold("Decide again" if one.is_resolved else "Decide"), ui.element("div").classes("form"):
+            _deciding(workspace, review, metric, one)
+
+
+def _deciding(workspace: Workspace, review: Review, metric: ReviewMetric, one: Disagreement) -> None:
+    grades = {str(i): (value, name) for i, (value, name) in enumerate(grades_of(metric.scale))}
+    about = forms.About(f"{metric.name} is", metric.guidelines, required=True)
+    names = {key: named(metric.scale, value) for key, (value, _) in grades.items()}
+    field: forms.Field = forms.pick(about, names, None) if grades else forms.number_field(about, None)
+    reason = forms.line(_REASON)
+
+    async def decide() -> None:
+        chosen = grades[str(field.value)][0] if grades and field.value is not None else field.value
+        if chosen is None:
+            field.error = "Choose what is true."
+            return
+        why = forms.required(reason)
+        if why is None:
+            return
+        work = lambda: review_results.resolve(workspace, review.name, one.item, metric.name, chosen, why) or True  # noqa: E731
+        if await forms.attempt(work, {"value": field, "reason": reason}, deciding):
+            ui.navigate.reload()
+
+    with ui.element("div").classes("actions"):
+        deciding = button("Decide", decide, kind="primary")
+
+
+def _against(review: Review, metric: ReviewMetric, found: Sequence[JudgedCase]) -> None:
+    if not found:
+        text("No answer has both a score and a label yet.", "p", "muted")
+        return
+    apart = [one for one in found if one.difference]
+    text(
+        f"Judge and people say the same of {len(found) - len(apart):,} of {counted(len(found), 'answer')}.",
+        "p",
+        "muted",
+    )
+    if not apart:
+        return
+    heads = ("Answer", "Judge", "People", "Judge's reason", "Who is wrong?")
+    with table(heads, "table stacked"):
+        for one in apart[:_MOST]:
+            with ui.element("tr"):
+                with ui.element("th").props("scope=row"):
+                    if one.position is None:
+                        text(one.case_id, "span", "name")
+                    else:
+                        ui.link(one.case_id, f"/runs/{review.run_id}/cases/{one.position}").classes("name")
+                cell("Judge", number(one.score, 2))
+                cell("People", number(one.human, 2))
+                with cell("Judge's reason", classes=""):
+                    text(one.reason or "–", "span", "small text").props("dir=auto")
+                with cell("Who is wrong?", classes=""), ui.element("div").classes("actions"):
+                    for cause, word in CAUSES.items():
+                        place = {"cause": cause, "run": review.run_id, "position": one.position, "metric": metric.name}
+                        ui.link(word, address("/tasks/new", place)).classes("small")
+    if len(apart) > _MOST:
+        text(f"The first {_MOST} of {len(apart):,}.", "p", "small muted")
+
+
+def _guidelines(review: Review) -> None:
+    with section("Guidelines", "What people read beside each metric. Labels by older guidelines do not count."):
+        for metric in review.metrics:
+            with ui.element("div").classes("card stack"):
+                with ui.element("div").classes("actions"):
+                    text(metric.name, "h3")
+                    badge(f"version {metric.rubric}")
+                text(metric.guidelines or "None.", "p", "text").props("dir=auto")

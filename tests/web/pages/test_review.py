@@ -1,0 +1,106 @@
+"""Three people label 60 answers; an editor resolves a disagreement, and reads what that says of the judge."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalflow.app.studio import bots, cases, datasets, metrics, review_desk, reviews
+from evalflow.app.studio.metrics import MetricDraft
+from evalflow.app.studio.reviews import ReviewRequest
+from evalflow.app.studio.snapshot import RunRequest
+
+from ...app.studio.test_reviews import add_people, person
+from ...cli.conftest import Program
+from ...finishing import finish
+from ..conftest import Server, working_in
+from ..finished import EXACT
+from .conftest import paged
+
+pytestmark = [pytest.mark.slow, pytest.mark.browser]
+PEOPLE = ("ann", "ben", "cem")
+
+
+@pytest.fixture(name="labelled", scope="module")
+def _labelled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The workspace, and the folder of the run whose answers were labelled."""
+    folder = tmp_path_factory.mktemp("labelled")
+    with working_in(folder) as space:
+        bots.create_bot(space, "fees", {"kind": "recorded"}, "")
+        metrics.create_metric(space, "fees", MetricDraft("exact", EXACT))
+        datasets.create_dataset(space, "questions", "")
+        cases.add_cases(space, "questions", [_case(i) for i in range(90)])
+        run = finish(space, RunRequest("fees", ["questions"], ["exact"]))
+        add_people(space, dict.fromkeys(PEOPLE, "annotator"))
+        request = ReviewRequest(name="Fees", run_id=run.run_id, metrics=["exact"], size=60, people=PEOPLE, seed=1)
+        made = reviews.create_review(space, request)
+        assert (made.size, made.doubled) == (60, 30)
+        waiting = [person(space, name) for name in PEOPLE]
+        while waiting:  # in turn, as if they sat beside each other
+            me = waiting.pop(0)
+            item = review_desk.next_item(me, "Fees")
+            if item is not None:
+                asked = int(re.sub(r"\D", "", item.messages[-1]["content"]))
+                is_right = (asked % 3 == 0) or (asked % 10 == 4)  # the judge misses each tenth
+                says = is_right != (asked % 9 == 2 and me.identify().name == "ben")
+                review_desk.submit_item(me, "Fees", item.item, {"exact": says}, seconds=12)
+                waiting.append(me)
+    return folder, run.folder
+
+
+def _case(i: int) -> dict[str, Any]:
+    answer = f"It costs {i} pounds." if i % 3 == 0 else "It is free."
+    return {"id": f"c{i}", "question": f"What is fee {i}?", "reference": f"It costs {i} pounds.", "answer": answer}
+
+
+@pytest.fixture(name="pages", scope="module")
+def _pages(labelled: tuple[Path, Path]) -> Iterator[Server]:
+    with paged(labelled[0]) as server:
+        yield server
+
+
+def test_an_editor_resolves_and_reads_the_corrected_mean(
+    visit: Callable[..., Any], labelled: tuple[Path, Path], tmp_path: Path
+) -> None:
+    page = visit("/reviews")
+    page.get_by_role("link", name="Fees", exact=True).click()
+    page.wait_for_url("**/reviews/Fees")
+    page.get_by_text("60 of 60 answers judged").wait_for()
+    page.get_by_text("90 of 90 labels").wait_for()
+    page.get_by_text(re.compile("on 30 answers with two labels")).wait_for()
+    told = page.get_by_text(re.compile(r"(\d+) of (\d+) are to be decided")).inner_text()
+    before = int(told.split()[0])
+    assert before > 0
+    body = page.locator("main").inner_text()
+    assert "ben" in body.split("Disagreements")[0]
+    assert "ben" not in body.split("Disagreements")[1]
+    page.get_by_text("Decide", exact=True).first.click()
+    card = page.locator("article", has=page.locator("details[open]"))
+    card.get_by_label("exact is").fill("0")
+    card.get_by_label("Why").fill("The fee is on the page.")
+    card.get_by_role("button", name="Decide").click()
+    page.get_by_text(f"{before - 1} of {told.split()[2]} are to be decided").wait_for()
+    page.get_by_text("The fee is on the page.").wait_for()
+    page.get_by_text("Provisional: people are still labelling.").wait_for()
+    page.get_by_role("button", name="Close it").click()
+    page.get_by_role("button", name="Reopen it").wait_for()
+    page.get_by_role("heading", name="exact: judge against people").wait_for()
+    page.get_by_role("link", name="Judge wrong").first.wait_for()
+    shown = page.locator("main").inner_text()
+
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Labels (CSV)").click()
+    file = tmp_path / "labels.csv"
+    download.value.save_as(file)
+    ended = Program(labelled[0])("calibrate", str(labelled[1]), "--labels", str(file), "--json")
+    assert ended.returncode == 0, ended.stderr
+    [row] = json.loads(ended.stdout)["rows"]
+    corrected = row["corrected"]
+    assert corrected["estimate"] != row["judge_mean"]
+    for name in ("estimate", "ci_low", "ci_high"):
+        assert f"{corrected[name]:.3f}" in shown or f"{corrected[name]:.2f}" in shown, (name, corrected)
