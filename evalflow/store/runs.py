@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
-from sqlalchemy import ColumnElement, Connection, case, delete, func, not_, select, true, update
+from sqlalchemy import ColumnElement, Connection, case, delete, func, not_, or_, select, true, update
 
 from evalflow.store.rows import Row, add, every, now, one
 from evalflow.store.tables import runs
@@ -42,12 +42,27 @@ def by_key(connection: Connection, key: str) -> Row | None:
 
 
 def page(
-    connection: Connection, project: int, before: int | None, limit: int, bot: str | None, state: str | None
+    connection: Connection,
+    project: int,
+    before: int | None,
+    limit: int,
+    bot: str | None = None,
+    state: str | None = None,
+    text: str | None = None,
 ) -> list[Row]:
-    """Runs of a project, the newest first. `before`: only runs whose row id is smaller."""
+    """Runs of a project, the newest first.
+
+    `before`: only runs whose row id is smaller. `text`: only runs with it in their title, bot or id, ignoring the case
+    of ASCII letters.
+    """
     query = select(runs).where(runs.c.project_id == project).order_by(runs.c.id.desc()).limit(limit)
     wanted = {runs.c.bot: bot, runs.c.state: state}
     query = query.where(*(column == value for column, value in wanted.items() if value is not None))
+    if text:
+        found = (
+            func.lower(one).contains(text.lower(), autoescape=True) for one in (runs.c.title, runs.c.bot, runs.c.run_id)
+        )
+        query = query.where(or_(*found))
     return every(connection, query if before is None else query.where(runs.c.id < before))
 
 

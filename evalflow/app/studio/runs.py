@@ -208,14 +208,23 @@ def get_run(space: Workspace, run_id: str) -> Run:
 
 @requires("read")
 def list_runs(
-    space: Workspace, cursor: str | None = None, limit: int = 50, *, bot: str | None = None, state: str | None = None
+    space: Workspace,
+    cursor: str | None = None,
+    limit: int = 50,
+    *,
+    bot: str | None = None,
+    state: str | None = None,
+    text: str | None = None,
 ) -> Page[Run]:
-    """Runs, the newest first. `cursor` is `next` of the previous page. `limit`: at most 200."""
+    """Runs, the newest first; those with `text` in their title, bot or id.
+
+    `cursor` is `next` of the previous page. `limit`: at most 200.
+    """
     if cursor is not None and not (cursor.isdigit() and len(cursor) < 19):
         raise UserError(Problem(f"{cursor!r} is no cursor", "cursor", "take `next` of the page before"))
     limit = max(1, min(limit, MAX_PAGE))
     with space.database.reading() as connection:
-        found = runs.page(connection, space.project_id, int(cursor) if cursor else None, limit + 1, bot, state)
+        found = runs.page(connection, space.project_id, int(cursor) if cursor else None, limit + 1, bot, state, text)
     more = str(found[limit - 1]["id"]) if len(found) > limit else None
     return Page([_as_run(row) for row in found[:limit]], more)
 

@@ -43,9 +43,10 @@ def read_runs(
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
     bot: Annotated[str | None, Query(max_length=200)] = None,
     state: runs.State | None = None,
+    text: Annotated[str | None, Query(max_length=200)] = None,
 ) -> Page[runs.Run]:
-    """Runs, the newest first."""
-    return runs.list_runs(space, cursor, limit, bot=bot, state=state)
+    """Runs, the newest first; those with `text` in their title, bot or id."""
+    return runs.list_runs(space, cursor, limit, bot=bot, state=state, text=text)
 
 
 @router.post("", status_code=201)

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlencode
 
 from anyio import to_thread
 from nicegui import ui
 
 from evalflow.app.core.saved import ProgramError
+from evalflow.app.studio.bot_home import headline_of
 from evalflow.app.studio.runs import Run, list_runs, open_run
 from evalflow.app.studio.space import Page, Workspace
 from evalflow.errors import EvalflowError
-from evalflow.report.wording import number, without_means_of_figures
+from evalflow.report.wording import joined
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import confirmation, folder_dialog
 from evalflow.web.ui.frame import frame, guarded_page
-from evalflow.web.ui.parts import Tone, badge, button, empty, link_button, polled, text
+from evalflow.web.ui.headline import heading
+from evalflow.web.ui.parts import Latest, Tone, address, badge, button, empty, link_button, polled, text
 from evalflow.web.ui.visitor import local_time, may
 
 STATES: dict[str, tuple[str, Tone]] = {
@@ -87,40 +88,61 @@ def seconds_in_words(seconds: float) -> str:
 PAGE_SIZE = 25
 POLL_S = 1.5
 """Seconds between polls of runs in progress."""
-SHOWN_SCORES = 4
+_PAUSE_MS = 250
+"""Milliseconds without a key press after which the search starts."""
 
 
 def add() -> None:
     """Register the page."""
 
     @guarded_page("/runs")
-    async def runs(workspace: Workspace, cursor: str | None = None) -> None:
-        found = await to_thread.run_sync(lambda: list_runs(workspace, cursor, PAGE_SIZE))
-        about = "Each run evaluates a bot on test cases with metrics."
+    async def runs(workspace: Workspace, cursor: str = "", search: str = "", bot: str = "") -> None:
+        query = _RunQuery(search, bot, cursor)
+        found = await to_thread.run_sync(query.read, workspace)
+        about = f"Runs of {bot}." if bot else "Each run evaluates a bot on test cases with metrics."
         with frame("Runs", place="Runs", about=about) as actions:
             with actions:
                 if may("own"):
                     button("Open a folder", _open_dialog(workspace).open)
-                if found.items and may("edit"):
+                if (found.items or search) and may("edit"):
                     link_button("New run", "/runs/new", primary=True)
-            if found.items:
-                _RunList(workspace, cursor, found)
+            if found.items or search:
+                _RunList(workspace, query, found)
             else:
-                _none_yet(is_first=cursor is None)
+                _none_yet(is_first=not cursor)
+
+
+@dataclass(frozen=True, slots=True)
+class _RunQuery:
+    """Which runs are listed, as in the query of a URL; an empty value is not set."""
+
+    search: str = ""
+    bot: str = ""
+    cursor: str = ""
+
+    def read(self, workspace: Workspace) -> Page[Run]:
+        return list_runs(workspace, self.cursor or None, PAGE_SIZE, bot=self.bot or None, text=self.search or None)
+
+    def path(self) -> str:
+        return address("/runs", asdict(self))
 
 
 class _RunList:
-    """A page of runs, which is refreshed while one of them is in progress."""
+    """A page of runs, which can be searched and ticked, and is refreshed while one of them is in progress."""
 
-    def __init__(self, workspace: Workspace, cursor: str | None, found: Page[Run]) -> None:
-        self._workspace, self._cursor, self._found = workspace, cursor, found
+    def __init__(self, workspace: Workspace, query: _RunQuery, found: Page[Run]) -> None:
+        self._workspace, self._query, self._found = workspace, query, found
+        self._ticked: set[str] = set()
+        self._latest = Latest()
+        with ui.element("div").classes("above-runs"):
+            field = ui.input(value=query.search, placeholder="Search title, bot or id")
+            field.props(f'outlined dense debounce={_PAUSE_MS} data-key=/ aria-label="Search runs"')
+            field.on_value_change(lambda event: self._search(str(event.value or "").strip()))
+            self._hint = text("", "span", "muted small").props("aria-live=polite")
+            self._compare = button("Compare", self._to_comparison)
         self._rows = ui.element("ul").classes("runs")
+        self._pages = ui.element("nav").classes("actions page-nav").props('aria-label="Pages"')
         self._show()
-        with ui.element("nav").classes("actions page-nav").props('aria-label="Pages"'):
-            if cursor is not None:
-                link_button("Newest", "/runs")
-            if found.next is not None:
-                link_button("Older", f"/runs?cursor={found.next}")
         self._timer = polled(POLL_S, self._poll, active=self._has_active())
 
     def _has_active(self) -> bool:
@@ -128,12 +150,60 @@ class _RunList:
 
     def _show(self) -> None:
         self._rows.clear()
+        self._pages.clear()
+        self._ticked &= {run.run_id for run in self._found.items}
         with self._rows:
             for run in self._found.items:
-                _row(run)
+                with ui.element("li"):
+                    self._tick_box(run)
+                    _row(run)
+            if not self._found.items:
+                text("No matching runs. Clear the search to see all of them.", "li", "muted card")
+        with self._pages:
+            if self._query.cursor:
+                link_button("Newest", replace(self._query, cursor="").path())
+            if self._found.next is not None:
+                link_button("Older", replace(self._query, cursor=self._found.next).path())
+        self._offer()
+
+    def _tick_box(self, run: Run) -> None:
+        box = ui.element("input").props("type=checkbox").classes("tick-box")
+        box.props["aria-label"] = f"Compare {name_of(run)}, {when(run.created_at)}"
+        box.props["checked"] = run.run_id in self._ticked
+        if not run.facts:
+            box.props("disabled")
+        ticked = partial(self._tick, run.run_id)
+        box.on("change", lambda event: ticked(is_on=bool(event.args)), js_handler="(e) => emit(e.target.checked)")
+
+    def _tick(self, run: str, *, is_on: bool) -> None:
+        (self._ticked.add if is_on else self._ticked.discard)(run)
+        self._offer()
+
+    def _offer(self) -> None:
+        two = len(self._ticked) == 2
+        self._hint.set_text("" if two else "Tick two runs to compare them.")
+        self._hint.set_visibility(sum(bool(run.facts) for run in self._found.items) > 1 and not two)
+        self._compare.set_visibility(two)
+
+    def _to_comparison(self) -> None:
+        after, before = (run.run_id for run in self._found.items if run.run_id in self._ticked)  # newest first
+        ui.navigate.to(address("/compare", {"a": before, "b": after}))
+
+    async def _search(self, search: str) -> None:
+        is_latest = self._latest.begin()
+        query = replace(self._query, search=search, cursor="")
+        found = await to_thread.run_sync(query.read, self._workspace)
+        if is_latest():
+            self._query, self._found = query, found
+            ui.navigate.history.replace(query.path())
+            self._show()
+            self._timer.active = self._has_active()
 
     async def _poll(self) -> None:
-        found = await to_thread.run_sync(lambda: list_runs(self._workspace, self._cursor, PAGE_SIZE))
+        query = self._query
+        found = await to_thread.run_sync(query.read, self._workspace)
+        if query != self._query:  # another search meanwhile
+            return
         if found.items != self._found.items:
             self._found = found
             self._show()
@@ -142,29 +212,24 @@ class _RunList:
 
 
 def _row(run: Run) -> None:
-    with ui.element("li"), ui.link(target=f"/runs/{run.run_id}").classes("card run"):
+    headline = headline_of(run) if run.facts else None
+    with ui.link(target=f"/runs/{run.run_id}").classes("card run"):
         with ui.element("div").classes("what"):
-            text(name_of(run), "h2")
+            text(name_of(run), "h2").props("dir=auto")
             text(", ".join(metrics_of(run)) or run.run_id, "p", "muted small line")
             if run.state in ACTIVE and run.progress.expected:
                 text(f"{run.progress.done:,} of {run.progress.expected:,} scores", "p", "muted small")
         with ui.element("div").classes("overall"):
-            for row in _figures(run.facts)[:SHOWN_SCORES]:
-                with ui.element("div"):
-                    text(number(row["value"], 2), classes="reading")
-                    text(str(row["metric"]), classes="muted small line")
+            if headline is not None:
+                heading(headline, "p")
+                text(joined(headline.metric, headline.dataset), "p", "muted small line").props("dir=auto")
         with ui.element("div").classes("state"):
             badge(*state_of(run))
+            if any(gate["passed"] is False for gate in run.facts.get("gates", ())):
+                badge("gate failed", "fail")
             if run.origin != "workspace":
                 badge(run.origin)
             text(when(run.created_at), classes="muted small")
-
-
-def _figures(facts: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    first: dict[str, Mapping[str, Any]] = {}
-    for row in without_means_of_figures(facts.get("summary", [])):
-        first.setdefault(row["metric"], row)
-    return list(first.values())
 
 
 def _none_yet(*, is_first: bool) -> None:

@@ -24,10 +24,10 @@ def sentence(headline: Headline) -> str:
     return f"{headline.metric}: {number(headline.value, 2)} {name}{ends}"
 
 
-def heading(headline: Headline) -> None:
-    """The sentence as a heading; its interval is smaller."""
+def heading(headline: Headline, tag: str = "h2") -> None:
+    """The sentence in an element of its own; its interval stands out less."""
     said, _, ends = sentence(headline).partition(" (")
-    with ui.element("h2"):
+    with ui.element(tag):
         text(said, "span")
         if ends:
             text(f" ({ends}", "span", "ends-of")

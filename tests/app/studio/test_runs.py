@@ -102,6 +102,8 @@ def test_runs_are_listed_the_newest_first_and_cancelled_while_they_wait(space: W
     rest = runs.list_runs(space, page.next, limit=2)
     assert [run.run_id for run in (*page.items, *rest.items)] == made[::-1]
     assert rest.next is None
+    assert [run.run_id for run in runs.list_runs(space, text=made[1][-4:].upper()).items] == made[1:2]
+    assert runs.list_runs(space, text="%").items == []
     assert runs.cancel_run(space, made[0]).state == "cancelled"
     with pytest.raises(TakenError):
         runs.cancel_run(space, made[0])

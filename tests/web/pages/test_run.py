@@ -38,6 +38,30 @@ def test_a_run_leads_to_its_bot_its_cases_its_history_and_the_run_before(visit: 
     assert "not comparable as it is" in before.get_attribute("title")
 
 
+def test_a_run_opens_with_its_result_and_leads_to_a_review(visit: Visit, finished: Finished) -> None:
+    page = visit(f"/runs/{finished.better}")
+    page.locator("main h2").first.get_by_text("92 % of answers pass (65 % to 9").wait_for()
+    page.locator(".result-rows tbody tr").first.wait_for()
+    order = page.locator("main h2").all_inner_texts()
+    assert order.index("Results") < order.index("Overall") < order.index("Files")
+    path = page.get_by_role("link", name="New review").get_attribute("href")
+    assert path == f"/reviews/new?run={finished.better}"
+
+
+def test_runs_are_searched_and_two_that_are_ticked_are_compared(visit: Visit, finished: Finished) -> None:
+    page = visit(f"/runs?bot=fees&search={finished.worse[-4:]}")
+    cards = page.locator("ul.runs a.card")
+    cards.get_by_text("of answers pass").wait_for()
+    assert cards.count() == 1
+    page.get_by_label("Search runs").fill("")
+    page.wait_for_url("**/runs?bot=fees")
+    cards.nth(2).wait_for()
+    for run in (finished.better, finished.worse):
+        page.locator("ul.runs li", has=page.locator(f"a[href='/runs/{run}']")).get_by_role("checkbox").check()
+    page.get_by_role("button", name="Compare").click()
+    page.wait_for_url(f"**/compare?a={finished.worse}&b={finished.better}")
+
+
 def test_the_report_opens_and_works_beside_the_application(visit: Visit, finished: Finished) -> None:
     page = visit(f"/runs/{finished.better}")
     with page.context.expect_page() as opened:
