@@ -220,7 +220,7 @@ def _verdict(run: runs.Run) -> None:
     headline, gates = headline_of(run), gates_in_words(run.facts["gates"])
     if headline is None and not gates:
         return
-    with ui.element("section").classes("card verdict").props('aria-label="Result"'):
+    with ui.element("section").classes("card verdict").props('aria-label="In one sentence"'):
         if headline is not None:
             heading(headline)
         if gates:
