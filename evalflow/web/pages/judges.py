@@ -174,9 +174,10 @@ class _JudgeForm:
         self._fields |= {f"price.{key}": field for key, field in self._prices.items()}
         about = forms.About("Description", "One sentence for those who choose it.", "Strict on facts, and cheap.")
         self._description = self._fields["judge.description"] = forms.line(about, stored.description if stored else "")
-        with ui.element("div").classes("actions"):
-            self._button = button("Save", self._save, kind="primary")
-            link_button("Cancel", "/judges")
+        if may("edit"):
+            with ui.element("div").classes("actions"):
+                self._button = button("Save", self._save, kind="primary")
+                link_button("Cancel", "/judges")
 
     def _build_trial(self) -> None:
         with ui.element("aside").classes("card stack estimate").props('aria-label="Try it"'):
