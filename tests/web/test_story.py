@@ -73,11 +73,12 @@ class Story:
         self.go("/bots/fees/metrics/new")
         field(self.page, "Name").fill("Names the fee")
         field(self.page, "Criteria").fill("The answer names the fee.")
+        self.page.get_by_text("Steps: written by the judge").click()
         self.press("Generate steps")
         seen(self.page, "Written by")
         field(self.page, "Question").fill("What is fee 3?")
         field(self.page, "Answer").fill("It costs 3 pounds.")
-        self.press("Score it")
+        self.press("Try it")
         seen(self.page, "It names the fee.")
         self.press("Save")
         self.page.wait_for_url(re.compile("/bots/fees/metrics$"))
@@ -99,7 +100,7 @@ class Story:
         self.go("/bots/fees/edit")
         field(self.page, "Model").fill("new-model")
         self.page.get_by_role("button", name="Save").click()
-        self.page.wait_for_url(re.compile("/bots/fees$"))
+        self.page.wait_for_url(re.compile("/bots/fees/settings$"))
 
     def run(self, title: str, like: str | None = None) -> dict[str, Any]:
         """Start a run, of what was written or like an earlier one; watch it to its end."""
@@ -114,6 +115,7 @@ class Story:
         self.page.wait_for_url(re.compile(r"/runs/20[^/?]*$"))
         run = self.page.url.rpartition("/")[2]
         seen(self.page, f"{CASES} scored")
+        self.page.locator(".result-rows .chip.fail").first.click()
         seen(self.page, "It names no fee.")
         done = self.ask("GET", f"/runs/{run}")
         assert (done["state"], done["exit_code"], done["progress"]["done"]) == ("done", 0, CASES), done
@@ -132,9 +134,9 @@ class Story:
     def compare(self) -> None:
         self.go("/compare")
         self.page.get_by_role("button", name="Compare", exact=True).click()
-        seen(self.page, "Run B is better.")
-        seen(self.page, f"1 went from pass to fail, {CASES - 1} from fail to pass.")
-        self.page.locator(".flip summary").first.click()
+        self.page.get_by_role("heading", name=re.compile("^B is better: ")).wait_for()
+        seen(self.page, f"{CASES - 1} cases flipped to pass, 1 to fail.")
+        self.page.locator(".flip").first.click()
         halves = self.page.locator(".half")
         halves.nth(1).get_by_text("I do not know.").wait_for()
         assert "It costs 0 pounds." in halves.nth(0).inner_text()
@@ -143,6 +145,7 @@ class Story:
     def look_back(self) -> None:
         self.go("/history")
         assert self.page.locator(".plot .point").count() == 2
+        self.page.get_by_role("link", name="names_the_fee", exact=True).click()
         seen(self.page, "the bot changed")
 
     def repeat(self, run: dict[str, Any]) -> dict[str, float]:

@@ -182,8 +182,8 @@ class _JudgeForm:
     def _build_trial(self) -> None:
         with ui.element("aside").classes("card stack estimate").props('aria-label="Try it"'):
             text("Try it", "h2")
-            text("Sent unchanged; not saved.", "p", "muted small")
-            self._question = forms.area(forms.About("Question", "", required=True), "Are you ready to grade?")
+            about = forms.About("Question", "Sent unchanged; not saved.", "Are you ready to grade?", required=True)
+            self._question = forms.area(about, "Are you ready to grade?")
             self._asking = button("Ask", self._ask, icon="send")
             self._result = ui.element("div").props("aria-live=polite").classes("stack")
 

@@ -47,6 +47,7 @@ def add() -> None:
                         link = link_button(label, f"{back}/cases/{neighbour}{query}")
                         link.props["data-key"] = key
             with ui.element("div").classes("whole-case"):
+                text("Case", "h2", "unseen")
                 case_content(workspace, found.run_id, case)
 
 

@@ -22,6 +22,7 @@ LACKING = """() => [...document.querySelectorAll(".field:not(fieldset)")].flatMa
   const example = !written || input.placeholder;
   return label && help?.textContent && example ? [] : [field.innerText];
 })"""
+OPEN_FOLDS = '() => document.querySelectorAll(".q-item[aria-expanded=false]").forEach((fold) => fold.click())'
 
 
 @pytest.fixture(name="defined", scope="module")
@@ -35,8 +36,9 @@ def _defined(pages: Server) -> None:
     ("path", "shown"),
     [
         ("/bots/new", ["HTTP service"]),
-        ("/bots/own/metrics/new", ["Rubric", "Another model"]),
+        ("/bots/own/metrics/new", ["Rubric"]),
         ("/bots/own/metrics/new?view=yaml", []),
+        ("/judges/new", []),
         ("/library", []),
         ("/library/faithfulness", []),
         ("/datasets/new", []),
@@ -51,6 +53,7 @@ def test_every_field_says_what_belongs_there(visit: Visit, path: str, shown: lis
     page = visit(path)
     page.locator(".field:visible").first.wait_for()
     assert page.evaluate(LACKING) == []
+    page.evaluate(OPEN_FOLDS)
     for choice in shown:
         before = page.locator("main").inner_text()
         page.locator("label.choice", has_text=choice).click()

@@ -166,7 +166,7 @@ def test_a_threshold_moves_the_pass_rate_and_asks_nobody(visit: Visit, bot: Bot,
     seen(page, "100 % pass (3 of 3)")
     seen(page, "Preview only; the saved threshold is 0.50")
     page.locator(".result-rows .chip.fail").first.wait_for(state="detached")
-    page.get_by_label("Result", exact=True).click()
+    page.get_by_role("combobox", name="Result").click()
     page.get_by_role("option", name="Failed").click()
     seen(page, "No matching results.")
     page.reload()
