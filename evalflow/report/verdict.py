@@ -35,9 +35,8 @@ def change_in_words(row: ComparisonRow, passing: Collection[str] = ()) -> str:
     found = row.found
     if found.difference is None:
         return f"{_named(row)} has no difference to show"
-    rate = (
-        row.metric in passing and row.statistic == "mean" and found.method.startswith(_RATES) and row.higher_is_better
-    )
+    of_passes = row.statistic == "mean" and found.method.startswith(_RATES) and row.higher_is_better
+    rate = row.statistic == "pass_rate" or (row.metric in passing and of_passes)
     more, fewer = ("more", "fewer") if rate else ("higher", "lower")
     rises = found.difference >= 0
     here, there = (more, fewer) if rises else (fewer, more)

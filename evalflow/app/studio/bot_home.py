@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from evalflow.app.studio.access import requires
-from evalflow.app.studio.comparing import ComparableRun, compare_runs, related, scored_runs
+from evalflow.app.studio.comparing import (
+    ComparableRun,
+    compare_runs,
+    gated_metrics,
+    leading,
+    related,
+    scored_runs,
+)
 from evalflow.app.studio.runs import Run, list_runs
 from evalflow.app.studio.scores import summary
 from evalflow.app.studio.space import Workspace
@@ -31,7 +38,6 @@ class Headline:
         statistic: pass_rate, or mean or the name of a figure for a metric without pass or fail.
         value, low, high: The number and its 95 % interval; None if nothing was scored.
         n, n_scored: Answers, and those with a score.
-        bounded: Whether the value is between 0 and 1.
         why: Why this metric is the one.
     """
 
@@ -45,7 +51,6 @@ class Headline:
     high: float | None
     n: int
     n_scored: int
-    bounded: bool
     why: str
 
 
@@ -102,30 +107,21 @@ def headlines(space: Workspace) -> dict[str, Headline]:
 
 
 def headline_of(run: Run) -> Headline | None:
-    """The headline of a run with results: a metric with a gate first, then one with pass and fail, then a judged one.
-
-    Of several datasets it is the one with the most answers.
-    """
-    gated = {gate.get("of_metric") for gate in run.facts["gates"]}
-    metrics = {one["name"]: one for one in run.facts["metrics"]}
+    """The headline of a run with results; see `leading` for which metric it is."""
+    metrics = {one["name"] for one in run.facts["metrics"]}
     rows = [row for row in without_means_of_figures(run.facts["summary"]) if row["metric"] in metrics]
     if not rows:
         return None
-
-    def rank(row: Mapping[str, Any]) -> tuple[bool, bool, bool, int]:
-        return row["metric"] not in gated, row["pass_rate"] is None, row["judge"] is None, -row["n"]
-
-    row = min(rows, key=rank)
-    why = "it has a gate" if row["metric"] in gated else "it is the first with pass and fail"
-    if row["pass_rate"] is None and row["metric"] not in gated:
-        why = "no metric has pass and fail"
+    row = min(rows, key=lambda row: leading(run, row["metric"], row["judge"], row["n"]))
+    why = "no metric has pass and fail" if row["pass_rate"] is None else "it is the first with pass and fail"
+    if row["metric"] in gated_metrics(run):
+        why = "it has a gate"
     passes = row["pass_rate"] is not None and row["statistic"] == "mean"
     ends = ("pass_rate", "pass_rate_low", "pass_rate_high") if passes else ("value", "ci_low", "ci_high")
     value, low, high = (row[name] for name in ends)
     statistic = "pass_rate" if passes else row["statistic"]
-    bounded = passes or bool(metrics[row["metric"]]["bounded"])
     place = (row["metric"], row["dataset"], row["judge"], statistic)
-    return Headline(run, *place, value, low, high, row["n"], row["n_scored"], bounded, why if len(metrics) > 1 else "")
+    return Headline(run, *place, value, low, high, row["n"], row["n_scored"], why if len(metrics) > 1 else "")
 
 
 @requires("read")

@@ -22,7 +22,7 @@ from evalflow.store import cases as table
 from evalflow.store.rows import from_row
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +152,14 @@ def custom_checks(space: Workspace) -> dict[str, dict[str, Any]]:
     }
 
 
+@requires("read")
+def with_checks(space: Workspace, definition: Mapping[str, Any]) -> dict[str, Any]:
+    """A metric; if it runs the checks of cases, with the reusable checks besides those that it declares itself."""
+    if definition.get("kind") != "checks" or not (known := custom_checks(space)):
+        return dict(definition)
+    return {**definition, "custom": {**known, **(definition.get("custom") or {})}}
+
+
 @requires("edit")
 def enable_check(space: Workspace, dataset: str, cases: Sequence[int], identifier: str) -> int:
     """Add a reusable check to cases, or switch it on; returns the number of changed cases."""
@@ -215,12 +223,6 @@ def wrong_params(kind: str, params: Mapping[str, Any]) -> list[Problem]:
     except ValidationError as error:
         return list(param_problems(error, kind))
     return []
-
-
-def add_checks(connection: Connection, project: int, checks: Sequence[Mapping[str, Any]]) -> None:
-    """Add checks as `check_values` returns them, within a transaction."""
-    for values in checks:
-        CHECKS.add(connection, project, values)
 
 
 def _as_check(row: Mapping[str, Any]) -> Check:

@@ -92,17 +92,22 @@ def passing_metrics(run: Run) -> set[str]:
     return {row["metric"] for row in run.facts["summary"] if row["pass_rate"] is not None}
 
 
-def leading_row(rows: Sequence[ComparisonRow], run: Run) -> ComparisonRow:
-    """The row that says whether a run is better: a metric with a gate first, then one with pass and fail, then judged.
+def gated_metrics(run: Run) -> set[str]:
+    """The metrics of a run with results that a gate is about."""
+    return {gate["of_metric"] for gate in run.facts["gates"] if gate.get("of_metric")}
 
-    Of several datasets it is the one with the most cases.
+
+def leading(run: Run, metric: str, judge: str | None, n: int) -> tuple[bool, bool, bool, int]:
+    """The order in which metrics of a run say how good it is, the lowest first, of `n` answers on one dataset.
+
+    A metric with a gate comes first, then one with pass and fail, then one with a judge, then that with more answers.
     """
-    gated, passing = {gate.get("of_metric") for gate in run.facts["gates"]}, passing_metrics(run)
+    return metric not in gated_metrics(run), metric not in passing_metrics(run), judge is None, -n
 
-    def rank(row: ComparisonRow) -> tuple[bool, bool, bool, bool, int]:
-        return row.tag is not None, row.metric not in gated, row.metric not in passing, row.judge is None, -row.found.n
 
-    return min(rows, key=rank)
+def leading_row(rows: Sequence[ComparisonRow], run: Run) -> ComparisonRow:
+    """The row that says whether a run is better; see `leading`."""
+    return min(rows, key=lambda row: (row.tag is not None, *leading(run, row.metric, row.judge, row.found.n)))
 
 
 @requires("read")

@@ -94,9 +94,12 @@ def next_item(space: Workspace, name: str) -> DeskItem | None:
     """The next answer for the person who asks, leased to them for 15 minutes; None if none is left for them.
 
     The search reads; only taking what it found writes, so that people who ask at once wait for each other but briefly.
-    TakenError if others took all that was found, several times in a row.
+    TakenError if others took all that was found, several times in a row. Once the review is closed it is the answer
+    that they have begun, while it is reserved.
     """
-    review, me = _open_review(space, name), space.identify().name
+    review, me = named_review(space, name), space.identify().name
+    if review["state"] != "open":
+        return _begun_before_closing(space, review, me)
     for _ in range(_SEARCHES):
         moment = time.time()
         with space.database.reading() as connection:
@@ -113,7 +116,7 @@ def next_item(space: Workspace, name: str) -> DeskItem | None:
 @requires("label")
 def open_item(space: Workspace, name: str, item: int) -> DeskItem:
     """An answer that the person has begun or submitted, to go on with it or to correct it."""
-    review, me = _open_review(space, name), space.identify().name
+    review, me = named_review(space, name), space.identify().name
     with space.database.writing() as connection:
         _expect_mine(connection, review, item, me)
         _extend(connection, review["id"], item, me, {})
@@ -128,7 +131,7 @@ def save_draft(
 
     `seconds` is the whole time that they have worked on it. A submitted answer is not changed by a draft.
     """
-    review, me = _open_review(space, name), space.identify().name
+    review, me = named_review(space, name), space.identify().name
     if len(json.dumps(draft, default=str)) > LONGEST_DRAFT:
         raise UserError(Problem(f"a draft has at most {LONGEST_DRAFT:,} characters", "draft"))
     with space.database.writing() as connection:
@@ -149,7 +152,7 @@ def submit_item(
     seconds: float = 0.0,
 ) -> None:
     """Submit a value, or CANNOT_TELL, for every metric of an answer; it replaces what was submitted before."""
-    review, me = _open_review(space, name), space.identify().name
+    review, me = named_review(space, name), space.identify().name
     comment = storable(comment.strip())
     if len(comment) > LONGEST_COMMENT:
         raise UserError(Problem(f"a comment has at most {LONGEST_COMMENT:,} characters", "comment"))
@@ -168,7 +171,7 @@ def submit_item(
 @requires("label")
 def decline_item(space: Workspace, name: str, item: int, reason: str = "") -> None:
     """Hand an answer back; the person is not given it again, and another is."""
-    review, me = _open_review(space, name), space.identify().name
+    review, me = named_review(space, name), space.identify().name
     with space.changing("decline", "review", review["name"]) as connection:
         before = _expect_mine(connection, review, item, me)
         found = stored.item_row(connection, review["id"], item)
@@ -191,17 +194,25 @@ def own_progress(space: Workspace, name: str) -> OwnProgress:
     return OwnProgress(states.count("submitted"), states.count("declined"), left, items)
 
 
-def _open_review(space: Workspace, name: str) -> dict[str, Any]:
-    review = named_review(space, name)
-    if review["state"] != "open":
-        raise TakenError(Problem(f"the review {name!r} is closed", "review", "ask whoever created it to open it again"))
-    return review
+def _begun_before_closing(space: Workspace, review: Mapping[str, Any], me: str) -> DeskItem | None:
+    with space.database.reading() as connection:
+        rows = stored.review_assignments(connection, review["id"], me)
+        begun = next((row["item"] for row in rows if is_reserved(row)), None)
+        return None if begun is None else _desk_item(connection, review, begun, me)
+
+
+def is_reserved(row: Row) -> bool:
+    """Whether a person has begun an answer, and it is still reserved for them: also after the review was closed."""
+    return row["state"] == "open" and row["expires_at"] > time.time()
 
 
 def _expect_mine(connection: Connection, review: Mapping[str, Any], item: int, me: str) -> Row:
     found = stored.assignment(connection, review["id"], item, me)
     if found is None or found["state"] == "declined":
         raise not_found("answer", str(item), [])
+    if review["state"] != "open" and not is_reserved(found):
+        what = f"the review {review['name']!r} is closed"
+        raise TakenError(Problem(what, "review", "ask whoever created it to open it again"))
     if not stored.may_label(connection, review["id"], item, me, time.time()):
         what = "this answer was given to somebody else, because it was reserved for you no longer"
         raise TakenError(Problem(what, "item", "go on with the next one"))

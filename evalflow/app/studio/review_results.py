@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from evalflow.app.core.calibration import calibration_of
-from evalflow.app.core.labels import read_labels
+from evalflow.app.core.calibration import calibrate_with
 from evalflow.app.studio.access import requires
-from evalflow.app.studio.review_desk import label_row
+from evalflow.app.studio.review_desk import is_reserved, label_row
 from evalflow.app.studio.reviews import REVIEWS, scale_of, scored_run
 from evalflow.app.studio.space import Workspace, not_found
 from evalflow.errors import Problem, UserError
@@ -28,6 +27,7 @@ from evalflow.stats.agreement import Agreement, cohen_kappa
 from evalflow.stats.raters import krippendorff_alpha
 from evalflow.store import reviews as stored
 from evalflow.store.rows import Row, storable
+from evalflow.summary.calibration import CalibrationRow
 
 LONGEST_REASON = 10_000
 
@@ -90,18 +90,10 @@ class Disagreement:
 
 
 @dataclass(frozen=True, slots=True)
-class ReviewResult:
-    """The calibration of a run by the labels of a review; provisional while it is open, None without scored answers."""
-
-    is_provisional: bool
-    notes: Sequence[str]
-    calibration: Calibration | None
-
-
-@dataclass(frozen=True, slots=True)
 class JudgedCase:
     """An answer with the judge's score and people's truth, both from 0 to 1, and as people gave it."""
 
+    metric: str
     position: int | None
     dataset: str
     case_id: str
@@ -112,6 +104,21 @@ class JudgedCase:
     value: str | None
     reason: str | None
     labels: Sequence[ShownLabel]
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewResult:
+    """What the labels of a review say of the run's judges.
+
+    Attributes:
+        is_provisional: Whether people may still label: the review is open, or they have answers that they began before.
+        calibration: None without scored answers.
+        cases: The labelled answers with a score, those where judge and people differ most first.
+    """
+
+    is_provisional: bool
+    calibration: Calibration | None
+    cases: Sequence[JudgedCase]
 
 
 @requires("edit")
@@ -211,41 +218,41 @@ def review_result(space: Workspace, name: str) -> ReviewResult:
     UserError if there is no label yet, or the run was deleted.
     """
     review = REVIEWS.get(space, name)
-    run = scored_run(space, review["run_id"])
-    labels = read_labels(run, list(review_labels(space, name)))
-    return ReviewResult(review["state"] == "open", labels.notes, calibration_of(run, labels))
-
-
-@requires("edit")
-def judged_against_people(space: Workspace, name: str, metric: str) -> list[JudgedCase]:
-    """The labelled answers with the judge's score and people's truth, those that differ most first."""
-    found = review_result(space, name).calibration
-    review = REVIEWS.get(space, name)
+    found = calibrate_with(scored_run(space, review["run_id"]), list(review_labels(space, name)))
     with space.database.reading() as connection:
         labels = _current(review, stored.label_rows(connection, review["id"]))
         items = {_key(row): row for row in stored.item_rows(connection, review["id"])}
-        flags = {
-            (row["item"], row["by"]): row["is_flagged"] for row in stored.review_assignments(connection, review["id"])
-        }
-    by_item: dict[int, list[Row]] = defaultdict(list)
+        held = stored.review_assignments(connection, review["id"])
+    flags = {(row["item"], row["by"]): row["is_flagged"] for row in held}
+    given: dict[tuple[int, str], list[ShownLabel]] = defaultdict(list)
     for row in labels:
-        if row["metric"] == metric:
-            by_item[row["item"]].append(row)
-    cases: list[JudgedCase] = []
-    for series in found.rows if found else ():
-        if series.metric == metric:
-            for row in series.answers.filter(series.answers["human"].is_not_null()).iter_rows(named=True):
-                item = items.get((series.dataset, row["case_id"], series.target, row["target_repeat"]))
-                own = by_item[item["item"]] if item else []
-                shown = [_shown(one, flags) for one in own if _is_given(one)]
-                said = row["said"] if isinstance(row["said"], str) else None
-                cases.append(
-                    JudgedCase(
-                        item["position"] if item else None, series.dataset, row["case_id"], series.judge, row["score"],
-                        row["human"], row["score"] - row["human"], said, row["reason"], shown,
-                    )
-                )  # fmt: skip
-    return sorted(cases, key=lambda one: (-abs(one.difference), one.dataset, one.case_id))
+        if _is_given(row):
+            given[row["item"], row["metric"]].append(_shown(row, flags))
+    cases = [one for series in found.rows for one in _judged(series, items, given)] if found else []
+    cases.sort(key=lambda one: (-abs(one.difference), one.dataset, one.case_id))
+    return ReviewResult(review["state"] == "open" or any(map(is_reserved, held)), found, cases)
+
+
+def _judged(
+    series: CalibrationRow,
+    items: Mapping[tuple[str, str, str, int], Row],
+    given: Mapping[tuple[int, str], Sequence[ShownLabel]],
+) -> Iterator[JudgedCase]:
+    for row in series.answers.filter(series.answers["human"].is_not_null()).iter_rows(named=True):
+        item = items.get((series.dataset, row["case_id"], series.target, row["target_repeat"]))
+        yield JudgedCase(
+            metric=series.metric,
+            position=item["position"] if item else None,
+            dataset=series.dataset,
+            case_id=row["case_id"],
+            judge=series.judge,
+            score=row["score"],
+            human=row["human"],
+            difference=row["score"] - row["human"],
+            value=row["said"] if isinstance(row["said"], str) else None,
+            reason=row["reason"],
+            labels=given.get((item["item"], series.metric), ()) if item else (),
+        )
 
 
 def _person(name: str, rows: Sequence[Row]) -> PersonProgress:

@@ -274,7 +274,7 @@ def get_review(space: Workspace, name: str) -> Review:
 
 @requires("edit")
 def close_review(space: Workspace, name: str, expected: int) -> Review:
-    """End the labelling; nothing is served any more."""
+    """End the labelling: nothing more is served, and what people have begun they may submit while it is reserved."""
     return _change(space, name, expected, {"state": "closed"})
 
 

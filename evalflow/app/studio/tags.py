@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import difflib
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from evalflow import datasets as readers
 from evalflow.app.studio.access import requires
-from evalflow.app.studio.cases import case_columns
 from evalflow.app.studio.space import Workspace
-from evalflow.errors import Problem, UserError
 from evalflow.store import cases as table
 
 _NEAR = 0.85
@@ -32,28 +30,6 @@ def similar_tag(tag: str, known: Iterable[str]) -> str:
         return ""
     close = difflib.get_close_matches(plain, others, n=1, cutoff=_NEAR)
     return others[close[0]] if close else ""
-
-
-@requires("edit")
-def rename_tag(space: Workspace, tag: str, name: str) -> int:
-    """Rename a tag and its sub-tags in all datasets of the project; returns the number of changed cases."""
-    old, new = readers.tag_name(tag), readers.tag_name(name)
-    if not new:
-        raise UserError(Problem("is required", "name", key="name"))
-    with space.changing("update", "tag", old, [f"name {new}"]) as connection:
-        changed: dict[int, dict[int, dict[str, object]]] = {}
-        for row in table.project_bodies(connection, space.project_id):
-            before: Sequence[str] = row["body"].get("tags") or ()
-            after = list(dict.fromkeys(_renamed(one, old, new) for one in before))
-            if after != list(before):
-                changed.setdefault(row["dataset_id"], {})[row["id"]] = case_columns({**row["body"], "tags": after})
-        for dataset, rows in changed.items():
-            table.rewrite(connection, dataset, rows)
-    return sum(map(len, changed.values()))
-
-
-def _renamed(tag: str, old: str, new: str) -> str:
-    return new + tag[len(old) :] if tag == old or tag.startswith(f"{old} > ") else tag
 
 
 def _plain(tag: str) -> str:

@@ -16,6 +16,7 @@ from evalflow.app.core.options import Option
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.bots import BOTS, bot_values, get_bot, list_bots
 from evalflow.app.studio.cases import Fields, append_rows, append_stored, case_columns, case_rows
+from evalflow.app.studio.checks import with_checks
 from evalflow.app.studio.datasets import DATASETS, dataset_values, get_dataset, list_datasets, own_row
 from evalflow.app.studio.definitions import declared, declared_content
 from evalflow.app.studio.judges import JUDGES, judge_values, named_judges, with_judge
@@ -44,8 +45,8 @@ class ImportedNames:
 def export_files(space: Workspace, folder: Path, bot: str | None, datasets: Sequence[str] = ()) -> None:
     """Write definitions as files that the command line can use with `--config-dir FOLDER/conf`.
 
-    `folder` is empty or new, and gets conf/, prompts/ and data/. A bot comes with its metrics and
-    the judges that they name, a dataset with its cases.
+    `folder` is empty or new, and gets conf/, prompts/ and data/. A bot comes with its metrics and the judges that they
+    name, a dataset with its cases. A metric that runs the checks of cases declares the reusable ones too.
     """
     if bot is None and not datasets:
         raise UserError(Problem("nothing is named that could be written", "bot", "name a bot, or datasets"))
@@ -59,7 +60,9 @@ def export_files(space: Workspace, folder: Path, bot: str | None, datasets: Sequ
     metrics = list_metrics(space, bot) if bot else []
     own = Own(
         targets=targets,
-        metrics={one.name: (with_judge(space, one.name, one.definition), one.prompts) for one in metrics},
+        metrics={
+            one.name: (with_checks(space, with_judge(space, one.name, one.definition)), one.prompts) for one in metrics
+        },
         judges=named_judges(space, [], [one.definition for one in metrics]),
         datasets={name: (_options(space, name), case_rows(space, name)) for name in datasets},
         descriptions=texts,

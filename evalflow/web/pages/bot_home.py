@@ -21,9 +21,10 @@ from evalflow.app.studio.bot_home import (
     weak_tags,
 )
 from evalflow.app.studio.bots import get_bot
-from evalflow.app.studio.comparing import History, HistoryPoint, histories
+from evalflow.app.studio.comparing import History, HistoryPoint, histories, passing_metrics
 from evalflow.app.studio.runs import Run
 from evalflow.app.studio.space import Workspace
+from evalflow.report.verdict import change_in_words
 from evalflow.report.wording import counted, joined, number, percent
 from evalflow.web.pages.runs import ACTIVE, name_of, state_of, when
 from evalflow.web.ui.frame import frame, guarded_page
@@ -104,7 +105,7 @@ def _verdict(workspace: Workspace, headline: Headline) -> None:
         return await to_thread.run_sync(change_since, workspace, headline)
 
     def show(change: HeadlineChange) -> None:
-        text(change_in_words(headline, change), "p", "text")
+        text(since_last_time(headline, change), "p", "text")
         if change.before is not None and not change.before.obstacles:
             pair = {"a": change.before.run.run_id, "b": headline.run.run_id}
             ui.link("Compare with last time", f"/compare?{urlencode(pair)}").classes("small")
@@ -112,8 +113,8 @@ def _verdict(workspace: Workspace, headline: Headline) -> None:
     ui.timer(0, partial(fill, place, "Comparing with last time …", read, show, "It cannot be compared."), once=True)
 
 
-def change_in_words(headline: Headline, change: HeadlineChange) -> str:
-    """How the headline changed, such as `12 points more than last time: too few cases to be sure.`."""
+def since_last_time(headline: Headline, change: HeadlineChange) -> str:
+    """How the headline changed, such as `Since last time 8 points more answers pass exact (2 to 14): better.`."""
     if change.before is None:
         return "There is no earlier run to compare with."
     if change.before.obstacles:
@@ -121,17 +122,10 @@ def change_in_words(headline: Headline, change: HeadlineChange) -> str:
     row = change.row
     if row is None or row.found.difference is None:
         return "Last time has no number to compare with."
-    difference, (low, high) = row.found.difference, (row.found.low, row.found.high)
-    if not difference:
+    if not row.found.difference:
         return "The same as last time."
-    unit = 100 if headline.bounded else 1
-    size = f"{abs(difference) * unit:.{0 if unit == 100 and abs(difference) >= 0.01 else 2}f}"
-    points = " points" if unit == 100 else ""
-    said = f"{size}{points} {'more' if difference > 0 else 'less'} than last time"
-    if row.verdict == "cannot_tell":
-        return f"{said}: too few cases to be sure."
-    ends = "" if low is None or high is None else f" (the difference is {low * unit:+.{1}f} to {high * unit:+.{1}f})"
-    return f"{said}: {row.verdict}{ends}."
+    verdict = "too few cases to be sure" if row.verdict == "cannot_tell" else row.verdict
+    return f"Since last time {change_in_words(row, passing_metrics(headline.run))}: {verdict}."
 
 
 def _trends(workspace: Workspace, bot: str) -> None:

@@ -13,6 +13,7 @@ from evalflow.app.studio import review_results, reviews
 from evalflow.app.studio.review_results import Disagreement, HumanAgreement, JudgedCase, ReviewProgress, ReviewResult
 from evalflow.app.studio.reviews import REVIEWS, Review, ReviewMetric
 from evalflow.app.studio.space import Workspace
+from evalflow.errors import command
 from evalflow.report.calibration import CorrectedRow
 from evalflow.report.wording import number
 from evalflow.web.pages.reviews import desk_address
@@ -26,6 +27,7 @@ from evalflow.web.ui.parts import (
     badge,
     button,
     cell,
+    copyable,
     counted,
     empty,
     fill,
@@ -41,6 +43,7 @@ from evalflow.web.ui.verdict import CAUSES
 from evalflow.web.ui.visitor import visitor
 
 _REASON = forms.About("Why", "For those who read it later.", "The fee is on the page that it quotes.", required=True)
+_CLOSING = "Closing it gives out no more answers; what people have begun they may still submit."
 _MOST = 20
 """The most cases that are shown of those where judge and people differ."""
 _AGREES = (
@@ -63,18 +66,16 @@ def add() -> None:
             with actions:
                 _actions(workspace, found)
             _progress(found, progress)
-            _later(lambda: review_results.review_result(workspace, review), partial(_result, found), "Result", "")
-            disagree = "Decide what is true and why. It replaces the labels there; how far people agree stays as it is."
+            _later(
+                lambda: review_results.review_result(workspace, review), partial(_result, workspace, found), "Result"
+            )
+            about = "Decide what is true and why. It replaces the labels there; how far people agree stays as it is."
             differing = partial(_disagreements, workspace, found)
-            _later(lambda: review_results.disagreements(workspace, review), differing, "Disagreements", disagree)
-            for metric in found.metrics:
-                against = partial(review_results.judged_against_people, workspace, review, metric.name)
-                title = f"{metric.name}: judge against people"
-                _later(against, partial(_against, found, metric), title, "Those that differ most come first.")
+            _later(lambda: review_results.disagreements(workspace, review), differing, "Disagreements", about)
             _guidelines(found)
 
 
-def _later(read: Callable[[], object], build: Callable[..., object], title: str, about: str) -> None:
+def _later(read: Callable[[], object], build: Callable[..., object], title: str, about: str = "") -> None:
     """A section that is read after the first paint."""
     with section(title, about):
         place = ui.element("div").classes("stack")
@@ -92,7 +93,7 @@ def _actions(workspace: Workspace, review: Review) -> None:
     labels = f"/api/v1/reviews/{quote(review.name, safe='')}/labels"
     for form, word in (("csv", "Labels (CSV)"), ("jsonl", "Labels (JSON lines)")):
         made = link_button(word, address(labels, {"format": form}))
-        made.props["download"] = f"{review.name}.{form}"
+        made.props["download"] = f"labels.{form}"
 
     async def change() -> None:
         work = reviews.close_review if review.state == "open" else reviews.reopen_review
@@ -104,7 +105,11 @@ def _actions(workspace: Workspace, review: Review) -> None:
         return {"state": row["state"], "people": row["people"]}, row["version"]
 
     changing = button("Close it" if review.state == "open" else "Reopen it", change)
-    changing.props["title"] = "Nothing is served any more" if review.state == "open" else "People can go on"
+    changing.props["title"] = (
+        "No more answers are given out; who has begun one may still submit it"
+        if review.state == "open"
+        else "People can go on"
+    )
     asked = Deleting(
         f"Delete {review.name}?",
         "Its labels are deleted too. Download them first if you need them.",
@@ -155,25 +160,28 @@ def _agreement(found: HumanAgreement) -> str:
     return f"{found.metric}: {word}: alpha {number(alpha.value, 2)}{ends}{also}, on {doubled} with two labels."
 
 
-def _result(review: Review, found: ReviewResult) -> None:
+def _result(workspace: Workspace, review: Review, found: ReviewResult) -> None:
     rows: Sequence[CorrectedRow] = found.calibration.corrected_means if found.calibration else ()
     if not rows:
         message("There are too few labels to say anything of the judge.", "Go on labelling.", "")
     elif found.is_provisional:
-        message("Provisional: people are still labelling.", "Close the review when it is done.", "")
+        message(
+            "Provisional: people are still labelling.",
+            _CLOSING,
+            "",
+        )
     for row in rows:
         with ui.element("article").classes("card stack"):
             text(row.name, "h3").props("dir=auto")
             text(row.sentence, "p", "text")
             for warning in row.warnings:
                 text(warning, "p", "small muted text")
-    for note in found.notes:
+    for note in found.calibration.notes if found.calibration else ():
         text(f"{note[:1].upper()}{note[1:]}.", "p", "small muted text")
-    text(
-        f"The same by the command line: download the labels, then calibrate RUN --labels {review.name}.csv",
-        "p",
-        "small muted",
-    )
+    text("The same on the command line, with the labels downloaded as labels.csv:", "p", "small muted")
+    copyable(command("calibrate", workspace.runs / review.run_id, "--labels", "labels.csv"))
+    for metric in review.metrics:
+        _against(review, metric, [one for one in found.cases if one.metric == metric.name])
 
 
 def _disagreements(workspace: Workspace, review: Review, found: Sequence[Disagreement]) -> None:
@@ -230,6 +238,7 @@ def _deciding(workspace: Workspace, review: Review, metric: ReviewMetric, one: D
 
 
 def _against(review: Review, metric: ReviewMetric, found: Sequence[JudgedCase]) -> None:
+    text(f"{metric.name}: judge against people", "h3")
     if not found:
         text("No answer has both a score and a label yet.", "p", "muted")
         return

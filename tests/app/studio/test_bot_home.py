@@ -21,7 +21,7 @@ from evalflow.app.studio.bot_home import (
 from evalflow.app.studio.comparing import ComparableRun, histories
 from evalflow.app.studio.runs import Progress, Run
 from evalflow.app.studio.space import Workspace
-from evalflow.web.pages.bot_home import change_in_words
+from evalflow.web.pages.bot_home import since_last_time
 from evalflow.web.ui.headline import sentence
 from tests.web.finished import finish_runs
 
@@ -34,15 +34,15 @@ def test_a_home_says_how_good_the_latest_run_is_and_what_changed(space: Workspac
     assert (home.headline.run.run_id, home.headline.metric, home.headline.why) == (found.other, "exact", "")
     assert sentence(home.headline) == "92 % of answers pass (65 % to 99 %)"
     unlike = change_since(space, home.headline)  # by another version of the metric
-    assert change_in_words(home.headline, unlike).startswith("Not comparable with last time: ")
+    assert since_last_time(home.headline, unlike).startswith("Not comparable with last time: ")
 
     better = headline_of(home.runs[1])
     assert better is not None
-    words = change_in_words(better, change_since(space, better))
-    assert words == "83 points more than last time: better (the difference is +29.2 to +97.0)."
+    words = since_last_time(better, change_since(space, better))
+    assert words == "Since last time 83 points more answers pass exact (29 to 97): better."
     worse = headline_of(home.runs[2])
     assert worse is not None
-    assert change_in_words(worse, change_since(space, worse)) == "There is no earlier run to compare with."
+    assert since_last_time(worse, change_since(space, worse)) == "There is no earlier run to compare with."
 
     assert headlines(space) == {"fees": home.headline}
     assert weak_tags(space, home.headline) == []
@@ -121,7 +121,7 @@ def test_what_cannot_be_said_is_said() -> None:
     assert sentence(found) == "a: 0.50 on average (0.40 to 0.60)"
     assert sentence(replace(found, value=None)) == "Nothing could be scored"
     before = ComparableRun(found.run, [])
-    assert change_in_words(found, HeadlineChange(before, None)) == "Last time has no number to compare with."
+    assert since_last_time(found, HeadlineChange(before, None)) == "Last time has no number to compare with."
     unlike = ComparableRun(found.run, [Obstacle("judge", "another judge")])
-    assert change_in_words(found, HeadlineChange(unlike, None)) == "Not comparable with last time: another judge."
+    assert since_last_time(found, HeadlineChange(unlike, None)) == "Not comparable with last time: another judge."
     assert isinstance(found, Headline)

@@ -10,13 +10,16 @@ from evalflow.app.studio import cases, checks, datasets
 from evalflow.app.studio.bots import create_bot
 from evalflow.app.studio.check_trial import CheckTrial, judge_check, try_checks
 from evalflow.app.studio.checks import CheckDraft, CheckExample
+from evalflow.app.studio.metrics import MetricDraft, create_metric
 from evalflow.app.studio.runs import estimate_run
 from evalflow.app.studio.scores import list_scores
 from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import NotFoundError, TakenError, Workspace
+from evalflow.app.studio.transfer import export_files
 from evalflow.errors import UserError
 from evalflow.testing import Endpoint, Request
 
+from ...cli.conftest import Program
 from ...finishing import finish
 
 QUESTION = "Hello, which language is your open-source library written in?"
@@ -161,6 +164,12 @@ def test_a_check_is_defined_once_and_enabled_on_many_conversations(space: Worksp
     run = finish(space, RunRequest("desk", ["fees"], ["checks"]))
     scores = list_scores(space, run.run_id).items
     assert [(one.case_id, one.metric, one.score) for one in scores] == [("c1", "greets", 0.0), ("c2", "greets", 0.0)]
+    definition = {"kind": "checks", "description": "What each case asks for.", "needs": ["answer"]}
+    create_metric(space, "desk", MetricDraft("asked", definition))
+    export_files(space, space.root / "out", "desk", ["fees"])  # the command line knows the check too
+    words = ("--config-dir", "out/conf", "dataset=fees", "metric=asked")
+    done = Program(space.root)("run", *words)
+    assert (done.returncode, "greets" in done.stdout) == (0, True), done.stderr
     assert checks.remove_check(space, "fees", found, "greets") == 2
     checks.delete_check(space, "greets", 1)
     with pytest.raises(NotFoundError):

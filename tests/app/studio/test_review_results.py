@@ -85,7 +85,7 @@ def test_two_people_label_disagree_and_are_resolved(finished: tuple[Workspace, F
     assert by_file is not None
     assert [row.corrected for row in result.calibration.rows] == [row.corrected for row in by_file.rows]
     assert result.is_provisional
-    judged = review_results.judged_against_people(eve, "r", "exact")
+    judged = result.cases
     assert len(judged) == 7
     assert [abs(one.difference) for one in judged] == sorted((abs(one.difference) for one in judged), reverse=True)
 
