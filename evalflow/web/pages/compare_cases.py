@@ -18,7 +18,7 @@ from evalflow.app.studio.space import Workspace
 from evalflow.errors import EvalflowError
 from evalflow.report.wording import number, signed
 from evalflow.web.pages.runs import name_of
-from evalflow.web.ui.parts import Latest, Tone, badge, button, fill, message, plain_button, section, text
+from evalflow.web.ui.parts import AddressQuery, Latest, Tone, badge, button, fill, message, plain_button, section, text
 from evalflow.web.ui.score import why
 from evalflow.web.ui.word_changes import Stretch, marked, word_changes
 
@@ -43,19 +43,12 @@ _NONE: dict[Sort, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeQuery:
+class ChangeQuery(AddressQuery):
     """What the list shows, as in the query of the address: the filter, the page from 1, and the open case."""
 
     show: str = ""
-    page: str = ""
     dataset: str = ""
     case: str = ""
-
-    @classmethod
-    def of_address(cls) -> ChangeQuery:
-        """The query of the page that is being built."""
-        given = ui.context.client.request.query_params
-        return cls(*(given.get(name, "") for name in ("show", "page", "dataset", "case")))
 
     @property
     def sort(self) -> Sort:
@@ -65,8 +58,7 @@ class ChangeQuery:
     @property
     def first(self) -> int:
         """The place of the page's first case, from 0."""
-        number = int(self.page) if self.page.isdecimal() and len(self.page) < 9 else 1
-        return PAGE_SIZE * (max(number, 1) - 1)
+        return PAGE_SIZE * (self.page_number - 1)
 
 
 def changed_cases(
@@ -151,10 +143,10 @@ class ChangeList:
         change = None if self._open is None else self._page[self._open]
         page = self._first // PAGE_SIZE + 1
         shown = ChangeQuery(
-            "" if self._sort == "all" else self._sort,
-            str(page) if page > 1 else "",
-            change.dataset if change else "",
-            change.case_id if change else "",
+            page=str(page) if page > 1 else "",
+            show="" if self._sort == "all" else self._sort,
+            dataset=change.dataset if change else "",
+            case=change.case_id if change else "",
         )
         ui.navigate.history.replace(self._path_of(shown))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from nicegui import ui
@@ -12,9 +12,8 @@ from nicegui.elements.mixins.value_element import ValueElement
 
 from evalflow.app.studio.scores import ScoreFilter
 from evalflow.web.ui import forms
-from evalflow.web.ui.parts import address, button, text
+from evalflow.web.ui.parts import AddressQuery, button, text
 
-MOST_PAGES = 1_000_000
 TYPING_MS = 300
 """Milliseconds without a key press after which the search starts."""
 _STATUSES = {
@@ -31,7 +30,7 @@ Tags = Sequence[tuple[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class ResultQuery:
+class ResultQuery(AddressQuery):
     """Filter, order, page and opened case of the results, as in the query of a URL; an empty value is not set."""
 
     metric: str = ""
@@ -41,24 +40,7 @@ class ResultQuery:
     low: str = ""
     high: str = ""
     sort: str = ""
-    page: str = ""
     case: str = ""
-
-    @classmethod
-    def of_address(cls) -> ResultQuery:
-        """The query of the page that is being built."""
-        given = ui.context.client.request.query_params
-        return cls(**{field.name: given.get(field.name, "") for field in fields(cls)})
-
-    def __str__(self) -> str:
-        """The query part of a URL, with its question mark; empty if nothing is set."""
-        return address("", asdict(self))
-
-    @property
-    def page_number(self) -> int:
-        """The page number, from 1."""
-        number = int(self.page) if self.page.isdecimal() and len(self.page) < 9 else 1
-        return max(1, min(number, MOST_PAGES))
 
     @property
     def position(self) -> int | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, TypeVar
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, Self, TypeVar
 from urllib.parse import urlencode
 
 from nicegui import ui
@@ -41,6 +42,32 @@ def address(path: str, query: Mapping[str, object]) -> str:
     """A URL with the values of its query that are set."""
     given = {name: value for name, value in query.items() if value not in (None, "")}
     return f"{path}?{urlencode(given)}" if given else path
+
+
+MOST_PAGES = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class AddressQuery:
+    """What a page shows, as texts in the query of its address; an empty one is not set."""
+
+    page: str = ""
+
+    @classmethod
+    def of_address(cls) -> Self:
+        """The query of the page that is being built."""
+        given = ui.context.client.request.query_params
+        return cls(**{field.name: given.get(field.name, "") for field in fields(cls)})
+
+    def __str__(self) -> str:
+        """The query part of a URL, with its question mark; empty if nothing is set."""
+        return address("", asdict(self))
+
+    @property
+    def page_number(self) -> int:
+        """The page number, from 1."""
+        number = int(self.page) if self.page.isdecimal() and len(self.page) < 9 else 1
+        return max(1, min(number, MOST_PAGES))
 
 
 def interval(low: float | None, high: float | None, digits: int = 3, none: str = "no interval") -> str:
