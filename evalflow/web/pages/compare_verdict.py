@@ -58,8 +58,8 @@ def verdict(found: Comparison, runs: tuple[Run, Run]) -> None:
         text(verdict_in_words(row, others, passing), "h2", f"verdict-in-words {row.verdict}")
         if passing:
             better, worse = flips.improved, flips.worsened
-            several = " over all metrics" if len(passing) > 1 else ""
-            said = f"{counted(better)} flipped to pass, {worse:,} to fail{several}."
+            what, several = ("result", " over all metrics") if len(passing) > 1 else ("case", "")
+            said = f"{counted(better, what)} flipped to pass, {worse:,} to fail{several}."
             text(said if better or worse else "No case flipped between pass and fail.", "p", "flips-in-words")
         with ui.element("div").classes("sides"):
             for side, run in zip("AB", runs, strict=True):
