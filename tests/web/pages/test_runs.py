@@ -188,6 +188,7 @@ def test_a_slow_run_is_cancelled_and_resumed(visit: Visit, bot: Bot, pages: Serv
     page.get_by_text("running").wait_for(timeout=PATIENCE_MS)
     wait(page, "requests of 16 requests")
     page.get_by_role("button", name="Cancel the run").click()
+    wait(page, "Stopping: finishing the requests in progress")  # or else the run might be done before
     bot.go.set()
     wait(page, "It was cancelled")
     page.get_by_role("button", name="Resume").click()
