@@ -129,19 +129,30 @@ def proxy_identity(space: Workspace, name: str, address: str) -> Identity:
 
 
 @open_to_all
-def sign_in_delay(space: Workspace, name: str, address: str) -> float:
-    """Seconds to wait before the password is checked; it doubles with each failure, up to a bound."""
-    keys = _failure_keys(name, address)
-    with space.database.reading() as connection:
+def begin_sign_in(space: Workspace, name: str, address: str) -> float:
+    """Count an attempt as failed, until `sign_in` finds its password right; returns the seconds to wait before that.
+
+    Each attempt counts those that are still being checked, so that many at once wait as long as one after the other.
+    The wait doubles with each failure, up to a bound.
+    """
+    keys, moment = _failure_keys(name, address), time.time()
+    with space.database.writing() as connection:
         found = people.failures(connection, list(keys.values()))
-    return max((_delay(kind, found[key]) for kind, key in keys.items() if key in found), default=0.0)
+        known = {kind: found[key] for kind, key in keys.items() if key in found and _is_recent(found[key])}
+        counts = {key: known[kind]["failures"] + 1 if kind in known else 1 for kind, key in keys.items()}
+        people.note_failure(connection, counts, moment)
+    return max((_delay(kind, row) for kind, row in known.items()), default=0.0)
 
 
 def _delay(kind: str, row: Mapping[str, Any]) -> float:
     over = row["failures"] - FREE_TRIES
-    if over <= 0 or abs(time.time() - row["last_at"]) > FORGET_S:
+    if over <= 0 or not _is_recent(row):
         return 0.0
     return min(_MAX_DELAY_S[kind], 0.5 * 2.0 ** min(over - 1, 10))
+
+
+def _is_recent(row: Mapping[str, Any]) -> bool:
+    return abs(time.time() - row["last_at"]) <= FORGET_S
 
 
 def _failure_keys(name: str, address: str) -> dict[str, str]:
@@ -150,7 +161,7 @@ def _failure_keys(name: str, address: str) -> dict[str, str]:
 
 @open_to_all
 def sign_in(space: Workspace, name: str, password: str, address: str, agent: str) -> str:
-    """Check a password and start a session; returns its key. Wait for `sign_in_delay` before.
+    """Check a password and start a session; returns its key. Call `begin_sign_in` before, and wait as long as it says.
 
     Raises:
         SignedOutError: The name or the password is wrong, or the account is disabled. It does not say which.
@@ -166,12 +177,11 @@ def sign_in(space: Workspace, name: str, password: str, address: str, agent: str
     fits, newer = hasher.verify_and_update(password, known) if known else (False, None)
     keys = _failure_keys(name, address)
     if row is None or known is None or not fits:
-        with space.database.writing() as connection:
-            counted = people.failures(connection, list(keys.values()))
-            counts = {key: counted[key]["failures"] + 1 if key in counted else 1 for key in keys.values()}
-            people.note_failure(connection, counts, time.time())
         raise SignedOutError
     with space.database.writing() as connection:
+        others = people.failures(connection, [keys["address"]]).get(keys["address"])
+        if others is not None:  # of other accounts; this attempt was none
+            people.note_failure(connection, {keys["address"]: max(0, others["failures"] - 1)}, others["last_at"])
         people.forget_failures(connection, [keys["pair"], keys["account"]], time.time() - FORGET_S)
         if newer is not None and people.change_user(connection, row["id"], row["version"], {"password_hash": newer}):
             row = {**row, "password_hash": newer}

@@ -14,7 +14,7 @@ from anyio import CapacityLimiter, to_thread
 from evalflow.app.studio.access import ForbiddenError, SignedOutError
 from evalflow.app.studio.identities import BACK_TTL, keep_until_back, sign_in_by_identity, take_back
 from evalflow.app.studio.people import SHORTEST_PASSWORD
-from evalflow.app.studio.sessions import SESSION_TTL, choose_password, sign_in, sign_in_delay, sign_out
+from evalflow.app.studio.sessions import SESSION_TTL, begin_sign_in, choose_password, sign_in, sign_out
 from evalflow.errors import EvalflowError, InfrastructureError, UserError
 from evalflow.web.api.problems import problem_response
 from evalflow.web.security.oidc import CALLBACK, OIDC, OidcProvider
@@ -85,7 +85,7 @@ class _Doors:
             return self.page(fields.get("next", ""), name, "Another attempt is still being checked. Wait for it.", 429)
         self._waiting.add((name, address))
         try:
-            await anyio.sleep(await to_thread.run_sync(sign_in_delay, workspace, name, address))
+            await anyio.sleep(await to_thread.run_sync(begin_sign_in, workspace, name, address))
             given = (workspace, name, fields.get("password", ""), address, request.headers.get("user-agent", ""))
             key = await to_thread.run_sync(sign_in, *given, limiter=self._limiter)
         except SignedOutError:

@@ -162,17 +162,33 @@ def test_guessing_gets_slower_and_the_owner_gets_in(space: Workspace, monkeypatc
     add_member(space, "ann", "viewer")
     delays: list[float] = []
     for i in range(12):
-        delays.append(sessions.sign_in_delay(space, "ann", "10.6.6.6"))
+        delays.append(sessions.begin_sign_in(space, "ann", "10.6.6.6"))
         with pytest.raises(SignedOutError):
             sessions.sign_in(space, "ann", f"wrong {i}", "10.6.6.6", "")
     assert delays == [0, 0, 0, 0, 0.5, 1, 2, 4, 8, 16, 32, 60]
-    assert sessions.sign_in_delay(space, "ann", "10.0.0.1") == 10  # the account's own, which everybody may wait for
-    assert sessions.sign_in_delay(space, "ben", "10.6.6.6") == 30
-    assert sessions.sign_in_delay(space, "ben", "10.0.0.1") == 0
+    assert sessions.begin_sign_in(space, "ann", "10.0.0.1") == 10  # the account's own, which everybody may wait for
     signed_in(space, "ann")
-    assert sessions.sign_in_delay(space, "ann", "10.0.0.1") == 0
+    assert sessions.begin_sign_in(space, "ben", "10.6.6.6") == 30
+    assert sessions.begin_sign_in(space, "ben", "10.0.0.1") == 0
+    assert sessions.begin_sign_in(space, "ann", "10.0.0.1") == 0
     monkeypatch.setattr("evalflow.app.studio.sessions.FORGET_S", -1.0)
-    assert sessions.sign_in_delay(space, "ann", "10.6.6.6") == 0
+    assert sessions.begin_sign_in(space, "ann", "10.6.6.6") == 0
+
+
+def test_guesses_at_once_wait_as_long_as_one_after_the_other(space: Workspace) -> None:
+    add_member(space, "ann", "viewer")
+    with ThreadPoolExecutor(12) as pool:  # each from an address of its own, before any password is checked
+        delays = list(pool.map(lambda i: sessions.begin_sign_in(space, "ann", f"10.6.6.{i}"), range(12)))
+    assert sorted(delays) == [0, 0, 0, 0, 0.5, 1, 2, 4, 8, 10, 10, 10]
+
+
+def test_signing_in_is_no_failure_of_an_address(space: Workspace) -> None:
+    for name in ("ann", "ben"):
+        add_member(space, name, "viewer")
+    for _ in range(10):
+        assert sessions.begin_sign_in(space, "ann", "10.0.0.1") == 0
+        signed_in(space, "ann")
+    assert sessions.begin_sign_in(space, "ben", "10.0.0.1") == 0
 
 
 def test_an_unknown_name_and_a_disabled_account_are_refused_alike(space: Workspace) -> None:
@@ -259,7 +275,7 @@ def test_whoever_has_a_stolen_session_guesses_the_password_slowly(
     said = [str(one.exception()) for one in tries]
     assert len([one for one in said if "not your password" in one]) == sessions.FREE_TRIES + 1
     assert len([one for one in said if "too many wrong passwords" in one]) == 12 - sessions.FREE_TRIES - 1
-    assert sessions.sign_in_delay(space, "ann", "10.0.0.1") == 0
+    assert sessions.begin_sign_in(space, "ann", "10.0.0.1") == 0
     moments.append(moments[0] + 60)
     sessions.change_password(own, PASSWORD, "another long one")
     with pytest.raises(UserError, match="not your password"):

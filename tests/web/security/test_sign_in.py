@@ -135,7 +135,7 @@ def test_an_address_makes_few_attempts_at_once(server: Server, monkeypatch: pyte
             is_enough.wait(30)
         return 0.0
 
-    monkeypatch.setattr(form_page, "sign_in_delay", wait)
+    monkeypatch.setattr(form_page, "begin_sign_in", wait)
     with ThreadPoolExecutor(22) as pool:
         tries = [pool.submit(sign_in, server, f"name{n}", "wrong", X_Forwarded_For="6.6.6.7") for n in range(22)]
         refused = [one.result().status for one in islice(as_completed(tries), 2)]
