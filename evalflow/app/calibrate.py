@@ -20,11 +20,11 @@ from evalflow.app.core.rederive import calibrate_run
 from evalflow.app.core.saved import find_folder, jobs_of, open_scored
 from evalflow.app.core.screen import shown
 from evalflow.app.core.sweep import write_sweep
+from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError, command
 from evalflow.report.calibration import Calibration, print_calibration, print_corrected
 from evalflow.report.sweep import print_choice
 from evalflow.report.wording import literal, print_json
-from evalflow.run.folder import RunFolder
 
 OTHER_HALF = "the half of the labels that did not choose the judge"
 

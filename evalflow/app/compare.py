@@ -15,11 +15,11 @@ from evalflow.app.core.comparison import ComparisonOptions, compare_pairs
 from evalflow.app.core.labels import labels_to_compare
 from evalflow.app.core.saved import SavedRun, expect_scores, find_folder, find_run, jobs_of, open_scored
 from evalflow.app.core.screen import shown
+from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError
 from evalflow.lazy import pl
 from evalflow.report.comparison import print_comparison, write_comparison
 from evalflow.report.wording import print_json
-from evalflow.run.folder import RunFolder
 from evalflow.summary.compare import by_case
 
 _ANOTHER = (

@@ -18,12 +18,12 @@ from evalflow.app.core.screen import TerminalScreen, shown
 from evalflow.app.run import execute
 from evalflow.config.schema import DatasetConfig, RunConfig
 from evalflow.config.validate import Settings
+from evalflow.engine.folder import RunFolder
+from evalflow.engine.journal import AnswerBook
 from evalflow.errors import InfrastructureError, Problem, UserError, command
 from evalflow.paths import share_dir
 from evalflow.records import Case, Message
 from evalflow.records.manifest import Manifest
-from evalflow.run.folder import RunFolder
-from evalflow.run.journal import AnswerBook
 from evalflow.summary.journal import json_line
 
 

@@ -15,6 +15,7 @@ from evalflow.app.core.result_rules import ResultRules
 from evalflow.app.core.screen import TerminalScreen, propose_command, shown, write_new
 from evalflow.app.report import case_rows
 from evalflow.app.run import execute
+from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError, command
 from evalflow.importers.files import ImportedConfig
 from evalflow.importers.govuk import read_config
@@ -23,7 +24,6 @@ from evalflow.paths import private_folder, write_atomically
 from evalflow.records.manifest import Manifest
 from evalflow.report.comparison import native_means, print_pairs
 from evalflow.report.wording import literal
-from evalflow.run.folder import RunFolder
 
 FORMATS: Mapping[str, Callable[[Path], ImportedConfig]] = {"govuk": read_config, "tiamat": read_test}
 _TARGET = ("target=vllm", "target.model=MODEL")

@@ -13,11 +13,11 @@ from rich.console import Console
 from evalflow.app.core.comparison import obstacles
 from evalflow.app.core.labels import bound_labels, labels_to_compare
 from evalflow.app.core.saved import SavedRun, find_scored
+from evalflow.engine.journal import read_answers
 from evalflow.errors import Problem, UserError, command
 from evalflow.lazy import pl
 from evalflow.report.plan import Goal, LabelRow, PlanReport, PlanRow, print_plan
 from evalflow.report.wording import print_json
-from evalflow.run.journal import read_answers
 from evalflow.stats.labelled import widest
 from evalflow.stats.paired import standard_error
 from evalflow.stats.power import cases_for_rate_width, cases_for_width

@@ -21,16 +21,16 @@ from evalflow.app.core.open_run import OpenRun, inspected, opened
 from evalflow.app.core.saved import open_run
 from evalflow.app.core.screen import TerminalScreen, shown
 from evalflow.config.load import HydraJob, launch
+from evalflow.engine.deadline import interruptible
+from evalflow.engine.journal import WatchedSink
+from evalflow.engine.pipeline import run_turn_by_turn
+from evalflow.engine.race import A, B, RaceLooks
 from evalflow.errors import Problem, UserError, command, did_you_mean
 from evalflow.lazy import pl
 from evalflow.metrics.kinds.composite import CompositeMetricConfig
 from evalflow.paths import new_run_id
 from evalflow.report.comparison import Comparison, flips, print_comparison, write_comparison
 from evalflow.report.wording import counted, print_json
-from evalflow.run.deadline import interruptible
-from evalflow.run.journal import WatchedSink
-from evalflow.run.pipeline import run_turn_by_turn
-from evalflow.run.race import A, B, RaceLooks
 from evalflow.summary.compare import ComparisonRow, adjusted, pair_scores
 
 _BOTS = "target.model=gpt-4.1,gpt-4.1-mini"

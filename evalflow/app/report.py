@@ -18,13 +18,13 @@ from evalflow.app.core.saved import answered_rows, find_folder, find_run, is_ove
 from evalflow.app.core.screen import shown
 from evalflow.app.core.sweep import write_sweep
 from evalflow.datasets import tag_levels, tag_name
+from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError, command, did_you_mean
 from evalflow.lazy import pl
 from evalflow.report.cases import print_case
 from evalflow.report.findings import exclusion_findings
 from evalflow.report.results_csv import AnsweredCase, as_answered
 from evalflow.report.wording import literal, number, percent, print_json
-from evalflow.run.folder import RunFolder
 
 
 def report_again(words: Sequence[str], console: Console) -> int:

@@ -16,10 +16,10 @@ from evalflow.app.core.open_run import inspected, opened
 from evalflow.app.core.saved import ProgramError, agree, composed_of, expect_agreed, find_run
 from evalflow.config.load import HydraJob, launch
 from evalflow.config.schema import BudgetConfig
+from evalflow.engine.folder import RunFolder, refuse_links
 from evalflow.errors import EvalflowError, Problem, UserError, command, did_you_mean
 from evalflow.paths import conf_dirs, new_run_id
 from evalflow.records.manifest import Manifest
-from evalflow.run.folder import RunFolder, refuse_links
 
 if TYPE_CHECKING:
     from evalflow.app.core.screen import TerminalScreen

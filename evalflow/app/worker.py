@@ -20,8 +20,8 @@ from evalflow.app.core.screen import shown
 from evalflow.app.studio import leases
 from evalflow.app.studio.intake import Intake
 from evalflow.app.studio.space import Workspace
+from evalflow.engine.folder import RunFolder
 from evalflow.errors import BudgetError, EvalflowError, InfrastructureError, Problem, UserError
-from evalflow.run.folder import RunFolder
 from evalflow.store import runs
 from evalflow.store.rows import now
 

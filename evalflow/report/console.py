@@ -32,7 +32,7 @@ from evalflow.report.wording import (
 )
 
 if TYPE_CHECKING:
-    from evalflow.run.manifest import Tally
+    from evalflow.engine.manifest import Tally
 
 _STATES = (("n_scored", "scored"), ("n_undefined", "undef"), ("n_error", "error"), ("n_skipped", "skip"))
 _WORST = 3

@@ -9,7 +9,7 @@ import polars as pl
 
 from evalflow.app.compare import Changes, cells_between
 from evalflow.app.core.saved import SavedRun
-from evalflow.run.folder import RunFolder
+from evalflow.engine.folder import RunFolder
 from tests.manifests import manifest_of
 
 Cell = tuple[str, str, float | None, bool | None]

@@ -33,7 +33,7 @@ def test_the_rule_holds() -> None:
         ("errors.py", "import evalflow.app", "An upper layer imports lower ones only"),
         ("stats/intervals.py", "import evalflow.metrics", "An upper layer imports lower ones only"),
         ("metrics/registry.py", "def f():\n    import openai", "openai and instructor in llm only"),
-        ("run/pipeline.py", "import hydra", "Hydra and OmegaConf in config only"),
+        ("engine/pipeline.py", "import hydra", "Hydra and OmegaConf in config only"),
         ("app/run.py", "import evalflow.testing", "The product never imports evalflow.testing"),
         ("app/core/saved.py", "import evalflow.app.run", "Worker and studio over verbs over the core"),
         ("app/compare.py", "import evalflow.app.report", "Worker and studio over verbs over the core"),

@@ -19,8 +19,8 @@ import pytest
 from evalflow.app.core.calibration import calibrate_with
 from evalflow.app.core.saved import open_scored
 from evalflow.cli import run_command
+from evalflow.engine.folder import RunFolder
 from evalflow.labels.columns import LABEL_COLUMNS
-from evalflow.run.folder import RunFolder
 from evalflow.testing import Endpoint, Request
 from tests.cli.conftest import Program
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from evalflow.app.core.certificates import Certificate, key_of, save_certificate
-from evalflow.run.folder import RunFolder
+from evalflow.engine.folder import RunFolder
 from evalflow.testing import Endpoint, Request
 from tests.cli.conftest import Program
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from evalflow.app.core.rederive import facts_of_run
-from evalflow.run.folder import RunFolder
+from evalflow.engine.folder import RunFolder
 from evalflow.testing import Endpoint, Request, reply, status
 from tests.cli.conftest import Program
 

@@ -20,6 +20,7 @@ from evalflow.config.load import Composed, compose
 from evalflow.config.schema import DatasetConfig, JudgeConfig, RunConfig, TargetConfig
 from evalflow.config.targets import PythonTargetConfig
 from evalflow.config.validate import Settings, validate
+from evalflow.engine.scoring import Pair
 from evalflow.errors import Problem, UserError
 from evalflow.llm.panel import single, with_embedder
 from evalflow.llm.prices import price_facts, priced
@@ -28,7 +29,6 @@ from evalflow.metrics.registry import METRIC_KINDS, build_metric
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge, Metric, Target
 from evalflow.redaction import SECRET_NAME, environment_values, secrets_in
-from evalflow.run.scoring import Pair
 from evalflow.targets.registry import TARGET_KINDS, build_target
 from evalflow.targets.reply import Form
 

@@ -23,6 +23,14 @@ from evalflow.calls.budget import Amount
 from evalflow.calls.cache_store import Entry
 from evalflow.config.load import Composed
 from evalflow.config.schema import DatasetConfig
+from evalflow.engine import manifest as manifests
+from evalflow.engine.deadline import Deadlines, Failed
+from evalflow.engine.folder import RunFolder
+from evalflow.engine.gate_looks import GateLooks
+from evalflow.engine.journal import AnswerBook, Finished, RememberingTarget, read_finished
+from evalflow.engine.manifest import Tally
+from evalflow.engine.plan import PreparedFile
+from evalflow.engine.scoring import MeteredJudge, Pair
 from evalflow.errors import Problem, UserError, command
 from evalflow.llm.panel import Panel
 from evalflow.paths import private_folder, write_atomically
@@ -30,14 +38,6 @@ from evalflow.protocols import Judge, Metric, Target
 from evalflow.records import NOTHING, Case, Outcome, Spend, Usage
 from evalflow.records.manifest import CaseOrder, DatasetFacts, JudgeFacts, Manifest, MetricFacts, TargetFacts
 from evalflow.redaction import Redactor
-from evalflow.run import manifest as manifests
-from evalflow.run.deadline import Deadlines, Failed
-from evalflow.run.folder import RunFolder
-from evalflow.run.gate_looks import GateLooks
-from evalflow.run.journal import AnswerBook, Finished, RememberingTarget, read_finished
-from evalflow.run.manifest import Tally
-from evalflow.run.plan import PreparedFile
-from evalflow.run.scoring import MeteredJudge, Pair
 from evalflow.summary.journal import bill_row
 
 _SECRET_VARIABLE = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)

@@ -14,6 +14,8 @@ from evalflow.app.core.certificates import Certificate, key_of, save_certificate
 from evalflow.app.core.labels import Rows, RunLabels, bound_labels, labels_of_run
 from evalflow.app.core.saved import SavedRun, answered_rows, open_scored, without_unanswered
 from evalflow.config.judges import CascadeConfig, MembersConfig
+from evalflow.engine.folder import RunFolder
+from evalflow.engine.manifest import now
 from evalflow.errors import Problem, UserError
 from evalflow.labels.sheet import CELL
 from evalflow.lazy import pl
@@ -23,8 +25,6 @@ from evalflow.report.calibration import Calibration
 from evalflow.report.members import MemberAdvice, too_few
 from evalflow.report.page import verdict_of
 from evalflow.report.results_csv import as_answered
-from evalflow.run.folder import RunFolder
-from evalflow.run.manifest import now
 from evalflow.stats.prediction import MIN_LABELS
 from evalflow.summary.agreement import SERIES, disagreements, label_frame, labelled_scores
 from evalflow.summary.calibration import CalibrationRow, calibrate_scores

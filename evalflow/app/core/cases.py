@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from evalflow import datasets
 from evalflow.config.schema import RunConfig
+from evalflow.engine.folder import RunFolder
+from evalflow.engine.journal import AnswerBook
+from evalflow.engine.plan import KEPT_CASES, Draw
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.records import Answer, Case, Context
-from evalflow.run.folder import RunFolder
-from evalflow.run.journal import AnswerBook
-from evalflow.run.plan import KEPT_CASES, Draw
 from evalflow.targets.conversation import open_turns
 from evalflow.targets.recorded import blank, recorded_answer
 

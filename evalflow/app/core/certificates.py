@@ -19,11 +19,11 @@ from typing import Any, cast
 from rich.console import Console
 
 from evalflow.app.core.saved import declared_meaning, prepared_steps
+from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError
 from evalflow.paths import private_folder, write_atomically
 from evalflow.records.manifest import Manifest, MetricFacts
 from evalflow.report.wording import print_json
-from evalflow.run.folder import RunFolder
 
 log = logging.getLogger("evalflow")
 

@@ -15,6 +15,7 @@ from evalflow.app.core.labels import labels_to_compare
 from evalflow.app.core.saved import SavedRun, declared_meaning, find_scored, prepared_steps
 from evalflow.config.schema import RunConfig
 from evalflow.config.validate import Settings
+from evalflow.engine.journal import cell_digest
 from evalflow.errors import Problem, UserError, command, did_you_mean
 from evalflow.lazy import pl
 from evalflow.protocols import Measured
@@ -22,7 +23,6 @@ from evalflow.records import Case
 from evalflow.records.manifest import Manifest
 from evalflow.report.comparison import Comparison, FlippedCases, flips
 from evalflow.report.wording import bracketed, counted, method, number, signed
-from evalflow.run.journal import cell_digest
 from evalflow.stats.paired import Adjustment
 from evalflow.stats.prediction import MIN_LABELS
 from evalflow.summary.adjusted_means import AdjustedMean, adjusted_means

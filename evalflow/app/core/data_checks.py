@@ -15,6 +15,7 @@ from evalflow.app.core.result_rules import known_metrics
 from evalflow.config.explain import override
 from evalflow.config.schema import DatasetConfig
 from evalflow.config.validate import Settings
+from evalflow.engine.plan import case_digest
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.jsonvalues import look_up
 from evalflow.labels.read import parse_case
@@ -22,7 +23,6 @@ from evalflow.metrics.scale import label_scale, read_label
 from evalflow.metrics.steps import fields_of, is_recorded, root
 from evalflow.protocols import Metric
 from evalflow.records import Case, Label
-from evalflow.run.plan import case_digest
 
 SHOWN = 20  # maximum problems listed of one kind, and cases whose columns are remembered
 GENERATED = ("answer", "actual")  # the fields that a live target can fill; the dataset's `generates` says which

@@ -11,21 +11,21 @@ from evalflow.app.core.cases import answers_of
 from evalflow.app.core.exclusions import read_exclusions
 from evalflow.app.core.result_rules import ResultRules
 from evalflow.app.core.saved import SavedRun
+from evalflow.engine.folder import RunFolder
 from evalflow.errors import UserError
 from evalflow.lazy import pl
 from evalflow.records import Case, passes
 from evalflow.records.manifest import Manifest
 from evalflow.report.findings import excluded_by, excluded_words
 from evalflow.report.wording import caveat, counted, method
-from evalflow.run.folder import RunFolder
 from evalflow.summary.exclusions import with_exclusions
 from evalflow.summary.gates import BOUNDS, COLUMNS, SHARES, Gate, GateResult, GateRow, evaluate_gates
 from evalflow.summary.scan import InputOrder, scan_journal
 from evalflow.summary.summarise import Summary, score_table, summarise, write_scores, write_summary
 
 if TYPE_CHECKING:
+    from evalflow.engine.gate_looks import GateLooks
     from evalflow.report.calibration import Calibration
-    from evalflow.run.gate_looks import GateLooks
 
 Cases = Callable[[], Iterable[Case]]  # reads the cases of a run in any order; called only if gates have looks
 _OUTCOMES = {True: "passes", False: "fails", None: "is undecided"}

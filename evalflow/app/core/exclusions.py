@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
+from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError
 from evalflow.paths import write_atomically
 from evalflow.report.findings import exclusion_findings
-from evalflow.run.folder import RunFolder
 from evalflow.summary.exclusions import ExcludedResult
 
 

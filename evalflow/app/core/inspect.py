@@ -16,13 +16,13 @@ from evalflow.app.core.result_rules import ResultRules, RunMetric, known_metrics
 from evalflow.calls.budget import REPLY_TOKENS
 from evalflow.config.judges import CascadeConfig, Price
 from evalflow.config.validate import Settings
+from evalflow.engine.plan import Draw
+from evalflow.engine.scoring import Pair
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.llm.logprobs import choices
 from evalflow.llm.panel import JudgeWithEmbedder, Panel, single, with_probabilities
 from evalflow.protocols import Judge, Measured, Metric
 from evalflow.records import EMBED, Answer, Ask, Case
-from evalflow.run.plan import Draw
-from evalflow.run.scoring import Pair
 from evalflow.summary.gate_config import parse_gates
 from evalflow.summary.gates import Gate
 

@@ -15,6 +15,7 @@ from rich.console import Console
 from evalflow import datasets, paths
 from evalflow.app.core.saved import SavedRun, answered_rows, find_scored, open_scored, without_unanswered
 from evalflow.app.core.screen import shown
+from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError, command, did_you_mean
 from evalflow.labels.read import HERE, Elsewhere, LabelledAnswer, LeftOut, Parsed, answer_hash, bind, parse, parse_case
 from evalflow.labels.sheet import (
@@ -38,7 +39,6 @@ from evalflow.metrics.steps import is_recorded
 from evalflow.records import Label
 from evalflow.report.results_csv import as_answered
 from evalflow.report.wording import counted, literal
-from evalflow.run.folder import RunFolder
 from evalflow.summary.agreement import label_frame, truths
 
 OF_DATA = "the data's own labels"

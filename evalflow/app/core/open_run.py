@@ -27,20 +27,20 @@ from evalflow.app.core.derive import Derived, decide, derive, report
 from evalflow.app.core.inspect import Inspection, inspect
 from evalflow.app.core.saved import SavedRun, agree
 from evalflow.calls.client import CallSession
+from evalflow.engine import manifest as manifests
+from evalflow.engine.deadline import interruptible
+from evalflow.engine.folder import RunFolder, point_latest, telling_full_disks
+from evalflow.engine.gate_looks import GateLooks
+from evalflow.engine.journal import JournalSink, WatchedSink, read_finished
+from evalflow.engine.manifest import Tally
+from evalflow.engine.pipeline import Pipeline, RunPlan
+from evalflow.engine.plan import shuffled
 from evalflow.errors import EvalflowError, IncompleteError, InfrastructureError, UserError, command
 from evalflow.lazy import load
 from evalflow.protocols import Sink
 from evalflow.records import Case
 from evalflow.records.manifest import Manifest, Stop
 from evalflow.redaction import Redactor
-from evalflow.run import manifest as manifests
-from evalflow.run.deadline import interruptible
-from evalflow.run.folder import RunFolder, point_latest, telling_full_disks
-from evalflow.run.gate_looks import GateLooks
-from evalflow.run.journal import JournalSink, WatchedSink, read_finished
-from evalflow.run.manifest import Tally
-from evalflow.run.pipeline import Pipeline, RunPlan
-from evalflow.run.plan import shuffled
 
 if TYPE_CHECKING:
     from evalflow.app.core.screen import TerminalScreen

@@ -23,13 +23,13 @@ from evalflow.app.core.derive import Derived, decide, derive, evaluate_run_gates
 from evalflow.app.core.exclusions import write_exclusions
 from evalflow.app.core.labels import RunLabels
 from evalflow.app.core.saved import SavedRun, open_run, open_scored
+from evalflow.engine.folder import RunFolder, refuse_links
+from evalflow.engine.plan import PreparedFile
 from evalflow.errors import Problem, UserError, command, did_you_mean
 from evalflow.lazy import pl
 from evalflow.records.manifest import Manifest
 from evalflow.report.calibration import Calibration, write_calibration
 from evalflow.report.page import judge_lines, sample_lines
-from evalflow.run.folder import RunFolder, refuse_links
-from evalflow.run.plan import PreparedFile
 from evalflow.summary.exclusions import ExcludedResult
 from evalflow.summary.gates import Looks
 from evalflow.summary.journal import json_line

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from evalflow.config.schema import MetricConfig, ScorerConfig
 from evalflow.config.validate import Settings
+from evalflow.engine.gate_looks import GateLooks
+from evalflow.engine.looks import LookedMetric
 from evalflow.errors import Problem, did_you_mean
 from evalflow.metrics.kinds.composite import BY_PASSING, CompositeMetricConfig
 from evalflow.protocols import Measured
 from evalflow.records import FigureSpec
-from evalflow.run.gate_looks import GateLooks
-from evalflow.run.looks import LookedMetric
 from evalflow.summary.gates import SHARES, Gate
 from evalflow.summary.scan import Composite, Source
 from evalflow.summary.summarise import Threshold

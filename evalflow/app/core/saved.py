@@ -22,13 +22,13 @@ from evalflow.app.core.cases import answers_of, select
 from evalflow.app.core.result_rules import ResultRules, RunMetric, unusable_parts
 from evalflow.config.load import Composed, resolved
 from evalflow.config.schema import DatasetConfig
+from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError, command
 from evalflow.labels.sheet import CELL
 from evalflow.lazy import pl
 from evalflow.paths import private_file, private_folder
 from evalflow.records import Case
 from evalflow.records.manifest import Manifest, MetricFacts, SweepManifest
-from evalflow.run.folder import RunFolder
 from evalflow.summary.gate_config import parse_gates
 from evalflow.summary.journal import json_line
 from evalflow.targets.registry import TARGET_KINDS

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.text import Text
 
+from evalflow.engine.folder import RunFolder
+from evalflow.engine.manifest import Tally
 from evalflow.errors import EvalflowError, Problem, UserError, command
 from evalflow.lazy import pl
 from evalflow.paths import write_atomically
@@ -18,8 +20,6 @@ from evalflow.report.cases import print_eval_steps, print_score
 from evalflow.report.console import follow, print_gates, print_summary, print_totals, print_worst, worst_rows
 from evalflow.report.findings import print_details
 from evalflow.report.wording import literal, plain
-from evalflow.run.folder import RunFolder
-from evalflow.run.manifest import Tally
 
 if TYPE_CHECKING:
     from evalflow.app.core.derive import Derived

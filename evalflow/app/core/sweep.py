@@ -12,12 +12,12 @@ from evalflow.app.core.comparison import ComparisonOptions, compare_two, obstacl
 from evalflow.app.core.result_rules import RunMetric
 from evalflow.app.core.saved import SavedRun
 from evalflow.config.schema import MetricConfig
+from evalflow.engine.folder import RunFolder
+from evalflow.engine.manifest import now
 from evalflow.lazy import pl
 from evalflow.paths import private_folder
 from evalflow.records.manifest import SCHEMA, Manifest, SweepManifest
 from evalflow.report.sweep import agreement, write_sweep_report
-from evalflow.run.folder import RunFolder
-from evalflow.run.manifest import now
 from evalflow.summary.compare import ComparisonRow, Traits, adjusted
 from evalflow.summary.ranking import CommonCases, common_cases, rank_by_mean
 from evalflow.summary.summarise import Summary, summarise, write_summary

@@ -17,9 +17,9 @@ from evalflow.app.studio.cases import case_columns, case_row, read_row
 from evalflow.app.studio.datasets import own_row
 from evalflow.app.studio.runs import run_row
 from evalflow.app.studio.space import Workspace
+from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError
 from evalflow.records import Answer
-from evalflow.run.folder import RunFolder
 from evalflow.store import cases as table
 
 Example = Mapping[str, Any]

@@ -27,10 +27,10 @@ from evalflow.app.studio.bots import get_bot
 from evalflow.app.studio.datasets import list_datasets
 from evalflow.app.studio.runs import MAX_PAGE, Run, get_run, list_runs, run_row
 from evalflow.app.studio.space import NotFoundError, TakenError, Workspace
+from evalflow.engine.folder import RunFolder
 from evalflow.errors import EvalflowError, Problem, UserError
 from evalflow.records.manifest import Manifest
 from evalflow.report.wording import without_means_of_figures
-from evalflow.run.folder import RunFolder
 from evalflow.store.scores import common_cases
 from evalflow.summary.gates import Condition, parse_condition
 

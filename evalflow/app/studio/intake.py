@@ -19,13 +19,13 @@ from evalflow.app.core.cases import answer_in_data
 from evalflow.app.core.rederive import facts_of_metrics
 from evalflow.app.core.saved import open_run
 from evalflow.datasets import tag_levels
+from evalflow.engine.folder import RunFolder
+from evalflow.engine.journal import parse_answer
 from evalflow.errors import Problem, UserError
 from evalflow.lazy import pl
 from evalflow.metrics.kinds.composite import CompositeMetricConfig
 from evalflow.records import Answer, Case
 from evalflow.report.results_csv import as_answered
-from evalflow.run.folder import RunFolder
-from evalflow.run.journal import parse_answer
 from evalflow.store import scores
 from evalflow.store.rows import chunks, storable
 from evalflow.store.scores import Place

@@ -28,6 +28,9 @@ from evalflow.calls.client import CallSession
 from evalflow.config.judges import each_judge
 from evalflow.config.load import Composed, compose
 from evalflow.config.validate import Settings
+from evalflow.engine.manifest import Tally
+from evalflow.engine.pipeline import Pipeline, RunPlan
+from evalflow.engine.scoring import Pair
 from evalflow.errors import JudgeError, Problem, UserError
 from evalflow.llm.judge import OpenAIJudge
 from evalflow.llm.panel import single
@@ -35,9 +38,6 @@ from evalflow.metrics.kinds.g_eval import Steps
 from evalflow.metrics.steps import blocked_outcome, fields_of
 from evalflow.protocols import Judge
 from evalflow.records import Answer, Ask, Case, ScoreRecord, Usage
-from evalflow.run.manifest import Tally
-from evalflow.run.pipeline import Pipeline, RunPlan
-from evalflow.run.scoring import Pair
 from evalflow.targets.recorded import recorded_answer
 
 DATASET = "trial"

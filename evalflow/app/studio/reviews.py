@@ -15,6 +15,7 @@ from evalflow.app.studio.access import ROLES, Role, may, requires
 from evalflow.app.studio.definitions import DefinitionStore
 from evalflow.app.studio.runs import run_row
 from evalflow.app.studio.space import TakenError, Workspace, not_found
+from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.metrics.scale import (
     BooleanScale,
@@ -27,7 +28,6 @@ from evalflow.metrics.scale import (
     label_scale,
     scale_text,
 )
-from evalflow.run.folder import RunFolder
 from evalflow.stats.prediction import Spread
 from evalflow.store import people as accounts
 from evalflow.store import projects

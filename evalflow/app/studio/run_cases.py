@@ -18,15 +18,15 @@ from evalflow.app.studio.scores import Score, answer_scores, get_score
 from evalflow.app.studio.space import Workspace, not_found
 from evalflow.calls.cache import Cache, SingleFlight
 from evalflow.calls.client import CallSession
+from evalflow.engine.folder import RunFolder
+from evalflow.engine.plan import PreparedFile
+from evalflow.engine.scoring import Pair
 from evalflow.errors import JudgeError, Problem, UserError
 from evalflow.llm.judge import OpenAIJudge
 from evalflow.llm.panel import Panel
 from evalflow.metrics.kinds.composite import CompositeMetricConfig
 from evalflow.records import Answer, Ask, Case, Reply
 from evalflow.report.results_csv import as_answered
-from evalflow.run.folder import RunFolder
-from evalflow.run.plan import PreparedFile
-from evalflow.run.scoring import Pair
 from evalflow.store.rows import from_row
 from evalflow.store.scores import CaseAnswer, RunScores
 

@@ -28,9 +28,9 @@ from evalflow.app.studio.space import (
     stale,
     within,
 )
+from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError
 from evalflow.records.manifest import Manifest
-from evalflow.run.folder import RunFolder
 from evalflow.store import runs
 from evalflow.summary.exclusions import ExcludedResult
 

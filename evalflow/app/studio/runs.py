@@ -35,10 +35,10 @@ from evalflow.app.studio.space import (
     within,
 )
 from evalflow.calls.budget import Lease
+from evalflow.engine.folder import refuse_links
 from evalflow.errors import ConflictError, InfrastructureError, Problem, UserError, command
 from evalflow.paths import new_run_id
 from evalflow.records.manifest import Manifest
-from evalflow.run.folder import refuse_links
 from evalflow.store import runs
 from evalflow.store.rows import from_row
 from evalflow.store.runs import ENDED, State

@@ -19,8 +19,8 @@ from anyio import CapacityLimiter, to_thread
 from evalflow.app.studio.access import Actor, local_person, requires
 from evalflow.calls.connections import Connection as CallConnection
 from evalflow.calls.connections import Connections
+from evalflow.engine.folder import RunFolder, refuse_links
 from evalflow.errors import ConflictError, Problem, UserError, did_you_mean
-from evalflow.run.folder import RunFolder, refuse_links
 from evalflow.store import DEFAULT_PROJECT, Database, audit, definitions, open_database, people
 from evalflow.store.rows import from_row
 

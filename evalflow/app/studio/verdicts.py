@@ -17,10 +17,10 @@ from evalflow.app.studio.run_files import apply_exclusions
 from evalflow.app.studio.runs import run_row
 from evalflow.app.studio.scores import Score, answer_scores
 from evalflow.app.studio.space import Page, Workspace, not_found
+from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError
 from evalflow.labels.read import answer_hash
 from evalflow.metrics.scale import BooleanScale, LabelScale, LikertScale, label_scale, read_label
-from evalflow.run.folder import RunFolder
 from evalflow.store import verdicts as stored
 from evalflow.store.rows import from_row, storable
 from evalflow.summary.exclusions import ExcludedResult

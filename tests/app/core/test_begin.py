@@ -10,11 +10,11 @@ from typing import Any, cast
 import pytest
 
 from evalflow.app.core.begin import prepare
+from evalflow.engine.folder import RunFolder
+from evalflow.engine.manifest import Tally
+from evalflow.engine.scoring import Pair
 from evalflow.errors import EvalflowError, InfrastructureError, Problem, UserError
 from evalflow.records import Answer, Case
-from evalflow.run.folder import RunFolder
-from evalflow.run.manifest import Tally
-from evalflow.run.scoring import Pair
 
 pytestmark = pytest.mark.anyio
 CASE = Case(dataset="d", index=0, id="c")

@@ -10,9 +10,9 @@ import pytest
 
 from evalflow.app.core.saved import SavedRun
 from evalflow.datasets import case_to_row
+from evalflow.engine.folder import RunFolder
 from evalflow.errors import UserError
 from evalflow.records import Case, Context, Message
-from evalflow.run.folder import RunFolder
 from evalflow.summary.journal import json_line
 from tests.manifests import manifest_of
 

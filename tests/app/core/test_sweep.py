@@ -18,8 +18,8 @@ from evalflow.app.core.result_rules import RunMetric
 from evalflow.app.core.saved import SavedRun
 from evalflow.app.core.sweep import leaderboards
 from evalflow.config.schema import MetricConfig
+from evalflow.engine.folder import RunFolder
 from evalflow.errors import UserError
-from evalflow.run.folder import RunFolder
 from evalflow.summary.journal import scores_schema
 from evalflow.summary.summarise import Threshold, summarise, with_passed
 from tests.manifests import manifest_of

@@ -26,8 +26,8 @@ from evalflow.app.studio.scores import (
 )
 from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import NotFoundError, TakenError, Workspace
+from evalflow.engine.folder import RunFolder
 from evalflow.errors import UserError
-from evalflow.run.folder import RunFolder
 from evalflow.store.tables import run_views
 from evalflow.summary.exclusions import ExcludedResult
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from evalflow.engine.manifest import Tally
+from evalflow.engine.scoring import MeteredJudge
 from evalflow.errors import JudgeError
 from evalflow.protocols import Judge
 from evalflow.records import Outcome, Spend, Usage
-from evalflow.run.manifest import Tally
-from evalflow.run.scoring import MeteredJudge
 
 pytestmark = pytest.mark.anyio
 SCORED = Outcome(status="scored", score=1.0)

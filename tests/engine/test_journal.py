@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evalflow.engine.folder import RunFolder
+from evalflow.engine.journal import AnswerBook, JournalSink, RememberingTarget, parse_answer
+from evalflow.engine.manifest import Tally
 from evalflow.records import Answer, Context, Message, Usage
-from evalflow.run.folder import RunFolder
-from evalflow.run.journal import AnswerBook, JournalSink, RememberingTarget, parse_answer
-from evalflow.run.manifest import Tally
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 NUMBER = st.floats(min_value=0, allow_nan=False, allow_infinity=False)

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Self
 
 from pydantic import TypeAdapter, ValidationError
 
+from evalflow.engine.folder import RunFolder
+from evalflow.engine.manifest import Tally
+from evalflow.engine.plan import PreparedFile
 from evalflow.errors import InfrastructureError, Problem, UserError, command
 from evalflow.paths import private_file
 from evalflow.protocols import Sink, Target
 from evalflow.records import Answer, AnswerStatus, Case, ScoreRecord
 from evalflow.redaction import Redactor
-from evalflow.run.folder import RunFolder
-from evalflow.run.manifest import Tally
-from evalflow.run.plan import PreparedFile
 from evalflow.summary.journal import journal_row, json_line, spend_of_row, torn_tail
 from evalflow.summary.scan import scan_journal
 

@@ -8,6 +8,8 @@ from dataclasses import replace
 from typing import Any, cast
 
 from evalflow.config.judges import CascadeConfig, PanelConfig
+from evalflow.engine.deadline import Deadlines, Failed
+from evalflow.engine.manifest import Tally
 from evalflow.errors import CallError
 from evalflow.frozen import record
 from evalflow.llm.logprobs import choices
@@ -15,8 +17,6 @@ from evalflow.llm.panel import Panel, with_probabilities
 from evalflow.metrics.combine import settle, vote
 from evalflow.protocols import Judge, Metric
 from evalflow.records import NOTHING, Answer, Ask, Case, Outcome, Reply, Spend
-from evalflow.run.deadline import Deadlines, Failed
-from evalflow.run.manifest import Tally
 
 
 class MeteredJudge:

@@ -8,12 +8,12 @@ import pytest
 from pydantic import BaseModel
 
 from evalflow.config.judges import CascadeConfig, EmbeddedJudgeConfig, PanelConfig
+from evalflow.engine.manifest import Tally
+from evalflow.engine.pipeline import Pipeline, RunPlan
+from evalflow.engine.scoring import Pair
 from evalflow.errors import InfrastructureError, JudgeError
 from evalflow.llm.panel import Panel
 from evalflow.records import Outcome, Usage
-from evalflow.run.manifest import Tally
-from evalflow.run.pipeline import Pipeline, RunPlan
-from evalflow.run.scoring import Pair
 
 pytestmark = pytest.mark.anyio
 

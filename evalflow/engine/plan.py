@@ -13,11 +13,11 @@ from itertools import chain, islice
 from tempfile import TemporaryFile
 from typing import Any, cast
 
+from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError
 from evalflow.lazy import np
 from evalflow.paths import write_atomically
 from evalflow.records import Case
-from evalflow.run.folder import RunFolder
 
 KEPT_CASES = 10_000  # at most this many cases are kept in memory: even an empty case takes a kilobyte
 Place = tuple[int, int]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from array import array
 from collections.abc import Mapping, Sequence
 
+from evalflow.engine.looks import Cells, Course, Data, LookedMetric, Looks
 from evalflow.lazy import np
 from evalflow.records import Case, ScoreRecord
-from evalflow.run.looks import Cells, Course, Data, LookedMetric, Looks
 from evalflow.stats.arrays import CONFIDENCE
 from evalflow.stats.looks import LimitTest, anytime_interval
 from evalflow.stats.paired import Difference

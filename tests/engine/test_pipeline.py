@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 import pytest
 
+from evalflow.engine.folder import RunFolder
+from evalflow.engine.journal import JournalSink, cell_digest
+from evalflow.engine.manifest import Tally
+from evalflow.engine.pipeline import Pipeline, RunPlan
+from evalflow.engine.scoring import Pair
 from evalflow.errors import BudgetError, InfrastructureError, JudgeError
 from evalflow.records import Outcome, Usage
-from evalflow.run.folder import RunFolder
-from evalflow.run.journal import JournalSink, cell_digest
-from evalflow.run.manifest import Tally
-from evalflow.run.pipeline import Pipeline, RunPlan
-from evalflow.run.scoring import Pair
 
 pytestmark = pytest.mark.anyio
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from evalflow.engine.deadline import Deadlines, Failed, Owner
+from evalflow.engine.journal import AnswerBook, cell_digest
+from evalflow.engine.manifest import Tally
+from evalflow.engine.scoring import Cell, Judgement, MeteredJudge, Pair, Scorer
 from evalflow.errors import EvalflowError, first_of
 from evalflow.llm.panel import Panel
 from evalflow.protocols import Judge, Sink, Target
 from evalflow.records import Answer, Case, Outcome, ScoreRecord
-from evalflow.run.deadline import Deadlines, Failed, Owner
-from evalflow.run.journal import AnswerBook, cell_digest
-from evalflow.run.manifest import Tally
-from evalflow.run.scoring import Cell, Judgement, MeteredJudge, Pair, Scorer
 from evalflow.targets.recorded import blank
 
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evalflow.engine.gate_looks import GateLooks
+from evalflow.engine.looks import LookedMetric
+from evalflow.engine.plan import Draw, shuffled
 from evalflow.records import Case
-from evalflow.run.gate_looks import GateLooks
-from evalflow.run.looks import LookedMetric
-from evalflow.run.plan import Draw, shuffled
 from evalflow.summary.gates import Condition, Gate
 
 ABOVE = Gate("m", "mean", Condition(">=", 0.5), looks="anytime")

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from evalflow.engine.deadline import Deadlines, Failed
+from evalflow.engine.manifest import Tally
+from evalflow.engine.pipeline import Pipeline, RunPlan
+from evalflow.engine.scoring import Pair
 from evalflow.metrics.kinds.checks import CheckMetric, CheckMetricConfig
 from evalflow.prompts import Prompts
-from evalflow.run.deadline import Deadlines, Failed
-from evalflow.run.manifest import Tally
-from evalflow.run.pipeline import Pipeline, RunPlan
-from evalflow.run.scoring import Pair
 
 pytestmark = pytest.mark.anyio
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from evalflow.engine.manifest import Tally, git_commit
 from evalflow.records import Answer, Usage
-from evalflow.run.manifest import Tally, git_commit
 
 
 def answer(**changes: Any) -> Answer:

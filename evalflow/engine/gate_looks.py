@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from evalflow.datasets import tag_levels
+from evalflow.engine.looks import Cells, Course, Data, LookedMetric, Looks
 from evalflow.lazy import np
 from evalflow.records import Case, passes
-from evalflow.run.looks import Cells, Course, Data, LookedMetric, Looks
 from evalflow.summary.gates import Gate, Looked
 
 

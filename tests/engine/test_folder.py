@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from evalflow.engine.folder import RunFolder
+from evalflow.engine.plan import PreparedFile
 from evalflow.errors import UserError
-from evalflow.run.folder import RunFolder
-from evalflow.run.plan import PreparedFile
 
 
 def test_what_is_kept_is_found_again(tmp_path):

@@ -12,10 +12,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from evalflow.datasets import tag_levels
+from evalflow.engine.plan import shuffled
 from evalflow.frozen import record
 from evalflow.lazy import pl
 from evalflow.records import Case, Direction, ScoreRecord
-from evalflow.run.plan import shuffled
 
 Cells = Mapping[str, Sequence[tuple[str, float | None]]]  # the state and score of each of a case's cells, by metric
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from evalflow.engine.folder import RunFolder
+from evalflow.engine.journal import JournalSink
+from evalflow.engine.manifest import Tally
 from evalflow.errors import InfrastructureError
 from evalflow.records import Answer
-from evalflow.run.folder import RunFolder
-from evalflow.run.journal import JournalSink
-from evalflow.run.manifest import Tally
 
 
 @pytest.fixture
