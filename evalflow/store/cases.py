@@ -9,10 +9,11 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, delete, func, insert, or_, select, update
 
 from evalflow.datasets import tag_name
-from evalflow.store.rows import Query, Row, change, chunks, every, now, one
-from evalflow.store.tables import answers, case_tags, cases, datasets, runs
+from evalflow.store.rows import Query, Row, change, chunks, every, now, one, storable
+from evalflow.store.tables import answers, case_checks, case_tags, cases, datasets, runs
 
 _AT_ONCE = 500
+_LATEST = 5
 
 
 def append(connection: Connection, dataset: int, rows: Iterable[Row]) -> int:
@@ -32,6 +33,7 @@ def append(connection: Connection, dataset: int, rows: Iterable[Row]) -> int:
                 "question": row["question"],
                 "body": row["body"],
                 "is_draft": row.get("is_draft", False),
+                "has_example": has_example(row["body"]),
                 "version": 1,
                 "updated_at": moment,
             }
@@ -39,7 +41,7 @@ def append(connection: Connection, dataset: int, rows: Iterable[Row]) -> int:
         ]
         connection.execute(insert(cases), values)
         position += len(chunk)
-        _tag(connection, dataset, {row["key"]: row["tags"] for row in chunk if row["tags"]})
+        _relate_by_key(connection, dataset, chunk)
     return position + 1 if last is None else position - last
 
 
@@ -128,17 +130,17 @@ def known_keys(connection: Connection, dataset: int, keys: Sequence[str]) -> set
     return found
 
 
-def replace(connection: Connection, dataset: int, case: int, expected: int, row: Row) -> bool:
+def replace(connection: Connection, case: int, expected: int, row: Row) -> bool:
     """Change a case if it still has the expected version; returns whether it had. Without `is_draft`, that stays."""
-    values = {key: row[key] for key in ("key", "question", "body", "is_draft") if key in row} | {"updated_at": now()}
+    values = {key: row[key] for key in ("key", "question", "body", "is_draft") if key in row}
+    values |= {"has_example": has_example(row["body"]), "updated_at": now()}
     if not change(connection, cases, cases.c.id == case, expected, values):
         return False
-    connection.execute(delete(case_tags).where(case_tags.c.case_id == case))
-    _tag(connection, dataset, {row["key"]: row["tags"]} if row["tags"] else {})
+    _relate_again(connection, {case: row})
     return True
 
 
-def rewrite(connection: Connection, dataset: int, changed: Mapping[int, Row]) -> None:
+def rewrite(connection: Connection, changed: Mapping[int, Row]) -> None:
     """Change the bodies and tags of cases that the same transaction has read; their ids and questions stay.
 
     `changed`: rows as for `append`, by the ids of the stored ones.
@@ -146,12 +148,14 @@ def rewrite(connection: Connection, dataset: int, changed: Mapping[int, Row]) ->
     statement = (
         update(cases)
         .where(cases.c.id == bindparam("row"))
-        .values(body=bindparam("content"), version=cases.c.version + 1, updated_at=now())
+        .values(
+            body=bindparam("content"), has_example=bindparam("shown"), version=cases.c.version + 1, updated_at=now()
+        )
     )
     for chunk in chunks(changed.items(), _AT_ONCE):
-        connection.execute(statement, [{"row": row, "content": new["body"]} for row, new in chunk])
-        connection.execute(delete(case_tags).where(case_tags.c.case_id.in_([row for row, _ in chunk])))
-        _tag(connection, dataset, {new["key"]: new["tags"] for _, new in chunk if new["tags"]})
+        new = [{"row": row, "content": one["body"], "shown": has_example(one["body"])} for row, one in chunk]
+        connection.execute(statement, new)
+        _relate_again(connection, dict(chunk))
 
 
 def set_draft(connection: Connection, dataset: int, rows: Sequence[int], *, draft: bool) -> int:
@@ -197,36 +201,30 @@ def project_tag_counts(connection: Connection, project: int) -> list[tuple[str, 
     return [(tag, number) for tag, number in connection.execute(query)]
 
 
-def project_bodies(connection: Connection, project: int) -> Iterator[Row]:
-    """The row id, dataset_id and body of every case of a project, streamed."""
-    query = (
-        select(cases.c.id, cases.c.dataset_id, cases.c.body)
-        .join(datasets, datasets.c.id == cases.c.dataset_id)
-        .where(datasets.c.project_id == project)
-        .order_by(cases.c.id)
-    )
-    found = connection.execution_options(yield_per=_AT_ONCE).execute(query).mappings()
-    yield from (dict(row) for row in found)
-
-
 def answers_to(connection: Connection, project: int, dataset: str, key: str) -> list[Row]:
     """The first answers of the 20 latest runs to a case, each with its run."""
     chosen = answers.c.dataset == dataset, answers.c.case_id == key, answers.c.answer.is_not(None)
     return every(connection, _with_run(project).where(*chosen).limit(20))
 
 
-def latest_answer(connection: Connection, project: int, dataset: str, keys: Sequence[str]) -> Row | None:
-    """An answer of the latest run that answered one of these cases."""
-    found = (
-        one(
-            connection,
-            _with_run(project)
-            .where(answers.c.dataset == dataset, answers.c.case_id.in_(chunk), answers.c.answer.is_not(None))
-            .limit(1),
-        )
-        for chunk in chunks(keys, _AT_ONCE)
+def latest_answer(connection: Connection, project: int, dataset: Row) -> Row | None:
+    """An answer, by the latest run that has one, to a case of a dataset without an answer example.
+
+    Only the last `_LATEST` finished runs of the dataset are searched.
+    """
+    of_dataset = runs.c.facts[("datasets", dataset["name"])].as_integer()
+    latest = select(runs.c.id).where(runs.c.project_id == project, runs.c.state == "done", of_dataset.is_not(None))
+    lacking = cases.c.dataset_id == dataset["id"], cases.c.has_example.is_(False), cases.c.key == answers.c.case_id
+    wanted = (
+        answers.c.dataset == dataset["name"],
+        answers.c.answer.is_not(None),
+        select(cases.c.id).where(*lacking).exists(),
     )
-    return max(filter(None, found), key=lambda row: row["id"], default=None)
+    for run in connection.scalars(latest.order_by(runs.c.id.desc()).limit(_LATEST)).all():
+        found = one(connection, _with_run(project).where(runs.c.id == run, *wanted).limit(1))
+        if found is not None:
+            return found
+    return None
 
 
 def _with_run(project: int) -> Query:
@@ -236,18 +234,52 @@ def _with_run(project: int) -> Query:
     return query.order_by(runs.c.id.desc())
 
 
-def without_example(connection: Connection, dataset: int) -> Iterator[Row]:
-    """The row id, key and body of the cases of a dataset without an answer example, streamed."""
-    query = select(cases.c.id, cases.c.key, cases.c.body).where(cases.c.dataset_id == dataset)
-    found = connection.execution_options(yield_per=_AT_ONCE).execute(query.order_by(cases.c.position)).mappings()
-    yield from (dict(row) for row in found if row["body"].get("demo_answer") is None)
+def lacking(connection: Connection, dataset: int) -> int:
+    """The number of cases of a dataset without an answer example."""
+    query = select(func.count()).where(cases.c.dataset_id == dataset, cases.c.has_example.is_(False))
+    return connection.scalar(query) or 0
 
 
-def _tag(connection: Connection, dataset: int, tagged: dict[str, Sequence[str]]) -> None:
-    if not tagged:
-        return
-    query = select(cases.c.key, cases.c.id).where(cases.c.dataset_id == dataset, cases.c.key.in_(list(tagged)))
-    values = [
-        {"case_id": row, "tag": tag} for key, row in connection.execute(query) for tag in dict.fromkeys(tagged[key])
+def without_example(connection: Connection, dataset: int) -> list[Row]:
+    """The row id, key and body of the cases of a dataset without an answer example."""
+    chosen = cases.c.dataset_id == dataset, cases.c.has_example.is_(False)
+    return every(connection, select(cases.c.id, cases.c.key, cases.c.body).where(*chosen).order_by(cases.c.position))
+
+
+def has_example(body: Mapping[str, Any]) -> bool:
+    """Whether a case has an answer example, for its column."""
+    return body.get("demo_answer") is not None
+
+
+def relate(connection: Connection, rows: Mapping[int, Row]) -> None:
+    """Add the tags and the checks of cases, by row id, to their tables."""
+    tags = [{"case_id": case, "tag": tag} for case, row in rows.items() for tag in dict.fromkeys(row["tags"])]
+    checks = [
+        {"case_id": case, "name": name, "is_enabled": is_enabled}
+        for case, row in rows.items()
+        for name, is_enabled in _checks_of(row["body"]).items()
     ]
-    connection.execute(insert(case_tags), values)
+    for table, values in ((case_tags, tags), (case_checks, checks)):
+        if values:
+            connection.execute(insert(table), values)
+
+
+def _checks_of(body: Mapping[str, Any]) -> dict[str, bool]:
+    found: dict[str, bool] = {}
+    for check in body.get("checks") or ():
+        name = storable(check["identifier"])
+        found[name] = found.get(name, False) or bool(check.get("enabled", True))
+    return found
+
+
+def _relate_by_key(connection: Connection, dataset: int, rows: Sequence[Row]) -> None:
+    known = {row["key"]: row for row in rows if row["tags"] or row["body"].get("checks")}
+    if known:
+        query = select(cases.c.key, cases.c.id).where(cases.c.dataset_id == dataset, cases.c.key.in_(list(known)))
+        relate(connection, {case: known[key] for key, case in connection.execute(query)})
+
+
+def _relate_again(connection: Connection, rows: Mapping[int, Row]) -> None:
+    for table in (case_tags, case_checks):
+        connection.execute(delete(table).where(table.c.case_id.in_(rows)))
+    relate(connection, rows)

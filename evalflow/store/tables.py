@@ -97,8 +97,10 @@ cases = Table(
     Column("is_draft", Boolean, nullable=False),
     row_version(),
     moment("updated_at"),
+    Column("has_example", Boolean, nullable=False),
     UniqueConstraint("dataset_id", "key"),
     UniqueConstraint("dataset_id", "position"),
+    Index(None, "dataset_id", "has_example"),
 )
 
 case_tags = Table(
@@ -108,6 +110,17 @@ case_tags = Table(
     Column("tag", Text, nullable=False),
     PrimaryKeyConstraint("case_id", "tag"),
     Index(None, "tag", "case_id"),
+)
+
+# The checks that a case names; one that it names more than once is enabled if any of them is.
+case_checks = Table(
+    "case_checks",
+    metadata,
+    Column("case_id", Integer, ForeignKey("cases.id", ondelete="CASCADE"), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("is_enabled", Boolean, nullable=False),
+    PrimaryKeyConstraint("case_id", "name"),
+    Index(None, "name", "case_id"),
 )
 
 runs = Table(

@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Table, delete, func, insert, select, update
 
+from evalflow.store.cases import has_example, relate
 from evalflow.store.rows import Row, add, chunks, every, now, one
 from evalflow.store.tables import bots, case_tags, cases, checks, datasets, judges, metrics, runs, trash
 
@@ -99,9 +100,8 @@ def bring_back_cases(connection: Connection, dataset: int, rows: Sequence[Row]) 
         values = {key: value for key, value in row.items() if key not in ("id", "tags")}
         if row["position"] in taken:  # a case was added meanwhile
             values["position"] = after = max(after, *(one["position"] for one in rows)) + 1
-        case = add(connection, cases, {**values, "dataset_id": dataset})
-        if row["tags"]:
-            connection.execute(insert(case_tags), [{"case_id": case, "tag": tag} for tag in row["tags"]])
+        values |= {"dataset_id": dataset, "has_example": has_example(row["body"])}
+        relate(connection, {add(connection, cases, values): row})
 
 
 def taken_cases(connection: Connection, dataset: int, rows: Sequence[Row]) -> list[str]:

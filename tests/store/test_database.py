@@ -29,7 +29,7 @@ from sqlalchemy import (
 )
 
 from evalflow.errors import UserError
-from evalflow.store import Database, definitions, open_database
+from evalflow.store import Database, definitions, open_database, tables
 from evalflow.store.database import FOLDER, KEPT
 from evalflow.store.schema import metadata
 
@@ -134,6 +134,40 @@ def test_what_is_in_the_first_tables_is_there_in_all_later_ones(
         for table, row in filled.items():
             found = connection.execute(select(metadata.tables[table])).mappings().one()
             assert {name: found[name] for name in row} == row, table
+    new.close()
+
+
+def test_the_checks_and_examples_of_older_cases_are_known(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(FOLDER, before := tmp_path / "migrations", ignore=shutil.ignore_patterns("__pycache__", *_later(5)))
+    old = create_engine(database_url)
+    with old.begin() as connection:
+        context = MigrationContext.configure(connection)
+        with Operations.context(context):
+            first_tables.upgrade()
+        context.stamp(ScriptDirectory(str(FOLDER)), "0001")
+        _fill(connection)
+    with monkeypatch.context() as patch:
+        patch.setattr("evalflow.store.database.FOLDER", before)
+        open_database(database_url).close()
+    twice = [{"identifier": "greets", "enabled": on} for on in (False, True)]
+    bodies: list[dict[str, Any]] = [{}, {"demo_answer": {"content": "Hi"}, "checks": [*twice, {"identifier": "plain"}]}]
+    bodies.append({"demo_answer": None, "checks": [twice[0]]})
+    with old.begin() as connection:
+        there = MetaData()
+        there.reflect(connection, only=["cases"])
+        case = dict(connection.execute(select(there.tables["cases"])).mappings().one())
+        for number, body in enumerate(bodies, 2):
+            row = {"id": number, "position": number, "key": str(number), "body": body}
+            connection.execute(there.tables["cases"].insert().values({**case, **row}))
+    old.dispose()
+    new = open_database(database_url)
+    with new.reading() as connection:
+        query = select(tables.cases.c.id).where(tables.cases.c.has_example.is_(True))
+        assert list(connection.scalars(query)) == [3]
+        named = connection.execute(select(tables.case_checks).order_by("case_id", "name")).all()
+        assert [tuple(one) for one in named] == [(3, "greets", True), (3, "plain", True), (4, "greets", False)]
     new.close()
 
 

@@ -74,10 +74,10 @@ def lacking_examples(space: Workspace, dataset: str) -> tuple[int, RunAnswer | N
     """The number of cases without an answer example, and an answer of the latest run that could fill some of them."""
     row = own_row(space, dataset)
     with space.database.reading() as connection:
-        missing = [one["key"] for one in table.without_example(connection, row["id"])]
-        found = table.latest_answer(connection, space.project_id, dataset, missing)
+        missing = table.lacking(connection, row["id"])
+        found = table.latest_answer(connection, space.project_id, row) if missing else None
     keys = ("run_id", "title", "bot", "created_at", "answer")
-    return len(missing), RunAnswer(**{key: found[key] for key in keys}) if found else None
+    return missing, RunAnswer(**{key: found[key] for key in keys}) if found else None
 
 
 @requires("edit")
@@ -85,7 +85,7 @@ def fill_examples(space: Workspace, dataset: str, run_id: str) -> int:
     """Give cases without an answer example the answer of a run; returns the number of changed cases."""
     row = own_row(space, dataset)
     with space.database.reading() as connection:
-        missing = list(table.without_example(connection, row["id"]))
+        missing = table.without_example(connection, row["id"])
     found = _examples(space, run_id, dataset, [one["key"] for one in missing])
     changed = {
         one["id"]: case_columns({**one["body"], "demo_answer": found[one["key"]]})
@@ -93,7 +93,7 @@ def fill_examples(space: Workspace, dataset: str, run_id: str) -> int:
         if one["key"] in found
     }
     with space.changing("update", "dataset", dataset, [f"demo_answer of {len(changed)} cases"]) as connection:
-        table.rewrite(connection, row["id"], changed)
+        table.rewrite(connection, changed)
     return len(changed)
 
 

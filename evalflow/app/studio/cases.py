@@ -124,7 +124,7 @@ def update_case(
         owner = there["dataset_id"]
         if changed["key"] != there["key"] and table.known_keys(connection, owner, [changed["key"]]):
             raise duplicates([changed["key"]])
-        if not table.replace(connection, owner, case, expected, changed):
+        if not table.replace(connection, case, expected, changed):
             raise _stale(table.get(connection, owner, case) or there, expected, changed["body"])
     return get_case(space, dataset, case)
 
@@ -347,7 +347,7 @@ def change_cases(space: Workspace, dataset: str, cases: Sequence[int], field: st
             (found["id"], found["body"], new(found["body"])) for found in table.by_ids(connection, row["id"], cases)
         )
         changed = {case: case_columns(body) for case, before, body in pairs if body != before}
-        table.rewrite(connection, row["id"], changed)
+        table.rewrite(connection, changed)
     return len(changed)
 
 

@@ -1,16 +1,14 @@
-"""Reusable checks: define them, and enable them on many cases."""
+"""Reusable checks, which cases name; `check_uses` enables them on cases."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from pydantic import ConfigDict, ValidationError
 
 from evalflow.app.studio.access import requires
-from evalflow.app.studio.cases import change_cases
 from evalflow.app.studio.definitions import DefinitionStore
 from evalflow.app.studio.space import TakenError, Workspace
 from evalflow.app.studio.validate import check_name, one_line
@@ -18,11 +16,8 @@ from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.jsonvalues import DEEPEST, is_too_deep
 from evalflow.metrics.case_checks import JUDGED, PARAMS, SemanticSimilarity, rulebook_of
 from evalflow.metrics.kinds.checks import param_problems
-from evalflow.store import cases as table
+from evalflow.store import check_uses
 from evalflow.store.rows import from_row
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,21 +121,15 @@ def update_check(space: Workspace, expected: int, draft: CheckDraft) -> Check:
 
 
 @requires("edit")
-def delete_check(space: Workspace, name: str, expected: int) -> None:
-    """Delete a check that no case names."""
-    row, used = CHECKS.get(space, name), check_uses(space)[name]
+def delete_check(space: Workspace, name: str, expected: int) -> int:
+    """Delete a check that no case names; returns its id in the trash."""
+    row = CHECKS.get(space, name)
+    with space.database.reading() as connection:
+        used = check_uses.counts(connection, space.project_id).get(name, (0, 0))[0]
     if used:
         what = f"{used:,} case{'' if used == 1 else 's'} use{'s' if used == 1 else ''} the check {name!r}"
         raise TakenError(Problem(what, "check", "remove it from them first"))
-    CHECKS.delete(space, row, expected)
-
-
-@requires("read")
-def check_uses(space: Workspace) -> Counter[str]:
-    """The number of cases that name each check, built-in ones included."""
-    with space.database.reading() as connection:
-        bodies = (row["body"] for row in table.project_bodies(connection, space.project_id))
-        return Counter(name for body in bodies for name in {check["identifier"] for check in body.get("checks") or ()})
+    return CHECKS.delete(space, row, expected)
 
 
 @requires("read")
@@ -158,36 +147,6 @@ def with_checks(space: Workspace, definition: Mapping[str, Any]) -> dict[str, An
     if definition.get("kind") != "checks" or not (known := custom_checks(space)):
         return dict(definition)
     return {**definition, "custom": {**known, **(definition.get("custom") or {})}}
-
-
-@requires("edit")
-def enable_check(space: Workspace, dataset: str, cases: Sequence[int], identifier: str) -> int:
-    """Add a reusable check to cases, or switch it on; returns the number of changed cases."""
-    get_check(space, identifier)
-
-    def enabled(body: dict[str, Any]) -> dict[str, Any]:
-        checks = [dict(check) for check in body.get("checks") or ()]
-        own = [check for check in checks if check["identifier"] == identifier]
-        for check in own:
-            check["enabled"] = True
-        return {
-            **body,
-            "checks": checks if own else [*checks, {"identifier": identifier, "enabled": True, "params": {}}],
-        }
-
-    return change_cases(space, dataset, cases, "checks", enabled)
-
-
-@requires("edit")
-def remove_check(space: Workspace, dataset: str, cases: Sequence[int], identifier: str) -> int:
-    """Remove a check from cases; returns the number of changed cases."""
-
-    def removed(body: dict[str, Any]) -> dict[str, Any]:
-        kept = [check for check in body.get("checks") or () if check["identifier"] != identifier]
-        rest = {key: value for key, value in body.items() if key != "checks"}
-        return {**rest, "checks": kept} if kept else rest
-
-    return change_cases(space, dataset, cases, "checks", removed)
 
 
 def check_values(draft: CheckDraft) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
-from evalflow.app.studio import checks
+from evalflow.app.studio import check_uses, checks
 from evalflow.app.studio.cases import case_ids
 from evalflow.app.studio.check_trial import CheckTrial, try_checks
 from evalflow.app.studio.space import Page
@@ -94,7 +94,7 @@ def remove_check(space: Space, check: Name, expected: Expected) -> None:
 def post_enabling(space: Space, check: Name, wanted: Enabling) -> ChangedCases:
     """Enable a check on many cases, or remove it from them."""
     ids = case_ids(space, wanted.dataset, tag=wanted.tag)
-    work = checks.remove_check if wanted.remove else checks.enable_check
+    work = check_uses.remove_check if wanted.remove else check_uses.enable_check
     return ChangedCases(count=work(space, wanted.dataset, ids, check))
 
 

@@ -20,7 +20,8 @@ from evalflow.app.studio.cases import (
     group_cases,
     tag_cases,
 )
-from evalflow.app.studio.checks import enable_check, list_checks
+from evalflow.app.studio.check_uses import enable_check
+from evalflow.app.studio.checks import list_checks
 from evalflow.app.studio.datasets import FoundCases, question_of
 from evalflow.app.studio.space import Workspace
 from evalflow.app.studio.tags import project_tags

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from evalflow.app.studio import cases, checks, datasets
+from evalflow.app.studio import cases, check_uses, checks, datasets
 from evalflow.app.studio.bots import create_bot
 from evalflow.app.studio.check_trial import CheckTrial, judge_check, try_checks
+from evalflow.app.studio.check_uses import CheckUse
 from evalflow.app.studio.checks import CheckDraft, CheckExample
 from evalflow.app.studio.metrics import MetricDraft, create_metric
 from evalflow.app.studio.runs import estimate_run
@@ -155,9 +156,9 @@ def test_a_check_is_defined_once_and_enabled_on_many_conversations(space: Worksp
     made = checks.create_check(space, draft)
     assert (made.title, made.examples, made.version) == ("It greets", examples, 1)
     found = cases.case_ids(space, "fees", tag="Loans")
-    assert checks.enable_check(space, "fees", found, "greets") == 2
-    assert checks.enable_check(space, "fees", found, "greets") == 0
-    assert checks.check_uses(space) == {"greets": 2}
+    assert check_uses.enable_check(space, "fees", found, "greets") == 2
+    assert check_uses.enable_check(space, "fees", found, "greets") == 0
+    assert check_uses.check_uses(space) == {"greets": CheckUse(2, 2)}
     with pytest.raises(TakenError, match="2 cases use the check"):
         checks.delete_check(space, "greets", 1)
     create_bot(space, "desk", {"kind": "recorded"})
@@ -170,7 +171,7 @@ def test_a_check_is_defined_once_and_enabled_on_many_conversations(space: Worksp
     words = ("--config-dir", "out/conf", "dataset=fees", "metric=asked")
     done = Program(space.root)("run", *words)
     assert (done.returncode, "greets" in done.stdout) == (0, True), done.stderr
-    assert checks.remove_check(space, "fees", found, "greets") == 2
+    assert check_uses.remove_check(space, "fees", found, "greets") == 2
     checks.delete_check(space, "greets", 1)
     with pytest.raises(NotFoundError):
         checks.get_check(space, "greets")

@@ -1,0 +1,165 @@
+"""Where reusable checks are used: enable them on many cases, list those, and find where they failed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evalflow.app.studio.access import requires
+from evalflow.app.studio.cases import change_cases
+from evalflow.app.studio.checks import get_check
+from evalflow.app.studio.datasets import own_row
+from evalflow.app.studio.space import Workspace
+from evalflow.store import check_uses as table
+from evalflow.store.cases import CaseQuery
+from evalflow.store.rows import from_row
+from evalflow.store.scores import Limit, RunScores, ScoreFilter
+
+MAX_PAGE = 500
+_SEARCHED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class CheckUse:
+    """How many cases name a check, and on how many of them it is enabled."""
+
+    cases: int = 0
+    enabled: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedCase:
+    """A case that names a check.
+
+    Attributes:
+        id: The id of its row; `key` is the case's own id.
+    """
+
+    dataset: str
+    id: int
+    key: str
+    question: str
+    is_draft: bool
+    is_enabled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CheckFailure:
+    """The first answer that failed a check in the latest run with such answers.
+
+    Attributes:
+        metric: The name of the score: that of the check, with `#2` and so on if the case names it repeatedly.
+        position: The answer's position in its run.
+        at: When the run ended; when it was created while it has not.
+    """
+
+    run_id: str
+    title: str
+    at: str
+    metric: str
+    position: int
+    dataset: str
+    case_id: str
+    question: str
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """The cases that match a filter, by row id: all, those that name a check, and those where it is enabled."""
+
+    cases: Sequence[int]
+    naming: Sequence[int]
+    enabled: Sequence[int]
+
+
+@requires("read")
+def check_uses(space: Workspace) -> dict[str, CheckUse]:
+    """The use of each check that some case names, built-in ones included."""
+    with space.database.reading() as connection:
+        found = table.counts(connection, space.project_id)
+    return {name: CheckUse(*numbers) for name, numbers in found.items()}
+
+
+@requires("read")
+def cases_with(space: Workspace, name: str, first: int = 0, limit: int = 50) -> list[CheckedCase]:
+    """Cases that name a check, by dataset and in their order there, skipping the first `first`."""
+    with space.database.reading() as connection:
+        rows = table.cases_with(connection, space.project_id, name, first, max(1, min(limit, MAX_PAGE)))
+    return [from_row(CheckedCase, row) for row in rows]
+
+
+@requires("read")
+def coverage(
+    space: Workspace,
+    dataset: str,
+    name: str,
+    *,
+    tag: str | None = None,
+    text: str | None = None,
+    draft: bool | None = None,
+) -> Coverage:
+    """Which cases of a dataset match a filter and name a check; for the filter, see `list_cases`."""
+    row = own_row(space, dataset)
+    with space.database.reading() as connection:
+        ids, named = table.among(CaseQuery(connection, row["id"], tag, text, draft), name)
+    return Coverage(ids, [one for one in ids if one in named], [one for one in ids if named.get(one)])
+
+
+@requires("read")
+def last_failure(space: Workspace, name: str) -> CheckFailure | None:
+    """Where a check failed last; None if it never did, or only in runs whose judge gives no pass or fail."""
+    with space.database.reading() as connection:
+        for run in table.imperfect_runs(connection, space.project_id, name, _SEARCHED):
+            scores = RunScores(connection, run["id"], _limits(run["facts"], name))
+            failed = [
+                score
+                for metric in table.numbered(name)
+                if any(limit.metric == metric for limit in scores.limits)
+                for score in scores.page(ScoreFilter(metric=metric, passed=False), None, 1)
+            ]
+            if failed:
+                first = min(failed, key=lambda score: score.place)
+                shown = {key: run[key] for key in ("run_id", "title")}
+                at = run["finished_at"] or run["created_at"]
+                keys = ("metric", "position", "dataset", "case_id", "question")
+                return CheckFailure(**shown, at=at, **{key: getattr(first, key) for key in keys})
+    return None
+
+
+def _limits(facts: Mapping[str, Any], name: str) -> list[Limit]:
+    return [
+        Limit(one["name"], one["judge"], one["threshold"], one["direction"] == "higher_is_better")
+        for one in facts.get("metrics", ())
+        if one["threshold"] is not None and one["name"] in table.numbered(name)
+    ]
+
+
+@requires("edit")
+def enable_check(space: Workspace, dataset: str, cases: Sequence[int], identifier: str) -> int:
+    """Add a reusable check to cases, or switch it on; returns the number of changed cases."""
+    get_check(space, identifier)
+
+    def enabled(body: dict[str, Any]) -> dict[str, Any]:
+        checks = [dict(check) for check in body.get("checks") or ()]
+        own = [check for check in checks if check["identifier"] == identifier]
+        for check in own:
+            check["enabled"] = True
+        return {
+            **body,
+            "checks": checks if own else [*checks, {"identifier": identifier, "enabled": True, "params": {}}],
+        }
+
+    return change_cases(space, dataset, cases, "checks", enabled)
+
+
+@requires("edit")
+def remove_check(space: Workspace, dataset: str, cases: Sequence[int], identifier: str) -> int:
+    """Remove a check from cases; returns the number of changed cases."""
+
+    def removed(body: dict[str, Any]) -> dict[str, Any]:
+        kept = [check for check in body.get("checks") or () if check["identifier"] != identifier]
+        rest = {key: value for key, value in body.items() if key != "checks"}
+        return {**rest, "checks": kept} if kept else rest
+
+    return change_cases(space, dataset, cases, "checks", removed)

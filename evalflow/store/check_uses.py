@@ -1,0 +1,64 @@
+"""Where checks are used: the cases that name them, and the runs in which they failed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, case, func, or_, select
+
+from evalflow.store.cases import CaseQuery
+from evalflow.store.rows import Row, chunks, every
+from evalflow.store.tables import case_checks, cases, datasets, runs, scores
+
+_AT_ONCE = 500
+_REPEATS = 4
+"""A case that names a check repeatedly has scores `NAME`, `NAME#2`, ...; the first ones are searched for failures."""
+
+
+def counts(connection: Connection, project: int) -> dict[str, tuple[int, int]]:
+    """The number of cases that name each check, and of those where it is enabled, by its name."""
+    enabled = func.sum(case((case_checks.c.is_enabled, 1), else_=0))
+    query = (
+        select(case_checks.c.name, func.count(), enabled)
+        .join(cases, cases.c.id == case_checks.c.case_id)
+        .join(datasets, datasets.c.id == cases.c.dataset_id)
+        .where(datasets.c.project_id == project)
+        .group_by(case_checks.c.name)
+    )
+    return {name: (number, int(on)) for name, number, on in connection.execute(query)}
+
+
+def cases_with(connection: Connection, project: int, name: str, first: int, limit: int) -> list[Row]:
+    """Cases that name a check, by dataset and in their order there, skipping the first `first`."""
+    columns = cases.c.id, cases.c.key, cases.c.question, cases.c.is_draft, case_checks.c.is_enabled
+    query = (
+        select(*columns, datasets.c.name.label("dataset"))
+        .join(case_checks, case_checks.c.case_id == cases.c.id)
+        .join(datasets, datasets.c.id == cases.c.dataset_id)
+        .where(datasets.c.project_id == project, case_checks.c.name == name)
+        .order_by(datasets.c.name, cases.c.position)
+    )
+    return every(connection, query.offset(first).limit(limit))
+
+
+def among(wanted: CaseQuery, name: str) -> tuple[list[int], dict[int, bool]]:
+    """The row ids of the cases of a query; of those that name a check, whether it is enabled."""
+    ids, named = wanted.ids(), dict[int, bool]()
+    for chunk in chunks(ids, _AT_ONCE):
+        query = select(case_checks.c.case_id, case_checks.c.is_enabled)
+        query = query.where(case_checks.c.name == name, case_checks.c.case_id.in_(chunk))
+        named |= {row.case_id: row.is_enabled for row in wanted.connection.execute(query)}
+    return ids, named
+
+
+def imperfect_runs(connection: Connection, project: int, name: str, limit: int) -> list[Row]:
+    """The latest runs in which a check has a score below 1, the newest first."""
+    below = or_(*(scores.c.metric == one for one in numbered(name))), scores.c.run == runs.c.id, scores.c.score < 1
+    columns = runs.c.id, runs.c.run_id, runs.c.title, runs.c.created_at, runs.c.finished_at, runs.c.facts
+    query = select(*columns).where(runs.c.project_id == project, select(scores.c.n).where(*below).exists())
+    return every(connection, query.order_by(runs.c.id.desc()).limit(limit))
+
+
+def numbered(name: str) -> Sequence[str]:
+    """The names of a check's scores."""
+    return [name, *(f"{name}#{number}" for number in range(2, _REPEATS + 1))]
