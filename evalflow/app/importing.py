@@ -1,10 +1,14 @@
-"""The command `import`: convert another tool's files to YAML in ./conf."""
+"""The command `import`: convert another tool's files to ./conf, ./data and ./prompts."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 from rich.console import Console
 
@@ -15,40 +19,130 @@ from evalflow.app.core.result_rules import ResultRules
 from evalflow.app.core.screen import TerminalScreen, propose_command, shown, write_new
 from evalflow.app.report import case_rows
 from evalflow.app.run import execute
+from evalflow.config.schema import IDENTIFIER
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError, command
-from evalflow.importers.files import ImportedConfig
+from evalflow.importers.files import ImportedConfig, ImportSource, Secret, key_for
 from evalflow.importers.govuk import read_config
+from evalflow.importers.ledger import Ledger
 from evalflow.importers.tiamat import read_test
 from evalflow.paths import private_folder, write_atomically
 from evalflow.records.manifest import Manifest
 from evalflow.report.comparison import native_means, print_pairs
-from evalflow.report.wording import literal
+from evalflow.report.wording import ColumnKind, literal, table_of
 
-FORMATS: Mapping[str, Callable[[Path], ImportedConfig]] = {"govuk": read_config, "tiamat": read_test}
+Importer = Callable[[ImportSource], ImportedConfig]
+FORMATS: Mapping[str, Importer] = {
+    "govuk": lambda source: read_config(source.path),
+    "tiamat": lambda source: read_test(source.path),
+}
 _TARGET = ("target=vllm", "target.model=MODEL")
 _FOLDER = Path(".evalflow") / "tiamat"
 _SHOWN = 20  # maximum cases of each dataset in the table
+_NOTHING_SENT = "sends nothing; leave out `check` to run it"
 
 
-def import_files(kind: str, path: str, console: Console) -> int:
-    """Write a file for each dataset, metric and experiment in the tool's files, and print how to run them."""
-    imported = FORMATS[kind](Path(path))
-    for table in imported.datasets.values():
-        table["path"] = shown(Path(table["path"]))
-    write_new({Path("conf") / name: text for name, text in imported.files().items()}, console)
+def import_files(kind: str, path: str, console: Console, name: str | None = None, root: str | None = None) -> int:
+    """Write what the tool's files declare into ./conf, ./data and ./prompts; print what was taken, and how to run it.
+
+    Nothing is written if anything is wrong: rows are kept in a temporary folder until all is read.
+    """
+    source = Path(path)
+    key = name or key_for(source.resolve().stem if source.suffix else source.resolve().name, (), kind.split("-")[0])
+    if not IDENTIFIER.fullmatch(key):
+        hint = "lower-case letters, digits and _, a letter first"
+        raise UserError(Problem(f"{key!r} cannot be a name", "command line", hint))
+    with _scratch() as scratch:
+        imported = FORMATS[kind](ImportSource(source, key, scratch, Path(root) if root else None))
+        imported.ledger.expect_balanced()
+        for table in imported.datasets.values():
+            table["path"] = shown(Path(table["path"]))
+        texts = {Path("conf") / name: text for name, text in imported.files().items()}
+        texts |= {Path("prompts") / name: text for name, text in imported.prompts.items()}
+        _write(texts, imported.data, console)
+    _print_counts(console, imported.ledger)
     for note in imported.notes:
         console.print(literal(f"note   {note}"), soft_wrap=True)
+    for words, remark in _commands(imported):
+        propose_command(console, command("check", *words), remark)
+    return 0
+
+
+@contextmanager
+def _scratch() -> Generator[Path]:
+    """A folder for rows that are not complete yet, beside those that are; gone when the block ends."""
+    parent = Path("data")
+    try:
+        with TemporaryDirectory(prefix=".import-", dir=parent if parent.is_dir() else ".") as folder:
+            yield Path(folder)
+    except OSError as error:
+        raise UserError(Problem(f"cannot write here: {error.strerror}", str(Path.cwd()))) from None
+
+
+def _write(texts: dict[Path, str], data: Mapping[str, Path], console: Console) -> None:
+    final = {Path("data") / name: path for name, path in data.items()}
+    hint = "choose another name: --name NAME"
+    taken = [path for path in (*texts, *final) if path.exists()]
+    if taken:
+        raise UserError([Problem("the file is there already", str(path), hint) for path in taken])
+    for path, complete in final.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        complete.replace(path)
+        console.print(literal(f"wrote {shown(path)}"), soft_wrap=True)
+    write_new(texts, console)
+
+
+def _print_counts(console: Console, ledger: Ledger) -> None:
+    counts = {part: numbers for part, numbers in ledger.counts().items() if numbers[0]}
+    if not counts:
+        return
+    rows = [(part, *(f"{number:,}" for number in numbers)) for part, numbers in counts.items()]
+    columns: Mapping[str, ColumnKind] = {"": "word", "found": "number", "taken": "number", "not translated": "number"}
+    console.print(table_of(columns, rows, gap=2))
+    if ledger.left_out:
+        console.print(literal("not translated", style="bold"))
+    for entry in ledger.left_out:
+        times = f"{entry.count:,} x " if entry.count > 1 else ""
+        console.print(literal(f"  {times}{entry.what}, {entry.where}: {entry.reason}"), soft_wrap=True)
+        if entry.hint:
+            console.print(literal(f"    {entry.hint}", style="dim"), soft_wrap=True)
+
+
+def _commands(imported: ImportedConfig) -> Iterator[tuple[list[str], str]]:
+    """The overrides that run what was imported, each with a remark. They are complete: `check` takes them as printed.
+
+    A key whose variable is not set is left out of `check`, which sends nothing.
+    """
+    judge = MODEL if imported.judged else ()
+    remark = SENDS_NOTHING if imported.judged else _NOTHING_SENT
     for name, experiment in imported.experiments.items():
-        target = _TARGET if experiment["generate"] else ()
-        propose_command(console, command("check", f"experiment={name}", *target, *MODEL), SENDS_NOTHING)
+        chosen = {key: value for one in experiment["defaults"] for key, value in one.items()}
+        target = imported.targets.get(chosen.get("override /target", ""))
+        unset = _unset(target, "target")
+        own_judge = "override /judge" in chosen or not judge
+        unset |= _unset(experiment.get("judge"), "judge")
+        without = [f"{key}=null" for key in unset]
+        words = [] if target or not experiment["generate"] else list(_TARGET)
+        missing = sorted(set(unset.values()))
+        until = f"sends nothing; to run it, set {' and '.join(missing)}, and leave out `check` and {' '.join(without)}"
+        yield [f"experiment={name}", *words, *([] if own_judge else judge), *without], until if missing else remark
     if imported.experiments:
-        return 0
+        return
     words = [f"dataset=[{','.join(imported.datasets)}]", f"metric=[{','.join(imported.metrics)}]"]
     if not imported.has_answers:
         words += ["generate=true", *_TARGET]
-    propose_command(console, command("check", *words, *MODEL), SENDS_NOTHING)
-    return 0
+    yield [*words, *judge], remark
+
+
+def _unset(option: Mapping[str, Any] | None, group: str) -> dict[str, str]:
+    """Keys of an option whose environment variable is not set, with the variable."""
+    given = option or {}
+    found = {"api_key_env": given.get("api_key_env")}
+    headers: Mapping[str, Any] = given.get("headers") or {}
+    for header in headers.values():
+        if isinstance(header, Secret) and header.variable not in os.environ:
+            found["headers"] = header.variable
+    return {f"{group}.{key}": name for key, name in found.items() if name and name not in os.environ}
 
 
 def run_tiamat(test: str, overrides: Sequence[str], out: Console, err: Console) -> int:

@@ -272,11 +272,15 @@ def _tiamat(words: list[str]) -> int:
 def _import(words: list[str]) -> int:
     from evalflow.app.importing import FORMATS, import_files
 
-    parser = parser_of("import", "Write what another tool's files declare into ./conf, as YAML to run and to change.")
+    what = "Write what another tool's files declare into ./conf, ./data and ./prompts, to run and to change."
+    parser = parser_of("import", what)
     parser.add_argument("format", choices=FORMATS, metavar="FORMAT", help=" | ".join(FORMATS))
-    parser.add_argument("path", help="the tool's file: of govuk a config, of tiamat a test")
+    parser.add_argument("path", help="the tool's file; docs/import.md says which")
+    parser.add_argument("--name", help="the name of what is written; that of the file without it")
+    root = "files that it names are read below this folder only; its own folder without it"
+    parser.add_argument("--root", metavar="FOLDER", help=root)
     options = parser.parse_args(words)
-    return import_files(options.format, options.path, console())
+    return import_files(options.format, options.path, console(), options.name, options.root)
 
 
 def _schema(words: list[str]) -> int:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
 import yaml
 
 LARGEST = 100_000
 """Maximum number of keys and values in a file, aliases expanded; a long text counts one per thousand characters."""
+DEEPEST = 100
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _OPENING = re.compile(r"(\\*)\$\{")
 _ENVIRONMENT = re.compile(r"\$\{oc\.env:[A-Za-z_][A-Za-z0-9_]*\}")
@@ -24,16 +25,32 @@ def safe_yaml(text: str) -> Any:
 
 
 def expect_bounded(text: str) -> None:
-    """Refuse YAML whose aliases would expand beyond the limit ("billion laughs"), or contain themselves."""
+    """Refuse YAML that is nested too deeply, or whose aliases expand beyond the limit ("billion laughs") or recur."""
+    expect_shallow(text)
     if "*" not in text:
         return
     top = cast("yaml.Node | None", yaml.compose(text, _LOADER))  # pyright: ignore - untyped
-    if top is not None and not _size(top, {}) <= LARGEST:
+    if top is not None and not expanded_size(top, {}) <= LARGEST:
         problem = f"with its aliases (*NAME) written out it has more than {LARGEST:,} values"
         raise yaml.MarkedYAMLError(problem=problem, problem_mark=top.start_mark)
 
 
-def _size(node: yaml.Node, known: dict[int, float]) -> float:
+def expect_shallow(text: str) -> None:
+    """Refuse YAML that is nested too deeply to be read: libyaml would exhaust the stack and end the process."""
+    if sum(map(text.count, "[{:-?")) <= DEEPEST:  # each level has one of them
+        return
+    depth = 0
+    for event in cast("Iterator[yaml.Event]", yaml.parse(text, _LOADER)):  # pyright: ignore - untyped
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > DEEPEST:
+                what = f"lists and objects are nested more than {DEEPEST} deep"
+                raise yaml.MarkedYAMLError(problem=what, problem_mark=event.start_mark)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+
+
+def expanded_size(node: yaml.Node, known: dict[int, float]) -> float:
     """The number of values below a node; infinite if it contains itself."""
     if id(node) not in known:
         known[id(node)] = math.inf
@@ -42,7 +59,7 @@ def _size(node: yaml.Node, known: dict[int, float]) -> float:
         else:
             inner = cast("list[Any]", node.value)
             parts = [part for pair in inner for part in pair] if isinstance(node, yaml.MappingNode) else inner
-            known[id(node)] = 1 + sum(_size(part, known) for part in parts)
+            known[id(node)] = 1 + sum(expanded_size(part, known) for part in parts)
     return known[id(node)]
 
 

@@ -2,42 +2,138 @@
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Generator, Iterable, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain, count
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TextIO, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
 from evalflow.config.yaml_text import escaped, yaml_of
 from evalflow.errors import Problem, UserError
+from evalflow.importers.ledger import Ledger
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
+Options = dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A value that is read from an environment variable when it is needed, with the words that stand around it."""
+
+    variable: str
+    before: str = ""
+    after: str = ""
+
+    def __str__(self) -> str:
+        return f"{escaped(self.before)}${{oc.env:{self.variable}}}{escaped(self.after)}"
+
+
+@dataclass(slots=True)
+class DataFile:
+    """Rows that are written as JSON lines, and counted."""
+
+    _file: TextIO
+    ledger: Ledger
+    part: str
+    count: int = 0
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        self._file.write(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n")
+        self.count += 1
+        self.ledger.took(self.part)
+
+
 @dataclass(frozen=True, slots=True)
 class ImportedConfig:
-    """Other tools' definitions as evalflow's config groups: each file's values by key; `notes`: what changed."""
+    """Other tools' definitions as evalflow's config groups: each file's values by key.
 
-    datasets: dict[str, dict[str, Any]] = field(default_factory=dict[str, "dict[str, Any]"])
-    metrics: dict[str, dict[str, Any]] = field(default_factory=dict[str, "dict[str, Any]"])
-    experiments: dict[str, dict[str, Any]] = field(default_factory=dict[str, "dict[str, Any]"])
+    Attributes:
+        datasets, metrics, targets, experiments: The values of each file in conf/.
+        prompts: The text of each file in prompts/, by its path there.
+        data: Finished files, by their names in data/.
+        notes: What changed.
+        ledger: What was found, taken and left out.
+        judged: Whether a language model is needed as judge, and none is named.
+    """
+
+    datasets: Options = field(default_factory=Options)
+    metrics: Options = field(default_factory=Options)
+    targets: Options = field(default_factory=Options)
+    experiments: Options = field(default_factory=Options)
+    prompts: dict[str, str] = field(default_factory=dict[str, str])
+    data: dict[str, Path] = field(default_factory=dict[str, Path])
     notes: list[str] = field(default_factory=list[str])
+    ledger: Ledger = field(default_factory=Ledger)
+    judged: bool = True
 
     @property
     def has_answers(self) -> bool:
         return all(bool(table["fields"]) and "answer" in table["fields"] for table in self.datasets.values())
 
     def files(self) -> dict[str, str]:
-        groups = {"dataset": self.datasets, "metric": self.metrics, "experiment": self.experiments}
+        groups = {
+            "dataset": self.datasets, "metric": self.metrics, "target": self.targets, "experiment": self.experiments,
+        }  # fmt: skip
         return {
             f"{group}/{key}.yaml": option_text(group, key, values)
             for group, options in groups.items()
             for key, values in options.items()
         }
+
+
+@dataclass(frozen=True, slots=True)
+class ImportSource:
+    """One import: what is read, the name of what is written, and where rows are kept until all is known to be right.
+
+    Attributes:
+        path: The file to import.
+        name: The key of the datasets and experiments that are written.
+        scratch: A temporary folder on the same disk as data/.
+        root: The folder that links may not leave; null: that of the file.
+    """
+
+    path: Path
+    name: str
+    scratch: Path
+    root: Path | None = None
+
+    @contextmanager
+    def rows(self, imported: ImportedConfig, key: str, part: str = "cases") -> Generator[DataFile]:
+        """A new file data/KEY.jsonl, complete when the block ends. Its rows are counted as taken, under `part`."""
+        path = self.scratch / f"{key}.jsonl"
+        with path.open("x", encoding="utf-8", errors="replace") as file:
+            yield DataFile(file, imported.ledger, part)
+        imported.data[f"{key}.jsonl"] = path
+
+
+def dataset_option(key: str, description: str, **changes: Any) -> dict[str, Any]:
+    """The YAML of a dataset in data/KEY.jsonl, whose columns have the names of case fields."""
+    return {"description": description, "path": f"data/{key}.jsonl", "format": "jsonl", "group": None, **changes}
+
+
+def recorded_option(field: str, description: str, scale: str | Mapping[str, Any], threshold: Any = None) -> Any:
+    """The YAML of a metric that reads the other tool's own score from the data."""
+    return {
+        "kind": "recorded",
+        "family": "recorded",
+        "version": 1,
+        "description": description,
+        "needs": [],
+        "field": field,
+        "scale": {"type": scale} if isinstance(scale, str) else dict(scale),
+        "direction": "higher_is_better",
+        "threshold": threshold,
+        "judge": None,
+        "gate": None,
+    }
 
 
 def validated(model: type[Model], value: Any, path: Path) -> Model:
@@ -69,6 +165,18 @@ def key_for(name: str, taken: Collection[str], fallback: str) -> str:
 
 
 def option_text(group: str, key: str, values: Mapping[str, Any]) -> str:
-    """The YAML of one option, including its package line. `${...}` in texts is escaped, so that it stays text."""
+    """The YAML of one option, with its package line if it needs one. `${...}` in texts is escaped, so it stays text."""
+    text = yaml_of(_revealed(escaped(values)))
+    if group == "target":
+        return text
     package = "_global_" if group == "experiment" else f"{group}.{key}"
-    return f"# @package {package}\n{yaml_of(escaped(values))}"
+    return f"# @package {package}\n{text}"
+
+
+def _revealed(value: Any) -> Any:
+    """The value with secrets as interpolations, which `escaped` must not see."""
+    if isinstance(value, Mapping):
+        return {key: _revealed(inner) for key, inner in cast("Mapping[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [_revealed(inner) for inner in cast("list[Any]", value)]
+    return str(value) if isinstance(value, Secret) else value

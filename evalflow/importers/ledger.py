@@ -1,0 +1,78 @@
+"""Counts of an import: what was in the files, what was taken, and what was left out, with the reason."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+_LINES = 5  # places kept of equal entries, so that a large file with one fault in every line stays small
+
+
+@dataclass(slots=True)
+class Untranslated:
+    """Something that was not translated. Equal entries are counted together.
+
+    Attributes:
+        part: What it is counted as, such as asserts.
+        what: What it is, as the file calls it.
+        reason, hint: Why it was left out, and what to do instead.
+        count: How many.
+        places: `file:line` of the first of them.
+    """
+
+    part: str
+    what: str
+    reason: str
+    hint: str = ""
+    count: int = 0
+    places: list[str] = field(default_factory=list[str])
+
+    @property
+    def where(self) -> str:
+        more = self.count - len(self.places)
+        return ", ".join(self.places) + (f" and {more:,} more" if more > 0 else "")
+
+
+class Ledger:
+    """Counts by part: `found` in the files, `took` over, and `left` out. The first is the sum of the other two."""
+
+    def __init__(self, parts: Sequence[str] = ()) -> None:
+        self._found: Counter[str] = Counter(dict.fromkeys(parts, 0))
+        self._taken: Counter[str] = Counter()
+        self._left: dict[tuple[str, str, str, str], Untranslated] = {}
+
+    def found(self, part: str, count: int = 1) -> None:
+        self._found[part] += count
+
+    def took(self, part: str, count: int = 1) -> None:
+        self._taken[part] += count
+
+    def left(self, part: str, what: str, where: str, reason: str, hint: str = "", count: int = 1) -> None:
+        entry = self._left.setdefault((part, what, reason, hint), Untranslated(part, what, reason, hint))
+        entry.count += count
+        if len(entry.places) < _LINES and where and where not in entry.places:
+            entry.places.append(where)
+
+    @property
+    def left_out(self) -> Sequence[Untranslated]:
+        return list(self._left.values())
+
+    def counts(self) -> dict[str, tuple[int, int, int]]:
+        """By part: found, taken, left out."""
+        left: Counter[str] = Counter()
+        for entry in self._left.values():
+            left[entry.part] += entry.count
+        parts = dict.fromkeys(chain(self._found, self._taken, left))
+        return {part: (self._found[part], self._taken[part], left[part]) for part in parts}
+
+    def expect_balanced(self) -> None:
+        """Raise RuntimeError, a bug in evalflow, if anything that was found was neither taken nor listed."""
+        wrong = [
+            f"of {found} {part} {taken} were taken and {left} listed"
+            for part, (found, taken, left) in self.counts().items()
+            if found != taken + left
+        ]
+        if wrong:
+            raise RuntimeError(f"the import lost count: {'; '.join(wrong)}")

@@ -1,0 +1,207 @@
+"""YAML 1.2 and JSON of other tools, with the line of every key and item.
+
+Hydra's files are YAML 1.1, where `no` is false and `22:22` a number. JavaScript tools read YAML 1.2, and so does this.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import yaml
+
+from evalflow.config.yaml_text import DEEPEST, LARGEST, expanded_size, expect_shallow
+from evalflow.datasets.sources import parse_json
+from evalflow.errors import Problem
+
+_LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+_PLAIN: Sequence[tuple[re.Pattern[str], Callable[[str], Any]]] = (
+    (re.compile(r"(?:~|null|Null|NULL|)\Z"), lambda text: None),  # noqa: ARG005
+    (re.compile(r"(?i:true|false)\Z"), lambda text: text.lower() == "true"),
+    (re.compile(r"[-+]?[0-9]{1,300}\Z"), int),
+    (re.compile(r"0o[0-7]{1,300}\Z"), lambda text: int(text, 8)),
+    (re.compile(r"0x[0-9a-fA-F]{1,300}\Z"), lambda text: int(text, 16)),
+    (re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]{1,2})?\Z"), float),
+)  # the core schema of YAML 1.2; an infinity is text
+_TAGS = frozenset({"!!str", "!!int", "!!float", "!!bool", "!!null", "!"})
+_PAIR = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+
+
+class Broken(ValueError):
+    """The text is not what it should be; `problem` says why and where."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
+
+
+class LocatedMap(dict[str, Any]):
+    """An object of a file: `where` is its place, `lines` has the line of each key."""
+
+    def __init__(self, file: str, line: int) -> None:
+        super().__init__()
+        self.file = file
+        self.line = line
+        self.lines: dict[str, int] = {}
+
+    @property
+    def where(self) -> str:
+        return f"{self.file}:{self.line}"
+
+    def at(self, key: str) -> str:
+        """The place of a key, or of the object if it has no such key."""
+        return f"{self.file}:{self.lines.get(key, self.line)}"
+
+
+class LocatedList(list[Any]):
+    """A list of a file, with the line of each item."""
+
+    def __init__(self, file: str, line: int) -> None:
+        super().__init__()
+        self.file = file
+        self.line = line
+        self.lines: list[int] = []
+
+    def at(self, position: int) -> str:
+        return f"{self.file}:{self.lines[position] if position < len(self.lines) else self.line}"
+
+
+def place(value: Any, otherwise: str) -> str:
+    """Where an object stands in its file."""
+    return value.where if isinstance(value, LocatedMap) else otherwise
+
+
+def located_yaml(text: str, file: str) -> Any:
+    """Parse YAML 1.2; Broken if it is none, repeats a key, or is too large with its aliases written out."""
+    try:
+        expect_shallow(text)
+        top = cast("yaml.Node | None", yaml.compose(text, _LOADER))  # pyright: ignore - untyped
+    except yaml.YAMLError as error:
+        raise Broken(_yaml_problem(error, file)) from None
+    except ValueError as error:
+        raise Broken(Problem(f"it is no YAML that can be read: {error}", file)) from None
+    return None if top is None else _Builder(file, text).whole(top)
+
+
+def located_json(text: str, file: str) -> Any:
+    """Parse JSON; Broken if it is none. A repeated key is refused, as in YAML."""
+    value = parse_json(text.encode(), file)
+    if isinstance(value, Problem):
+        raise Broken(value)
+    # JSON is YAML 1.2, but for tabs and surrogate pairs, whose text does not matter for lines.
+    as_yaml = _PAIR.sub("??????", text.replace("\t", " "))
+    try:
+        expect_shallow(as_yaml)
+        top = cast("yaml.Node | None", yaml.compose(as_yaml, _LOADER))  # pyright: ignore - untyped
+    except (yaml.YAMLError, ValueError):
+        return value
+    return value if top is None else _Builder(file, text).beside(value, top)
+
+
+@dataclass(frozen=True, slots=True)
+class _Builder:
+    """Builds values from the nodes of one file."""
+
+    file: str
+    text: str
+
+    def whole(self, top: yaml.Node) -> Any:
+        # Aliases may expand a file to some times its size, but not to any size.
+        if not expanded_size(top, {}) <= max(LARGEST, len(self.text) * 4):
+            what = "with its aliases (*NAME) written out it has too many values"
+            raise Broken(Problem(what, self._at(top), "write them out where they are needed"))
+        return self._value(top, 0)
+
+    def beside(self, value: Any, node: yaml.Node) -> Any:
+        """The value, parsed as JSON, with the lines of the same text parsed as YAML."""
+        if isinstance(value, dict) and isinstance(node, yaml.MappingNode):
+            found = LocatedMap(self.file, self._line(node))
+            pairs = {str(key.value): (key, inner) for key, inner in cast("list[tuple[Any, Any]]", node.value)}
+            if len(pairs) != len(cast("list[Any]", node.value)):
+                self._repeated(node)
+            for key, inner in cast("dict[str, Any]", value).items():
+                at = pairs.get(key)
+                found[key] = inner if at is None else self.beside(inner, at[1])
+                found.lines[key] = found.line if at is None else self._line(at[0])
+            return found
+        if isinstance(value, list) and isinstance(node, yaml.SequenceNode):
+            items = LocatedList(self.file, self._line(node))
+            for inner, item in zip(cast("list[Any]", value), cast("list[yaml.Node]", node.value), strict=True):
+                items.append(self.beside(inner, item))
+                items.lines.append(self._line(item))
+            return items
+        return value  # pyright: ignore[reportUnknownVariableType] - JSON
+
+    def _value(self, node: yaml.Node, depth: int) -> Any:
+        if depth > DEEPEST:
+            raise Broken(Problem(f"lists and objects are nested more than {DEEPEST} deep", self._at(node)))
+        if isinstance(node, yaml.MappingNode):
+            return self._map(node, depth)
+        if isinstance(node, yaml.SequenceNode):
+            items = LocatedList(self.file, self._line(node))
+            for item in cast("list[yaml.Node]", node.value):
+                items.append(self._value(item, depth + 1))
+                items.lines.append(self._line(item))
+            return items
+        return self._scalar(cast("yaml.ScalarNode", node))
+
+    def _map(self, node: yaml.MappingNode, depth: int) -> LocatedMap:
+        found = LocatedMap(self.file, self._line(node))
+        merged: list[tuple[str, Any, int]] = []
+        for key, inner in cast("list[tuple[yaml.Node, yaml.Node]]", node.value):
+            if not isinstance(key, yaml.ScalarNode):
+                raise Broken(Problem("a key must be a text", self._at(key)))
+            text = str(key.value)
+            if text == "<<":
+                merged += self._merged(inner, depth)
+                continue
+            if text in found:
+                raise Broken(Problem(f"the key {text!r} is given twice", self._at(key), "keep one of them"))
+            found[text] = self._value(inner, depth + 1)
+            found.lines[text] = self._line(key)
+        for name, value, line in merged:
+            if name not in found:
+                found[name] = value
+                found.lines[name] = line
+        return found
+
+    def _merged(self, node: yaml.Node, depth: int) -> list[tuple[str, Any, int]]:
+        """The keys of `<<: *NAME`, or of a list of such."""
+        sources = cast("list[yaml.Node]", node.value) if isinstance(node, yaml.SequenceNode) else [node]
+        found: list[tuple[str, Any, int]] = []
+        for source in sources:
+            value = self._value(source, depth + 1)
+            if not isinstance(value, LocatedMap):
+                raise Broken(Problem("<< needs an object", self._at(source)))
+            found += [(key, inner, value.lines[key]) for key, inner in value.items()]
+        return found
+
+    def _scalar(self, node: yaml.ScalarNode) -> Any:
+        text, tag = str(node.value), str(node.tag).replace("tag:yaml.org,2002:", "!!")
+        if tag not in _TAGS:
+            raise Broken(Problem(f"the tag {tag} has no meaning here", self._at(node), "write a plain value"))
+        if node.style:
+            return text
+        return next((read(text) for pattern, read in _PLAIN if pattern.match(text)), text)
+
+    def _repeated(self, node: yaml.MappingNode) -> None:
+        seen: set[str] = set()
+        for key, _ in cast("list[tuple[Any, Any]]", node.value):
+            if key.value in seen:
+                raise Broken(Problem(f"the key {key.value!r} is given twice", self._at(key), "keep one of them"))
+            seen.add(key.value)
+
+    def _line(self, node: yaml.Node) -> int:
+        return int(node.start_mark.line) + 1
+
+    def _at(self, node: yaml.Node) -> str:
+        return f"{self.file}:{self._line(node)}"
+
+
+def _yaml_problem(error: yaml.YAMLError, file: str) -> Problem:
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    where = f"{file}:{mark.line + 1}" if mark is not None else file
+    said = getattr(error, "problem", None) or " ".join(str(error).split())
+    return Problem(f"broken YAML: {said}", where)

@@ -1,0 +1,122 @@
+"""Reading the files of an import: only below its folder, only text in UTF-8, rows one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evalflow.datasets.csv_file import open_csv
+from evalflow.datasets.json_files import open_json, open_jsonl
+from evalflow.datasets.sources import SourceRow, shown
+from evalflow.errors import Problem, UserError
+from evalflow.importers.located import Broken, located_json, located_yaml
+
+LARGEST_FILE = 64 * 2**20  # bytes of a file that is read whole
+_OPENERS = {".jsonl": open_jsonl, ".ndjson": open_jsonl, ".json": open_json, ".csv": open_csv}
+_MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"\x1f\x8b": "gzip", b"PK": "zip"}
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFolder:
+    """The folder that an import may read."""
+
+    root: Path
+
+    @classmethod
+    def of(cls, path: Path, root: Path | None = None) -> SourceFolder:
+        """The folder of a file, or the one given."""
+        folder = (root or path.parent).resolve()
+        if not folder.is_dir():
+            raise UserError(Problem("there is no such folder", str(root or path.parent)))
+        return cls(folder)
+
+    def find(self, name: str, base: Path, where: str) -> Path:
+        """The file of a relative or absolute name; UserError if it is not there, or outside of the folder."""
+        path = self.inside(name, base, where)
+        if not path.exists():
+            raise UserError(Problem(f"it names {name}, which is not there", where, f"looked for {shown(path)}"))
+        if not path.is_file():
+            raise UserError(Problem(f"it names {name}, which is a folder", where, "name a file in it"))
+        return path
+
+    def inside(self, name: str, base: Path, where: str) -> Path:
+        """The absolute path, with links resolved; UserError if it leaves the folder."""
+        try:
+            path = (base / name).resolve()
+        except (OSError, ValueError, RuntimeError) as error:
+            raise UserError(Problem(f"it names {name!r}, which is no path: {error}", where)) from None
+        if not path.is_relative_to(self.root):
+            hint = "if you trust it, allow the folder above: --root FOLDER"
+            raise UserError(Problem(f"it names {name}, which is outside of {shown(self.root)}", where, hint))
+        return path
+
+    def matching(self, pattern: str, base: Path, where: str) -> list[Path]:
+        """The files of a name or glob, sorted; UserError if there are none."""
+        if not any(character in pattern for character in "*?["):
+            return [self.find(pattern, base, where)]
+        if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
+            raise UserError(Problem(f"the glob {pattern} leaves the folder", where, "name the files one by one"))
+        found = sorted(path for path in base.glob(pattern) if path.is_file())
+        if not found:
+            raise UserError(Problem(f"it names {pattern}, which matches no file", where, f"looked in {shown(base)}"))
+        return [self.find(str(path), base, where) for path in found]
+
+
+def read_text(path: Path) -> str:
+    """The text of a file without its byte order mark; UserError if it is missing, empty, too large or no UTF-8."""
+    name = shown(path)
+    try:
+        size = path.stat().st_size
+        if size > LARGEST_FILE:
+            hint = "only rows of JSON lines or CSV may be more; split it, or leave out what you do not need"
+            raise UserError(Problem(f"the file has {size:,} bytes, and at most {LARGEST_FILE:,} are read", name, hint))
+        content = path.read_bytes()
+    except OSError as error:
+        raise UserError(Problem(f"cannot be read: {error.strerror}", name)) from None
+    if not content.strip():
+        raise UserError(Problem("the file is empty", name))
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        kind = next((kind for mark, kind in _MARKS.items() if content.startswith(mark)), None)
+        what = f"the file is {kind}, not UTF-8" if kind else "the file is no text in UTF-8"
+        raise UserError(Problem(what, f"{name}:{line}", "save it as UTF-8")) from None
+    if "\0" in text:
+        raise UserError(Problem("the file has zero bytes, so it is no text", name, "save it as UTF-8"))
+    return text
+
+
+def read_document(path: Path) -> Any:
+    """The content of a YAML or JSON file, with lines; UserError if it is broken."""
+    text = read_text(path)
+    read = located_json if path.suffix.lower() == ".json" else located_yaml
+    try:
+        return read(text, shown(path))
+    except Broken as error:
+        raise UserError(error.problem) from None
+
+
+def read_rows(path: Path) -> Iterator[SourceRow]:
+    """The rows of a .jsonl, .json or .csv file, one at a time; UserError at the first that is broken."""
+    opener = _OPENERS.get(path.suffix.lower())
+    if opener is None:
+        raise UserError(Problem("unknown kind of file", shown(path), f"known endings: {', '.join(_OPENERS)}"))
+    empty = True
+    try:
+        with path.open("rb") as file:
+            if not file.read(1):
+                raise UserError(Problem("the file is empty", shown(path)))
+        for row in opener(path).rows:
+            if isinstance(row, Problem):
+                raise UserError(row)
+            empty = False
+            yield row
+    except OSError as error:
+        raise UserError(Problem(f"cannot be read: {error.strerror}", shown(path))) from None
+    except UnicodeDecodeError:
+        raise UserError(Problem("the file is no text in UTF-8", shown(path), "save it as UTF-8")) from None
+    if empty:
+        raise UserError(Problem("the file has no rows", shown(path)))
