@@ -6,9 +6,10 @@ import re
 import sqlite3
 from collections.abc import Generator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from alembic import command
@@ -160,12 +161,15 @@ class Database:
         identity: Identifies the file, to detect that it was replaced; None without a file.
         made: The file, if it was created just now; else None.
         backup: The backup of the file from before a schema change; None if there was none.
+        writer: Held by the thread that writes to SQLite, so that other threads of the process wait for it: SQLite's own
+            waiters sleep up to 100 ms between two tries.
     """
 
     engine: Engine
     identity: tuple[int, int] | None = None
     made: Path | None = None
     backup: Path | None = None
+    writer: Lock = field(default_factory=Lock, repr=False, compare=False)
 
     @property
     def path(self) -> Path | None:
@@ -202,12 +206,24 @@ class Database:
             ConflictError: A referenced row was deleted meanwhile, or the key exists already.
             InfrastructureError: The database does not answer, cannot be written, or was replaced.
         """
-        with self._transaction({"writes": True}) as connection:
+        with self._turn(), self._transaction({"writes": True}) as connection:
             if in_turn and _is_postgres(self.engine):
                 connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{BUSY_S:g}s'")
                 connection.execute(select(func.pg_advisory_xact_lock(_WRITERS)))
             yield connection
         self._expect_in_place()  # otherwise the changes would go to a deleted file
+
+    @contextmanager
+    def _turn(self) -> Generator[None]:
+        if _is_postgres(self.engine):
+            yield
+            return
+        if not self.writer.acquire(timeout=BUSY_S):
+            raise self._unanswered(f"others have been writing for {BUSY_S:g} s")
+        try:
+            yield
+        finally:
+            self.writer.release()
 
     @contextmanager
     def _transaction(self, options: Mapping[str, Any]) -> Generator[Connection]:

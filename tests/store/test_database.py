@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,9 @@ from sqlalchemy import (
     text,
 )
 
-from evalflow.errors import UserError
+from evalflow.errors import InfrastructureError, UserError
 from evalflow.store import Database, definitions, open_database, tables
+from evalflow.store import database as database_module
 from evalflow.store.database import FOLDER, KEPT
 from evalflow.store.schema import metadata
 
@@ -257,3 +259,13 @@ def _with_one_more(folder: Path, then: str = "") -> None:
         "def upgrade() -> None:\n    op.add_column('labels', sa.Column('later', sa.Text(), nullable=True))\n" + then,
         encoding="utf-8",
     )
+
+
+def test_who_waits_too_long_for_other_writers_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with closing(open_database(f"sqlite:///{tmp_path / 'e.db'}")) as opened:
+        with opened.writing(), monkeypatch.context() as patch:
+            patch.setattr(database_module, "BUSY_S", 0.01)
+            with pytest.raises(InfrastructureError, match="others have been writing"), opened.writing():
+                pass
+        with opened.writing():  # the one who failed has left nothing behind
+            pass
