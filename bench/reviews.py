@@ -23,7 +23,7 @@ from sqlalchemy import insert
 
 from evalflow.app.studio import reviews
 from evalflow.app.studio.access import Actor
-from evalflow.app.studio.review_desk import next_item, submit_item
+from evalflow.app.studio.review_desk import next_item, own_progress, submit_item
 from evalflow.app.studio.space import Workspace, open_workspace
 from evalflow.store import reviews as stored
 from evalflow.store.tables import assignments
@@ -65,6 +65,7 @@ def work(space: Workspace, name: str, rounds: int, pause_s: float, took: dict[st
     for _ in range(rounds):
         begun = time.perf_counter()
         found = next_item(me, NAME)
+        own_progress(me, NAME)
         given = time.perf_counter()
         took["next answer"].append(given - begun)
         if found is None:

@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, exists, func, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    and_,
+    bindparam,
+    delete,
+    exists,
+    func,
+    insert,
+    or_,
+    select,
+    tuple_,
+    update,
+)
 
 from evalflow.store.rows import Row, chunks, every, now, one, upsert
 from evalflow.store.tables import answers, assignments, labels, review_items, run_views
@@ -13,6 +26,55 @@ from evalflow.store.tables import answers, assignments, labels, review_items, ru
 _AT_ONCE = 500
 _CANDIDATES = 20
 _ITEM = [column for column in review_items.c if column.name != "content"]
+
+
+# What the desk asks again and again is built once: building these queries takes longer than running them.
+_others, _own = assignments.alias("others"), assignments.alias("own")
+_HERE = review_items.c.review_id == bindparam("review")
+_IS_MINE = and_(_own.c.review_id == bindparam("review"), _own.c.by == bindparam("person"))
+_IS_KNOWN = exists().where(_IS_MINE, _own.c.item == review_items.c.item)
+_IS_EXPIRED = and_(assignments.c.state == "open", assignments.c.expires_at <= bindparam("moment"))
+_HELD_BY_OTHERS = (
+    select(func.count())
+    .where(
+        _others.c.review_id == bindparam("review"),
+        _others.c.item == review_items.c.item,
+        _others.c.by != bindparam("person"),
+        or_(
+            _others.c.state == "submitted", and_(_others.c.state == "open", _others.c.expires_at > bindparam("moment"))
+        ),
+    )
+    .correlate(review_items)
+    .scalar_subquery()
+)
+_UNTAKEN = select(review_items.c.item).where(_HERE, review_items.c.wanted > _HELD_BY_OTHERS)
+_FREE = _UNTAKEN.where(~_IS_KNOWN)
+_BEGUN = (
+    _UNTAKEN.join(_own, and_(_own.c.review_id == review_items.c.review_id, _own.c.item == review_items.c.item))
+    .where(_IS_MINE, _own.c.state == "open")
+)  # fmt: skip
+_LISTED = review_items.c.item.in_(bindparam("items", expanding=True))
+_UNTAKEN_OF = _UNTAKEN.where(_LISTED)
+_FREE_OF = _FREE.where(_LISTED).order_by(review_items.c.item).limit(1)
+_OPENED = select(_own.c.item, _own.c.state, _own.c.is_flagged).where(_IS_MINE).order_by(_own.c.opened_at, _own.c.item)
+_OPENED_BEFORE = select(func.count()).where(
+    _IS_MINE, tuple_(_own.c.opened_at, _own.c.item) < tuple_(bindparam("opened_at"), bindparam("item"))
+)
+
+# Items are served in order, so what was not free when a person was given their furthest item is free now only if
+# somebody declined it or let it expire. Thus nobody's search passes again over all that is done.
+_FURTHEST_OWN = select(func.coalesce(func.max(_own.c.item), -1)).where(_IS_MINE).scalar_subquery()
+_FURTHEST = select(func.coalesce(func.max(assignments.c.item), -1)).where(
+    assignments.c.review_id == bindparam("review")
+).scalar_subquery()  # fmt: skip
+_GIVEN_UP = select(assignments.c.item).where(
+    assignments.c.review_id == bindparam("review"), or_(assignments.c.state == "declined", _IS_EXPIRED)
+)
+_BACK = _FREE.where(review_items.c.item < _FURTHEST_OWN, review_items.c.item.in_(_GIVEN_UP))
+_FURTHER = _FREE.where(review_items.c.item > _FURTHEST_OWN)
+_FIRST_BACK, _FIRST_FURTHER = (one.order_by(review_items.c.item).limit(_CANDIDATES) for one in (_BACK, _FURTHER))
+_BETWEEN = _FURTHER.where(review_items.c.item <= _FURTHEST)
+_UNTOUCHED = select(func.count()).select_from(review_items).where(_HERE, review_items.c.item > _FURTHEST)
 
 
 def add_items(connection: Connection, review: int, items: Sequence[Row]) -> None:
@@ -29,16 +91,14 @@ def answer_positions(connection: Connection, run: int) -> dict[tuple[str, str, s
 
 
 def candidates(connection: Connection, review: int, by: str, moment: float) -> list[int]:
-    """The first items that could be served to a person: the one that they have begun, if any, then free ones in order.
+    """The first items that could be served to a person: those that they have begun, then free ones in order.
 
     An item is free as long as fewer people have submitted or lease it than are wanted. `moment`: now, in seconds since
     1970. The list is empty only if no item is free for them.
     """
-    known = exists().where(_of(review, assignments), assignments.c.by == by, assignments.c.item == review_items.c.item)
-    free = select(review_items.c.item).where(_of(review, review_items), ~known, _is_free(by, moment))
-    begun = _begun(connection, review, by, moment)
-    found = connection.scalars(free.order_by(review_items.c.item).limit(_CANDIDATES))
-    return [*begun, *found]
+    asked = {"review": review, "person": by, "moment": moment}
+    begun = sorted(connection.scalars(_BEGUN, asked))
+    return begun + [item for query in (_FIRST_BACK, _FIRST_FURTHER) for item in connection.scalars(query, asked)]
 
 
 def take(
@@ -48,43 +108,47 @@ def take(
 
     An item that they have begun meanwhile is theirs again first, so that who asks twice at once has one item.
     """
-    if begun := _begun(connection, review, by, moment):
-        change_assignment(connection, review, begun[0], by, {"expires_at": moment + lease_s})
-        return begun[0]
-    for item in items:
-        free = select(review_items.c.item).where(_at(review, item, review_items), _is_free(by, moment))
-        if assignment(connection, review, item, by) is None and connection.scalar(free) is not None:
-            values = {"review_id": review, "item": item, "by": by, "state": "open", "opened_at": moment}
-            values |= {"expires_at": moment + lease_s, "seconds": 0.0, "draft": {}, "is_flagged": False}
-            connection.execute(insert(assignments).values(**values))
-            return item
-    return None
+    asked = {"review": review, "person": by, "moment": moment}
+    begun = min(connection.scalars(_BEGUN, asked), default=None)
+    if begun is not None:
+        change_assignment(connection, review, begun, by, {"expires_at": moment + lease_s})
+        return begun
+    item = connection.scalar(_FREE_OF, {**asked, "items": list(items)})
+    if item is not None:
+        values = {"review_id": review, "item": item, "by": by, "state": "open", "opened_at": moment}
+        values |= {"expires_at": moment + lease_s, "seconds": 0.0, "draft": {}, "is_flagged": False}
+        connection.execute(insert(assignments), values)
+    return item
 
 
-def may_label(connection: Connection, review: int, item: int, by: str, moment: float) -> bool:
-    """Whether a person has the item: they submitted it, or began it and nobody else has taken their place."""
-    found = assignment(connection, review, item, by)
-    if found is None or found["state"] == "declined":
-        return False
-    free = select(review_items.c.item).where(_at(review, item, review_items), _is_free(by, moment))
-    return found["state"] == "submitted" or connection.scalar(free) is not None
+def is_untaken(connection: Connection, review: int, item: int, by: str, moment: float) -> bool:
+    """Whether fewer others than are wanted have submitted or lease an item, so that a person may label it."""
+    asked = {"review": review, "person": by, "moment": moment, "items": [item]}
+    return connection.scalar(_UNTAKEN_OF, asked) is not None
 
 
 def left_for(connection: Connection, review: int, by: str, moment: float) -> int:
     """How many items are free for a person, including those that they have begun."""
-    settled = exists().where(
-        assignments.c.review_id == review,
-        assignments.c.item == review_items.c.item,
-        assignments.c.by == by,
-        assignments.c.state != "open",
-    )
-    query = select(func.count()).select_from(review_items)
-    return connection.scalar(query.where(_of(review, review_items), ~settled, _is_free(by, moment))) or 0
+    asked = {"review": review, "person": by, "moment": moment}
+    some = sum(len(list(connection.scalars(query, asked))) for query in (_BEGUN, _BACK, _BETWEEN))
+    return some + (connection.scalar(_UNTOUCHED, asked) or 0)
 
 
 def assignment(connection: Connection, review: int, item: int, by: str) -> Row | None:
     """A person's part in an item."""
     return one(connection, select(assignments).where(_at(review, item, assignments), assignments.c.by == by))
+
+
+def opened_items(connection: Connection, review: int, by: str) -> list[tuple[int, Any, bool]]:
+    """The items that a person has opened, in that order, each with its state and whether they flagged it."""
+    found = connection.execute(_OPENED, {"review": review, "person": by})
+    return [(item, state, is_flagged) for item, state, is_flagged in found]
+
+
+def opened_before(connection: Connection, own: Row) -> int:
+    """How many items a person opened before the one of this assignment."""
+    asked = {"review": own["review_id"], "person": own["by"], "opened_at": own["opened_at"], "item": own["item"]}
+    return connection.scalar(_OPENED_BEFORE, asked) or 0
 
 
 def change_assignment(connection: Connection, review: int, item: int, by: str, values: Mapping[str, Any]) -> None:
@@ -168,20 +232,3 @@ def _of(review: int, table: Any) -> ColumnElement[bool]:
 
 def _at(review: int, item: int, table: Any) -> ColumnElement[bool]:
     return and_(table.c.review_id == review, table.c.item == item)
-
-
-def _begun(connection: Connection, review: int, by: str, moment: float) -> list[int]:
-    """The first item that a person has begun and nobody else has taken; empty if there is none."""
-    both = (review_items.c.review_id == assignments.c.review_id) & (review_items.c.item == assignments.c.item)
-    query = select(assignments.c.item).join(review_items, both)
-    query = query.where(_of(review, assignments), assignments.c.by == by, assignments.c.state == "open")
-    return list(connection.scalars(query.where(_is_free(by, moment)).order_by(assignments.c.item).limit(1)))
-
-
-def _is_free(by: str, moment: float) -> ColumnElement[bool]:
-    """Whether fewer others have submitted or lease the item of `review_items` than are wanted."""
-    others = assignments.alias("others")
-    held = or_(others.c.state == "submitted", and_(others.c.state == "open", others.c.expires_at > moment))
-    same = (others.c.review_id == review_items.c.review_id) & (others.c.item == review_items.c.item)
-    taken = select(func.count()).where(same, others.c.by != by, held)
-    return taken.correlate(review_items).scalar_subquery() < review_items.c.wanted

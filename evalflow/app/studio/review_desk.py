@@ -108,8 +108,8 @@ def next_item(space: Workspace, name: str) -> DeskItem | None:
             return None
         with space.database.writing() as connection:
             item = stored.take(connection, review["id"], found, me, moment, LEASE_S)
-            if item is not None:
-                return _desk_item(connection, review, item, me)
+        if item is not None:
+            return _read_item(space, review, item, me)
     raise TakenError(Problem("others were given every answer that was free", "review", "ask again"))
 
 
@@ -120,7 +120,7 @@ def open_item(space: Workspace, name: str, item: int) -> DeskItem:
     with space.database.writing() as connection:
         _expect_mine(connection, review, item, me)
         _extend(connection, review["id"], item, me, {})
-        return _desk_item(connection, review, item, me)
+    return _read_item(space, review, item, me)
 
 
 @requires("label")
@@ -187,18 +187,18 @@ def own_progress(space: Workspace, name: str) -> OwnProgress:
     """How far the person who asks is; also once the review is closed."""
     review, me = named_review(space, name), space.identify().name
     with space.database.reading() as connection:
-        rows = stored.review_assignments(connection, review["id"], me)
+        opened = stored.opened_items(connection, review["id"], me)
         left = stored.left_for(connection, review["id"], me, time.time()) if review["state"] == "open" else 0
-    states = [row["state"] for row in rows]
-    items = [OwnItem(row["item"], i, row["state"], row["is_flagged"]) for i, row in enumerate(rows, 1)]
+    states = [state for _, state, _ in opened]
+    items = [OwnItem(item, i, state, is_flagged) for i, (item, state, is_flagged) in enumerate(opened, 1)]
     return OwnProgress(states.count("submitted"), states.count("declined"), left, items)
 
 
 def _begun_before_closing(space: Workspace, review: Mapping[str, Any], me: str) -> DeskItem | None:
     with space.database.reading() as connection:
         rows = stored.review_assignments(connection, review["id"], me)
-        begun = next((row["item"] for row in rows if is_reserved(row)), None)
-        return None if begun is None else _desk_item(connection, review, begun, me)
+    begun = next((row["item"] for row in rows if is_reserved(row)), None)
+    return None if begun is None else _read_item(space, review, begun, me)
 
 
 def is_reserved(row: Row) -> bool:
@@ -213,7 +213,7 @@ def _expect_mine(connection: Connection, review: Mapping[str, Any], item: int, m
     if review["state"] != "open" and not is_reserved(found):
         what = f"the review {review['name']!r} is closed"
         raise TakenError(Problem(what, "review", "ask whoever created it to open it again"))
-    if not stored.may_label(connection, review["id"], item, me, time.time()):
+    if found["state"] == "open" and not stored.is_untaken(connection, review["id"], item, me, time.time()):
         what = "this answer was given to somebody else, because it was reserved for you no longer"
         raise TakenError(Problem(what, "item", "go on with the next one"))
     return found
@@ -223,17 +223,19 @@ def _extend(connection: Connection, review: int, item: int, me: str, values: Map
     stored.change_assignment(connection, review, item, me, {**values, "expires_at": time.time() + LEASE_S})
 
 
-def _desk_item(connection: Connection, review: Mapping[str, Any], item: int, me: str) -> DeskItem:
-    found, own = stored.item_row(connection, review["id"], item), stored.assignment(connection, review["id"], item, me)
-    assert found is not None
-    assert own is not None
-    opened = [row["item"] for row in stored.review_assignments(connection, review["id"], me)]
+def _read_item(space: Workspace, review: Mapping[str, Any], item: int, me: str) -> DeskItem:
+    with space.database.reading() as connection:
+        found = stored.item_row(connection, review["id"], item)
+        own = stored.assignment(connection, review["id"], item, me)
+        if found is None or own is None:  # the review was deleted meanwhile
+            raise not_found("answer", str(item), [])
+        number = 1 + stored.opened_before(connection, own)
     content: Mapping[str, Any] = found["content"]
     rows = [one for one in review["metrics"] if one["name"] in content["metrics"]]
     return DeskItem(
         review=review["name"],
         item=item,
-        number=opened.index(item) + 1,
+        number=number,
         state=own["state"],
         messages=content["messages"],
         answer=content["answer"],

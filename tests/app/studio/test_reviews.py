@@ -15,7 +15,16 @@ from hypothesis import strategies as st
 
 from evalflow.app.studio import review_desk, reviews
 from evalflow.app.studio.access import Actor, ForbiddenError, Role
-from evalflow.app.studio.review_desk import CANNOT_TELL, decline_item, next_item, open_item, save_draft, submit_item
+from evalflow.app.studio.review_desk import (
+    CANNOT_TELL,
+    decline_item,
+    is_reserved,
+    next_item,
+    open_item,
+    own_progress,
+    save_draft,
+    submit_item,
+)
 from evalflow.app.studio.reviews import ReviewRequest
 from evalflow.app.studio.space import NotFoundError, TakenError, Workspace, open_workspace
 from evalflow.errors import UserError
@@ -140,8 +149,32 @@ def test_what_is_declined_goes_to_another_and_what_is_submitted_can_be_corrected
     assert [(one["by"], one["value"], one["missing"]) for one in labels] == [
         ("ann", None, "declined"), ("ben", True, None),
     ]  # fmt: skip
-    assert review_desk.own_progress(ben, "r").done == 1
-    assert review_desk.own_progress(ann, "r").declined == 1
+    assert own_progress(ben, "r").done == 1
+    assert own_progress(ann, "r").declined == 1
+
+
+def test_what_somebody_gave_up_comes_back_before_what_is_new(space: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    bare_review(space, [1] * 6)
+    moment = 1000.0
+    monkeypatch.setattr(review_desk.time, "time", lambda: moment)
+    ann, ben, cem = (person(space, name) for name in PEOPLE)
+
+    def item(me: Workspace) -> int | None:
+        found = next_item(me, "r")
+        return found and found.item
+
+    assert [item(ann), item(ben), item(cem)] == [0, 1, 2]
+    submit_item(cem, "r", 2, {"m": True})
+    decline_item(ann, "r", 0)
+    assert own_progress(cem, "r").left == 4
+    assert item(cem) == 0
+    submit_item(cem, "r", 0, {"m": True})
+    moment += review_desk.LEASE_S + 1  # ben has left
+    assert own_progress(cem, "r").left == 4
+    assert [item(cem), item(ann)] == [1, 3]
+    decline_item(cem, "r", 1)
+    decline_item(cem, "r", 2)  # what was submitted may be declined, too
+    assert [own_progress(one, "r").left for one in (ann, ben, cem)] == [5, 4, 2]
 
 
 def act(me: Workspace, step: str, item: int) -> str:
@@ -172,7 +205,7 @@ def _shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(wanted=st.lists(st.integers(1, 2), min_size=1, max_size=4), steps=st.lists(Step, max_size=25))
+@given(wanted=st.lists(st.integers(1, 2), min_size=1, max_size=6), steps=st.lists(Step, max_size=25))
 def test_no_order_of_events_breaks_the_rules(
     shared: Workspace, monkeypatch: pytest.MonkeyPatch, wanted: list[int], steps: list[tuple[str, str]]
 ) -> None:
@@ -180,7 +213,7 @@ def test_no_order_of_events_breaks_the_rules(
         reviews.delete_review(shared, row["name"], row["version"])
     review = bare_review(shared, wanted)
     moment, begun = 1000.0, dict[str, int]()
-    settled: set[tuple[str, int]] = set()
+    settled, opened = set[tuple[str, int]](), set[tuple[str, int | None]]()
     monkeypatch.setattr(review_desk.time, "time", lambda: moment)
     for name, step in steps:
         me, item = person(shared, name), begun.get(name)
@@ -198,13 +231,17 @@ def test_no_order_of_events_breaks_the_rules(
             if did != "lost":
                 settled.add((name, item))
         with shared.database.reading() as connection:
-            held = stored.review_assignments(connection, review)
-        taken = Counter(
-            row["item"]
-            for row in held
-            if row["state"] == "submitted" or (row["state"] == "open" and row["expires_at"] > moment)
-        )
+            rows = stored.review_assignments(connection, review)
+        held = [row for row in rows if row["state"] == "submitted" or is_reserved(row)]
+        taken = Counter(row["item"] for row in held)
         assert all(taken[i] <= number for i, number in enumerate(wanted))
+        by_others = Counter(row["item"] for row in held if row["by"] != name)
+        free = [i for i, number in enumerate(wanted) if (name, i) not in settled and by_others[i] < number]
+        assert own_progress(me, "r").left == len(free)
+        if step == "next":  # what they have begun, else the first that is free
+            first = min([i for i in free if (name, i) in opened] or free, default=None)
+            assert begun.get(name) == first
+            opened.add((name, first))
     moment += review_desk.LEASE_S + 1
     for name in PEOPLE:  # whoever is left can finish all that is not labelled and that they have not declined
         me = person(shared, name)
