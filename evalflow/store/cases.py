@@ -188,17 +188,30 @@ def tag_counts(connection: Connection, dataset: int) -> list[tuple[str, int]]:
     return [(tag, number) for tag, number in connection.execute(query)]
 
 
-def project_tag_counts(connection: Connection, project: int) -> list[tuple[str, int]]:
-    """Every tag of a project's cases with the number of cases that have it or a sub-tag."""
+def project_tag_counts(connection: Connection, project: int) -> list[tuple[str, str, int]]:
+    """Every tag of a project's cases, each dataset that has it, and the number of its cases with it or a sub-tag."""
     query = (
-        select(case_tags.c.tag, func.count())
+        select(case_tags.c.tag, datasets.c.name, func.count())
         .join(cases, cases.c.id == case_tags.c.case_id)
         .join(datasets, datasets.c.id == cases.c.dataset_id)
         .where(datasets.c.project_id == project)
-        .group_by(case_tags.c.tag)
-        .order_by(case_tags.c.tag)
+        .group_by(case_tags.c.tag, datasets.c.name)
+        .order_by(case_tags.c.tag, datasets.c.name)
     )
-    return [(tag, number) for tag, number in connection.execute(query)]
+    return [(tag, dataset, number) for tag, dataset, number in connection.execute(query)]
+
+
+def tagged(connection: Connection, project: int, tag: str) -> Iterator[list[Row]]:
+    """The row ids and bodies of a project's cases with a tag or a sub-tag, in parts. Cases may be changed meanwhile."""
+    query = (
+        select(cases.c.id)
+        .join(case_tags, case_tags.c.case_id == cases.c.id)
+        .join(datasets, datasets.c.id == cases.c.dataset_id)
+        .where(datasets.c.project_id == project, case_tags.c.tag == tag)
+        .order_by(cases.c.id)
+    )
+    for chunk in chunks(list(connection.scalars(query)), _AT_ONCE):
+        yield every(connection, select(cases.c.id, cases.c.body).where(cases.c.id.in_(chunk)))
 
 
 def answers_to(connection: Connection, project: int, dataset: str, key: str) -> list[Row]:

@@ -97,6 +97,7 @@ def rest_api() -> FastAPI:
         rank,
         reviews,
         runs,
+        tags,
         tasks,
         transfer,
     )
@@ -115,7 +116,7 @@ def rest_api() -> FastAPI:
     )
     for router in (
         *(bots.router, metrics.bot_router, metrics.router, checks.router, judges.router),
-        *(datasets.router, datasets.cases_router, datasets.tags_router, transfer.upload_router, transfer.router),
+        *(datasets.router, datasets.cases_router, tags.router, transfer.upload_router, transfer.router),
         *(runs.router, runs.files_router, runs.events_router, runs.scores_router, runs.thresholds_router),
         *(compare.router, rank.router, projects.router, projects.members_router, connections.router, audit.router),
         *(people.users_router, people.router, budget.router, budget.run_router, tasks.router, comments.router),
@@ -131,7 +132,7 @@ def rest_api() -> FastAPI:
 _SCRIPTS = ("nonce", "theme", "unsaved", "keys", "desk")
 _STYLES = (
     *("theme", "parts", "forms", "metrics", "cases", "runs", "results", "compare", "history", "home", "projects"),
-    *("tasks", "desk"),
+    *("tasks", "desk", "checks"),
 )
 
 
@@ -162,6 +163,7 @@ def add_pages(app: FastAPI) -> None:
         run,
         run_case,
         runs,
+        tags,
         tasks,
         users,
     )
@@ -169,7 +171,7 @@ def add_pages(app: FastAPI) -> None:
 
     helpers.expects_arguments = remembered(helpers.expects_arguments)  # pyright: ignore - partly untyped in NiceGUI
     for module in (
-        *(bots, bot_home, metrics, metric, judges, datasets, import_cases, case),
+        *(bots, bot_home, metrics, metric, judges, datasets, import_cases, case, tags),
         *(projects, users, connections, audit, account),
         *(runs, new_run, run_case, run, compare, history),  # /runs/new comes before /runs/{run}
         *(reviews, review, desk, tasks, frame),

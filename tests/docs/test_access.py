@@ -97,6 +97,7 @@ BODIES: Mapping[str, Any] = {
     "PUT /checks/{check}": {"type": "conformity", "params": {"rules": ["Be kind."]}},
     "POST /checks/try": {"question": "Why?"},
     "POST /checks/{check}/cases": {"dataset": "questions"},
+    "POST /tags/rename": {"old": "none", "new": "other"},
     "POST /comments": {"text": "Why?", "task": 1},
     "PUT /me/password": {"old": "", "new": ""},
     "POST /tokens": {"name": "nightly", "role": "viewer", "days": 1},

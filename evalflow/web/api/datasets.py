@@ -1,11 +1,11 @@
-"""/datasets with their cases, and /tags."""
+"""/datasets with their cases."""
 
 from __future__ import annotations
 
 import json
 from typing import Annotated, Any
 
-from fastapi import APIRouter, HTTPException, Path, Query, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
@@ -16,14 +16,12 @@ from evalflow.app.studio.cases import (
     add_cases,
     case_rows,
     copy_dataset,
-    dataset_tags,
     delete_cases,
     get_case,
     list_cases,
     tag_cases,
     update_case,
 )
-from evalflow.app.studio.scores import run_tags
 from evalflow.app.studio.space import Page
 from evalflow.web.api.deps import Cursor, Expected, Limit, Name, RequestBody, Space, created, page_of, tagged
 
@@ -205,27 +203,3 @@ def post_activation(space: Space, dataset: Name, wanted: Activation) -> Count:
 def post_tagging(space: Space, dataset: Name, tagging: Tagging) -> Count:
     """Add tags to many cases, and remove others."""
     return Count(count=tag_cases(space, dataset, tagging.cases, add=tagging.add, remove=tagging.remove))
-
-
-tags_router = APIRouter(prefix="/tags", tags=["tags"])
-Of = Annotated[str | None, Query(max_length=200)]
-
-
-class TagCount(BaseModel):
-    """A tag, and how many cases have it or a sub-tag of it."""
-
-    tag: str
-    count: int
-
-
-@tags_router.get("")
-def read_tags(
-    space: Space, dataset: Of = None, run: Of = None, cursor: Cursor = None, limit: Limit = 500
-) -> Page[TagCount]:
-    """The tags of a dataset's cases, or of a run's answers."""
-    if (dataset is None) == (run is None):
-        raise HTTPException(422, "name either a dataset or a run: dataset=NAME or run=ID")
-    found = dataset_tags(space, dataset) if dataset is not None else run_tags(space, run or "")
-    return page_of(
-        [TagCount(tag=tag, count=count) for tag, count in sorted(found)], lambda one: (one.tag,), cursor, limit
-    )

@@ -1,6 +1,8 @@
-"""The bar that offers to undo a deletion, for some seconds after it."""
+"""The bar that offers to undo a deletion or another change, for some seconds after it."""
 
 from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
 
 from nicegui import ui
 
@@ -16,18 +18,29 @@ _FORGET = """const here = new URL(location); here.searchParams.delete("undo"); h
 
 
 def offer_undo(workspace: Workspace, deleted: int, what: str = "Deleted.") -> None:
-    """Show the bar. It is left out of the address, so that a reload does not offer it again."""
+    """Offer to bring back what was deleted. It is left out of the address, so that a reload does not offer it again."""
 
-    async def undo() -> None:
-        restored = await attempt(lambda: restore(workspace, deleted), by=pressed)
+    async def undo(by: ui.button) -> bool:
+        restored = await attempt(lambda: restore(workspace, deleted), by=by)
         if restored is not None:
             leave(_page_of(restored))
+        return restored is not None
+
+    undo_bar(what, undo)
+    ui.run_javascript(_FORGET)
+
+
+def undo_bar(what: str, undo: Callable[[ui.button], Awaitable[bool]]) -> None:
+    """Show for some seconds what was done, with a button; `undo` gets it and returns whether all is as before."""
+
+    async def undone() -> None:
+        if await undo(pressed) and not bar.is_deleted:
+            bar.delete()
 
     with ui.context.client.layout, ui.element("div").classes("undo").props("role=status") as bar:
         text(what, "span")
-        pressed = button("Undo", undo, icon="undo")
+        pressed = button("Undo", undone, icon="undo")
         ui.timer(SHOWN_S, bar.delete, once=True)
-    ui.run_javascript(_FORGET)
 
 
 def _page_of(restored: Restored) -> str:
