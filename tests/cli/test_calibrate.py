@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from evalflow.app.core.calibration import calibrate_with
+from evalflow.app.core.calibration import calibration_of
+from evalflow.app.core.labels import bound_labels
 from evalflow.app.core.saved import open_scored
 from evalflow.cli import run_command
 from evalflow.engine.folder import RunFolder
@@ -627,7 +628,8 @@ def test_rows_of_a_review_count_like_their_export(lab: Lab) -> None:
         writer.writerows(rows)
     lab("calibrate", "--labels", "l.csv")
     saved = json.loads((lab.latest / "calibration.json").read_text(encoding="utf-8"))
-    direct = calibrate_with(open_scored(RunFolder(lab.latest)), rows)
+    run = open_scored(RunFolder(lab.latest))
+    direct = calibration_of(run, bound_labels(run, rows))
     assert direct is not None
     assert json.loads(json.dumps(direct.document()["rows"])) == saved["rows"] == found["rows"]
     page = (lab.latest / "calibration.html").read_text(encoding="utf-8")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from evalflow.app.core.certificates import Certificate, key_of, save_certificate
-from evalflow.app.core.labels import Rows, RunLabels, bound_labels, labels_of_run
+from evalflow.app.core.labels import RunLabels, labels_of_run
 from evalflow.app.core.saved import SavedRun, answered_rows, open_scored, without_unanswered
 from evalflow.config.judges import CascadeConfig, MembersConfig
 from evalflow.engine.folder import RunFolder
@@ -55,16 +55,6 @@ def calibration_of(run: SavedRun, labels: RunLabels) -> Calibration | None:
         if row.judge in judges and (members := judges[row.judge or ""].members)
     }
     return Calibration(run.manifest, rows, labels.source, labels.left_out, notes, labels.rests_on, texts, advice)
-
-
-def calibrate_with(run: SavedRun, given: str | Rows | None) -> Calibration | None:
-    """Compare a run's judges with labels from a file, from rows, or from its data (None), and write nothing.
-
-    Rows have the columns of `evalflow.labels.columns`, as the lines of a file do: a review's rows give the same result,
-    to the last digit, as `calibrate --labels` on their export. None if none of the labelled answers has a score.
-    UserError if no label is of an answer of the run, or some are invalid; it lists every problem.
-    """
-    return calibration_of(run, bound_labels(run, given))
 
 
 def _advice_on(names: Sequence[str], run: SavedRun, row: CalibrationRow, scores: pl.LazyFrame) -> MemberAdvice:
@@ -152,7 +142,7 @@ def certify(found: Calibration, scores: pl.LazyFrame, folder: RunFolder) -> list
             best[key] = max(best.get(key, row), row, key=lambda one: one.corrected.n)
     results: list[CertificateResult] = []
     for (_, metric, judge), row in best.items():
-        if why := _refused(row):
+        if why := no_certificate(row):
             results.append(CertificateResult(metric, judge, None, why))
             continue
         certificate = _certificate(row, judge, found.manifest, scores, folder)
@@ -182,7 +172,7 @@ def _certificate(
     )  # fmt: skip
 
 
-def _refused(row: CalibrationRow) -> str:
+def no_certificate(row: CalibrationRow) -> str:
     """Why the labels do not suffice for a certificate; empty if they do."""
     n = row.answers["human"].count()
     if n < MIN_LABELS:

@@ -87,6 +87,7 @@ class OwnProgress:
     declined: int
     left: int
     items: Sequence[OwnItem]
+    state: Literal["open", "closed"]
 
 
 @requires("label")
@@ -150,9 +151,16 @@ def submit_item(
     *,
     flagged: bool = False,
     seconds: float = 0.0,
+    rubrics: Mapping[str, int] | None = None,
 ) -> None:
-    """Submit a value, or CANNOT_TELL, for every metric of an answer; it replaces what was submitted before."""
+    """Submit a value, or CANNOT_TELL, for every metric of an answer; it replaces what was submitted before.
+
+    `rubrics`: by metric the versions of the guidelines that the person has read; TakenError if there are newer ones.
+    """
     review, me = named_review(space, name), space.identify().name
+    if any((rubrics or {}).get(one["name"], one["rubric"]) != one["rubric"] for one in review["metrics"]):
+        what = "the guidelines were changed while you had this answer open"
+        raise TakenError(Problem(what, "guidelines", "read them again, and submit"))
     comment = storable(comment.strip())
     if len(comment) > LONGEST_COMMENT:
         raise UserError(Problem(f"a comment has at most {LONGEST_COMMENT:,} characters", "comment"))
@@ -191,7 +199,7 @@ def own_progress(space: Workspace, name: str) -> OwnProgress:
         left = stored.left_for(connection, review["id"], me, time.time()) if review["state"] == "open" else 0
     states = [state for _, state, _ in opened]
     items = [OwnItem(item, i, state, is_flagged) for i, (item, state, is_flagged) in enumerate(opened, 1)]
-    return OwnProgress(states.count("submitted"), states.count("declined"), left, items)
+    return OwnProgress(states.count("submitted"), states.count("declined"), left, items, review["state"])
 
 
 def _begun_before_closing(space: Workspace, review: Mapping[str, Any], me: str) -> DeskItem | None:

@@ -1,4 +1,4 @@
-"""What a review has found: progress, disagreements and their resolutions, labels, and the calibration by them."""
+"""What a review has found: progress, disagreements and their resolutions, and the labels."""
 
 from __future__ import annotations
 
@@ -13,34 +13,37 @@ from typing import Any
 
 import numpy as np
 
-from evalflow.app.core.calibration import calibrate_with
 from evalflow.app.studio.access import requires
-from evalflow.app.studio.review_desk import is_reserved, label_row
-from evalflow.app.studio.reviews import REVIEWS, scale_of, scored_run
+from evalflow.app.studio.review_desk import label_row
+from evalflow.app.studio.reviews import REVIEWS, scale_of
 from evalflow.app.studio.space import Workspace, not_found
 from evalflow.errors import Problem, UserError
 from evalflow.labels.columns import LABEL_COLUMNS
 from evalflow.metrics.scale import LabelScale, read_label
 from evalflow.paths import safe_text
-from evalflow.report.calibration import Calibration
 from evalflow.stats.agreement import Agreement, cohen_kappa
 from evalflow.stats.raters import krippendorff_alpha
 from evalflow.store import reviews as stored
 from evalflow.store.rows import Row, storable
-from evalflow.summary.calibration import CalibrationRow
 
 LONGEST_REASON = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class PersonProgress:
-    """How far a person is. `median_seconds` is of the answers that they submitted; None without any."""
+    """How far a person is.
+
+    Attributes:
+        median_seconds: Of the answers that they submitted; None without any.
+        is_invited: Whether they may label; their labels count also if not.
+    """
 
     name: str
     done: int
     declined: int
     flagged: int
     median_seconds: float | None
+    is_invited: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +61,18 @@ class HumanAgreement:
 
 @dataclass(frozen=True, slots=True)
 class ReviewProgress:
-    """How far a review is. `labels` are submitted answers of all people, of those that are `wanted`."""
+    """How far a review is.
+
+    Attributes:
+        labels: Submitted answers of all people, of those that are `wanted`.
+        rubrics: By metric and version of its guidelines: the number of values that people gave by them.
+    """
 
     labels: int
     wanted: int
     people: Sequence[PersonProgress]
     agreement: Sequence[HumanAgreement]
+    rubrics: Mapping[str, Mapping[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,38 +98,6 @@ class Disagreement:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedCase:
-    """An answer with the judge's score and people's truth, both from 0 to 1, and as people gave it."""
-
-    metric: str
-    position: int | None
-    dataset: str
-    case_id: str
-    judge: str | None
-    score: float
-    human: float
-    difference: float
-    value: str | None
-    reason: str | None
-    labels: Sequence[ShownLabel]
-
-
-@dataclass(frozen=True, slots=True)
-class ReviewResult:
-    """What the labels of a review say of the run's judges.
-
-    Attributes:
-        is_provisional: Whether people may still label: the review is open, or they have answers that they began before.
-        calibration: None without scored answers.
-        cases: The labelled answers with a score, those where judge and people differ most first.
-    """
-
-    is_provisional: bool
-    calibration: Calibration | None
-    cases: Sequence[JudgedCase]
-
-
 @requires("edit")
 def progress(space: Workspace, name: str) -> ReviewProgress:
     """How far each person is, and how well they agree."""
@@ -130,9 +107,14 @@ def progress(space: Workspace, name: str) -> ReviewProgress:
         items = stored.item_rows(connection, review["id"])
         labels = stored.label_rows(connection, review["id"])
     names = dict.fromkeys([*review["people"], *(row["by"] for row in held)])
-    people = [_person(one, [row for row in held if row["by"] == one]) for one in names]
+    people = [_person(one, [row for row in held if row["by"] == one], review["people"]) for one in names]
     agreement = [_agreement(one, labels) for one in review["metrics"]]
-    return ReviewProgress(sum(one.done for one in people), sum(row["wanted"] for row in items), people, agreement)
+    rubrics: dict[str, Counter[int]] = {one["name"]: Counter() for one in review["metrics"]}
+    for row in labels:
+        if is_given(row):
+            rubrics[row["metric"]][row["rubric"]] += 1
+    wanted = sum(row["wanted"] for row in items)
+    return ReviewProgress(sum(one.done for one in people), wanted, people, agreement, rubrics)
 
 
 @requires("edit")
@@ -140,14 +122,14 @@ def disagreements(space: Workspace, name: str) -> list[Disagreement]:
     """The answers with labels that differ, without names: those that nobody has resolved first."""
     review = REVIEWS.get(space, name)
     with space.database.reading() as connection:
-        labels = _current(review, stored.label_rows(connection, review["id"]))
+        labels = current_labels(review, stored.label_rows(connection, review["id"]))
         flags = {
             (row["item"], row["by"]): row["is_flagged"] for row in stored.review_assignments(connection, review["id"])
         }
         grouped: dict[tuple[int, str], list[Row]] = defaultdict(list)
         for row in labels:
             grouped[row["item"], row["metric"]].append(row)
-        found = {key: rows for key, rows in grouped.items() if len({_said(row) for row in rows if _is_given(row)}) > 1}
+        found = {key: rows for key, rows in grouped.items() if len({_said(row) for row in rows if is_given(row)}) > 1}
         items = {row["item"]: row for row in stored.item_rows(connection, review["id"])}
         contents = stored.contents(connection, review["id"], [item for item, _ in found])
     shown = [
@@ -211,61 +193,17 @@ def labels_csv(space: Workspace, name: str) -> str:
     return "\ufeff" + text.getvalue()
 
 
-@requires("edit")
-def review_result(space: Workspace, name: str) -> ReviewResult:
-    """Compare the run's judges with the labels of a review, as `calibrate` does with its export; saves nothing.
-
-    UserError if there is no label yet, or the run was deleted.
-    """
-    review = REVIEWS.get(space, name)
-    found = calibrate_with(scored_run(space, review["run_id"]), list(review_labels(space, name)))
-    with space.database.reading() as connection:
-        labels = _current(review, stored.label_rows(connection, review["id"]))
-        items = {_key(row): row for row in stored.item_rows(connection, review["id"])}
-        held = stored.review_assignments(connection, review["id"])
-    flags = {(row["item"], row["by"]): row["is_flagged"] for row in held}
-    given: dict[tuple[int, str], list[ShownLabel]] = defaultdict(list)
-    for row in labels:
-        if _is_given(row):
-            given[row["item"], row["metric"]].append(_shown(row, flags))
-    cases = [one for series in found.rows for one in _judged(series, items, given)] if found else []
-    cases.sort(key=lambda one: (-abs(one.difference), one.dataset, one.case_id))
-    return ReviewResult(review["state"] == "open" or any(map(is_reserved, held)), found, cases)
-
-
-def _judged(
-    series: CalibrationRow,
-    items: Mapping[tuple[str, str, str, int], Row],
-    given: Mapping[tuple[int, str], Sequence[ShownLabel]],
-) -> Iterator[JudgedCase]:
-    for row in series.answers.filter(series.answers["human"].is_not_null()).iter_rows(named=True):
-        item = items.get((series.dataset, row["case_id"], series.target, row["target_repeat"]))
-        yield JudgedCase(
-            metric=series.metric,
-            position=item["position"] if item else None,
-            dataset=series.dataset,
-            case_id=row["case_id"],
-            judge=series.judge,
-            score=row["score"],
-            human=row["human"],
-            difference=row["score"] - row["human"],
-            value=row["said"] if isinstance(row["said"], str) else None,
-            reason=row["reason"],
-            labels=given.get((item["item"], series.metric), ()) if item else (),
-        )
-
-
-def _person(name: str, rows: Sequence[Row]) -> PersonProgress:
+def _person(name: str, rows: Sequence[Row], invited: Sequence[str]) -> PersonProgress:
     states = Counter(row["state"] for row in rows)
     seconds = [row["seconds"] for row in rows if row["state"] == "submitted"]
-    flagged = sum(row["is_flagged"] for row in rows)
-    return PersonProgress(name, states["submitted"], states["declined"], flagged, median(seconds) if seconds else None)
+    flagged, middle = sum(row["is_flagged"] for row in rows), median(seconds) if seconds else None
+    return PersonProgress(name, states["submitted"], states["declined"], flagged, middle, name in invited)
 
 
 def _agreement(metric: Mapping[str, Any], labels: Sequence[Row]) -> HumanAgreement:
     scale = scale_of(metric)
     rows = [row for row in labels if row["metric"] == metric["name"] and row["rubric"] == metric["rubric"]]
-    given = [row for row in rows if _is_given(row) and row["value"] is not None]
+    given = [row for row in rows if is_given(row) and row["value"] is not None]
     people = {name: i for i, name in enumerate(sorted({row["by"] for row in given}))}
     items = {item: i for i, item in enumerate(sorted({row["item"] for row in given}))}
     table = np.full((max(1, len(people)), len(items)), np.nan)
@@ -287,13 +225,14 @@ def _agreement(metric: Mapping[str, Any], labels: Sequence[Row]) -> HumanAgreeme
     return HumanAgreement(metric["name"], len(pairs), krippendorff_alpha(table, "interval"), kappa)
 
 
-def _current(review: Mapping[str, Any], labels: Sequence[Row]) -> list[Row]:
+def current_labels(review: Mapping[str, Any], labels: Sequence[Row]) -> list[Row]:
     """The labels by the newest guidelines."""
     newest = {one["name"]: one["rubric"] for one in review["metrics"]}
     return [row for row in labels if row["rubric"] == newest[row["metric"]]]
 
 
-def _is_given(row: Row) -> bool:
+def is_given(row: Row) -> bool:
+    """Whether a person gave a value, or said that they could not tell."""
     return row["kind"] == "label" and row["missing"] != "declined"
 
 
@@ -301,7 +240,8 @@ def _said(row: Row) -> str:
     return repr(row["value"])
 
 
-def _shown(row: Row, flags: Mapping[tuple[int, str], bool]) -> ShownLabel:
+def shown_label(row: Row, flags: Mapping[tuple[int, str], bool]) -> ShownLabel:
+    """A label without its author; `flags`: whether a person flagged an item."""
     return ShownLabel(row["value"], row["comment"] or "", flags.get((row["item"], row["by"]), False))
 
 
@@ -313,14 +253,15 @@ def _disagreement(
     rows: Sequence[Row],
     flags: Mapping[tuple[int, str], bool],
 ) -> Disagreement:
-    labels = [_shown(row, flags) for row in rows if _is_given(row)]
+    labels = [shown_label(row, flags) for row in rows if is_given(row)]
     random.Random(f"{review['id']} {item['item']} {metric}").shuffle(labels)  # noqa: S311 - hides who was first
     decided = next((row for row in rows if row["kind"] == "resolution"), None)
     value, reason = (decided["value"], decided["comment"] or "") if decided else (None, "")
     return Disagreement(item["item"], item["position"], metric, content, labels, decided is not None, value, reason)
 
 
-def _key(row: Mapping[str, Any]) -> tuple[str, str, str, int]:
+def item_key(row: Mapping[str, Any]) -> tuple[str, str, str, int]:
+    """Which answer of the run an item is: dataset, case, target and repeat."""
     return row["dataset"], row["case_id"], row["target"], row["target_repeat"]
 
 
@@ -340,13 +281,14 @@ def _rows(
     drawn = Counter(row["stratum"] for row in served)
     finished = len({(row["dataset"], row["group"]) for row in served})
     outdated = [row for row in items if row["item"] in of_item and row not in served and draw["method"] != "groups"]
+    known: set[str] = set()  # metrics of which a row names the newest guidelines, so that older labels do not count
     for item in [*served, *outdated]:
         stratum = item["stratum"]
         of, among = (finished, draw["groups"][1]) if draw["method"] == "groups" else (
             drawn[stratum] or 1, draw["strata"][stratum][1],
         )  # fmt: skip
         about = {
-            **dict(zip(("dataset", "case_id", "target", "target_repeat"), _key(item), strict=True)),
+            **dict(zip(("dataset", "case_id", "target", "target_repeat"), item_key(item), strict=True)),
             "answer_hash": item["answer_hash"],
             "weight": among / of if draw["method"] == "strata" else 1.0,
             "group": item["group"] if draw["method"] == "groups" else None,
@@ -358,8 +300,10 @@ def _rows(
             names = ("metric", "value", "by", "comment", "at", "seconds", "kind", "blind", "seen_before", "rubric")
             yield {**about, **{name: row[name] for name in names}, "missing": row["missing"]}
         told = {row["metric"] for row in own if row["rubric"] == newest[row["metric"]]}
-        for metric in metrics.get(item["item"], ()) if item in served else ():
-            if metric not in told:
+        known |= told
+        for metric in metrics.get(item["item"], ()):
+            if metric not in told and (item in served or metric not in known):
+                known.add(metric)
                 nothing = dict.fromkeys(("value", "by", "comment", "at", "seconds"))
                 yield {
                     **about, **nothing, "metric": metric, "kind": "label", "blind": True, "seen_before": False,

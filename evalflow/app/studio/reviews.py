@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -63,13 +63,18 @@ class ReviewScale:
 
 @dataclass(frozen=True, slots=True)
 class ReviewMetric:
-    """A metric on which people label. `rubric` counts the versions of its guidelines."""
+    """A metric on which people label.
+
+    `rubric` counts the versions of its guidelines; `older` has the texts of those before, the first one first, for
+    editors only.
+    """
 
     name: str
     scale: ReviewScale
     description: str
     rubric: int
     guidelines: str
+    older: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,8 +291,15 @@ def reopen_review(space: Workspace, name: str, expected: int) -> Review:
 
 @requires("edit")
 def change_people(space: Workspace, name: str, expected: int, people: Sequence[str]) -> Review:
-    """Change who labels. The labels of those who leave stay; what they had begun goes to others as leases expire."""
-    return _change(space, name, expected, {"people": _expect_people(space, people)})
+    """Change who labels. The labels of those who leave stay; what they had begun goes to others at once."""
+    row = REVIEWS.get(space, name)
+    chosen = _expect_people(space, people, row["people"])
+    changed = _change(space, name, expected, {"people": chosen})
+    with space.database.writing() as connection:
+        for held in stored.review_assignments(connection, row["id"]):
+            if held["by"] not in chosen and held["state"] == "open":
+                stored.change_assignment(connection, row["id"], held["item"], held["by"], {"expires_at": 0.0})
+    return changed
 
 
 @requires("edit")
@@ -300,7 +312,9 @@ def revise_guidelines(space: Workspace, name: str, expected: int, guidelines: Ma
         raise UserError(Problem(what, "guidelines", did_you_mean(unknown[0], row["guidelines"])))
     new = {**row["guidelines"], **{metric: _text(text) for metric, text in guidelines.items()}}
     metrics = [
-        {**one, "rubric": one["rubric"] + (new[one["name"]] != row["guidelines"][one["name"]])}
+        one
+        if (before := row["guidelines"][one["name"]]) == new[one["name"]]
+        else {**one, "rubric": one["rubric"] + 1, "older": [*one.get("older", ()), before]}
         for one in row["metrics"]
     ]
     return _change(space, name, expected, {"guidelines": new, "metrics": metrics})
@@ -372,7 +386,8 @@ def _as_reviews(space: Workspace, rows: Sequence[Mapping[str, Any]]) -> list[Rev
 def _as_review(row: Mapping[str, Any], done: int, items: int) -> Review:
     draw: Mapping[str, Any] = row["draw"]
     drawn = {key: draw[key] for key in ("method", "by", "size", "population", "seed", "overlap", "doubled")}
-    metrics = [as_metric(one, row["guidelines"][one["name"]]) for one in row["metrics"]]
+    texts: Mapping[str, str] = row["guidelines"]
+    metrics = [replace(as_metric(one, texts[one["name"]]), older=one.get("older", ())) for one in row["metrics"]]
     others: dict[str, Any] = {"metrics": metrics, "shown": Shown(**row["shown"]), "run_title": draw["title"]}
     return from_row(Review, row, items=items, items_done=done, **drawn, **others)
 
@@ -411,8 +426,9 @@ def _expect_metrics(run: SavedRun, metrics: Sequence[str]) -> None:
             )
 
 
-def _expect_people(space: Workspace, names: Sequence[str]) -> list[str]:
-    known = [one.name for one in labellers(space)]
+def _expect_people(space: Workspace, names: Sequence[str], before: Sequence[str] = ()) -> list[str]:
+    """The names, each once. Those of `before` may stay, also if they may not label any more."""
+    known = [*(one.name for one in labellers(space)), *before]
     people = list(dict.fromkeys(names))
     if not people:
         raise UserError(Problem("nobody is to label", "people", "choose one person or more"))

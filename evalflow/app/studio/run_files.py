@@ -11,8 +11,17 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, get_args
 
+from evalflow.app.core.labels import RunLabels
 from evalflow.app.core.process import working_on
-from evalflow.app.core.rederive import exclude_results, facts_of_run, original_thresholds, override_of, rewrite
+from evalflow.app.core.rederive import (
+    Calibrated,
+    calibrate_run,
+    exclude_results,
+    facts_of_run,
+    original_thresholds,
+    override_of,
+    rewrite,
+)
 from evalflow.app.core.saved import SavedRun, open_run
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.intake import Intake
@@ -172,6 +181,27 @@ def apply_exclusions(space: Workspace, run_id: str, excluded: Callable[[], Seque
     something else works on it.
     """
     return _rewrite(space, run_id, ["exclusions"], None, lambda saved: exclude_results(saved.folder, excluded())[0])
+
+
+@requires("edit")
+def apply_labels(space: Workspace, run_id: str, labels: Callable[[SavedRun], RunLabels]) -> Calibrated:
+    """Calibrate a run with labels, as the command `calibrate` does, with its certificates, gates and reports.
+
+    `labels` is called once, while nothing else works on the run's files. UserError if none of the labelled answers has
+    a score; TakenError while the run has not ended, or something else works on it.
+    """
+    done: list[Calibrated] = []
+
+    def change(saved: SavedRun) -> Manifest:
+        found = calibrate_run(saved.folder, labels(saved))
+        if found is None:
+            hint = "look at the run's errors first: only scored answers can be calibrated"
+            raise UserError(Problem("none of the labelled answers was scored", "labels", hint))
+        done.append(found)
+        return found[0].manifest
+
+    _rewrite(space, run_id, ["calibration"], None, change)
+    return done[0]
 
 
 @requires("edit")

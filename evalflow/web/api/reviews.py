@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, Field
 
-from evalflow.app.studio import review_desk, review_results, reviews
+from evalflow.app.studio import review_calibration, review_desk, review_results, reviews
 from evalflow.app.studio.review_desk import CANNOT_TELL, DeskItem, OwnProgress
 from evalflow.app.studio.space import Page
 from evalflow.web.api.deps import Cursor, Expected, Limit, Name, RequestBody, Space, created, page_of, tagged
@@ -54,6 +54,14 @@ class DeskDraft(RequestBody):
     comment: str = Field(default="", max_length=review_desk.LONGEST_COMMENT)
     flagged: bool = False
     seconds: float = Field(default=0, ge=0, description="The whole time that they have worked on it.")
+
+
+class DeskLabels(DeskDraft):
+    """What a person submits."""
+
+    rubrics: dict[str, int] | None = Field(
+        default=None, description="By metric, the versions of the guidelines that they have read; null: the newest."
+    )
 
 
 class Decline(RequestBody):
@@ -148,10 +156,11 @@ def put_draft(space: Space, review: Name, item: _Item, draft: DeskDraft) -> None
 
 
 @router.post("/{review}/items/{item}/submit", status_code=204)
-def post_labels(space: Space, review: Name, item: _Item, said: DeskDraft) -> None:
+def post_labels(space: Space, review: Name, item: _Item, said: DeskLabels) -> None:
     """Submit a value for each metric, or name it in `cannot_tell`."""
     values = {**said.values, **dict.fromkeys(said.cannot_tell, CANNOT_TELL)}
-    review_desk.submit_item(space, review, item, values, said.comment, flagged=said.flagged, seconds=said.seconds)
+    about: dict[str, Any] = {"flagged": said.flagged, "seconds": said.seconds, "rubrics": said.rubrics}
+    review_desk.submit_item(space, review, item, values, said.comment, **about)
 
 
 @router.post("/{review}/items/{item}/decline", status_code=204)
@@ -191,3 +200,9 @@ def export_labels(
     rows = review_results.review_labels(space, review)
     lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     return Response(lines, media_type="application/jsonl")
+
+
+@router.put("/{review}/calibration")
+def put_calibration(space: Space, review: Name) -> review_calibration.SavedCalibration:
+    """Calibrate the run with the labels of a closed review, as `calibrate --labels` does with their export."""
+    return review_calibration.save_calibration(space, review)

@@ -14,13 +14,13 @@ from nicegui import ui
 
 from evalflow.app.studio import review_desk
 from evalflow.app.studio.review_desk import DeskItem, OwnProgress
-from evalflow.app.studio.space import Workspace
-from evalflow.errors import EvalflowError
+from evalflow.app.studio.space import NotFoundError, TakenError, Workspace
+from evalflow.errors import EvalflowError, UserError
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import dialog
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.grading import Grading
-from evalflow.web.ui.parts import button, counted, empty, fold, joined, link_button, tell_fault, text
+from evalflow.web.ui.parts import button, capitalised, counted, empty, fold, joined, link_button, tell_fault, text
 
 SAVE_S = 0.8
 """Seconds between a change and its draft being saved."""
@@ -156,20 +156,29 @@ class Desk:
         if not self._is_changed or self._is_busy or self._item is None:
             return
         self._is_changed, item = False, self._item
-        draft = {
-            "values": {one.name: one.value for one in self._gradings if one.value is not None},
-            "cannot_tell": [one.name for one in self._gradings if one.is_unsure],
-            "comment": self._comment.value or "",
-        }
-        given = (self._workspace, self._review, item.item, draft, self._watch.read())
+        if item.state == "submitted":  # what was submitted counts until it is submitted again
+            self._saved.set_text("Submit to save the change")
+            return
         try:
-            await to_thread.run_sync(partial(review_desk.save_draft, *given, flagged=self._is_flagged))
+            await to_thread.run_sync(self._draft(item))
+        except (TakenError, NotFoundError) as error:
+            await self._open_again(error)
         except EvalflowError as error:
             self._saved.set_text("Not saved")
             tell_fault(str(error))
         else:
             if item is self._item and not self._is_changed:
                 self._saved.set_text("Saved")
+
+    def _draft(self, item: DeskItem) -> Callable[[], None]:
+        """What saves the present values."""
+        draft = {
+            "values": {one.name: one.value for one in self._gradings if one.value is not None},
+            "cannot_tell": [one.name for one in self._gradings if one.is_unsure],
+            "comment": self._comment.value or "",
+        }
+        given = (self._workspace, self._review, item.item, draft, self._watch.read())
+        return partial(review_desk.save_draft, *given, flagged=self._is_flagged)
 
     async def _submit(self) -> None:
         if self._is_busy or self._item is None:
@@ -180,7 +189,8 @@ class Desk:
             return
         values = {one.name: one.answer for one in self._gradings}
         given = (self._workspace, self._review, self._item.item, values, self._comment.value or "")
-        about = {"flagged": self._is_flagged, "seconds": self._watch.read()}
+        rubrics = {metric.name: metric.rubric for metric in self._item.metrics}
+        about: dict[str, Any] = {"flagged": self._is_flagged, "seconds": self._watch.read(), "rubrics": rubrics}
         await self._leave(partial(review_desk.submit_item, *given, **about))
 
     async def _leave(self, work: Callable[[], object]) -> None:
@@ -190,10 +200,30 @@ class Desk:
         self._is_busy = True
         try:
             with forms.faults_shown():
-                await to_thread.run_sync(work)
-                await self._next()
+                try:
+                    await to_thread.run_sync(work)
+                except (TakenError, NotFoundError) as error:
+                    await self._open_again(error)
+                else:
+                    await self._next()
         finally:
             self._is_busy = False
+
+    async def _open_again(self, error: UserError) -> None:
+        """After something was refused: show the answer as it is now, or say why it is theirs no longer."""
+        assert self._item is not None
+        comment = self._comment.value or ""
+        try:
+            await to_thread.run_sync(self._draft(self._item))
+            found = await to_thread.run_sync(review_desk.open_item, self._workspace, self._review, self._item.item)
+        except (TakenError, NotFoundError):
+            self._item = None
+            self._place.clear()
+            with self._place:
+                _lost(error, comment, self._next)
+        else:
+            tell_fault(capitalised(str(error)))
+            self._to(found, await to_thread.run_sync(review_desk.own_progress, self._workspace, self._review))
 
     async def _next(self) -> None:
         found = await to_thread.run_sync(review_desk.next_item, self._workspace, self._review)
@@ -279,6 +309,18 @@ def _keys_dialog() -> ui.dialog:
     return shown
 
 
+def _lost(error: UserError, comment: str, again: Callable[[], Any]) -> None:
+    """The answer is theirs no longer, and why."""
+    problem = error.problems[0]
+    with empty("lock_clock", "This answer cannot be submitted", f"{capitalised(problem.what)}."):
+        if isinstance(error, TakenError):
+            button("Go on", again, kind="primary")
+        link_button("To your reviews", "/reviews")
+    if comment:
+        text("Your comment, which was not saved:", "p", "small muted")
+        text(comment, "p", "text").props("dir=auto")
+
+
 def _ending(progress: OwnProgress, again: Callable[[], Any]) -> None:
     parts = (
         f"{counted(progress.done, 'answer')} labelled",
@@ -287,10 +329,12 @@ def _ending(progress: OwnProgress, again: Callable[[], Any]) -> None:
     about = f"{joined(*parts)}. Your labels are saved; you can close this page."
     if progress.left:
         about = f"{joined(*parts)}. Others are working on the last ones; look again later in case one comes back."
-    title = "Nothing left to label" if not progress.done else "All done, thank you"
-    with empty(
-        "task_alt" if progress.done else "inbox", title if not progress.left else "Nothing free just now", about
-    ):
+    icon, title = ("task_alt", "All done, thank you") if progress.done else ("inbox", "Nothing left to label")
+    if progress.left:
+        icon, title = "task_alt" if progress.done else "inbox", "Nothing free just now"
+    elif progress.state == "closed":
+        icon, title, about = "lock", "This review is closed", f"{joined(*parts)}. No more answers are given out."
+    with empty(icon, title, about):
         if progress.left:
             button("Look again", partial(again))
         link_button("To your reviews", "/reviews", primary=True)

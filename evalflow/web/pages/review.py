@@ -9,15 +9,14 @@ from urllib.parse import quote
 from anyio import to_thread
 from nicegui import ui
 
-from evalflow.app.studio import review_results, reviews
-from evalflow.app.studio.review_results import Disagreement, HumanAgreement, JudgedCase, ReviewProgress, ReviewResult
+from evalflow.app.studio import review_calibration, review_results, reviews
+from evalflow.app.studio.review_results import Disagreement, HumanAgreement, ReviewProgress
 from evalflow.app.studio.reviews import REVIEWS, Review, ReviewMetric
 from evalflow.app.studio.space import Workspace
-from evalflow.errors import command
-from evalflow.report.calibration import CorrectedRow
 from evalflow.report.wording import number
+from evalflow.web.pages.review_result import show_result
+from evalflow.web.pages.review_setup import guidelines_section, people_section
 from evalflow.web.pages.reviews import desk_address
-from evalflow.web.pages.runs import seconds_in_words
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import Deleting, State
 from evalflow.web.ui.frame import frame, guarded_page
@@ -26,26 +25,18 @@ from evalflow.web.ui.parts import (
     address,
     badge,
     button,
-    cell,
-    copyable,
     counted,
     empty,
     fill,
     fold,
     joined,
     link_button,
-    message,
     section,
-    table,
     text,
 )
-from evalflow.web.ui.verdict import CAUSES
 from evalflow.web.ui.visitor import visitor
 
 _REASON = forms.About("Why", "For those who read it later.", "The fee is on the page that it quotes.", required=True)
-_CLOSING = "Closing it gives out no more answers; what people have begun they may still submit."
-_MOST = 20
-"""The most cases that are shown of those where judge and people differ."""
 _AGREES = (
     (0.8, "People agree well"),
     (0.667, "People agree enough for tentative conclusions"),
@@ -61,18 +52,19 @@ def add() -> None:
     async def one(workspace: Workspace, review: str) -> None:
         found = await to_thread.run_sync(reviews.get_review, workspace, review)
         progress = await to_thread.run_sync(review_results.progress, workspace, review)
+        may_label = await to_thread.run_sync(reviews.labellers, workspace)
         about = joined(", ".join(one.name for one in found.metrics), found.run_title or found.run_id)
         with frame(found.name, place="Reviews", about=about, trail=[("Reviews", "/reviews")]) as actions:
             with actions:
                 _actions(workspace, found)
             _progress(found, progress)
-            _later(
-                lambda: review_results.review_result(workspace, review), partial(_result, workspace, found), "Result"
-            )
+            people_section(workspace, found, progress, may_label)
+            build = partial(show_result, workspace, found)
+            _later(lambda: review_calibration.review_result(workspace, review), build, "Result")
             about = "Decide what is true and why. It replaces the labels there; how far people agree stays as it is."
             differing = partial(_disagreements, workspace, found)
             _later(lambda: review_results.disagreements(workspace, review), differing, "Disagreements", about)
-            _guidelines(found)
+            guidelines_section(workspace, found, progress)
 
 
 def _later(read: Callable[[], object], build: Callable[..., object], title: str, about: str = "") -> None:
@@ -130,15 +122,6 @@ def _progress(review: Review, found: ReviewProgress) -> None:
             badge("closed")
         for one in found.agreement:
             text(_agreement(one), "p", "text")
-    with section("People"), table(("Person", "Done", "Median time", "Declined", "Flagged"), "table stacked"):
-        for person in found.people:
-            seconds = person.median_seconds
-            with ui.element("tr"):
-                text(person.name, "th", "name").props("scope=row dir=auto")
-                cell("Done", f"{person.done:,}")
-                cell("Median time", "–" if seconds is None else seconds_in_words(seconds))
-                cell("Declined", f"{person.declined:,}")
-                cell("Flagged", f"{person.flagged:,}")
 
 
 def _drawn(review: Review) -> str:
@@ -158,30 +141,6 @@ def _agreement(found: HumanAgreement) -> str:
     also = "" if kappa is None else f", kappa {number(kappa, 2)}"
     doubled = counted(found.doubled, "answer")
     return f"{found.metric}: {word}: alpha {number(alpha.value, 2)}{ends}{also}, on {doubled} with two labels."
-
-
-def _result(workspace: Workspace, review: Review, found: ReviewResult) -> None:
-    rows: Sequence[CorrectedRow] = found.calibration.corrected_means if found.calibration else ()
-    if not rows:
-        message("There are too few labels to say anything of the judge.", "Go on labelling.", "")
-    elif found.is_provisional:
-        message(
-            "Provisional: people are still labelling.",
-            _CLOSING,
-            "",
-        )
-    for row in rows:
-        with ui.element("article").classes("card stack"):
-            text(row.name, "h3").props("dir=auto")
-            text(row.sentence, "p", "text")
-            for warning in row.warnings:
-                text(warning, "p", "small muted text")
-    for note in found.calibration.notes if found.calibration else ():
-        text(f"{note[:1].upper()}{note[1:]}.", "p", "small muted text")
-    text("The same on the command line, with the labels downloaded as labels.csv:", "p", "small muted")
-    copyable(command("calibrate", workspace.runs / review.run_id, "--labels", "labels.csv"))
-    for metric in review.metrics:
-        _against(review, metric, [one for one in found.cases if one.metric == metric.name])
 
 
 def _disagreements(workspace: Workspace, review: Review, found: Sequence[Disagreement]) -> None:
@@ -235,47 +194,3 @@ def _deciding(workspace: Workspace, review: Review, metric: ReviewMetric, one: D
 
     with ui.element("div").classes("actions"):
         deciding = button("Decide", decide, kind="primary")
-
-
-def _against(review: Review, metric: ReviewMetric, found: Sequence[JudgedCase]) -> None:
-    text(f"{metric.name}: judge against people", "h3")
-    if not found:
-        text("No answer has both a score and a label yet.", "p", "muted")
-        return
-    apart = [one for one in found if one.difference]
-    text(
-        f"Judge and people say the same of {len(found) - len(apart):,} of {counted(len(found), 'answer')}.",
-        "p",
-        "muted",
-    )
-    if not apart:
-        return
-    heads = ("Answer", "Judge", "People", "Judge's reason", "Who is wrong?")
-    with table(heads, "table stacked"):
-        for one in apart[:_MOST]:
-            with ui.element("tr"):
-                with ui.element("th").props("scope=row"):
-                    if one.position is None:
-                        text(one.case_id, "span", "name")
-                    else:
-                        ui.link(one.case_id, f"/runs/{review.run_id}/cases/{one.position}").classes("name")
-                cell("Judge", number(one.score, 2))
-                cell("People", number(one.human, 2))
-                with cell("Judge's reason", classes=""):
-                    text(one.reason or "–", "span", "small text").props("dir=auto")
-                with cell("Who is wrong?", classes=""), ui.element("div").classes("actions"):
-                    for cause, word in CAUSES.items():
-                        place = {"cause": cause, "run": review.run_id, "position": one.position, "metric": metric.name}
-                        ui.link(word, address("/tasks/new", place)).classes("small")
-    if len(apart) > _MOST:
-        text(f"The first {_MOST} of {len(apart):,}.", "p", "small muted")
-
-
-def _guidelines(review: Review) -> None:
-    with section("Guidelines", "What people read beside each metric. Labels by older guidelines do not count."):
-        for metric in review.metrics:
-            with ui.element("div").classes("card stack"):
-                with ui.element("div").classes("actions"):
-                    text(metric.name, "h3")
-                    badge(f"version {metric.rubric}")
-                text(metric.guidelines or "None.", "p", "text").props("dir=auto")

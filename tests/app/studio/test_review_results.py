@@ -11,7 +11,7 @@ import pytest
 
 from evalflow.app.core.calibration import calibration_of
 from evalflow.app.core.labels import read_labels
-from evalflow.app.studio import review_results, reviews
+from evalflow.app.studio import review_calibration, review_results, reviews
 from evalflow.app.studio.review_desk import CANNOT_TELL, decline_item, next_item, open_item, submit_item
 from evalflow.app.studio.reviews import ReviewRequest
 from evalflow.app.studio.space import NotFoundError, Workspace, open_workspace
@@ -40,7 +40,7 @@ def test_two_people_label_disagree_and_are_resolved(finished: tuple[Workspace, F
     request = ReviewRequest(name="r", run_id=runs.better, metrics=["exact"], size=10, people=["ann", "ben"], seed=3)
     reviews.create_review(eve, request)
     with pytest.raises(UserError, match="label"):
-        review_results.review_result(eve, "r")
+        review_calibration.review_result(eve, "r")
     for i in range(8):  # and the last two are not reached
         for me in (ann, ben):
             found = next_item(me, "r")
@@ -78,7 +78,7 @@ def test_two_people_label_disagree_and_are_resolved(finished: tuple[Workspace, F
     assert review_results.labels_csv(eve, "r").count("\n") == 17
     file = tmp_path / "labels.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    result = review_results.review_result(eve, "r")
+    result = review_calibration.review_result(eve, "r")
     run = reviews.scored_run(eve, runs.better)
     by_file = calibration_of(run, read_labels(run, str(file)))
     assert result.calibration is not None

@@ -92,6 +92,9 @@ def test_an_editor_resolves_and_reads_the_corrected_mean(
     page.get_by_role("heading", name="exact: judge against people").wait_for()
     page.get_by_role("link", name="Judge wrong").first.wait_for()
     shown = page.locator("main").inner_text()
+    page.get_by_role("button", name="Save the calibration").click()
+    page.get_by_text("The run's gates and reports count these labels.").wait_for()
+    assert (labelled[1] / "calibration.json").is_file()
 
     with page.expect_download() as download:
         page.get_by_role("link", name="Labels (CSV)").click()
@@ -104,3 +107,29 @@ def test_an_editor_resolves_and_reads_the_corrected_mean(
     assert corrected["estimate"] != row["judge_mean"]
     for name in ("estimate", "ci_low", "ci_high"):
         assert f"{corrected[name]:.3f}" in shown or f"{corrected[name]:.2f}" in shown, (name, corrected)
+
+
+def test_an_editor_changes_who_labels_and_by_which_guidelines(visit: Callable[..., Any]) -> None:
+    page = visit("/reviews/Fees", width=390, colours="dark")
+    page.get_by_role("button", name="Remove cem").click()
+    page.get_by_role("dialog").get_by_role("button", name="Remove").click()
+    page.get_by_text("removed", exact=True).wait_for()
+    page.wait_for_function("window.did_handshake === true")
+    page.get_by_text("Add people", exact=True).first.click()
+    page.get_by_label("Add people").click()
+    page.get_by_role("option", name="cem").click()
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Add", exact=True).click()
+    page.get_by_role("button", name="Remove cem").wait_for()
+    page.wait_for_function("window.did_handshake === true")
+    page.get_by_text("Change the guidelines").click()
+    page.get_by_text(re.compile("90 labels by version 1 will be left out")).wait_for()
+    page.get_by_label("Guideline for exact").fill("Cents count too.")
+    page.get_by_role("button", name="Save as version 2").click()
+    page.get_by_text(re.compile("90 labels by older versions left out")).wait_for()
+    page.get_by_text("version 2", exact=True).wait_for()
+    page.wait_for_function("window.did_handshake === true")
+    page.get_by_text("Earlier versions").click()
+    page.get_by_text("Version 1, 90 labels").wait_for()
+    page.get_by_text("Result: not there yet.").wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
