@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from itertools import accumulate
 from typing import Any, cast
@@ -56,11 +57,14 @@ def read_metric_yaml(text: str) -> dict[str, Any]:
         if not any(isinstance(event, yaml.MappingStartEvent) for event in events[2:3]):
             raise _fault("this is no map of keys", "such as kind: g_eval")
         found = unescaped(read_yaml(text))
+        json.dumps(found, allow_nan=False)
     except yaml.MarkedYAMLError as error:
         line = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
         raise _fault(f"this is no YAML{line}: {error.problem}") from None
     except UserError as error:
         raise UserError([Problem(one.what, hint=one.hint, key=KEY) for one in error.problems]) from None
+    except TypeError as error:
+        raise _fault(f"the YAML holds what is no JSON: {error}", "write texts, numbers, lists and maps") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise _fault(f"this is no YAML: {error}") from None
     return judge_by_name({str(key): value for key, value in cast("dict[Any, Any]", found).items()})

@@ -72,7 +72,7 @@ class JudgeFields:
                 message("This bot has no model of its own.", hint)
 
 
-_WRITTEN = "written"
+_WRITTEN = "(written)"  # no name of a judge
 _TYPES = {
     "boolean": "Yes or no",
     "likert": "Whole grades",
@@ -119,6 +119,9 @@ class ScaleFields:
         for key in ("min", "max"):
             value = self._fields[f"scale.{key}"].value
             scale[key] = int(value) if value is not None and value == int(value) else value
+        if self._fields[MEANINGS].value == "\n".join(self._grade_lines()):  # as they were written
+            scale |= {"anchors": self._scale["anchors"]} if "anchors" in self._scale else {}
+            return {"scale": scale, "rubric": self._bands or None} if self._weighted else {"scale": scale}
         meanings = _meanings(self._fields[MEANINGS])
         ranges = any(low != high for low, high, _ in meanings)
         if not self._weighted and ranges:
@@ -128,6 +131,11 @@ class ScaleFields:
             scale["anchors"] = {str(low): meaning for low, _, meaning in meanings}
         bands = [{"score_range": [low, high], "expected_outcome": meaning} for low, high, meaning in meanings]
         return {"scale": scale, "rubric": bands if ranges else None} if self._weighted else {"scale": scale}
+
+    def written(self) -> tuple[object, ...]:
+        """What the fields hold."""
+        keys = (*_OF_GRADES, LABELS)
+        return (self._type, *(str(self._fields[key].value) for key in keys if key in self._fields))
 
     def summary(self) -> str:
         """The scale, for the title of its fold."""
@@ -152,7 +160,7 @@ class ScaleFields:
                 help = "One per line with a score from 0 to 1, the worst first."
                 about = forms.About("Words", help, "refuses: 0\nhedges: 0.5\nanswers: 1", required=True, code=True)
                 self._fields[LABELS] = forms.area(
-                    about, "\n".join(f"{word}: {score:g}" for word, score in values.items())
+                    about, "\n".join(f"{_in_one_line(word)}: {score:.15g}" for word, score in values.items())
                 )
 
     def _grades(self) -> None:
@@ -172,7 +180,11 @@ class ScaleFields:
         bands = [(*band["score_range"], band["expected_outcome"]) for band in self._bands]
         lines = [f"{low}-{high}: {meaning}" if low != high else f"{low}: {meaning}" for low, high, meaning in bands]
         anchors = cast("Mapping[Any, str]", self._scale.get("anchors") or {})
-        return lines + [f"{grade}: {meaning}" for grade, meaning in anchors.items()]
+        return [_in_one_line(line) for line in [*lines, *(f"{grade}: {meaning}" for grade, meaning in anchors.items())]]
+
+
+def _in_one_line(content: str) -> str:
+    return " ".join(content.split())
 
 
 def _scale_of(scale: Any, highest: int) -> dict[str, Any]:
@@ -213,9 +225,7 @@ class StepsFields:
         self._write = write
         help = "What the judge works through, one per line. If empty, the judge writes them at each run."
         example = "Compare every figure of the answer with the expected one.\nLower the score for each that differs."
-        self._field = forms.area(
-            forms.About("Steps", help, example), "\n".join(" ".join(step.split()) for step in steps)
-        )
+        self._field = forms.area(forms.About("Steps", help, example), "\n".join(map(_in_one_line, steps)))
         fields["steps"] = self._field
         self._list = ui.element("div")
         with ui.element("div").classes("actions"):
@@ -234,7 +244,7 @@ class StepsFields:
         found = await self._write(self._writing)
         if found is None:
             return
-        self._field.value = "\n".join(" ".join(step.split()) for step in found.steps)
+        self._field.value = "\n".join(map(_in_one_line, found.steps))
         took = f" in {found.latency_s:.1f} s" if found.latency_s else ""
         cost = f" for ${found.cost_usd:.4f}" if found.cost_usd else ""
         self._set(frozen=False)

@@ -38,6 +38,12 @@ def form(*, locked: bool = False) -> Generator[ui.element]:
     with unsaved() as made:
         yield made.classes("form")
     if locked:
+        lock(made)
+
+
+def lock(*forms: ui.element) -> None:
+    """Make forms read-only."""
+    for made in forms:
         made.classes("locked")
         for element in made.descendants():
             _lock(element)

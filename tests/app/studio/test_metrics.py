@@ -38,6 +38,8 @@ def test_what_is_shown_is_a_file_of_conf(definition: dict[str, object]) -> None:
         ("a: !!python/object:os.system x", "not valid YAML"),
         ("[" * 5000, "no YAML: more than 200 brackets"),
         ("x" * 200_001, "of at most"),
+        ("a: !!binary aGk=", "no JSON"),
+        ("a: .inf", "no YAML"),
         ("a: ${judge.model}", "takes its value from elsewhere"),
     ],
 )

@@ -41,6 +41,13 @@ def test_a_metric_is_defined_tried_seen_as_yaml_deleted_and_brought_back(
         for found in (field(page, "Name"), field(page, "Criteria"), page.get_by_role("button", name="Try it")):
             box = found.bounding_box()
             assert box["y"] + box["height"] <= 800, box
+        page.set_viewport_size({"width": 390, "height": 844})
+        criteria, card, kind = (
+            one.bounding_box()
+            for one in (field(page, "Criteria"), page.locator(".trial"), page.get_by_text("Kind: G-Eval"))
+        )
+        assert criteria["y"] + criteria["height"] < card["y"] < card["y"] + card["height"] <= kind["y"]
+        page.set_viewport_size({"width": 1280, "height": 800})
         press(page, "Give the judge the expected answer")
         seen(page, "The judge sees: question, answer, expected answer")
         page.get_by_text("Judge: The bot's own model").click()
