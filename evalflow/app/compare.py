@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import Literal, get_args
 
 from rich.console import Console
 
-from evalflow.app.core.comparison import ComparisonOptions, compare_pairs
-from evalflow.app.core.labels import labels_to_compare
+from evalflow.app.core.comparison import ComparisonOptions, compare_labelled, compare_pairs
 from evalflow.app.core.saved import SavedRun, expect_scores, find_folder, find_run, jobs_of, open_scored
 from evalflow.app.core.screen import shown
 from evalflow.engine.folder import RunFolder
@@ -36,13 +35,9 @@ def compare(options: argparse.Namespace, console: Console) -> int:
         hint = "leave --labels out, or else --judge-alone and --unpaired"
         raise UserError(Problem(what, "command line", hint))
     folder, pairs = _pairs(options.runs)
-    labels: dict[str, pl.DataFrame] = {}
-    notes: list[str] = []
     # A leaderboard has the judge's verdicts, which the comparison of a sweep repeats unless labels are named.
-    if not (options.judge_alone or options.unpaired) and (options.labels or len(pairs) == 1):
-        labels, notes = labels_to_compare([run for pair in pairs for run in pair], options.labels)
-    found = compare_pairs(pairs, how, labels)
-    found = replace(found, notes=[*found.notes, *notes])
+    uses_labels = not (options.judge_alone or options.unpaired) and bool(options.labels or len(pairs) == 1)
+    found = compare_labelled(pairs, how, options.labels) if uses_labels else compare_pairs(pairs, how)
     write_comparison(folder / "compare.html", found)
     if options.json:
         document = found.document() | {"page": str(folder / "compare.html")}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import io
 import sys
 import traceback
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from evalflow import __version__
 from evalflow.cli.verbs import VERBS, Handler
+from evalflow.config.env_file import load_env_file
 from evalflow.errors import EvalflowError, Problem, UserError, did_you_mean
 
 
@@ -27,7 +27,7 @@ def run_command(arguments: Sequence[str]) -> int:
         if words == ["--version"]:
             sys.stdout.write(f"evalflow {__version__}\n")
             return 0
-        _load_env()
+        load_env_file()
         return _handler(words)(words)
     except EvalflowError as error:
         _complain(error)
@@ -65,24 +65,6 @@ def _handler(words: list[str]) -> Handler:
     if words and not words[0].startswith("-") and "=" not in words[0]:
         raise UserError(Problem(f"there is no verb {words[0]!r}", "command line", did_you_mean(words[0], VERBS)))
     return VERBS["run"]
-
-
-def _load_env() -> None:
-    """Set the variables in `.env` that are not already set."""
-    path = Path(".env")
-    if not path.is_file():
-        return
-    from dotenv import load_dotenv
-
-    try:
-        content = path.read_bytes()
-        # PowerShell's `>` writes UTF-16, and some editors a byte order mark before UTF-8.
-        marked = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-        load_dotenv(stream=io.StringIO(content.decode("utf-16" if marked else "utf-8-sig")))
-    except OSError as error:
-        raise UserError(Problem(f"it cannot be read: {error.strerror}", ".env", "let your account read it")) from None
-    except ValueError:  # not UTF-8, or a value with zero bytes
-        raise UserError(Problem("it is no text in UTF-8 or UTF-16", ".env", "save it as UTF-8")) from None
 
 
 def _complain(error: EvalflowError) -> None:

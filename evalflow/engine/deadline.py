@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import Callable, Coroutine
+import threading
+from collections.abc import Callable, Coroutine, Generator
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from evalflow.calls.faults import of_exception
@@ -124,10 +126,42 @@ def _first(error: BaseException, kinds: tuple[type[EvalflowError], ...]) -> Base
     return next((found for one in group.exceptions if (found := _first(one, kinds))), None)
 
 
-async def interruptible(work: Coroutine[object, object, None], stop: Callable[[], None]) -> bool:
+class Interrupter:
+    """Interrupts work that runs in another thread, as SIGINT does in the main one; before the work begins, too."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._early = 0
+        self._interrupt: Callable[[], object] | None = None
+
+    def __call__(self) -> None:
+        with self._lock:
+            if self._interrupt is None:
+                self._early += 1
+            else:
+                self._interrupt()
+
+    @contextlib.contextmanager
+    def reaching(self, interrupt: Callable[[], None]) -> Generator[None]:
+        """Call `interrupt` in the running event loop for each interrupt while the block lasts."""
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            self._interrupt = partial(loop.call_soon_threadsafe, interrupt)
+            for _ in range(self._early):
+                self._interrupt()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._interrupt, self._early = None, 0
+
+
+async def interruptible(
+    work: Coroutine[object, object, None], stop: Callable[[], None], interrupter: Interrupter | None = None
+) -> bool:
     """Do the work, and return whether it was interrupted.
 
-    On SIGINT or SIGTERM call `stop` and wait; on a second one, or after `DRAIN_S`, cancel it.
+    On SIGINT, SIGTERM or the interrupter's call `stop` and wait; on a second one, or after `DRAIN_S`, cancel it.
     """
     loop = asyncio.get_running_loop()
     task = asyncio.ensure_future(work)
@@ -147,7 +181,8 @@ async def interruptible(work: Coroutine[object, object, None], stop: Callable[[]
         for number in signals:
             loop.add_signal_handler(number, interrupt)
     try:
-        await task
+        with interrupter.reaching(interrupt) if interrupter else contextlib.nullcontext():
+            await task
     except asyncio.CancelledError:
         if not interrupts:
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -121,7 +122,7 @@ def print_table(console: Console, rows: Sequence[Mapping[str, Any]], parts: Sequ
 
 async def follow(counts: Tally, console: Console) -> None:
     """Show progress until cancelled, and once more at the end."""
-    if console.is_terminal:
+    if console.is_terminal or (console.is_jupyter and importlib.util.find_spec("ipywidgets")):
         await _follow_bar(counts, console)
     else:
         await _follow_lines(counts, console)

@@ -114,7 +114,7 @@ class ResultsWriter:
     """
 
     def __init__(self, file: TextIO, scores: pl.LazyFrame) -> None:
-        self._series = _series(scores)
+        self._series = columns_of_scores(scores)
         self._writer = csv.writer(file)
         self._writer.writerow([*FIXED, *(safe_text(column) for columns in self._series.values() for column in columns)])
 
@@ -150,8 +150,8 @@ class CasesWriter:
             self._file.write(f"{line.decode()}\n")
 
 
-def _series(scores: pl.LazyFrame) -> Mapping[_Key, tuple[str, str, str]]:
-    """The metrics, judges and repeats of a run, with the names of their columns."""
+def columns_of_scores(scores: pl.LazyFrame) -> Mapping[_Key, tuple[str, str, str]]:
+    """The columns of a run's scores in a table of its cases: by metric, judge and repeat, those of `ResultsWriter`."""
     frame = (
         scores.filter(pl.col("member_of").is_null())
         .select("metric", "judge", "repeat")

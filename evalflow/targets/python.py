@@ -83,7 +83,7 @@ class PythonConnector(Connector):
         module, self._callable = _imported(config.call)
         self._calls = LimitedCalls(("python", config.call), config, session)
         self._threads = Threads(config.call, config.concurrency.max, config.timeout_s)
-        self.identity = digest(["python", config.call, list(_sources(module))])
+        self.identity = digest(["python", config.call, list(_sources(module, self._callable))])
 
     async def ask(self, data: bytes) -> RawReply:
         threaded = not inspect.iscoroutinefunction(self._callable)
@@ -129,13 +129,24 @@ def _imported(call: str) -> tuple[ModuleType, Callable[[Any], Any]]:
     return module, found
 
 
-def _sources(module: ModuleType) -> Iterator[str]:
-    """Digests of the Python files in the module's top-level package, or of the module alone."""
+def _sources(module: ModuleType, call: Callable[[Any], Any]) -> Iterator[str]:
+    """Digests of the Python files in the module's top-level package, or of the module alone.
+
+    A notebook has no file: there, of the callable's own source, without what it calls.
+    """
     package = importlib.import_module(module.__name__.partition(".")[0])
     if hasattr(package, "__path__"):
         files = sorted(file for folder in package.__path__ for file in Path(folder).rglob("*.py"))
+    elif name := getattr(module, "__file__", None):
+        files = [Path(name)]
     else:
-        files = [Path(module.__file__)] if module.__file__ else []
+        try:
+            source = inspect.getsource(call if inspect.isroutine(call) or inspect.isclass(call) else type(call))
+        except OSError:
+            what = f"{module.__name__} has no file, so evalflow could not know when it changes"
+            raise UserError(Problem(what, "target.call", "put the callable into a module")) from None
+        yield hashlib.sha256(source.encode()).hexdigest()
+        return
     for file in files:
         with file.open("rb") as source:
             yield hashlib.file_digest(source, "sha256").hexdigest()

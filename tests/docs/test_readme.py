@@ -28,10 +28,10 @@ def commands() -> list[str]:
     return [line for block in blocks("bash") for line in block.splitlines() if line.strip()]
 
 
-def named_files() -> list[tuple[str, str]]:
-    """The YAML blocks that say which file they are."""
-    found = [(re.match(r"# (conf/\S+)\n", text), text) for text in blocks("yaml")]
-    return [(name[1], text) for name, text in found if name]
+def named_files(text: str = README) -> list[tuple[str, str]]:
+    """The YAML blocks of a page that say which file they are."""
+    found = [(re.match(r"# (conf/\S+)\n", block), block) for block in blocks("yaml", text)]
+    return [(name[1], block) for name, block in found if name]
 
 
 def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -58,6 +58,13 @@ def test_every_command_works_in_the_order_of_the_page(tmp_path: Path) -> None:
             done = run(command.replace(ADDRESS, endpoint.url), tmp_path)
             assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
             assert "Traceback" not in done.stderr, command
+
+
+def test_its_python_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    [text] = blocks("python")
+    exec(text, {})
+    assert capsys.readouterr().out.endswith("True\n")
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -85,8 +86,16 @@ class RedactingFormatter(logging.Formatter):
         return self._redactor.text(super().format(record))
 
 
+_LOGS: ContextVar[frozenset[Path]] = ContextVar("logs", default=frozenset())  # of the runs of this context
+
+
 class _LogFile(logging.FileHandler):
-    """Drops lines that cannot be written: the run itself reports a full disk, once."""
+    """Takes the lines of its own run. Drops those that cannot be written: the run itself reports a full disk, once."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, encoding="utf-8")
+        # Other runs may go on in other threads; a thread that a library started belongs to none.
+        self.addFilter(lambda _: not _LOGS.get() or path in _LOGS.get())
 
     def handleError(self, record: logging.LogRecord) -> None:  # the name is defined by logging
         if not isinstance(sys.exc_info()[1], OSError):
@@ -101,17 +110,19 @@ class _LogFile(logging.FileHandler):
 def log_to(path: Path, secrets: Iterable[str]) -> Generator[None]:
     """Write evalflow's warnings and errors to a file while the block runs; the file is created even without any."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handler = _LogFile(path, encoding="utf-8")
+    handler = _LogFile(path)
     handler.setFormatter(RedactingFormatter(secrets))
     handler.setLevel(logging.WARNING)
     logger = logging.getLogger("evalflow")
-    propagate, logger.propagate = logger.propagate, False
+    logger.propagate = False
     logger.addHandler(handler)
+    token = _LOGS.set(_LOGS.get() | {path})
     try:
         yield
     finally:
+        _LOGS.reset(token)
         logger.removeHandler(handler)
-        logger.propagate = propagate
+        logger.propagate = not any(isinstance(one, _LogFile) for one in logger.handlers)
         handler.close()
 
 

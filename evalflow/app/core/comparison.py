@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from evalflow.app.core.cases import BASELINE
 from evalflow.app.core.exclusions import notes_on_exclusions
-from evalflow.app.core.labels import labels_to_compare
+from evalflow.app.core.labels import Rows, labels_to_compare
 from evalflow.app.core.saved import SavedRun, declared_meaning, find_scored, prepared_steps
 from evalflow.config.schema import RunConfig
 from evalflow.config.validate import Settings
@@ -144,6 +144,18 @@ class ComparisonOptions:
         if self.margin is not None and not SMALLEST_MARGIN <= self.margin <= LARGEST_MARGIN:
             what = f"a margin of {self.margin:g} is not between {SMALLEST_MARGIN:g} and {LARGEST_MARGIN:g}"
             raise UserError(Problem(what, "margin", "say how much worse is acceptable, such as 0.02"))
+
+
+def compare_labelled(
+    pairs: Sequence[tuple[SavedRun, SavedRun]], how: ComparisonOptions, given: str | Rows | None
+) -> Comparison:
+    """Like `compare_pairs`, corrected by people's labels.
+
+    `given` as for `read_labels`; without it, those of the runs.
+    """
+    labels, notes = labels_to_compare([run for pair in pairs for run in pair], given)
+    found = compare_pairs(pairs, how, labels)
+    return replace(found, notes=[*found.notes, *notes])
 
 
 def compare_pairs(

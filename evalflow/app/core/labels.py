@@ -230,11 +230,11 @@ def finished_runs(folder: Path, jobs: Sequence[Path]) -> tuple[dict[str, SavedRu
     return runs, notes
 
 
-def labels_of_sweep(runs: Mapping[str, SavedRun], file: str | None) -> dict[str, RunLabels]:
-    """The labels of each run, possibly none for some; `file` as for `read_labels`. UserError if none has any."""
-    named = parse(_read_rows(paths.resolve(file))[0], file).given if file else None
+def labels_of_sweep(runs: Mapping[str, SavedRun], given: str | Rows | None) -> dict[str, RunLabels]:
+    """The labels of each run, possibly none for some; `given` as for `read_labels`. UserError if none has any."""
+    named = None if given is None else parse(_placed_rows(given)[0], "labels").given
     elsewhere = _everything(runs.values(), None if named is None else {one.case_id for one in named})
-    found = {name: read_labels(run, file, elsewhere) for name, run in runs.items()}
+    found = {name: read_labels(run, given, elsewhere) for name, run in runs.items()}
     if not any(one.frame.height for one in found.values()):
         why = "; ".join(dict.fromkeys(note for one in found.values() for note in one.notes))
         source = next(iter(found.values())).source
@@ -242,15 +242,15 @@ def labels_of_sweep(runs: Mapping[str, SavedRun], file: str | None) -> dict[str,
     return found
 
 
-def labels_to_compare(runs: Sequence[SavedRun], file: str | None) -> tuple[dict[str, pl.DataFrame], list[str]]:
+def labels_to_compare(runs: Sequence[SavedRun], given: str | Rows | None) -> tuple[dict[str, pl.DataFrame], list[str]]:
     """The labels of the runs that have some, by folder, as of `label_frame`; and what is left out.
 
-    `file` as for `read_labels`; without one, those of `labels_of_run`. Labels drawn with unequal probabilities are left
+    `given` as for `read_labels`; without it, those of `labels_of_run`. Labels drawn with unequal probabilities are left
     out: the chance that a case is labelled in two runs is not known from them. UserError if some are invalid.
     """
     by_folder = {str(run.folder.path): run for run in runs}
-    if file:
-        found: dict[str, RunLabels | None] = dict(labels_of_sweep(by_folder, file))
+    if given is not None:
+        found: dict[str, RunLabels | None] = dict(labels_of_sweep(by_folder, given))
     else:
         found = {name: labels_of_run(run) for name, run in by_folder.items()}
     frames = {name: one.frame for name, one in found.items() if one is not None and truths(one.frame).height}

@@ -87,7 +87,7 @@ class OpenRun:
                     pipeline.stop()
                     self.screen.stopping(self.tally.in_flight)
 
-                return await interruptible(pipeline.run(cases), stop)
+                return await interruptible(pipeline.run(cases), stop, self.screen.interrupter)
             finally:
                 following.cancel()
                 loading.cancel()

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from evalflow.app.core.derive import Derived
     from evalflow.app.core.inspect import Inspection
     from evalflow.app.core.result_rules import ResultRules
+    from evalflow.engine.deadline import Interrupter
     from evalflow.summary.summarise import Summary
 
 _MEANING = {
@@ -35,6 +36,8 @@ _MEANING = {
 
 class TerminalScreen:
     """Shows the progress and the results of runs: results go to `out`, progress and errors to `err`."""
+
+    interrupter: Interrupter | None = None  # what interrupts the run, besides signals
 
     def __init__(self, out: Console, err: Console) -> None:
         self._out = out

@@ -1,0 +1,1 @@
+"""evalflow in Python."""

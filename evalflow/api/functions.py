@@ -1,0 +1,317 @@
+"""The functions of evalflow in Python: what the command line does, with its files."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import io
+import math
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from rich.console import Console
+
+from evalflow.api.results import Report, RunCalibration, RunComparison, RunResult, scored_run
+from evalflow.app.core.assemble import settings_of, with_default_judge
+from evalflow.app.core.begin import RunOrder
+from evalflow.app.core.comparison import ComparisonOptions, Kind, compare_labelled, compare_pairs
+from evalflow.app.core.labels import bound_labels, other_runs
+from evalflow.app.core.rederive import calibrate_run
+from evalflow.app.core.saved import find_run
+from evalflow.app.core.screen import TerminalScreen, shown
+from evalflow.app.run import run as run_to_end
+from evalflow.config.env_file import load_env_file
+from evalflow.config.load import compose
+from evalflow.engine.deadline import Interrupter
+from evalflow.engine.folder import RunFolder
+from evalflow.errors import EvalflowError, Problem, UserError, command
+from evalflow.paths import OWN_FOLDER, new_run_id, private_folder, write_atomically
+from evalflow.report.comparison import write_comparison
+from evalflow.summary.journal import json_line
+
+if TYPE_CHECKING:
+    from evalflow.app.core.derive import Derived
+    from evalflow.app.core.inspect import Inspection
+    from evalflow.app.core.result_rules import ResultRules
+    from evalflow.records.manifest import Manifest
+    from evalflow.stats.paired import Adjustment
+
+T = TypeVar("T")
+CASES = "cases"
+"""The dataset that holds cases given in Python, unless they replace the data of the one that is chosen."""
+_TICK_S = 0.1
+
+
+def run(
+    *overrides: str,
+    cases: Any = None,
+    target: Callable[..., Any] | None = None,
+    config_dir: str | Path | None = None,
+    folder: str | Path | None = None,
+    progress: bool | None = None,
+) -> RunResult:
+    """Start a run and wait for its end: the same as the command line, with the same files.
+
+    A failed or undecided gate is no error; see `RunResult.passed`. Interrupted, it keeps what was finished, as there.
+
+    Args:
+        overrides: Those of the command line, such as "dataset=rag", "metric=faithfulness", "judge.model=gpt-4.1".
+        cases: The cases, in place of the file of the dataset that is chosen, or as the dataset `cases` if none is: a
+            Polars or Pandas frame, or dictionaries. The columns are those of a file.
+        target: A function that answers a case, or a coroutine function; instead of `target=python target.call=...`,
+            and with `generate=true`. It must be found by its name in its module.
+        config_dir: A folder with own configuration, searched first; as `--config-dir`.
+        folder: Where to write; by default a new folder in outputs/runs.
+        progress: Whether to show progress on standard error; by default on a terminal and in a notebook.
+
+    Raises:
+        UserError: The configuration or the data is wrong; it lists every problem, and nothing was sent.
+        BudgetError: The budget ran out. InfrastructureError: an endpoint refuses every call. IncompleteError: scores
+            are missing. What was finished is kept; the error's notes say where, and how to finish it.
+    """
+    interrupter = Interrupter()
+    work = partial(_run, overrides, cases, target, config_dir, folder, progress, interrupter)
+    if not _has_event_loop():
+        return work()
+    return _outcome(_in_thread(work), interrupter)  # a notebook's thread has an event loop; the run has its own
+
+
+async def arun(
+    *overrides: str,
+    cases: Any = None,
+    target: Callable[..., Any] | None = None,
+    config_dir: str | Path | None = None,
+    folder: str | Path | None = None,
+    progress: bool | None = None,
+) -> RunResult:
+    """Like `run`, in a thread of its own, while the event loop goes on. Cancelled, the run keeps what is finished."""
+    interrupter = Interrupter()
+    work = partial(_run, overrides, cases, target, config_dir, folder, progress, interrupter)
+    future = asyncio.wrap_future(_in_thread(work))
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        interrupter()
+        await asyncio.wait([future])
+        future.exception()  # that it was interrupted
+        raise
+
+
+def load(folder: str | Path | None = None) -> RunResult:
+    """A run in a folder, by default the latest one; UserError if there is none, or it is a sweep of several."""
+    found = find_run(None if folder is None else str(folder))
+    return RunResult(found.folder.path)
+
+
+def compare(
+    a: RunResult | str | Path,
+    b: RunResult | str | Path,
+    *,
+    labels: Any = None,
+    judge_alone: bool = False,
+    margin: float | None = None,
+    adjust: Adjustment = "holm",
+    unpaired: bool = False,
+    tags: bool = False,
+    allow: Collection[Kind] = (),
+) -> RunComparison:
+    """Hold run B against run A, case by case: better, worse, or cannot tell. Writes compare.html beside B's report.
+
+    Args:
+        a: The earlier run, or its folder.
+        b: The later one.
+        labels: People's labels of both runs' answers, which correct the differences: a file, a frame or dictionaries;
+            by default those in the data, or that the runs were calibrated with.
+        judge_alone: Do not correct differences by labels.
+        margin: Also say whether B is not worse by more than this.
+        adjust: How p-values are adjusted for the number of comparisons: holm, bh or by.
+        unpaired: The runs are samples of different cases.
+        tags: Also a row for each tag.
+        allow: What may differ although scores may then differ in meaning: metric, prompt, judge, cases.
+
+    Raises:
+        UserError: The runs cannot be compared; it lists every obstacle.
+    """
+    older, newer = (scored_run(one) for one in (a, b))
+    how = ComparisonOptions(allow, adjust, margin, by_tag=tags, unpaired=unpaired, allow_option="allow=")
+    if labels is not None and (judge_alone or unpaired):
+        what = "labels correct the difference of runs that are compared case by case"
+        raise UserError(Problem(what, "compare()", "leave labels out, or else judge_alone and unpaired"))
+    pairs, by_labels = [(older, newer)], not (judge_alone or unpaired)
+    found = compare_labelled(pairs, how, _labels(labels)) if by_labels else compare_pairs(pairs, how)
+    page = newer.folder.path / "compare.html"
+    write_comparison(page, found)
+    return RunComparison(found, Report(page))
+
+
+def calibrate(run: RunResult | str | Path, labels: Any = None) -> RunCalibration:
+    """Compare a run's judges with people's labels; the run's gates, certificates and reports follow, as by `calibrate`.
+
+    Args:
+        run: The run, or its folder.
+        labels: A file, a frame or dictionaries with the columns case_id, metric, value and by; by default those in the
+            run's data.
+
+    Raises:
+        UserError: No label is of an answer that the run scored, or some are invalid.
+    """
+    saved = scored_run(run)
+    people = bound_labels(saved, _labels(labels), other_runs(saved.folder.path))
+    calibrated = calibrate_run(saved.folder, people)
+    if calibrated is None:
+        raise UserError(Problem("none of the labelled answers was scored", people.source, "label other answers"))
+    found, certificates, gates = calibrated
+    paths = tuple(one.path for one in certificates if one.path)
+    return RunCalibration(found, paths, tuple(gates), Report(saved.folder.calibration_page))
+
+
+class _LibraryScreen(TerminalScreen):
+    """Shows progress only, and keeps the warnings."""
+
+    def __init__(self, progress: bool | None, interrupter: Interrupter) -> None:
+        err = Console(stderr=True)
+        wanted = err.is_terminal or err.is_jupyter if progress is None else progress
+        err.quiet = not wanted
+        super().__init__(Console(file=io.StringIO(), quiet=True), err)
+        self.interrupter = interrupter
+        self.notes: tuple[str, ...] = ()
+
+    def starts(self, inspection: Inspection, folder: RunFolder) -> None:
+        self.notes = tuple(dict.fromkeys(inspection.notices()))
+        super().starts(inspection, folder)
+
+    def ends(self, folder: RunFolder, manifest: Manifest, rules: ResultRules, derived: Derived) -> None:
+        pass
+
+
+def _run(
+    overrides: Sequence[str],
+    cases: Any,
+    target: Callable[..., Any] | None,
+    config_dir: str | Path | None,
+    folder: str | Path | None,
+    progress: bool | None,
+    interrupter: Interrupter,
+) -> RunResult:
+    load_env_file()
+    own = None if config_dir is None else Path(config_dir)
+    words = [*_checked(overrides), *_target_words(target), *_cases_words(cases, overrides)]
+    words = with_default_judge(words, own)
+    run_id = new_run_id(words)
+    path = Path("outputs", "runs", run_id) if folder is None else Path(folder)
+    path = path.absolute()
+    screen = _LibraryScreen(progress, interrupter)
+    try:
+        composed = compose(words, own, run_id, check=settings_of)
+        run_to_end(RunOrder(composed, path, run_id, path if folder is None else None), screen)
+    except (EvalflowError, KeyboardInterrupt) as error:
+        if RunFolder(path).manifest.is_file() and not isinstance(error, UserError):
+            error.add_note(f"what was finished is in {shown(path)}; finish it: {command('resume', shown(path))}")
+        raise
+    return RunResult(path, screen.notes)
+
+
+def _checked(overrides: Sequence[str]) -> Iterator[str]:
+    for word in overrides:
+        if word.startswith("-") or ("=" not in word and not word.startswith("~")):
+            hint = "for a sweep call run() once for each" if word in ("-m", "--multirun") else "write KEY=VALUE"
+            raise UserError(Problem(f"{word!r} is no override", "run()", hint))
+        if word.lstrip("+~").startswith("hydra."):
+            raise UserError(Problem(f"{word!r}: Hydra starts no job here", "run()", "for another folder: folder=..."))
+        yield word
+
+
+def _target_words(target: Callable[..., Any] | None) -> list[str]:
+    if target is None:
+        return []
+    module, name = getattr(target, "__module__", None), getattr(target, "__qualname__", None)
+    found: Any = sys.modules.get(module or "")
+    for part in (name or "").split("."):
+        found = getattr(found, part, None)
+    if found is not target:
+        what = f"{name or target!r} cannot be found by its name in {module}"
+        raise UserError(Problem(what, "target", "define it at the top of a module, or of the notebook, with def"))
+    return ["target=python", f"target.call={module}:{name}", "generate=true"]
+
+
+def _cases_words(cases: Any, overrides: Sequence[str]) -> list[str]:
+    """The override that reads the cases from a file, named by its content, so that a run can be resumed."""
+    if cases is None:
+        return []
+    content = b"".join(json_line(row) + b"\n" for row in _dictionaries(cases))
+    file = Path(OWN_FOLDER, "cases", f"{hashlib.sha256(content).hexdigest()[:16]}.jsonl")
+    private_folder(file.parent)
+    write_atomically(file, content.decode())
+    chosen = next((word.partition("=")[2] for word in overrides if word.startswith("dataset=")), None)
+    if chosen is None:
+        return [f"+dataset.{CASES}.path={file}"]
+    if not chosen.isidentifier():
+        hint = "choose the dataset whose columns they have, or none"
+        raise UserError(Problem(f"cases are those of one dataset, not of {chosen}", "cases", hint))
+    return [f"dataset.{chosen}.path={file}", f"dataset.{chosen}.format=jsonl"]
+
+
+def _dictionaries(table: Any) -> list[Mapping[str, Any]]:
+    """The rows of a frame or of dictionaries; without the missing values of Pandas."""
+    if hasattr(table, "to_dicts"):  # Polars
+        return table.to_dicts()
+    if hasattr(table, "to_dict"):  # Pandas
+        return [{key: value for key, value in row.items() if not _is_nan(value)} for row in table.to_dict("records")]
+    found: list[Mapping[str, Any]] = []
+    for row in cast("Iterable[Any]", table if isinstance(table, Iterable) else [table]):
+        if not isinstance(row, Mapping):
+            what = f"expected a frame or dictionaries, got {type(row).__name__}"
+            hint = "give a frame, or [{'question': ..., 'answer': ...}, ...]"
+            raise UserError(Problem(what, "cases or labels", hint))
+        found.append(cast("Mapping[str, Any]", row))
+    return found
+
+
+def _is_nan(value: object) -> bool:
+    return isinstance(value, float) and math.isnan(value)
+
+
+def _labels(given: Any) -> str | list[Mapping[str, Any]] | None:
+    if given is None:
+        return None
+    return str(given) if isinstance(given, str | Path) else _dictionaries(given)
+
+
+def _has_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _in_thread(work: Callable[[], T]) -> Future[T]:
+    pool = ThreadPoolExecutor(1, "evalflow.run")
+    try:
+        return pool.submit(copy_context().run, work)
+    finally:
+        pool.shutdown(wait=False)
+
+
+def _outcome(future: Future[T], interrupter: Interrupter) -> T:
+    """The result of work in another thread; interrupts of this one, which waits for it, are passed on."""
+    task, cancelled = asyncio.current_task(), 0
+    while True:
+        try:
+            return future.result(timeout=_TICK_S)
+        except KeyboardInterrupt:
+            if future.done():
+                raise
+            interrupter()
+        except TimeoutError:
+            if future.done():
+                raise
+            # Within asyncio.run, the first Ctrl-C cancels the task and raises nothing.
+            if task is not None and task.cancelling() > cancelled:
+                cancelled = task.cancelling()
+                interrupter()

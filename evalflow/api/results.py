@@ -1,0 +1,213 @@
+"""What the functions of evalflow return: runs, comparisons and calibrations, as Polars frames and pages."""
+
+from __future__ import annotations
+
+import html
+import webbrowser
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from evalflow.app.core.cases import answers_of
+from evalflow.app.core.saved import SavedRun, expect_scores, find_run
+from evalflow.engine.folder import RunFolder
+from evalflow.errors import EvalflowError
+from evalflow.lazy import pl
+from evalflow.report.results_csv import AnsweredCase, columns_of_scores, json_or_text, rows
+from evalflow.summary.compare import Verdict
+
+if TYPE_CHECKING:
+    import polars
+
+    from evalflow.report.calibration import Calibration
+    from evalflow.report.comparison import Comparison
+
+_HEIGHT = 720  # of a page in a notebook, in pixels
+
+
+@dataclass(frozen=True)
+class Report:
+    """A page of results, which notebooks show."""
+
+    path: Path
+
+    def open(self) -> bool:
+        """Show it in the browser; returns whether one was found."""
+        return webbrowser.open(self.path.as_uri())
+
+    def _repr_html_(self) -> str:
+        page = html.escape(self.path.read_text(encoding="utf-8"))
+        return f'<iframe srcdoc="{page}" title="{self.path.name}" width="100%" height="{_HEIGHT}"></iframe>'
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """A run, read from its folder.
+
+    Attributes:
+        folder: The folder with its files.
+        notes: The warnings that it began with, such as that its judge has no certificate; empty if it was loaded.
+    """
+
+    folder: Path
+    notes: Sequence[str] = ()
+
+    @property
+    def summary(self) -> polars.DataFrame:
+        """A row for each dataset, target, metric, statistic, judge and tag (null: all cases), as in summary.parquet."""
+        return pl.read_parquet(self.folder / "summary.parquet")
+
+    @property
+    def scores(self) -> polars.DataFrame:
+        """A row for each score, as in scores.parquet."""
+        return pl.read_parquet(scored_run(self).folder.scores)
+
+    @property
+    def cases(self) -> polars.DataFrame:
+        """A row for each answer: its case, and for each metric METRIC, METRIC_passed and METRIC_reason.
+
+        METRIC is the score; null unless there is one, and then the reason begins with the state. Metrics with several
+        judges or repeats have columns for each, as in results.csv.
+        """
+        saved = scored_run(self)
+        columns = columns_of_scores(saved.scores())
+        schema: dict[str, Any] = {
+            "dataset": pl.String, "case_id": pl.String, "target": pl.String, "target_repeat": pl.Int64,
+            "tags": pl.List(pl.String), "question": pl.String, "answer": pl.String, "reference": pl.String,
+            "contexts": pl.List(pl.String),
+        }  # fmt: skip
+        for score, passed, reason in columns.values():
+            schema |= {score: pl.Float64, passed: pl.Boolean, reason: pl.String}
+        with answers_of(saved.folder, saved.rules.settings.run) as answers:
+            answered = rows(saved.cases(), answers, saved.scores())
+            found = [[*_cells(row), *_score_cells(row, columns)] for row in answered]
+        return pl.DataFrame(found, schema=schema, orient="row")
+
+    @property
+    def report(self) -> Report:
+        """The page with all its results."""
+        return Report(self.folder / "report.html")
+
+    @property
+    def exit_code(self) -> int:
+        """As on the command line: 0, 1 a gate failed, 3 inconclusive; 4, 5 or 130 if it was cut short."""
+        code = RunFolder(self.folder).read_manifest().exit_code
+        return EvalflowError.exit_code if code is None else code
+
+    @property
+    def passed(self) -> bool | None:
+        """Whether every gate passed, if there are any; False if one failed, None if the scores cannot decide."""
+        return {0: True, 1: False}.get(self.exit_code)
+
+    @property
+    def cost_usd(self) -> float | None:
+        """What was paid, in US dollars; None if a price is unknown."""
+        return RunFolder(self.folder).read_manifest().cost_usd
+
+    def __repr__(self) -> str:
+        return f"RunResult({str(self.folder)!r})"
+
+
+@dataclass(frozen=True)
+class RunComparison:
+    """Two runs compared; `report` is the page."""
+
+    found: Comparison
+    report: Report
+
+    @property
+    def rows(self) -> polars.DataFrame:
+        """A row for each difference, B minus A: its interval, adjusted p-value and verdict, as in `compare --json`."""
+        return _frame(self.found.document()["rows"])
+
+    @property
+    def flips(self) -> polars.DataFrame:
+        """The cases that passed in one run only, the worst changes first."""
+        return _frame(row for flips in self.found.flips for row in flips.rows)
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What to know before the differences are relied on."""
+        return self.found.notes
+
+    def verdict(self, metric: str) -> Verdict:
+        """Whether B is better, worse, or cannot_tell, by the metric's mean over all cases; KeyError if it has none."""
+        for row in self.found.rows:
+            if row.metric == metric and row.tag is None and row.statistic == "mean":
+                return row.verdict
+        raise KeyError(metric)
+
+    def __repr__(self) -> str:
+        verdicts = (f"{row.metric} {row.statistic}: {row.verdict}" for row in self.found.rows if row.tag is None)
+        return f"RunComparison({', '.join(verdicts)})"
+
+
+@dataclass(frozen=True)
+class RunCalibration:
+    """A run's judges compared with people; `report` is the page.
+
+    Attributes:
+        certificates: The files of the certificates that were issued.
+        gates: What the labels changed of the run's gates, in words.
+    """
+
+    found: Calibration
+    certificates: Sequence[Path]
+    gates: Sequence[str]
+    report: Report
+
+    @property
+    def rows(self) -> polars.DataFrame:
+        """A row for each dataset, metric, target and judge: agreement and corrected mean, as in `calibrate --json`."""
+        return _frame(self.found.document()["rows"])
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Labels that were left out, and why."""
+        return self.found.notes
+
+    def __repr__(self) -> str:
+        return f"RunCalibration({'; '.join(one.sentence for one in self.found.corrected_means)})"
+
+
+def scored_run(run: RunResult | str | Path) -> SavedRun:
+    """The saved run; UserError if there is none, or it has no scores."""
+    return expect_scores(find_run(str(run.folder if isinstance(run, RunResult) else run)))
+
+
+def _cells(row: AnsweredCase) -> list[Any]:
+    case, answer = row.case, row.answer
+    said = answer and (answer.answer if answer.answer is not None else answer.actual)
+    contexts = answer.contexts if answer and answer.contexts is not None else case.contexts
+    return [
+        case.dataset, case.id, row.target, row.target_repeat, list(case.tags), case.question,
+        None if said is None else json_or_text(said), case.reference,
+        None if contexts is None else [one.text for one in contexts],
+    ]  # fmt: skip
+
+
+def _score_cells(row: AnsweredCase, columns: Mapping[Any, Any]) -> Iterator[Any]:
+    own = {(one["metric"], one["judge"], one["repeat"]): one for one in row.scores if one["member_of"] is None}
+    for key in columns:
+        score = own.get(key)
+        if score is None:
+            yield from (None, None, None)
+        elif score["status"] == "scored":
+            yield from (score["score"], score["passed"], score["reason"])
+        else:
+            why = score["error"] or score["reason"]
+            yield from (None, score["passed"], f"{score['status']}: {why}" if why else score["status"])
+
+
+def _frame(documents: Iterable[Mapping[str, Any]]) -> polars.DataFrame:
+    """A frame of JSON objects; what lies in an inner object gets a column of its own, as `outer_inner`."""
+    return pl.DataFrame([dict(_flat(one)) for one in documents], infer_schema_length=None)
+
+
+def _flat(document: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in document.items():
+        if isinstance(value, Mapping):
+            yield from _flat(cast("Mapping[str, Any]", value), f"{prefix}{key}_")
+        elif not (isinstance(value, list) and any(isinstance(one, Mapping) for one in cast("list[Any]", value))):
+            yield f"{prefix}{key}", value
