@@ -64,6 +64,7 @@ generates: answer
 labels_of: null
 conversation: false
 tags: null
+every_tag: false
 ids: null
 allow_irregular: false
 """

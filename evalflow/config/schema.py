@@ -89,6 +89,7 @@ class DatasetConfig(Strict):
             this text differs from the field named by `generates`. null: labels are about the recorded text.
         conversation: Whether the whole file is one conversation.
         tags: Run only cases with one of these tags or their sub-tags; null: all.
+        every_tag: Whether a case must have all of `tags`, not only one.
         ids: Run only the cases with these ids; null: all.
         allow_irregular: Whether turns may be in any order: two assistant turns in a row, or one at the end.
     """
@@ -103,6 +104,7 @@ class DatasetConfig(Strict):
     labels_of: str | None = None
     conversation: bool = False
     tags: list[str] | None = Field(default=None, min_length=1)
+    every_tag: bool = False
     ids: list[str] | None = Field(default=None, min_length=1)
     allow_irregular: bool = False
 

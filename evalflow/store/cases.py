@@ -130,6 +130,15 @@ def known_keys(connection: Connection, dataset: int, keys: Sequence[str]) -> set
     return found
 
 
+def keys_of(connection: Connection, dataset: int, rows: Sequence[int]) -> list[str]:
+    """The case ids of the existing cases with these row ids, in order."""
+    found: list[tuple[int, str]] = []
+    for chunk in chunks(rows, _AT_ONCE):
+        query = select(cases.c.position, cases.c.key).where(cases.c.dataset_id == dataset, cases.c.id.in_(chunk))
+        found += ((position, key) for position, key in connection.execute(query))
+    return [key for _, key in sorted(found)]
+
+
 def replace(connection: Connection, case: int, expected: int, row: Row) -> bool:
     """Change a case if it still has the expected version; returns whether it had. Without `is_draft`, that stays."""
     values = {key: row[key] for key in ("key", "question", "body", "is_draft") if key in row}

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, case, func, null, or_, select
 
 from evalflow.records import passes
-from evalflow.store.rows import Row, every, from_row, now, upsert
+from evalflow.store.rows import Row, chunks, every, from_row, now, upsert
 from evalflow.store.scores import CaseAnswer, Limit, RunScores, ScoreFilter
 from evalflow.store.tables import answers, run_views, scores
 
@@ -117,6 +117,16 @@ def result_rows(run: RunScores, positions: Sequence[int]) -> list[ResultRow]:
         for place in positions
         if place in found
     ]
+
+
+def cases_at(run: RunScores, positions: Sequence[int]) -> list[tuple[str, str]]:
+    """Dataset and id of the cases whose answers stand at these positions, each once."""
+    columns = select(answers.c.dataset, answers.c.case_id).where(answers.c.run == run.run)
+    found: dict[tuple[str, str], None] = {}
+    for chunk in chunks(positions, 500):
+        query = columns.where(answers.c.position.in_(chunk)).order_by(answers.c.position)
+        found.update(dict.fromkeys((dataset, case) for dataset, case in run.connection.execute(query)))
+    return list(found)
 
 
 def _cell(rows: Sequence[Row], limits: Mapping[tuple[str, str | None], Limit]) -> ResultCell:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from evalflow import datasets
-from evalflow.config.schema import RunConfig
+from evalflow.config.schema import DatasetConfig, RunConfig
 from evalflow.engine.folder import RunFolder
 from evalflow.engine.journal import AnswerBook
 from evalflow.engine.plan import KEPT_CASES, Draw
@@ -29,42 +29,48 @@ UNKNOWN = "-"  # placeholder if neither the target's name nor its answer is know
 
 
 def offered(run: RunConfig) -> Iterator[Case]:
-    """The cases of all datasets, streamed: of each, the first `limit` that have one of its `tags` and `ids`.
+    """The cases of all datasets, streamed: of each, the first `limit` that have its `tags` and one of its `ids`.
 
     UserError if the data are invalid, or no case has one of the tags or ids.
     """
     for name, config in run.dataset.items():
         cases = datasets.read(name, config)
-        cases = _tagged(name, config.tags, cases) if config.tags else cases
-        yield from islice(_identified(name, config.ids, cases) if config.ids else cases, run.limit)
+        yield from islice(_chosen(name, config, cases) if config.tags or config.ids else cases, run.limit)
 
 
-def _identified(dataset: str, ids: Sequence[str], cases: Iterator[Case]) -> Iterator[Case]:
-    wanted = set(ids)
-    known: set[str] = set()
+def _chosen(dataset: str, config: DatasetConfig, cases: Iterator[Case]) -> Iterator[Case]:
+    tags, ids = {datasets.tag_name(tag) for tag in config.tags or ()}, set(config.ids or ())
+    known_tags, known_ids, found = set[str](), set[str](), 0
     for case in cases:
-        if case.id in wanted:
-            known.add(case.id)
+        known_tags.update(level for tag in case.tags for level in datasets.tag_levels(tag))
+        if ids and case.id not in ids:
+            continue
+        known_ids.add(case.id)
+        if not tags or has_tags(case.tags, tags, every=config.every_tag):
+            found += 1
             yield case
-    if absent := sorted(wanted - known):
+    where = f"dataset.{dataset}.tags"
+    problems = [
+        Problem(f"no case of {dataset} has the tag {tag!r}", where, did_you_mean(tag, known_tags), where)
+        for tag in sorted(tags - known_tags)
+    ]
+    if absent := sorted(ids - known_ids):
         more = f" and {len(absent) - _SHOWN:,} more" if len(absent) > _SHOWN else ""
         what = f"no case of {dataset} has the id {', '.join(map(repr, absent[:_SHOWN]))}{more}"
-        raise UserError(Problem(what, f"dataset.{dataset}.ids", "remove the id, or read the data that have it"))
+        where = f"dataset.{dataset}.ids"
+        problems.append(Problem(what, where, "remove the id, or read the data that have it", where))
+    if not found and not problems:
+        wanted = [f"every one of the tags {', '.join(sorted(tags))}" if config.every_tag else "one of the tags"]
+        what = f"no case of {dataset} has {' and '.join([*wanted, *(['one of the ids'] if ids else [])])}"
+        problems.append(Problem(what, where, "choose fewer tags", where))
+    if problems:
+        raise UserError(problems)
 
 
-def _tagged(dataset: str, tags: Sequence[str], cases: Iterator[Case]) -> Iterator[Case]:
-    wanted = {datasets.tag_name(tag) for tag in tags}
-    known: set[str] = set()
-    for case in cases:
-        own = {level for tag in case.tags for level in datasets.tag_levels(tag)}
-        known |= own
-        if wanted & own:
-            yield case
-    if absent := sorted(wanted - known):
-        where = f"dataset.{dataset}.tags"
-        raise UserError(
-            [Problem(f"no case of {dataset} has the tag {tag!r}", where, did_you_mean(tag, known)) for tag in absent]
-        )
+def has_tags(tags: Iterable[str], wanted: Collection[str], *, every: bool) -> bool:
+    """Whether tags, or tags above them, include one of the wanted, or every one of them."""
+    own = {level for tag in tags for level in datasets.tag_levels(tag)}
+    return own.issuperset(wanted) if every else not own.isdisjoint(wanted)
 
 
 def select(run: RunConfig) -> Iterator[Case]:

@@ -232,7 +232,8 @@ def _is_sample(run: SavedRun, *, of: SavedRun) -> bool:
     own, other = (one.manifest.config for one in (run, of))
 
     def selected(config: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: (dataset.get("tags"), dataset.get("ids")) for name, dataset in config["dataset"].items()}
+        keys = {"tags": None, "every_tag": False, "ids": None}
+        return {name: [data.get(key, unset) for key, unset in keys.items()] for name, data in config["dataset"].items()}
 
     same = own["limit"] == other["limit"] and selected(own) == selected(other)
     return own["sample"] is not None and other["sample"] is None and same

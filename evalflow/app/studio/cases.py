@@ -287,6 +287,26 @@ def case_ids(
         return table.CaseQuery(connection, row["id"], tag, text, draft).ids()
 
 
+@requires("read")
+def ids_of_rows(space: Workspace, dataset: str, cases: Sequence[int]) -> list[str]:
+    """The cases' own ids, by the ids of their rows; those that are gone are left out."""
+    row = own_row(space, dataset)
+    with space.database.reading() as connection:
+        return table.keys_of(connection, row["id"], cases)
+
+
+@requires("read")
+def known_ids(space: Workspace, dataset: str, ids: Sequence[str]) -> list[str]:
+    """Those of some case ids that a dataset has; a dataset of conf/ is read as a whole."""
+    if get_dataset(space, dataset).origin == "workspace":
+        row = own_row(space, dataset)
+        with space.database.reading() as connection:
+            known = table.known_keys(connection, row["id"], ids)
+    else:
+        known = {row["id"] for row in declared_rows(space, dataset)}
+    return [one for one in ids if one in known]
+
+
 @dataclass(frozen=True, slots=True)
 class Deleted:
     """How many cases were deleted, and the id of what they were in the trash."""

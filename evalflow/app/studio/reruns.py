@@ -1,12 +1,51 @@
-"""The same run again with another prompt of its bot."""
+"""A run again: on some of its cases, or with another prompt of its bot."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.bots import Bot, copy_bot, get_bot, list_bots, update_bot
+from evalflow.app.studio.cases import known_ids
+from evalflow.app.studio.datasets import list_datasets
 from evalflow.app.studio.runs import Run, changed_request, create_run, get_run
-from evalflow.app.studio.space import NotFoundError, Workspace
+from evalflow.app.studio.scores import failed_cases
+from evalflow.app.studio.snapshot import RunRequest
+from evalflow.app.studio.space import NotFoundError, TakenError, Workspace
 from evalflow.errors import Problem, UserError
+
+
+@dataclass(frozen=True, slots=True)
+class KnownCases:
+    """Cases of a run, by dataset, that its datasets still have; `gone` counts the others."""
+
+    ids: Mapping[str, Sequence[str]]
+    gone: int
+
+
+@requires("read")
+def known_cases(space: Workspace, ids: Mapping[str, Sequence[str]]) -> KnownCases:
+    """Those of some cases that still exist; datasets of conf/ are read as a whole."""
+    names = {dataset.name for dataset in list_datasets(space)}
+    found = {name: known_ids(space, name, wanted) for name, wanted in ids.items() if name in names}
+    kept = {name: known for name, known in found.items() if known}
+    return KnownCases(kept, sum(map(len, ids.values())) - sum(map(len, kept.values())))
+
+
+@requires("read")
+def failed_only(space: Workspace, request: RunRequest, run_id: str) -> RunRequest:
+    """A request for only those of its cases that failed in a run: with a score that fails or ended in an error."""
+    known, chosen = known_cases(space, failed_cases(space, run_id)).ids, dict[str, list[str]]()
+    for name in request.datasets:
+        given = request.dataset_values.get(name, {}).get("ids")
+        if ids := [one for one in known.get(name, ()) if given is None or one in given]:
+            chosen[name] = ids
+    if not chosen:
+        what = f"no case of {', '.join(request.datasets)} failed in run {run_id}"
+        raise TakenError(Problem(what, "failed_in", "choose another run, or all cases"))
+    values = {name: {**request.dataset_values.get(name, {}), "ids": ids} for name, ids in chosen.items()}
+    return replace(request, datasets=list(chosen), dataset_values=values)
 
 
 @requires("edit")

@@ -13,12 +13,13 @@ from evalflow.app.core.saved import agree, expect_agreed, find_run
 from evalflow.app.studio import leases
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.bots import BOTS
+from evalflow.app.studio.case_choice import LeftOutCases, count_left_out, keep_left_out, read_left_out
 from evalflow.app.studio.snapshot import (
     Own,
     RunRequest,
     freeze,
+    frozen_cases,
     inspect_snapshot,
-    left_out,
     own_definitions,
     path_for_commands,
     remove_folder,
@@ -119,10 +120,12 @@ class RunEstimate:
     """The estimate of a run, as from `check`. Costs are None if a price is unknown.
 
     Attributes:
+        left_out: What the run leaves out of each dataset.
         notices: Warnings about the results, e.g. a judge that grades answers of its own model.
     """
 
     cases: Mapping[str, int]
+    left_out: Mapping[str, LeftOutCases]
     scores: int
     requests: int
     input_tokens: tuple[int, int]
@@ -137,18 +140,20 @@ def estimate_run(space: Workspace, request: RunRequest) -> RunEstimate:
     folder = _new_folder(space, request)
     try:
         found, need, budget = _inspected(space, freeze(folder / "snapshot", *_parts(space, request)))
+        left_out = _left_out(space, request, folder, found)
     finally:
         remove_folder(folder)
     estimate = found.estimate
     notices = [notice for notice in found.notices() if str(folder) not in notice]  # of the draft's own folder
     return RunEstimate(
         cases=dict(found.cases),
+        left_out=left_out,
         scores=found.cells,
         requests=estimate.requests,
         input_tokens=(estimate.input_tokens_low, estimate.input_tokens_high),
         output_tokens=(estimate.output_tokens_low, estimate.output_tokens_high),
         cost_usd=(estimate.cost_usd_low, estimate.cost_usd_high),
-        notices=[*leases.shortfall(budget, need), *left_out(space, request), *notices],
+        notices=[*leases.shortfall(budget, need), *notices],
     )
 
 
@@ -166,6 +171,7 @@ def create_run(space: Workspace, request: RunRequest, creation_key: str | None =
     try:
         arguments = freeze(folder / "snapshot", *_parts(space, request))
         found, need, budget = _inspected(space, arguments)
+        keep_left_out(folder / "snapshot", _left_out(space, request, folder, found))
         offered = leases.offer(budget, need)
         if offered.short and not offered.waits:
             raise UserError(leases.refusal(budget, offered))
@@ -338,6 +344,18 @@ def _inspected(space: Workspace, arguments: Sequence[str]) -> tuple[Inspection, 
         budget = leases.read_budget(connection, space.project_id)
     found = inspect_snapshot(arguments, space.allowed, Lease(id=0, **budget.limits.model_dump()))
     return found, leases.need_of(found.estimate, found.parts.settings.run.budget), budget
+
+
+def _left_out(space: Workspace, request: RunRequest, folder: Path, found: Inspection) -> dict[str, LeftOutCases]:
+    configs = found.parts.settings.run.dataset
+    taken = {name: found.cases[configs[name].name or name] for name in request.datasets}
+    return count_left_out(space, request, frozen_cases(folder / "snapshot", request.datasets), taken)
+
+
+@requires("read")
+def left_out_of(space: Workspace, run_id: str) -> dict[str, LeftOutCases]:
+    """What a run left out, by dataset; empty for runs of the command line."""
+    return read_left_out(Path(run_row(space, run_id)["folder"]) / "snapshot")
 
 
 def _new_folder(space: Workspace, request: RunRequest) -> Path:

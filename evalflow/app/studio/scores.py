@@ -156,6 +156,24 @@ def read_results(
 
 
 @requires("read")
+def answered_cases(space: Workspace, run_id: str, positions: Sequence[int]) -> dict[str, list[str]]:
+    """The ids of the cases whose answers stand at these positions, by dataset."""
+    found: dict[str, list[str]] = {}
+    with _scores_of(space, run_id) as scores:
+        for dataset, case in results.cases_at(scores, positions):
+            found.setdefault(dataset, []).append(case)
+    return found
+
+
+@requires("read")
+def failed_cases(space: Workspace, run_id: str) -> dict[str, list[str]]:
+    """The ids of the cases with a score that fails or ended in an error, by dataset."""
+    failed = [ScoreFilter(passed=False), ScoreFilter(status="error")]
+    positions = {place for one in failed for place in order_results(space, run_id, one, "input")}
+    return answered_cases(space, run_id, sorted(positions))
+
+
+@requires("read")
 def note_view(space: Workspace, run_id: str) -> None:
     """Note that the person who acts has seen the run's scores, so that their later labels of its answers are not blind.
 

@@ -17,9 +17,10 @@ from evalflow.app.core.assemble import assemble, settings_of
 from evalflow.app.core.inspect import Inspection, inspect
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.bots import get_bot
+from evalflow.app.studio.case_choice import KEYS, chosen_values, wrong_choices
 from evalflow.app.studio.cases import case_rows
 from evalflow.app.studio.checks import custom_checks
-from evalflow.app.studio.datasets import get_dataset, list_datasets
+from evalflow.app.studio.datasets import get_dataset
 from evalflow.app.studio.definitions import declared, find_declared, remembered_content
 from evalflow.app.studio.judges import named_judges, with_judge
 from evalflow.app.studio.metric_yaml import metric_yaml
@@ -83,6 +84,7 @@ class RunRequest:
     Attributes:
         bot: The bot whose answers are scored; "recorded" uses the answers in the data.
         datasets, metrics: Names; a metric is looked up in the bot's metrics first, then in the library.
+        dataset_values: Keys of the datasets that choose their cases, by dataset: tags, every_tag, ids.
         judge: Name of a judge, defined here or in conf/; "target" is the bot's own model; null: "target" if the bot is
             a model, else "embedded".
         judge_values: Keys of the judge to change, such as model, base_url, api_key_env.
@@ -97,6 +99,9 @@ class RunRequest:
     bot: Named
     datasets: Annotated[Sequence[Named], Field(max_length=100)]
     metrics: Annotated[Sequence[Named], Field(max_length=200)]
+    dataset_values: Annotated[Mapping[Named, Values], Field(max_length=100)] = field(
+        default_factory=dict[str, Mapping[str, Any]]
+    )
     judge: Named | None = None
     judge_values: Values = field(default_factory=dict[str, Any])
     embedder: Named = "embedded"
@@ -133,7 +138,8 @@ def write_own(folder: Path, own: Own) -> None:
         _write(folder / "conf" / "metric" / f"{name}.yaml", f"# @package metric.{name}\n{text}")
         write_prompts(folder / "prompts", prompts)
     for name, (options, rows) in own.datasets.items():
-        _write_dataset(folder, name, options, rows)
+        _write_cases(folder, name, rows)
+        _write_dataset(folder, name, options)
 
 
 def freeze(folder: Path, own: Own, request: RunRequest, values: Mapping[str, Any]) -> list[str]:
@@ -187,12 +193,12 @@ def _flatten(folder: Path, config: dict[str, Any], drafted: Composed, request: R
         if values.get("kind") == "g_eval":
             values.setdefault("steps_from", None)  # so that a repeat can override where the steps are
         _write(conf / "metric" / f"{name}.yaml", f"# @package metric.{name}\n{yaml_of(values)}")
-    for name in config["dataset"]:
+    for name, values in config["dataset"].items():
+        plain = DatasetConfig.model_validate(drafted.values["dataset"][name])
         if name not in own.datasets:
-            plain = DatasetConfig.model_validate(drafted.values["dataset"][name])
-            options = {"name": plain.name, "description": plain.description, "generates": plain.generates}
-            rows = (readers.case_to_row(case) for case in readers.read(name, plain))
-            _write_dataset(folder, name, options, rows)
+            _write_cases(folder, name, (readers.case_to_row(case) for case in readers.read(name, plain)))
+        options = {"name": plain.name, "description": plain.description, "generates": plain.generates}
+        _write_dataset(folder, name, options, {key: values[key] for key in KEYS if values.get(key)})
     for group, name in (("target", request.bot), ("judge", request.judge), ("embedder", request.embedder)):
         _write(conf / group / f"{name}.yaml", yaml_of(config[group]))
     root = {key: value for key, value in config.items() if key not in GROUPS}
@@ -228,15 +234,35 @@ def _laid_over(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[st
     return merged
 
 
-def _write_dataset(folder: Path, name: str, options: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> None:
-    data = folder / "data" / f"{name}.jsonl"
+def _write_cases(folder: Path, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    data = _data(folder, name)
     data.parent.mkdir(parents=True, exist_ok=True)
     with data.open("w", encoding="utf-8", newline="\n") as file:
         for row in rows:
             file.write(json.dumps(row, ensure_ascii=True, allow_nan=False) + "\n")
+
+
+def _data(folder: Path, name: str) -> Path:
+    return folder / "data" / f"{name}.jsonl"
+
+
+def frozen_cases(folder: Path, datasets: Iterable[str]) -> dict[str, int]:
+    """The number of cases that a snapshot holds, by dataset."""
+    found: dict[str, int] = {}
+    for name in datasets:
+        with _data(folder, name).open("rb") as file:
+            found[name] = sum(1 for _ in file)
+    return found
+
+
+def _write_dataset(
+    folder: Path, name: str, options: Mapping[str, Any], choice: Mapping[str, Any] = MappingProxyType({})
+) -> None:
+    """Write a dataset's file; `choice`, which says what cases are taken, is escaped already."""
     values = {
         **escaped(dict(options)),
-        "path": escaped(path_for_commands(data)),
+        **choice,
+        "path": escaped(path_for_commands(_data(folder, name))),
         "format": "jsonl",
         "allow_irregular": True,
     }
@@ -284,16 +310,6 @@ def own_definitions(space: Workspace, request: RunRequest) -> Own:
 
 
 @requires("read")
-def left_out(space: Workspace, request: RunRequest) -> list[str]:
-    """A sentence for each dataset of a request with drafts, which runs leave out."""
-    drafts = {one.name: one.drafts for one in list_datasets(space) if one.name in request.datasets and one.drafts}
-    return [
-        f"{name}: {number:,} draft{'' if number == 1 else 's'} {'is' if number == 1 else 'are'} left out"
-        for name, number in drafts.items()
-    ]
-
-
-@requires("read")
 def with_values(space: Workspace, request: RunRequest) -> tuple[RunRequest, dict[str, Any]]:
     """The request with its judge named, and the values that it changes."""
     bot = get_bot(space, request.bot)
@@ -301,6 +317,8 @@ def with_values(space: Workspace, request: RunRequest) -> tuple[RunRequest, dict
     if problems:
         raise UserError(problems)
     values: dict[str, Any] = {"generate": bot.config.get("kind") != "recorded", **request.options}
+    if chosen := chosen_values(space, request):
+        values["dataset"] = chosen
     if request.judge_values:
         values["judge"] = space.resolve(request.judge_values, "judge")
     if request.embedder_values:
@@ -336,6 +354,7 @@ def _wrong(request: RunRequest) -> Iterator[Problem]:
             yield Problem(f"no {group} is chosen", f"{group}s", "choose at least one")
         if len(set(names)) < len(names):
             yield Problem(f"a {group} is chosen twice", f"{group}s", "choose each once")
+    yield from wrong_choices(request)
     for name in request.options:
         if name not in OPTIONS:
             yield Problem(f"a run has no option {name!r}", f"options.{name}", did_you_mean(name, OPTIONS))

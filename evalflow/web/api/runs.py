@@ -17,6 +17,7 @@ from pydantic import Field
 
 from evalflow.app.studio import run_files, runs
 from evalflow.app.studio.metrics import MetricDefinition
+from evalflow.app.studio.reruns import failed_only
 from evalflow.app.studio.scores import PassRate, Score, ScoreFilter, get_score, list_scores, pass_rates
 from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import Page
@@ -25,6 +26,12 @@ from evalflow.report.html import report_policy
 from evalflow.web.api.deps import Cursor, Expected, Limit, Name, RequestBody, Seen, Space, created, tagged
 
 router = APIRouter(prefix="/runs", tags=["runs"])
+
+
+FailedIn = Annotated[
+    str | None,
+    Query(max_length=200, description="Id of a run: take only the cases that failed in it, or had an error."),
+]
 
 
 class RunFolderIn(RequestBody):
@@ -55,18 +62,19 @@ def post_run(
     new: RunRequest,
     request: Request,
     response: Response,
+    failed_in: FailedIn = None,
     idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
 ) -> runs.Run:
     """Start a run: its bot, cases and metrics are checked and frozen, and the worker picks it up."""
-    run = runs.create_run(space, new, idempotency_key)
+    run = runs.create_run(space, failed_only(space, new, failed_in) if failed_in else new, idempotency_key)
     created(request, response, run.run_id)
     return tagged(response, run)
 
 
 @router.post("/estimate")
-def post_estimate(space: Space, new: RunRequest) -> runs.RunEstimate:
+def post_estimate(space: Space, new: RunRequest, failed_in: FailedIn = None) -> runs.RunEstimate:
     """Check a run and estimate its calls and cost; nothing is sent or saved."""
-    return runs.estimate_run(space, new)
+    return runs.estimate_run(space, failed_only(space, new, failed_in) if failed_in else new)
 
 
 @router.post("/open", status_code=201)

@@ -8,6 +8,7 @@ import pytest
 
 from evalflow.app.studio import cases, check_uses, checks, datasets
 from evalflow.app.studio.bots import create_bot
+from evalflow.app.studio.case_choice import LeftOutCases
 from evalflow.app.studio.check_trial import CheckTrial, judge_check, try_checks
 from evalflow.app.studio.check_uses import CheckUse
 from evalflow.app.studio.checks import CheckDraft, CheckExample
@@ -201,7 +202,7 @@ def test_drafts_stay_out_of_runs_and_are_counted(space: Workspace) -> None:
     create_bot(space, "desk", {"kind": "recorded"})
     request = RunRequest("desk", ["fees"], ["checks"])
     estimate = estimate_run(space, request)
-    assert (dict(estimate.cases), estimate.notices[0]) == ({"fees": 1}, "fees: 1 draft is left out")
+    assert (dict(estimate.cases), estimate.left_out) == ({"fees": 1}, {"fees": LeftOutCases(drafts=1, unselected=0)})
     assert cases.copy_dataset(space, "fees", "copied").drafts == 1
     kept = cases.update_case(space, "fees", draft.id, 1, {**draft.body, "reference": "Yes."})
     assert (kept.is_draft, datasets.get_dataset(space, "fees").drafts) == (True, 1)

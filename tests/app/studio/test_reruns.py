@@ -1,15 +1,20 @@
-"""A run again with another prompt of its bot."""
+"""A run again: on some of its cases, or with another prompt of its bot."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 
 from evalflow.app.studio import bots, cases, datasets
-from evalflow.app.studio.reruns import bot_with_prompt, run_with_prompt
-from evalflow.app.studio.runs import create_run, get_run
+from evalflow.app.studio.reruns import bot_with_prompt, failed_only, known_cases, run_with_prompt
+from evalflow.app.studio.runs import changed_request, create_run, estimate_run, get_run
+from evalflow.app.studio.scores import answered_cases, failed_cases
 from evalflow.app.studio.snapshot import RunRequest
-from evalflow.app.studio.space import Workspace
+from evalflow.app.studio.space import TakenError, Workspace
 from evalflow.errors import UserError
+
+from ...finishing import finish
 
 pytestmark = pytest.mark.slow
 MODEL = {"kind": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1", "api_key_env": None}
@@ -37,3 +42,25 @@ def test_a_new_prompt_is_kept_by_the_bot_and_asks_the_same_cases(space: Workspac
     assert bot_with_prompt(space, recorded) is None
     with pytest.raises(UserError, match="no prompt"):
         run_with_prompt(space, recorded.run_id, "Be brief.", 1)
+
+
+def test_only_what_failed_in_a_run_is_run_again(space: Workspace) -> None:
+    bots.create_bot(space, "desk", {"kind": "recorded"})
+    for name in ("mine", "other"):
+        datasets.create_dataset(space, name)
+        rows = [{"id": f"c{i}", "question": "q?", "answer": str(i), "reference": "1"} for i in range(4)]
+        cases.add_cases(space, name, rows[1:2] if name == "other" else rows)
+    run = finish(space, RunRequest("desk", ["mine", "other"], ["exact_match"], thresholds={"exact_match": 1.0}))
+    assert failed_cases(space, run.run_id) == {"mine": ["c0", "c2", "c3"]}
+    assert answered_cases(space, run.run_id, [4, 1, 99]) == {"mine": ["c1"], "other": ["c1"]}
+    again = failed_only(space, changed_request(run), run.run_id)
+    assert (again.datasets, again.dataset_values) == (["mine"], {"mine": {"ids": ["c0", "c2", "c3"]}})
+    some = replace(changed_request(run), dataset_values={"mine": {"ids": ["c0", "c1"]}})
+    assert failed_only(space, some, run.run_id).dataset_values == {"mine": {"ids": ["c0"]}}
+    gone = [case.id for case in cases.list_cases(space, "mine").items if case.body["id"] == "c2"]
+    cases.delete_cases(space, "mine", gone)
+    known = known_cases(space, {**failed_cases(space, run.run_id), "never": ["x"]})
+    assert (known.ids, known.gone) == ({"mine": ["c0", "c3"]}, 2)
+    assert estimate_run(space, failed_only(space, again, run.run_id)).cases == {"mine": 2}
+    with pytest.raises(TakenError, match="no case of other failed"):
+        failed_only(space, replace(again, datasets=["other"]), run.run_id)

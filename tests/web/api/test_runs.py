@@ -28,6 +28,21 @@ def test_a_run_is_estimated_triggered_followed_and_cancelled(api: Api) -> None:
     assert api("GET", f"/runs/{run}").status == 404
 
 
+def test_a_run_takes_the_cases_that_the_request_names(api: Api) -> None:
+    rows = [{"id": f"c{i}", "question": "?", "answer": "x", "reference": "x", "tags": [f"t{i}"]} for i in range(3)]
+    fill(api, "named", rows)
+    body = {**RUN, "datasets": ["named"], "dataset_values": {"named": {"tags": ["t0", "t2"]}}, "options": {"sample": 1}}
+    estimate = api("POST", "/runs/estimate", body).json
+    assert (estimate["cases"], estimate["left_out"]) == ({"named": 1}, {"named": {"drafts": 0, "unselected": 2}})
+    run = api("POST", "/runs", body).json
+    assert run["request"]["dataset_values"] == body["dataset_values"]
+    wrong = api("POST", "/runs", {**body, "dataset_values": {"named": {"path": "/etc"}, "x": {}}})
+    assert [one["pointer"] for one in wrong.json["errors"]] == ["/dataset_values/named/path", "/dataset_values/x"]
+    none = api("POST", f"/runs/estimate?failed_in={run['run_id']}", body)
+    assert (none.status, none.json["errors"][0]["pointer"]) == (409, "/failed_in")
+    assert api("POST", "/runs?failed_in=nothing", body).status == 404
+
+
 def etag(api: Api, run: str) -> str:
     return api("GET", f"/runs/{run}").headers["ETag"]
 
