@@ -57,6 +57,7 @@ DATASET = """\
 description: {description}
 path: {path}
 format: null
+sheet: null
 # case field: column or JSONPath; a column with a field's own name needs no line
 fields:{fields}
 group: {group}

@@ -82,6 +82,7 @@ class DatasetConfig(Strict):
         name: The dataset's name in results; null: its key in the configuration.
         path: A file or a glob.
         format: The file format; null: by the file extension.
+        sheet: The sheet of an Excel workbook; null: its only visible one with rows.
         fields: Case field to column or JSONPath, or to several of them by the names they get in the field.
         group: The column whose value is the cluster for error bars.
         generates: The case field filled by a live target's reply.
@@ -97,7 +98,8 @@ class DatasetConfig(Strict):
     name: Word | None = None
     path: str
     description: str | None = None
-    format: Literal["jsonl", "json", "csv", "parquet"] | None = None
+    format: Literal["jsonl", "json", "csv", "parquet", "xlsx"] | None = None
+    sheet: str | None = None
     fields: dict[str, str | dict[str, str]] | None = None
     group: str | None = None
     generates: Literal["answer", "actual"] = "answer"

@@ -1,4 +1,4 @@
-"""Read cases from JSON Lines, JSON, CSV or Parquet files, or a glob of them, one row at a time; write them as rows."""
+"""Read cases from JSON Lines, JSON, CSV, Parquet or Excel files, or a glob of them, row by row; write them as rows."""
 
 from __future__ import annotations
 
@@ -31,12 +31,13 @@ from evalflow.datasets.sources import (
     text_bytes,
     unreadable,
 )
+from evalflow.datasets.workbook import open_workbook, sheet_records, sheets
 from evalflow.errors import Problem, UserError
 from evalflow.records import Case, Context, Message
 
 __all__ = (
     "FIELDS", "ReadRow", "case_to_row", "columns", "digest", "examples", "excerpt", "files", "irregular", "places",
-    "plain_rows", "propose_fields", "read", "read_rows", "tag_levels", "tag_name", "text_bytes",
+    "plain_rows", "propose_fields", "read", "read_rows", "sheets", "tag_levels", "tag_name", "text_bytes",
 )  # fmt: skip
 
 ROLES = ("system", "user", "assistant")
@@ -179,6 +180,7 @@ _READERS: Mapping[Format, Callable[[Path], Table]] = {
     "json": open_json,
     "csv": open_csv,
     "parquet": open_parquet,
+    "xlsx": open_workbook,
 }
 
 
@@ -220,7 +222,8 @@ def read_rows(name: str, config: DatasetConfig) -> Iterator[ReadRow]:
 def excerpt(config: DatasetConfig, positions: Collection[int]) -> Iterator[str]:
     """The raw text of some rows of a CSV file (after its header) or a JSON Lines file.
 
-    Rows of a JSON list become JSON Lines. The positions are those of `read_rows`. UserError for Parquet.
+    Rows of a JSON list become JSON Lines, those of Excel CSV. The positions are those of `read_rows`. UserError for
+    Parquet.
     """
     (path,) = files(config)
     match format_of(path, config):
@@ -231,6 +234,9 @@ def excerpt(config: DatasetConfig, positions: Collection[int]) -> Iterator[str]:
             texts = raw_objects(path)
         case "json":
             texts = raw_items(path)
+        case "xlsx":
+            texts = sheet_records(path, config.sheet)
+            yield next(texts, "")
         case "parquet":
             raise UserError(Problem("rows of Parquet are no text", shown(path), "save it as CSV or JSON lines"))
     yield from (text for position, text in enumerate(texts) if position in positions)
@@ -259,7 +265,7 @@ def examples(config: DatasetConfig, rows: int = 100, *, skip_faulty: bool = True
 
 
 def plain_rows(path: Path) -> Iterator[SourceRow | Problem]:
-    """The rows of a .jsonl or .csv file, unreadable ones as Problems; UserError for any other file or none."""
+    """The rows of a .jsonl, .csv or .xlsx file, unreadable ones as Problems; UserError for any other file or none."""
     if not path.is_file():
         raise UserError(Problem("no such file", shown(path)))
     try:
@@ -268,9 +274,11 @@ def plain_rows(path: Path) -> Iterator[SourceRow | Problem]:
                 yield from open_jsonl(path).rows
             case ".csv":
                 yield from open_csv(path).rows
+            case ".xlsx":
+                yield from open_workbook(path).rows
             case _:
                 hint = "save it as CSV, or as JSON lines"
-                raise UserError(Problem("expected a .csv or .jsonl file", shown(path), hint))
+                raise UserError(Problem("expected a .csv, .jsonl or .xlsx file", shown(path), hint))
     except OSError as error:
         raise UserError(unreadable(path, error)) from None
 
@@ -286,7 +294,8 @@ def places(config: DatasetConfig, indices: Collection[int]) -> dict[int, str]:
 
 def _table(path: Path, config: DatasetConfig) -> Table:
     try:
-        table = _READERS[format_of(path, config)](path)
+        format = format_of(path, config)
+        table = open_workbook(path, config.sheet) if format == "xlsx" else _READERS[format](path)
     except OSError as error:
         return Table(iter([unreadable(path, error)]))
 

@@ -17,14 +17,16 @@ from evalflow.config.schema import DatasetConfig
 from evalflow.errors import Problem, UserError, did_you_mean, nearest
 from evalflow.jsonvalues import is_finite, kind, overflows
 
-MAX_RECORD = 32 * 1024**2  # maximum size of one record: characters in CSV, bytes in JSON Lines and Parquet
-Format = Literal["jsonl", "json", "csv", "parquet"]
-ENDINGS: dict[str, Format] = {".jsonl": "jsonl", ".json": "json", ".csv": "csv", ".parquet": "parquet"}
+MAX_RECORD = 32 * 1024**2  # maximum size of one record: characters in CSV and Excel, bytes in others
+Format = Literal["jsonl", "json", "csv", "parquet", "xlsx"]
+ENDINGS: dict[str, Format] = {
+    ".jsonl": "jsonl", ".json": "json", ".csv": "csv", ".parquet": "parquet", ".xlsx": "xlsx", ".xlsm": "xlsx",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class SourceRow:
-    """One record and its place: `file:line` or `file[record]`."""
+    """One record and its place: `file:line`, `file[record]` or `file, row 7` of Excel."""
 
     where: str
     data: dict[str, Any]
@@ -133,12 +135,15 @@ def files(config: DatasetConfig) -> list[Path]:
 
 
 def format_of(path: Path, config: DatasetConfig) -> Format:
-    """The declared format, else that of the file extension; UserError if neither tells."""
+    """The declared format, else that of the file extension; UserError if neither tells, or it has no sheets."""
     found = config.format or ENDINGS.get(path.suffix.lower())
     if found is None:
         ending = f"ending {path.suffix!r}" if path.suffix else "no ending"
-        hint = f"set `format` to one of: {', '.join(ENDINGS.values())}"
+        hint = f"set `format` to one of: {', '.join(dict.fromkeys(ENDINGS.values()))}"
         raise UserError(Problem(f"unknown format: the file has {ending}", shown(path), hint))
+    if config.sheet and found != "xlsx":
+        hint = "leave `sheet` out"
+        raise UserError(Problem(f"only an Excel workbook has sheets; the file is read as {found}", shown(path), hint))
     return found
 
 
@@ -151,7 +156,7 @@ def digest(config: DatasetConfig) -> str:
 def text_bytes(config: DatasetConfig) -> float:
     """Size of the dataset's files in bytes; infinite if one is compressed, since its text size is unknown."""
     paths = files(config)
-    if any(format_of(path, config) == "parquet" for path in paths):
+    if any(format_of(path, config) in ("parquet", "xlsx") for path in paths):
         return math.inf
     return sum(path.stat().st_size for path in paths)
 

@@ -25,9 +25,11 @@ def test_json_lines_with_a_broken_one(tmp_path):
     assert isinstance(second, Problem)
 
 
-@pytest.mark.parametrize(("name", "message"), [("a.csv", "no such file"), ("a.xlsx", "expected a .csv or .jsonl")])
+@pytest.mark.parametrize(
+    ("name", "message"), [("a.csv", "no such file"), ("a.xls", "expected a .csv, .jsonl or .xlsx")]
+)
 def test_what_cannot_be_read(tmp_path, name, message):
-    if name.endswith("xlsx"):
+    if name.endswith("xls"):
         (tmp_path / name).write_bytes(b"PK")
     with pytest.raises(UserError, match=message):
         list(plain_rows(tmp_path / name))

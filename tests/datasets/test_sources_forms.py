@@ -68,7 +68,7 @@ def test_a_shipped_dataset_declares_every_key_under_its_own_package(name: str) -
     text = (paths.share_dir() / "conf" / "dataset" / f"{name}.yaml").read_text()
     assert text.splitlines()[0] == f"# @package dataset.{name}"
     assert list(yaml.safe_load(text)) == [
-        "description", "path", "format", "fields", "group", "generates", "labels_of", "conversation",
+        "description", "path", "format", "sheet", "fields", "group", "generates", "labels_of", "conversation",
         "tags", "ids", "allow_irregular",
     ]  # fmt: skip
     assert list(read(name, DatasetConfig(**yaml.safe_load(text))))

@@ -1,13 +1,11 @@
-"""Files in and out: lossless export and import of definitions, and upload of cases with a mapping of columns."""
+"""Definitions as files: lossless export and import."""
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from itertools import islice
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,9 +13,9 @@ from evalflow import datasets as readers
 from evalflow.app.core.options import Option
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.bots import BOTS, bot_values, get_bot, list_bots
-from evalflow.app.studio.cases import Fields, append_rows, append_stored, case_columns, case_rows
+from evalflow.app.studio.cases import append_stored, case_columns, case_rows
 from evalflow.app.studio.checks import with_checks
-from evalflow.app.studio.datasets import DATASETS, dataset_values, get_dataset, list_datasets, own_row
+from evalflow.app.studio.datasets import DATASETS, dataset_values, get_dataset, list_datasets
 from evalflow.app.studio.definitions import declared, declared_content
 from evalflow.app.studio.judges import JUDGES, judge_values, named_judges, with_judge
 from evalflow.app.studio.metric_yaml import judge_by_name
@@ -26,9 +24,7 @@ from evalflow.app.studio.snapshot import BASES, Own, write_own
 from evalflow.app.studio.space import TakenError, Workspace
 from evalflow.config.schema import DatasetConfig
 from evalflow.config.yaml_text import read_yaml, unescaped, unescaped_but_environment
-from evalflow.errors import Problem, UserError, did_you_mean
-from evalflow.store import cases as table
-from evalflow.store.rows import storable
+from evalflow.errors import Problem, UserError
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,146 +236,3 @@ def _description(option: Option) -> str:
             break
         lines.append(line[1:].strip())
     return " ".join(line for line in lines if line)
-
-
-SHOWN = 100
-"""Maximum number of problems listed."""
-_AT_ONCE = 500
-_PLACE = re.compile(r":(?P<line>\d+)$|\[(?P<record>\d+)\]$")
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of a file.
-
-    Attributes:
-        field: The case field that it probably holds; None for an additional input.
-        example: Its first value, as text.
-    """
-
-    name: str
-    field: str | None
-    example: str
-
-
-@dataclass(frozen=True, slots=True)
-class Examined:
-    """The preview of an import.
-
-    Attributes:
-        good: The number of rows that can be imported.
-        faulty: Positions of the other rows in the file, from 0.
-        problems: The problems of those rows, at most `SHOWN`; `where` is `line 7`, or `record 7` of a JSON list.
-        first: The first cases, as rows of JSON lines.
-    """
-
-    good: int
-    faulty: Sequence[int]
-    problems: Sequence[Problem]
-    first: Sequence[Mapping[str, Any]]
-
-
-@requires("edit")
-def upload_cases(
-    space: Workspace, dataset: str, path: Path, fields: Fields | None = None, *, skip_faulty: bool = False
-) -> int:
-    """Add the cases of a file (.jsonl, .json, .csv or .parquet); returns their number.
-
-    `fields`: case field to column or JSONPath; a column named like a field needs no entry. Without `skip_faulty`, one
-    invalid row rejects the file.
-    """
-    own_row(space, dataset)
-    if not skip_faulty:
-        cases = list(readers.read(dataset, _file_config(path, fields)))
-        return append_rows(space, dataset, (readers.case_to_row(case) for case in cases))
-    rows = [readers.case_to_row(row.case) for row in _checked_rows(space, dataset, path, fields) if row.case]
-    if not rows:
-        raise UserError(Problem("no row of it can be taken", path.name))
-    return append_rows(space, dataset, rows)
-
-
-@requires("edit")
-def examine_upload(
-    space: Workspace, dataset: str, path: Path, fields: Fields | None = None, limit: int = 5
-) -> Examined:
-    """Read a whole file and report what an import would give, with the first `limit` cases; nothing is saved."""
-    _expect_columns(path, fields or {})
-    good, faulty, problems = 0, list[int](), list[Problem]()
-    first: list[Mapping[str, Any]] = []
-    for row in _checked_rows(space, dataset, path, fields):
-        if row.case is None:
-            faulty.append(row.position)
-            problems += [at_place_in_file(problem) for problem in row.problems if len(problems) < SHOWN]
-            continue
-        good += 1
-        if len(first) < limit:
-            first.append(readers.case_to_row(row.case))
-    return Examined(good, faulty, problems[:SHOWN], first)
-
-
-def faulty_rows(path: Path, faulty: Sequence[int]) -> Iterator[str]:
-    """The rows at these positions, copied from the file with its header, if any, so that users can correct them."""
-    return readers.excerpt(_file_config(path, None), set(faulty))
-
-
-def columns_of(path: Path) -> list[Column]:
-    """The columns of a file, each with the case field that it probably holds."""
-    found = readers.examples(_file_config(path, None))
-    proposed = {column: field for field, column in readers.propose_fields(list(found)).items()}
-    fields = {name: proposed.get(name, name if name in readers.FIELDS else None) for name in found}
-    texts = {name: one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for name, one in found.items()}
-    return [Column(name, fields[name], "" if one is None else texts[name]) for name, one in found.items()]
-
-
-def _checked_rows(space: Workspace, dataset: str, path: Path, fields: Fields | None) -> Iterator[readers.ReadRow]:
-    """The rows of a file. A case id that the dataset already has is a problem of its row."""
-    owner = own_row(space, dataset)["id"]
-    named = "id" in (fields or {}) or "id" in readers.examples(_file_config(path, fields))
-    rows = readers.read_rows(dataset, _file_config(path, fields))
-    seen: set[str] = set()
-    while chunk := list(islice(rows, _AT_ONCE)):
-        keys = {row.position: storable(row.case.id) for row in chunk if row.case}
-        with space.database.reading() as connection:
-            known = table.known_keys(connection, owner, list(keys.values()))
-        for row in chunk:
-            key = keys.get(row.position)
-            if key is not None and (key in known or key in seen):
-                place = "in the dataset" if key in known else "in this file"
-                row = replace(row, case=None, problems=[_repeated(key, place, row.where, named=named)])
-            elif key is not None:
-                seen.add(key)
-            yield row
-
-
-def _expect_columns(path: Path, fields: Fields) -> None:
-    """Refuse a mapping from columns that a table lacks, which would leave their fields empty in every row."""
-    if path.suffix not in (".csv", ".parquet"):
-        return  # rows of JSON may have different keys
-    there = list(readers.examples(_file_config(path, None)))
-    wanted = {field: [source] if isinstance(source, str) else list(source.values()) for field, source in fields.items()}
-    problems = [
-        Problem(f"there is no column {column!r}", "", did_you_mean(column, there), key=field)
-        for field, columns in wanted.items()
-        for column in columns
-        if not column.startswith("$") and column not in there
-    ]
-    if problems:
-        raise UserError(problems)
-
-
-def _repeated(key: str, place: str, where: str, *, named: bool) -> Problem:
-    if named:
-        hint = "give it another id, or leave it out; a row without an id gets one of its content"
-        return Problem(f"the id {key!r} is {place} already", where, hint)
-    return Problem(f"the same case is {place} already", where, "leave it out, or give each an id of its own")
-
-
-def at_place_in_file(problem: Problem) -> Problem:
-    """The problem with `where` reduced to the place within the file."""
-    place = _PLACE.search(problem.where)
-    where = "" if place is None else f"line {place['line']}" if place["line"] else f"record {place['record']}"
-    return replace(problem, where=where)
-
-
-def _file_config(path: Path, fields: Fields | None) -> DatasetConfig:
-    return DatasetConfig(path=str(path), fields=dict(fields or {}) or None)

@@ -13,13 +13,14 @@ from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from evalflow.app.studio.space import Workspace, within
-from evalflow.app.studio.transfer import ImportedNames, examine_upload, export_files, import_files, upload_cases
+from evalflow.app.studio.transfer import ImportedNames, export_files, import_files
+from evalflow.app.studio.uploads import CaseFile, examine_upload, upload_cases
 from evalflow.errors import Problem, UserError
 from evalflow.web.api.deps import Name, RequestBody, Space
 from evalflow.web.api.problems import ProblemError
 
 upload_router = APIRouter(prefix="/datasets/{dataset}/cases", tags=["cases"])
-Format = Literal["csv", "jsonl", "json"]
+Format = Literal["csv", "jsonl", "json", "xlsx"]
 """Without parquet: a small compressed file could fill the memory."""
 _BODY = {"required": True, "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}
 
@@ -56,6 +57,9 @@ async def post_upload(
     request: Request,
     format: Annotated[Format, Query(description="Of the body, which is the file unchanged.")],
     fields: Annotated[Any, Depends(_fields)] = None,
+    sheet: Annotated[
+        str | None, Query(max_length=200, description="Of a workbook; by default its only one with rows.")
+    ] = None,
     skip_faulty: Annotated[
         bool, Query(description="Skip rows with errors; otherwise one error refuses the file.")
     ] = False,
@@ -65,7 +69,7 @@ async def post_upload(
     with TemporaryDirectory() as folder:
         path = Path(folder) / f"file.{format}"
         await _write(path, request.stream())
-        return await to_thread.run_sync(_upload, space, dataset, path, fields, skip_faulty, dry_run)
+        return await to_thread.run_sync(_upload, space, dataset, CaseFile(path, sheet), fields, skip_faulty, dry_run)
 
 
 async def _write(path: Path, parts: AsyncIterator[bytes]) -> None:
@@ -74,16 +78,18 @@ async def _write(path: Path, parts: AsyncIterator[bytes]) -> None:
             await to_thread.run_sync(file.write, part)
 
 
-def _upload(space: Workspace, dataset: str, path: Path, fields: Any, skip_faulty: bool, dry_run: bool) -> Uploaded:
+def _upload(
+    space: Workspace, dataset: str, source: CaseFile, fields: Any, skip_faulty: bool, dry_run: bool
+) -> Uploaded:
     try:
-        found = examine_upload(space, dataset, path, fields)
+        found = examine_upload(space, dataset, source, fields)
         if found.problems and not (skip_faulty or dry_run):
             raise UserError([Problem(f"{one.where}: {one.what}", "", one.hint) for one in found.problems])
-        count = 0 if dry_run else upload_cases(space, dataset, path, fields, skip_faulty=skip_faulty)
+        count = 0 if dry_run else upload_cases(space, dataset, source, fields, skip_faulty=skip_faulty)
     except UserError as error:
         if type(error) is not UserError:  # the error is not about the file
             raise
-        raise UserError([_without_path(problem, path) for problem in error.problems]) from None
+        raise UserError([_without_path(problem, source.path) for problem in error.problems]) from None
     faults = [ProblemError(pointer=one.where, detail=one.what, hint=one.hint) for one in found.problems]
     return Uploaded(count=count, good=found.good, faulty=len(found.faulty), errors=faults, first=found.first)
 

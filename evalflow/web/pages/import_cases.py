@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -12,7 +13,7 @@ from anyio import to_thread
 from nicegui import ui
 from nicegui.events import UploadEventArguments
 
-from evalflow.app.studio import transfer
+from evalflow.app.studio import uploads
 from evalflow.app.studio.datasets import own_row
 from evalflow.app.studio.space import Workspace
 from evalflow.errors import Problem, UserError
@@ -31,7 +32,8 @@ _PASTE = forms.About(
     required=True,
 )
 _FILE = (
-    "CSV with column names in the first line, JSON lines, or a JSON list. You see a preview before anything is saved."
+    "An Excel sheet or CSV with column names in the first row, JSON lines, or a JSON list. You see a preview before "
+    "anything is saved."
 )
 
 
@@ -114,24 +116,53 @@ class ImportReview:
     def __init__(
         self, workspace: Workspace, dataset: str, path: Path, name: str, start_over: Callable[[], object]
     ) -> None:
-        self._workspace, self._dataset, self._path, self._name = workspace, dataset, path, name
+        self._workspace, self._dataset, self._name = workspace, dataset, name
+        self._source = uploads.CaseFile(path)
         self._start_over = start_over
         self._latest = Latest()
         self._mapping: ColumnMapping | None = None
-        self._columns = ui.element("div").props('tabindex=-1 role=group aria-label="Columns"')
+        self._parts = ui.element("div").classes("stack")
+        with self._parts:
+            self._columns = ui.element("div").props('tabindex=-1 role=group aria-label="Columns"')
         self._result = ui.element("div").props("aria-live=polite")
 
     async def begin(self) -> None:
-        """Read the columns, and show the result of the likely mapping."""
+        """Read the columns, and show the result of the likely mapping. Of a workbook's sheets the first comes first."""
+        if self._source.path.suffix == ".xlsx":
+            try:
+                sheets = await to_thread.run_sync(uploads.sheets_of, self._source.path)
+            except UserError as error:
+                self._show_refusal(error)
+                return
+            self._source = replace(self._source, sheet=sheets[0])
+            if len(sheets) > 1:
+                self._offer(sheets)
+        await self._read_columns()
+
+    def _offer(self, sheets: Sequence[str]) -> None:
+        async def choose() -> None:
+            self._source = replace(self._source, sheet=picked.value)
+            self._columns.clear()
+            await self._read_columns()
+
+        with self._parts, ui.element("div").classes("card stack") as card:
+            picked = ui.select(list(sheets), label="Sheet", value=sheets[0], on_change=choose).props("outlined dense")
+        card.move(target_index=0)
+
+    async def _read_columns(self) -> None:
+        is_latest = self._latest.begin()
         focus = f'requestAnimationFrame(() => document.getElementById("{self._columns.html_id}").focus())'
         with self._columns:  # the pressed button, and with it the focus, is gone
             ui.run_javascript(focus)
         try:
-            columns = await to_thread.run_sync(transfer.columns_of, self._path)
+            columns = await to_thread.run_sync(uploads.columns_of, self._source)
             if not columns:
                 raise UserError(Problem("the file has no rows"))
         except UserError as error:
-            self._show_refusal(error)
+            if is_latest():
+                self._show_refusal(error)
+            return
+        if not is_latest():
             return
         with self._columns, ui.element("div").classes("card stack"):
             text(self._name, "h2")
@@ -150,7 +181,7 @@ class ImportReview:
             text("Reading…", "p", "muted section")
         try:
             examined = await to_thread.run_sync(
-                transfer.examine_upload, self._workspace, self._dataset, self._path, fields
+                uploads.examine_upload, self._workspace, self._dataset, self._source, fields
             )
         except UserError as error:
             if is_latest():
@@ -162,13 +193,13 @@ class ImportReview:
     def _show_refusal(self, error: UserError) -> None:
         self._result.clear()
         with self._result, ui.element("div").classes("section stack"):
-            for problem in map(transfer.at_place_in_file, error.problems):
+            for problem in map(uploads.at_place_in_file, error.problems):
                 where = f"{problem.where}: " if problem.where else ""
                 message(f"{self._name}: {where}{problem.what}", problem.hint, "fail")
             with ui.element("div").classes("actions"):
                 button("Start over", self._start_over)
 
-    def _show(self, examined: transfer.Examined, fields: dict[str, str]) -> None:
+    def _show(self, examined: uploads.Examined, fields: dict[str, str]) -> None:
         self._result.clear()
         with self._result, ui.element("div").classes("section stack"):
             errors = f", {counted(len(examined.faulty), 'row')} with errors" if examined.faulty else ""
@@ -188,10 +219,10 @@ class ImportReview:
                     self._download_button(examined)
                 button("Start over", self._start_over)
 
-    async def _import(self, examined: transfer.Examined, fields: dict[str, str], by: ui.button) -> None:
+    async def _import(self, examined: uploads.Examined, fields: dict[str, str], by: ui.button) -> None:
         skip = bool(examined.faulty)
         added = await forms.attempt(
-            lambda: transfer.upload_cases(self._workspace, self._dataset, self._path, fields, skip_faulty=skip), by=by
+            lambda: uploads.upload_cases(self._workspace, self._dataset, self._source, fields, skip_faulty=skip), by=by
         )
         if added is None:
             return
@@ -199,7 +230,7 @@ class ImportReview:
             forms.leave(f"/datasets/{self._dataset}")
             return
         forms.saved()
-        self._columns.clear()
+        self._parts.clear()
         self._result.clear()
         with self._result, ui.element("div").classes("stack"):
             what = f"{counted(added)} {'was' if added == 1 else 'were'} added."
@@ -209,14 +240,14 @@ class ImportReview:
                 self._download_button(examined)
                 button("Add more", self._start_over)
 
-    def _download_button(self, examined: transfer.Examined) -> None:
+    def _download_button(self, examined: uploads.Examined) -> None:
         async def download() -> None:
-            ending = ".csv" if self._path.suffix == ".csv" else ".jsonl"
-            file = self._path.with_name(f"to_mend{ending}")
+            ending = ".csv" if self._source.path.suffix in (".csv", ".xlsx") else ".jsonl"
+            file = self._source.path.with_name(f"to_mend{ending}")
 
             def write() -> None:
                 with file.open("w", encoding="utf-8", newline="") as opened:
-                    opened.writelines(transfer.faulty_rows(self._path, examined.faulty))
+                    opened.writelines(uploads.faulty_rows(self._source, examined.faulty))
 
             await to_thread.run_sync(write)
             ui.download.file(file, f"{self._dataset}_to_mend{ending}")
@@ -235,8 +266,8 @@ def _row_errors(problems: Sequence[Problem]) -> None:
                     text(problem.what)
                     if problem.hint:
                         text(problem.hint, classes="small muted")
-    if len(problems) >= transfer.SHOWN:
-        text(f"The first {transfer.SHOWN} are shown.", classes="small muted")
+    if len(problems) >= uploads.SHOWN:
+        text(f"The first {uploads.SHOWN} are shown.", classes="small muted")
 
 
 _FIELDS = {
@@ -264,7 +295,7 @@ _RIVALS = {"question": "messages", "messages": "question"}
 class ColumnMapping:
     """A row for each column: its name, an example, and the case field that it fills."""
 
-    def __init__(self, columns: Sequence[transfer.Column], on_change: Callable[[], Any]) -> None:
+    def __init__(self, columns: Sequence[uploads.Column], on_change: Callable[[], Any]) -> None:
         self._picks: dict[str, ui.select] = {}
         with ui.element("div").classes("mapping"):
             for column in columns:
@@ -286,7 +317,7 @@ class ColumnMapping:
             picked.error = faults.get(column)
         return None if faults else fields
 
-    def _row(self, column: transfer.Column, on_change: Callable[[], Any]) -> None:
+    def _row(self, column: uploads.Column, on_change: Callable[[], Any]) -> None:
         with ui.element("div").classes("mapped"):
             with ui.element("div"):
                 text(column.name or "(no name)", classes="mono")
@@ -297,7 +328,7 @@ class ColumnMapping:
         self._picks[column.name] = picked
 
 
-_ENDINGS = (".csv", ".tsv", ".jsonl", ".json")
+_ENDINGS = (".xlsx", ".csv", ".tsv", ".jsonl", ".json")
 _LARGEST = LARGEST_UPLOAD - 64 * 1024
 """Maximum size of a file in bytes; the rest of the request needs room too."""
 _LIMIT = f"{LARGEST_UPLOAD >> 20} MB"
@@ -325,8 +356,8 @@ def drop_zone(on_upload: Callable[[UploadEventArguments], Awaitable[None]]) -> N
             size_mb = f"{size / 2**20:,.0f} MB"
             show_fault(f"{name} has {size_mb}; at most {_LIMIT} can be uploaded. Split it, and upload the parts.")
         else:
-            is_sheet = name.lower().endswith((".xlsx", ".xls", ".ods", ".numbers"))
-            how = " Save the sheet as “CSV UTF-8”, or copy its cells and paste them." if is_sheet else ""
+            is_sheet = name.lower().endswith((".xls", ".xlsb", ".xlsm", ".ods", ".numbers"))
+            how = " Save it as .xlsx, or copy its cells and paste them." if is_sheet else ""
             show_fault(f"{name} has the wrong file type; use one of {', '.join(_ENDINGS)}.{how}")
 
     upload = ui.upload(on_upload=on_upload, max_file_size=_LARGEST, max_files=1, auto_upload=True)

@@ -11,7 +11,7 @@ from evalflow.app.studio import bots, cases, datasets, metrics
 from evalflow.app.studio.cases import cases_at
 from evalflow.app.studio.metrics import MetricDraft
 from evalflow.app.studio.space import NotFoundError, StaleError, TakenError, Workspace
-from evalflow.app.studio.transfer import columns_of, examine_upload, upload_cases
+from evalflow.app.studio.uploads import CaseFile, columns_of, examine_upload, upload_cases
 from evalflow.errors import UserError
 
 MODEL: dict[str, Any] = {"kind": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1"}
@@ -184,17 +184,17 @@ def test_wrong_rows_and_known_ids_are_refused_together(space: Workspace) -> None
 def test_a_file_is_previewed_and_taken_in(space: Workspace, tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
     path.write_text("query,ideal\nWhat?,That.\nWho?,Them.\n", encoding="utf-8")
-    found = [(column.name, column.field, column.example) for column in columns_of(path)]
+    found = [(column.name, column.field, column.example) for column in columns_of(CaseFile(path))]
     assert found == [("query", "question", "What?"), ("ideal", "reference", "That.")]
     fields = {"question": "query", "reference": "ideal"}
     datasets.create_dataset(space, "mine")
-    examined = examine_upload(space, "mine", path, fields, 1)
+    examined = examine_upload(space, "mine", CaseFile(path), fields, 1)
     assert (examined.good, [case["reference"] for case in examined.first]) == (2, ["That."])
     assert cases_at(space, "mine", 0).total == 0
-    assert upload_cases(space, "mine", path, fields) == 2
+    assert upload_cases(space, "mine", CaseFile(path), fields) == 2
     path.write_text('query,ideal\n"What?,That.\n', encoding="utf-8")
     with pytest.raises(UserError, match=r"mine\.csv"):
-        upload_cases(space, "mine", path, fields)
+        upload_cases(space, "mine", CaseFile(path), fields)
 
 
 def test_a_dataset_of_conf_is_copied_with_its_cases(space: Workspace) -> None:

@@ -9,8 +9,10 @@ import pytest
 from evalflow.app.studio import cases, datasets
 from evalflow.app.studio.cases import cases_at
 from evalflow.app.studio.space import Workspace
-from evalflow.app.studio.transfer import columns_of, examine_upload, faulty_rows, upload_cases
+from evalflow.app.studio.uploads import CaseFile, columns_of, examine_upload, faulty_rows, sheets_of, upload_cases
 from evalflow.errors import UserError
+
+from ...datasets.workbooks import workbook
 
 MIXED = {
     "csv": 'id,question,tags\na,One?,x\nb,Two?,x,more\n\nc,"Three\n?",{\na,Four?,\n',
@@ -37,18 +39,31 @@ def test_good_rows_are_taken_and_the_others_given_back(
 ) -> None:
     path = tmp_path / f"mixed.{ending}"
     path.write_text(MIXED[ending], encoding="utf-8")
-    found = examine_upload(space, "mine", path)
+    found = examine_upload(space, "mine", CaseFile(path))
     assert (found.good, [problem.where for problem in found.problems]) == (2, places)
-    assert "".join(faulty_rows(path, found.faulty)) == left
+    assert "".join(faulty_rows(CaseFile(path), found.faulty)) == left
     with pytest.raises(UserError):
-        upload_cases(space, "mine", path)
-    assert upload_cases(space, "mine", path, skip_faulty=True) == 2
+        upload_cases(space, "mine", CaseFile(path))
+    assert upload_cases(space, "mine", CaseFile(path), skip_faulty=True) == 2
     assert [case.body["id"] for case in cases.list_cases(space, "mine").items] == ["a", "c"]
-    again = examine_upload(space, "mine", path)
+    again = examine_upload(space, "mine", CaseFile(path))
     assert again.good == 0
     assert "the id 'a' is in the dataset already" in [problem.what for problem in again.problems]
     with pytest.raises(UserError, match="no row of it can be taken"):
-        upload_cases(space, "mine", path, skip_faulty=True)
+        upload_cases(space, "mine", CaseFile(path), skip_faulty=True)
+
+
+def test_a_workbook_gives_its_bad_rows_back_as_csv(space: Workspace, tmp_path: Path) -> None:
+    rows = [["id", "question"], ["a", "One?"], ["a", "Über?\nTwo?"], ["b", "Three?"]]
+    workbook(tmp_path / "two.xlsx", {"Notes": [["note"], ["?"]], "Cases": rows})
+    assert sheets_of(tmp_path / "two.xlsx") == ["Notes", "Cases"]
+    source = CaseFile(tmp_path / "two.xlsx", "Cases")
+    found = examine_upload(space, "mine", source)
+    assert (found.good, [problem.where for problem in found.problems]) == (2, ["row 3"])
+    assert "".join(faulty_rows(source, found.faulty)) == '\ufeffid,question\na,"Über?\nTwo?"\n'
+    assert upload_cases(space, "mine", source, skip_faulty=True) == 2
+    with pytest.raises(UserError, match="there is no column 'Frage'"):
+        examine_upload(space, "mine", source, {"question": "Frage"})
 
 
 @pytest.mark.parametrize(
@@ -65,7 +80,7 @@ def test_what_cannot_be_read_on_is_refused_with_its_line(
     path = tmp_path / "mixed.csv"
     path.write_text(content, encoding="latin-1")
     with pytest.raises(UserError, match=message):
-        examine_upload(space, "mine", path)
+        examine_upload(space, "mine", CaseFile(path))
 
 
 def test_many_cases_are_tagged_grouped_and_deleted(space: Workspace) -> None:
@@ -106,9 +121,9 @@ def test_a_table_is_read_as_spreadsheets_write_it(
     path = tmp_path / "sheet.csv"
     rows = [["Question", "Expected answer"], ['"What is it; or, what else?"', "40 €"], ["Café?", "yes"]]
     path.write_text(mark + "".join(between.join(row) + end for row in rows), encoding="utf-8", newline="")
-    fields = {column.field: column.name for column in columns_of(path) if column.field}
+    fields = {column.field: column.name for column in columns_of(CaseFile(path)) if column.field}
     assert fields == {"question": "Question", "reference": "Expected answer"}
-    assert upload_cases(space, "mine", path, fields) == 2
+    assert upload_cases(space, "mine", CaseFile(path), fields) == 2
     kept = [case.body for case in cases.list_cases(space, "mine").items]
     assert [row["messages"][0]["content"] for row in kept] == ["What is it; or, what else?", "Café?"]
     assert [row["reference"] for row in kept] == ["40 €", "yes"]

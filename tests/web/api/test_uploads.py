@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
+from ...datasets.workbooks import workbook
 from ..conftest import Answer, Api
 
 CSV = b"id,Frage,reference\na,What is it?,A thing\nb,Where?,Here\n"
@@ -56,6 +57,7 @@ def test_what_is_wrong_with_a_row_is_said_and_others_can_be_taken(api: Api, data
         (b"\xff\xfe\x00", "format=csv"),
         (b'question\n"never closed', "format=csv"),
         (b"PAR1", "format=parquet"),
+        (CSV, "format=xlsx"),
         (b"{", "format=json"),
         (b"[" * 100_000, "format=json"),
         (b"[" * 100_000 + b"\n", "format=jsonl"),
@@ -74,6 +76,14 @@ def test_what_cannot_be_read_is_refused_without_a_word_of_where_it_lay(
     assert answer.status == 422, answer.body
     assert "/tmp" not in answer.body.decode().replace(str(tmp_path), "/tmp")
     assert count(api, "unfit") == 0
+
+
+def test_a_sheet_of_a_workbook(api: Api, dataset: str, tmp_path: Path) -> None:
+    book = workbook(tmp_path / "two.xlsx", {"A": [["question"], ["One?"]], "B": [["question"], ["Two?"], ["Three?"]]})
+    refused = upload(api, dataset, book.read_bytes(), "format=xlsx")
+    assert (refused.status, "2 sheets: A, B" in refused.body.decode()) == (422, True)
+    assert upload(api, dataset, book.read_bytes(), "format=xlsx&sheet=B").json["count"] == 2
+    assert "only an Excel workbook" in upload(api, dataset, CSV, "format=csv&sheet=B").body.decode()
 
 
 def test_a_file_for_no_dataset(api: Api) -> None:

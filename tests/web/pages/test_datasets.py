@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ...datasets.workbooks import compound, workbook
 from ..conftest import Fits, Server
 
 pytestmark = pytest.mark.browser
@@ -138,9 +139,32 @@ def test_a_file_is_mapped_and_its_bad_row_given_back(visit: Visit, pages: Server
     ]
 
 
+def test_a_sheet_of_a_workbook_is_chosen_and_mapped(visit: Visit, pages: Server, tmp_path: Path, fits: Fits) -> None:
+    define(pages, "sheeted")
+    rows = [["Frage", "tags"], ["One?", "Fees"], ["Two?", "Fees"], ["Three?", None]]
+    file = workbook(tmp_path / "from_excel.xlsx", {"Notes": [["note"], ["?"]], "Cases": rows, "Empty": []})
+    page = visit("/datasets/sheeted/add")
+    page.locator("input[type=file]").set_input_files(file)
+    page.get_by_label("What note is").wait_for()
+    field(page, "Sheet").click()
+    page.get_by_role("option", name="Cases", exact=True).click()
+    page.get_by_label("What Frage is").click()
+    page.get_by_role("option", name="Question", exact=True).click()
+    seen(page, "Preview of the first cases")
+    fits(page, "import-sheet")
+    press(page, "Import 3 cases")
+    page.wait_for_url(re.compile("/datasets/sheeted$"))
+    assert [row.get("tags") for row in kept(pages, "sheeted")] == [["Fees"], ["Fees"], None]
+    broken = tmp_path / "locked.xlsx"
+    broken.write_bytes(compound("EncryptionInfo", "EncryptedPackage"))
+    page = visit("/datasets/sheeted/add")
+    page.locator("input[type=file]").set_input_files(broken)
+    seen(page, "locked.xlsx: the workbook is protected by a password")
+
+
 def test_what_cannot_be_taken_says_why(visit: Visit, pages: Server, tmp_path: Path) -> None:
     define(pages, "bounded")
-    large, broken, other = tmp_path / "large.csv", tmp_path / "broken.csv", tmp_path / "cases.xlsx"
+    large, broken, other = tmp_path / "large.csv", tmp_path / "broken.csv", tmp_path / "cases.xls"
     with large.open("wb") as file:
         file.truncate(200 << 20)
     broken.write_text('question\nfine\n"never closed\nlost\n', encoding="utf-8")
@@ -150,7 +174,7 @@ def test_what_cannot_be_taken_says_why(visit: Visit, pages: Server, tmp_path: Pa
     choose.set_input_files(large)
     seen(page, "large.csv has 200 MB; at most 64 MB can be uploaded")
     choose.set_input_files(other)
-    seen(page, "cases.xlsx has the wrong file type")
+    seen(page, "cases.xls has the wrong file type")
     choose.set_input_files(broken)
     seen(page, "broken.csv: line 3: broken CSV")
     press(page, "Start over")

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("nicegui", reason="the extra `web` is not installed")
 
-from evalflow.app.studio.transfer import columns_of
+from evalflow.app.studio.uploads import CaseFile, columns_of
 from evalflow.config.schema import DatasetConfig
 from evalflow.datasets import read
 from evalflow.web.pages.import_cases import pasted_file
@@ -21,7 +21,7 @@ def test_lines_are_questions(tmp_path: Path) -> None:
 
 def test_a_table_has_columns(tmp_path: Path) -> None:
     path = pasted_file('query\tideal\nOne, two?\t"a\nb"\nSays "hi"?\tc\n', tmp_path)
-    assert [(column.name, column.field) for column in columns_of(path)] == [
+    assert [(column.name, column.field) for column in columns_of(CaseFile(path))] == [
         ("query", "question"),
         ("ideal", "reference"),
     ]
