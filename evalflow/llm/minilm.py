@@ -97,7 +97,7 @@ def data_file(package: str, name: str) -> Path:
     found = next((path for path in paths if path.is_file()), None)
     if found is None:
         raise InfrastructureError(
-            f"the package {package} lacks its file {name}", f"pip install --force-reinstall {package}"
+            f"the package {package} lacks its file {name}", f"python -m pip install --force-reinstall {package}"
         )
     return found
 

@@ -22,6 +22,7 @@ from evalflow.calls.http import (
 from evalflow.calls.networks import ForbiddenAddressError, Networks
 from evalflow.config.judges import AzureConfig
 from evalflow.errors import InfrastructureError, Problem, UserError
+from evalflow.extras import install_command
 
 if TYPE_CHECKING:
     import httpx2
@@ -245,7 +246,7 @@ class AzureTransport(SdkTransport):
         self._token: Callable[[], Awaitable[str]] | None = None
         self._credential: Any = None
         if azure.sign_in == "entra" and not _is_installed():
-            hint = "pip install 'evalflow[azure]', or azure.sign_in=key"
+            hint = f"{install_command('azure')}, or azure.sign_in=key"
             raise UserError(Problem("signing in by Entra ID needs the package azure-identity", "azure.sign_in", hint))
 
     async def close(self) -> None:

@@ -30,6 +30,7 @@ from sqlalchemy.exc import (
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from evalflow.errors import ConflictError, InfrastructureError, Problem, UserError
+from evalflow.extras import install_command
 from evalflow.paths import private_database
 from evalflow.store.rows import now
 from evalflow.store.server_tables import metadata  # and not of the schema, so that all tables are in it
@@ -314,7 +315,7 @@ def engine_of(url: URL) -> Engine:
         limits = {name: value for name, value in _LIMITS.items() if name not in url.query}
         return create_engine(url, pool_pre_ping=True, pool_timeout=POOL_S, connect_args=limits)
     except ModuleNotFoundError as error:
-        hint = "pip install 'evalflow[postgres]'"
+        hint = install_command("postgres")
         raise UserError(Problem(f"{error.name} is not installed", "--database-url", hint)) from None
     except OSError as error:
         raise UserError(Problem(f"cannot be made: {error.strerror}", str(file), "name another file")) from None

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
 from evalflow.errors import Problem, UserError, command
+from evalflow.extras import install_command
 
 if TYPE_CHECKING:
     import uvicorn
@@ -322,7 +323,7 @@ def require_packages(needed: Sequence[str] = NEEDED, extra: str = "web") -> None
     missing = [name for name in needed if importlib.util.find_spec(name) is None]
     if missing:
         what = f"the application needs packages that are not installed: {', '.join(missing)}"
-        raise UserError(Problem(what, "serve", f"pip install 'evalflow[{extra}]'"))
+        raise UserError(Problem(what, "serve", install_command(extra)))
 
 
 def answer(app: FastAPI, sock: socket.socket, tls: tuple[Path, Path] | None = None) -> None:

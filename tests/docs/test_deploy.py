@@ -69,7 +69,7 @@ def test_the_containers_start_a_server(
     compile(check[-1], "healthcheck", "exec")
     assert set(services["evalflow"]["depends_on"]) <= set(services)
     steps = [line.split()[0] for line in block("dockerfile").splitlines()]
-    assert set(steps) == {"FROM", "RUN", "USER", "WORKDIR", "VOLUME", "EXPOSE", "ENTRYPOINT"}
+    assert set(steps) == {"FROM", "COPY", "RUN", "USER", "WORKDIR", "VOLUME", "EXPOSE", "ENTRYPOINT"}
 
 
 def test_the_commands_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

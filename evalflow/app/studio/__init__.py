@@ -8,9 +8,10 @@ UserError: values are invalid; it lists all problems at once.
 """
 
 from evalflow.errors import Problem, UserError
+from evalflow.extras import install_command
 
 try:
     import evalflow.store  # noqa: F401  # pyright: ignore[reportUnusedImport] - reports missing packages of the extra `web`
 except ModuleNotFoundError as error:
     what = f"the application needs {error.name}, which is not installed"
-    raise UserError(Problem(what, hint="pip install 'evalflow[web]'")) from None
+    raise UserError(Problem(what, hint=install_command("web"))) from None

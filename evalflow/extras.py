@@ -1,0 +1,25 @@
+"""The optional packages, which the extras in pyproject.toml name."""
+
+from __future__ import annotations
+
+import shlex
+from importlib.metadata import PackageNotFoundError, requires
+
+PACKAGE = "evalflow-llm"
+"""The name of the distribution; `evalflow` on the Python Package Index is another project."""
+
+
+def install_command(extra: str) -> str:
+    """The command that installs the packages of an extra, whether evalflow came from a checkout, Git or a wheel."""
+    from packaging.requirements import Requirement
+
+    try:
+        declared = [Requirement(text) for text in requires(PACKAGE) or ()]
+    except PackageNotFoundError:  # run from a checkout that is not installed
+        return f"python -m pip install -e '.[{extra}]', in the checkout"
+    wanted: list[str] = []
+    for one in declared:
+        if one.marker and "extra" in str(one.marker) and one.marker.evaluate({"extra": extra}):
+            one.marker = None
+            wanted.append(str(one))
+    return shlex.join(["python", "-m", "pip", "install", *wanted])

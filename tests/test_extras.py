@@ -1,0 +1,44 @@
+"""The command that a missing extra is answered with."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import shlex
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from evalflow import extras
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+@pytest.mark.parametrize("extra", [name for name in PROJECT["optional-dependencies"] if name != "dev"])
+def test_it_names_the_packages_of_the_extra_and_no_others(extra: str) -> None:
+    python, flag, pip, install, *packages = shlex.split(extras.install_command(extra))
+    assert (python, flag, pip, install) == ("python", "-m", "pip", "install")
+    declared = PROJECT["optional-dependencies"][extra]
+    assert {name.replace(" ", "") for name in packages} == {name.replace(" ", "") for name in declared}
+
+
+def test_a_checkout_that_is_not_installed_is_installed_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(_: str) -> None:
+        raise importlib.metadata.PackageNotFoundError
+
+    monkeypatch.setattr(extras, "requires", absent)
+    assert extras.install_command("web") == "python -m pip install -e '.[web]', in the checkout"
+
+
+def test_nothing_tells_to_install_the_package_of_another_project() -> None:
+    pages = [ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("evalflow/**/*.py"), *ROOT.glob("conf/**/*.yaml")]
+    lines = [line for page in pages for line in page.read_text(encoding="utf-8").splitlines() if "install" in line]
+    assert len(lines) > 20
+    assert [line for line in lines if "evalflow[" in line or "install evalflow" in line] == []
+
+
+def test_the_page_lists_every_extra() -> None:
+    page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    assert [name for name in PROJECT["optional-dependencies"] if f"| `{name}` |" not in page] == []
+    assert PROJECT["name"] == extras.PACKAGE
