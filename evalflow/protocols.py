@@ -131,6 +131,11 @@ class Metric(Measured, Protocol):
         ...
 
     @property
+    def is_off(self) -> bool:
+        """Whether it is switched off for this case, and so skipped."""
+        ...
+
+    @property
     def tasks(self) -> Mapping[str, str | None]:
         """What it asks a judge: step id to task, or to None if only a language model can answer."""
         ...

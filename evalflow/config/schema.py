@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, ClassVar, Literal, cast
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
@@ -13,7 +14,7 @@ IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*\Z")
 MANY = 10**15  # an upper limit for counts: above any real number of cases, below the largest machine integer
 FIELDS = (
     "question", "history", "messages", "answer", "reference", "contexts", "expected", "actual", "metadata",
-    "demo_answer", "vars",
+    "demo_answer", "vars", "latency_s", "cost_usd",
 )  # fmt: skip
 """The fields that `needs` and templates may name."""
 
@@ -169,6 +170,15 @@ class MetricConfig(Strict):
 
     def covers(self, dataset: str) -> bool:
         return self.datasets is None or dataset in self.datasets
+
+    @property
+    def programs(self) -> Sequence[Sequence[str]]:
+        """The programs that it may start on this machine: each with its arguments."""
+        return ()
+
+    def without_programs(self) -> Self:
+        """The same, with no program to start: their scores are skipped."""
+        return self
 
     @field_validator("test_order")
     @classmethod

@@ -38,6 +38,7 @@ class BaseMetric(Generic[C]):
     embeds: bool = False
     reads_scores: bool = False
     stops: bool = False
+    is_off: bool = False
     bounded: bool = True
     parts: Sequence[str] = ()
     figures: FigureSpec | None = None

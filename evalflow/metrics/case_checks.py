@@ -7,16 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Self
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, TypeAdapter, model_validator
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, RootModel, TypeAdapter, model_validator
 
-from evalflow.config.schema import MetricConfig, Strict, Word
+from evalflow.config.schema import FIELDS, MetricConfig, Strict, Word
+from evalflow.errors import did_you_mean
 from evalflow.jsonvalues import look_up, written
 from evalflow.metrics.base import BaseMetric, CosineMetric, FieldMetric, scored
 from evalflow.metrics.chain import ChainConfig, ChainMetric
-from evalflow.metrics.operations import NormalForm, Operation, Rulebook, as_number
+from evalflow.metrics.operations import NormalForm, as_number
 from evalflow.metrics.returns import BoolType, FieldType, StepConfig, StrType
+from evalflow.metrics.rulebook import Operation, Rulebook
 from evalflow.metrics.rules import Rule, ValueRule
-from evalflow.metrics.steps import PreparedStep, build_steps, fields_of
+from evalflow.metrics.steps import PreparedStep, build_steps, fields_of, root
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge
 from evalflow.records import Answer, Ask, Case, Outcome, passes
@@ -117,6 +119,66 @@ class JsonSchemaValidity(Strict):
     field: Word = "answer"
 
 
+class RuleParams(RootModel[Operation]):
+    """A rule that no model has to judge, about the answer's text, its metadata, its time or its cost."""
+
+    @model_validator(mode="after")
+    def _known_fields(self) -> RuleParams:
+        for key, field in self.root.reads("answer"):
+            if root(field) not in FIELDS:
+                raise ValueError(f"{key} {field!r} is no case field; {did_you_mean(root(field), FIELDS)}")
+        return self
+
+
+class GroupedCheck(Strict):
+    """A check within a group.
+
+    Attributes:
+        identifier: The kind of check, or one of your own.
+        name: What it is called in the group's reason; null: its identifier.
+        enabled: false: it does not count.
+        params: Its parameters.
+        weight: How much it counts in the group's share; 0: it is shown, and does not count.
+    """
+
+    identifier: Word
+    name: Word | None = None
+    enabled: bool = True
+    params: dict[str, Any] = Field(default_factory=dict[str, Any])
+    weight: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+
+
+class CheckGroup(Strict):
+    """Several checks together: all of them must pass, or so many.
+
+    Attributes:
+        checks: The checks, each with its weight.
+        threshold: The smallest share with which the group passes; its score is then 1 or 0. null: the score is the
+            share itself.
+    """
+
+    checks: list[GroupedCheck] = Field(min_length=1)
+    threshold: float | None = Field(default=None, ge=0, le=1)
+
+    @model_validator(mode="after")
+    def _weighted(self) -> CheckGroup:
+        if not any(check.weight for check in self.checks):
+            raise ValueError("no check of the group has a weight above 0, so that there is no share")
+        return self
+
+
+class CommandParams(Strict):
+    """A program of your own decides; on the command line only.
+
+    Attributes:
+        command: The name of the program in the metric's `commands`.
+        options: What else the program gets from this case.
+    """
+
+    command: Word
+    options: dict[str, Any] = Field(default_factory=dict[str, Any])
+
+
 COMPARISONS = ("equals", "not_equals", "less_than", "less_than_equals", "greater_than", "greater_than_equals")
 PARAMS: Mapping[str, type[BaseModel]] = {
     "correctness": Correctness,
@@ -127,6 +189,9 @@ PARAMS: Mapping[str, type[BaseModel]] = {
     "semantic_similarity": SemanticSimilarity,
     "regex_matching": RegexMatching,
     "json_schema": JsonSchemaValidity,
+    "rule": RuleParams,
+    "group": CheckGroup,
+    "command": CommandParams,
     **dict.fromkeys(COMPARISONS, FieldComparison),
 }
 JUDGED = ("correctness", "conformity", "groundedness")
@@ -187,7 +252,8 @@ class RuledCheck(FieldMetric[MetricConfig]):
 
     async def compare(self, fields: dict[str, Any]) -> Outcome:
         """Apply the operations. An answer without metadata has no value at any path."""
-        fields["metadata"] = fields["metadata"] or {}
+        if "metadata" not in self.config.needs:
+            fields["metadata"] = fields["metadata"] or {}
         outcome = await self._rulebook.score(fields)
         if self._keyword is None or outcome.status != "scored":
             return outcome
@@ -214,6 +280,8 @@ class SimilarityCheck(CosineMetric[MetricConfig]):
 class DisabledCheck(BaseMetric[MetricConfig]):
     """A check that the case switches off."""
 
+    is_off = True
+
     async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
         return Outcome(status="skipped", reason="the check is disabled")
 
@@ -234,6 +302,8 @@ def rulebook_of(identifier: str, params: BaseModel) -> Rulebook:
             text = identifier in ("equals", "not_equals")
             value = written(params.expected_value) if text else params.expected_value
             return Rulebook(params.field, _operations([{"op": identifier, "value": value}]))
+        case RuleParams():
+            return Rulebook("answer", [params.root])
         case _:
             raise TypeError(f"{identifier} is no check of this kind")
 

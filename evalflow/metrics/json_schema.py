@@ -154,6 +154,27 @@ def json_of(value: Any) -> Any:
     return found
 
 
+def objects_in(text: str) -> list[Any]:
+    """The JSON objects that stand in a text, without those inside of another; TooSlow if there is too much to read."""
+    return within(PATIENCE_S, "reading the JSON in the text", partial(_objects_in, text))
+
+
+def _objects_in(text: str) -> list[Any]:
+    decoder = json.JSONDecoder(parse_constant=_no_constant)
+    found: list[Any] = []
+    place = text.find("{")
+    while place >= 0:
+        try:
+            value, place = decoder.raw_decode(text, place)
+            found.append(value)
+        except (ValueError, RecursionError):
+            place += 1
+        place = text.find("{", place)
+    if not is_finite(found):
+        raise Unusable("a number in it is too large to be compared; numbers end at about 1.8e308")
+    return found
+
+
 def _no_constant(name: str) -> None:
     raise NoJson(f"no JSON: it has no {name}")
 

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from evalflow.prompts import Prompts
 
 
-FROM_ANSWER = ("answer", "actual", "contexts", "metadata")
+COSTS = ("latency_s", "cost_usd")
+"""What an answer took: seconds, and US dollars."""
+FROM_ANSWER = ("answer", "actual", "contexts", "metadata", *COSTS)
 LISTS: Mapping[str, Sequence[str]] = {"turns": ("messages", "answer"), "contexts": ("contexts",)}
 """Lists in a case that a judge can be asked about item by item, with the fields they come from."""
 
@@ -40,11 +42,13 @@ def fields_of(case: Case, answer: Answer) -> dict[str, Any]:
     """Every field that `needs` and templates may name; None if the data has none.
 
     answer and actual come from the answer. contexts and metadata come from the answer, else from the case. The
-    conversation is the one actually held with the target.
+    conversation is the one actually held with the target. What an answer took is that of its own calls, cached or not;
+    of a recorded answer, the case's columns latency_s and cost_usd.
     """
     as_recorded = not answer.messages or answer.messages is case.messages
     played = case if as_recorded else replace(case, messages=answer.messages)
     metadata = case.metadata if answer.metadata is None else answer.metadata
+    recorded = is_recorded(case, answer)
     return {
         "question": played.question,
         "history": played.history,
@@ -57,6 +61,8 @@ def fields_of(case: Case, answer: Answer) -> dict[str, Any]:
         "metadata": None if answer.status == "absent" and not metadata else metadata,
         "demo_answer": case.demo_answer,
         "vars": case.vars,
+        "latency_s": case.vars.get("latency_s") if recorded else answer.latency_s,
+        "cost_usd": case.vars.get("cost_usd") if recorded else answer.full_cost_usd,
     }
 
 

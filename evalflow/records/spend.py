@@ -90,6 +90,11 @@ class CallCosts:
     cached: bool = False
 
     @property
+    def full_cost_usd(self) -> float | None:
+        """What the calls cost, those included that the cache replaced; None if unknown."""
+        return _plus(self.cost_usd, self.saved_usd)
+
+    @property
     def spend(self) -> Spend:
         """The same as a sum of one."""
         return Spend(

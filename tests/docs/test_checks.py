@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from pathlib import Path
@@ -10,10 +11,14 @@ from typing import Any
 import pytest
 
 from evalflow.metrics.case_checks import PARAMS
+from evalflow.metrics.registry import METRIC_KINDS, build_metric
+from evalflow.prompts import Prompts
+from evalflow.records import Answer, Case
 from evalflow.testing import Endpoint, Request
 from tests.docs.test_readme import ADDRESS, ROOT, blocks, run
 
 PAGE = (ROOT / "docs" / "checks.md").read_text(encoding="utf-8")
+PROMPTS = ROOT / "prompts"
 BROKEN = "Bookworm lends them for longer."
 
 
@@ -46,7 +51,7 @@ def test_the_page_runs(tmp_path: Path) -> None:
             said.append(done.stdout)
             if re.search("evalflow dataset=", command):
                 found.append(outcomes(tmp_path))
-    free, judged, custom, live, filled, stopped = found
+    free, judged, custom, live, filled, stopped, own = found
     assert {row: free[row] for row in free if row[0] != "closing"} == {
         ("renew", "string_matching"): 1.0, ("fine", "metadata"): 0.0
     }  # fmt: skip
@@ -58,12 +63,26 @@ def test_the_page_runs(tmp_path: Path) -> None:
         ("renew", "no_advice"): 1.0, ("fine", "no_advice"): 0.0, ("game", "no_advice"): 0.0,
         ("closing", "no_advice"): "skipped", ("renew", "on_loans"): 1.0, ("game", "on_loans"): 0.0,
     }  # fmt: skip
+    assert own == {("late", "command"): 1.0, ("lost", "command"): 0.0}
     shown = [text for text in said if re.search("^desk · ", text, re.MULTILINE)]
     assert ["desk · fine" in text for text in shown] == [True, True, False]
     assert live["closing", "semantic_similarity"] in (0.0, 1.0)
     assert "1 of 1 missing example answers of desk are in desk.demo.jsonl" in "".join(said)
     assert filled == {("closing", "semantic_similarity"): live["closing", "semantic_similarity"]}
     assert (stopped["fine", "groundedness"], stopped["fine", "metadata"]) == (0.0, "skipped")
+
+
+def test_the_groups_on_the_page_are_scored() -> None:
+    group, *named = [json.loads(line) for block in blocks("json", PAGE)[1:3] for line in block.splitlines()]
+    metric = build_metric(
+        "checks", METRIC_KINDS.config("checks").model_validate({"kind": "checks"}), Prompts([PROMPTS])
+    )
+    case = Case(dataset="d", index=0, id="1", checks=(group, *named))
+    bound = metric.bind(case)
+    assert [one.name for one in bound] == ["polite", "form"]
+    said = Answer(dataset="d", index=0, case_id="1", target="t", answer="Thank you!! It is 20 cents")
+    outcomes = [asyncio.run(one.score(case, said, None, 0)) for one in bound]
+    assert [(one.value, one.score) for one in outcomes] == [(2 / 3, 1.0), (2 / 3, 2 / 3)]
 
 
 def test_every_check_is_named() -> None:

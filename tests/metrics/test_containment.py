@@ -18,6 +18,7 @@ import yaml
 from pydantic import BaseModel
 
 from evalflow.config.schema import FIELDS
+from evalflow.metrics.steps import COSTS
 from evalflow.prompts import fenced
 from evalflow.records import Answer, Case, Context, JudgeInfo, Message, Reply
 from tests.metrics.injections import MARK, TEXTS
@@ -108,9 +109,8 @@ def metric_of(bench: Any, name: str) -> Any:
     if name != OWN:
         return bench.shipped(name)
     scale = {"type": "percentage"}
-    return bench.build(
-        "own", {"kind": "rubric", "description": "Good.", "needs": [*FIELDS, "vars.note"], "scale": scale}
-    )
+    needs = [*(field for field in FIELDS if field not in COSTS), "vars.note"]
+    return bench.build("own", {"kind": "rubric", "description": "Good.", "needs": needs, "scale": scale})
 
 
 def told(texts: dict[str, str]) -> tuple[Case, Answer]:

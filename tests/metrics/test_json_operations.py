@@ -9,7 +9,7 @@ from evalflow import jsonvalues, patterns
 from evalflow.apart import TooSlow
 from evalflow.jsonvalues import Unusable
 from evalflow.metrics import json_schema
-from evalflow.metrics.operations import ComparisonOperation, JsonPathOperation, JsonSchemaOperation
+from evalflow.metrics.rulebook import ComparisonOperation, JsonPathOperation, JsonSchemaOperation
 
 USER = {"user": {"name": "John Doe", "age": 41, "admin": True, "tags": ["a", "bc"], "note": None}}
 SCHEMA = {"type": "object", "properties": {"age": {"type": "integer"}}, "required": ["age"]}

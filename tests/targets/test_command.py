@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from evalflow.calls import program
 from evalflow.calls.budget import Budget
 from evalflow.calls.cache import Cache, SingleFlight
 from evalflow.calls.client import CallSession
@@ -19,7 +20,6 @@ from evalflow.config.schema import BudgetConfig
 from evalflow.config.targets import CommandTargetConfig
 from evalflow.errors import BudgetError, UserError
 from evalflow.records import Case, Message
-from evalflow.targets import command
 from evalflow.targets.command import CommandConnector
 from evalflow.targets.reply import Form
 from evalflow.targets.service import ServiceTarget
@@ -119,7 +119,7 @@ async def test_a_run_that_is_stopped_leaves_no_process(build: Build, tmp_path: P
 
 
 async def test_output_without_end_is_cut_off(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "MAX_OUTPUT", 100_000)
+    monkeypatch.setattr(program, "MAX_OUTPUT", 100_000)
     answer = await build('while True: sys.stdout.write("x" * 1000)').answer(CASE, 0)
     assert (answer.error_type, answer.error) == ("too_large", "the command wrote more than 100,000 bytes")
     assert answer.requests == 1

@@ -17,7 +17,7 @@ from evalflow.calls.client import CallSession
 from evalflow.calls.connections import Connections
 from evalflow.config.judges import Concurrency, each_judge, single_judges
 from evalflow.config.load import Composed, compose
-from evalflow.config.schema import DatasetConfig, JudgeConfig, RunConfig, TargetConfig
+from evalflow.config.schema import DatasetConfig, JudgeConfig, RunConfig
 from evalflow.config.targets import PythonTargetConfig
 from evalflow.config.validate import Settings, validate
 from evalflow.engine.scoring import Pair
@@ -43,7 +43,7 @@ def settings_of(composed: Composed, *, programs: bool = True) -> Settings:
     config = composed.storable
     parts: dict[str, Any] = {group: config[group] for group in ("judge", "target", "embedder")}
     parts |= {f"metric.{name}.judge": metric.get("judge") for name, metric in config["metric"].items()}
-    problems = [*written_secrets(parts), *_code(settings.run.target, composed, programs=programs)]
+    problems = [*written_secrets(parts), *_code(settings.run, composed, programs=programs)]
     if problems:
         raise UserError(problems)
     return settings
@@ -99,7 +99,12 @@ def written_secrets(parts: Mapping[str, Any]) -> Iterator[Problem]:
                 yield Problem("a secret would be kept with the run", f"{key}.headers.{name}", hint)
 
 
-def _code(target: TargetConfig, composed: Composed, *, programs: bool) -> Iterator[Problem]:
+def _code(run: RunConfig, composed: Composed, *, programs: bool) -> Iterator[Problem]:
+    target = run.target
+    for name, metric in run.metric.items():
+        if metric.programs and not programs:
+            hint = "remove its `commands`; checks that start a program run on the command line only"
+            yield Problem(f"{name} starts a program, which is not allowed here", f"metric.{name}.commands", hint)
     if target.runs_here and not programs:
         hint = "use a target that is reached over HTTP"
         yield Problem(f"a target of kind {target.kind} runs a program, which is not allowed here", "target.kind", hint)

@@ -20,7 +20,7 @@ from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.jsonvalues import look_up
 from evalflow.labels.read import parse_case
 from evalflow.metrics.scale import label_scale, read_label
-from evalflow.metrics.steps import fields_of, is_recorded, root
+from evalflow.metrics.steps import COSTS, fields_of, is_recorded, root
 from evalflow.protocols import Metric
 from evalflow.records import Case, Label
 
@@ -116,6 +116,8 @@ class DataChecks:
         self._seen.add(digest)
 
     def _may_come(self, need: str) -> bool:
+        if root(need) in COSTS:
+            return True  # known once there is an answer, and often not even then
         return self._run.generate in (True, "missing") and root(need) in self._run.target.may_fill
 
     def _ungrouped(self, dataset: str) -> Iterator[Problem]:

@@ -75,6 +75,8 @@ class Inspection:
     gates: Sequence[Gate] = ()
     estimate: Estimate = field(default_factory=Estimate)
     remarks: Sequence[str] = ()  # warnings about the data
+    # Scores of different sorts that would have the same name, by that name.
+    mixed: dict[str, Problem] = field(default_factory=dict[str, Problem])
 
     @property
     def judges(self) -> dict[str, Judge]:
@@ -117,7 +119,7 @@ def inspect(parts: Parts) -> Inspection:
         _count(found, estimator, labels, case)
     unusable = _add_composites(found)
     problems = [*_judges_that_cannot(found), *checks.problems(), *labels.problems()]
-    problems += [*estimator.problems, *estimator.unsure.values(), *unusable]
+    problems += [*found.mixed.values(), *estimator.problems, *estimator.unsure.values(), *unusable]
     measured = {name: one.metric for name, one in found.scored.items()}
     problems += _wrong_thresholds(parts.settings, measured)
     try:
@@ -160,11 +162,34 @@ def _count(found: Inspection, estimator: Estimator, labels: LabelChecks, case: C
         for one, repeats in bound:
             found.cells += repeats * run.repeats.target
             measured[one.metric.name] = one.metric
-            found.scored.setdefault(one.metric.name, one)
-            found.declared.setdefault(one.metric.name, pair.metric.name)
+            name, declared = one.metric.name, pair.metric.name
+            known = found.scored.get(name)
+            if known is None or known.metric.is_off:
+                found.scored[name] = known = one
+            problem = _mixed(name, declared, found.declared.setdefault(name, declared))
+            if problem is None and not one.metric.is_off:
+                problem = _judged_apart(name, one.judge, known.judge, case)
+            if problem is not None:
+                found.mixed.setdefault(name, problem)
     labels.add(case, measured)
     if found.cases[case.dataset] <= SAMPLE:
         estimator.add(case)
+
+
+def _mixed(name: str, declared: str, first: str) -> Problem | None:
+    if declared == first:
+        return None
+    what = f"{first} and {declared} would both give scores called {name!r}"
+    return Problem(what, f"metric.{declared}", "leave one of them out, or give the check another name")
+
+
+def _judged_apart(name: str, judge: Judge | None, first: Judge | None, case: Case) -> Problem | None:
+    """Scores of one name have one judge: thresholds and summary rows are by judge."""
+    if judge is first:
+        return None
+    one, other = (f"need {scorer.info.name}" if scorer else "need no judge" for scorer in (judge, first))
+    what = f"the checks called {name!r} of case {case.id!r} {one}, and those of earlier cases {other}"
+    return Problem(what, f"dataset.{case.dataset}", "give them different names: a row of the summary has one judge")
 
 
 def refusal_of(metric: Metric, judge: Judge | None) -> tuple[str, str] | None:

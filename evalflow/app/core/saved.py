@@ -263,46 +263,64 @@ class ProgramError(UserError):
 
 
 def expect_agreed(manifest: Manifest, where: str, hint: str, root: Path | None = None) -> None:
-    """Refuse, with ProgramError, to resume a run that would start a program without the user's consent.
+    """Refuse, with ProgramError, to resume a run that would start programs without the user's consent.
 
     `hint` says how to agree; `root` is the working directory of resumed runs, by default this process's.
     """
-    program = _new_program(manifest, (root or Path.cwd()) / _AGREED)
-    if program is not None:
-        raise ProgramError(Problem(f"to resume this run starts a program of this machine: {program}", where, hint))
+    programs = _new_programs(manifest, (root or Path.cwd()) / _AGREED)
+    if programs:
+        what = f"to resume this run starts a program of this machine: {', and '.join(programs)}"
+        raise ProgramError(Problem(what, where, hint))
 
 
 def agree(manifest: Manifest, root: Path | None = None) -> None:
-    """Allow the run's program, if it has one, to be started from now on."""
+    """Allow the run's programs, if it has any, to be started from now on."""
     path = (root or Path.cwd()) / _AGREED
-    if _new_program(manifest, path) is None:
+    if not _new_programs(manifest, path):
         return
     private_folder(path.parent)
     with os.fdopen(private_file(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "w", encoding="utf-8") as file:
         file.write(f"{_digest(manifest)}\n")
 
 
-def _new_program(manifest: Manifest, agreed: Path) -> str | None:
-    """The program that a run starts, as configured; None if there is none, or it is agreed. Unknown kinds count."""
-    if agreed.is_file() and _digest(manifest) in agreed.read_text(encoding="utf-8").split():
-        return None
-    target: object = manifest.config.get("target")
-    values: Mapping[str, Any] = cast("Mapping[str, Any]", target) if isinstance(target, Mapping) else {}
+def _new_programs(manifest: Manifest, agreed: Path) -> list[str]:
+    """The programs that a run starts, as configured; empty if there are none, or they are agreed."""
+    found = [*_of_target(_map(manifest.config.get("target"))), *_of_metrics(manifest)]
+    if found and agreed.is_file() and _digest(manifest) in agreed.read_text(encoding="utf-8").split():
+        return []
+    return found
+
+
+def _of_target(values: Mapping[str, Any]) -> Iterator[str]:
+    """The program of a target; an unknown kind counts as one."""
     kind = str(values.get("kind"))
     try:
         if not TARGET_KINDS.config(kind).runs_here:
-            return None
+            return
     except UserError:
-        return f"a target of kind {kind}"
-    argv = values.get("argv")
-    if isinstance(argv, list):
-        return shlex.join(str(word) for word in cast("Sequence[Any]", argv))
-    return str(values.get("call") or f"a target of kind {kind}")
+        yield f"a target of kind {kind}"
+        return
+    yield _line(values["argv"]) if values.get("argv") else str(values.get("call") or f"a target of kind {kind}")
+
+
+def _of_metrics(manifest: Manifest) -> Iterator[str]:
+    for metric in _map(manifest.config.get("metric")).values():
+        for program in _map(_map(metric).get("commands")).values():
+            yield _line(_map(program).get("argv"))
+
+
+def _line(argv: object) -> str:
+    words = cast("Sequence[Any]", argv) if isinstance(argv, list) else [argv]
+    return shlex.join(str(word) for word in words)
+
+
+def _map(value: object) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
 def _digest(manifest: Manifest) -> str:
-    known = json.dumps([manifest.run_id, manifest.config.get("target")], sort_keys=True)
-    return hashlib.sha256(known.encode()).hexdigest()
+    known = [manifest.run_id, manifest.config.get("target"), *_of_metrics(manifest)]
+    return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
 
 
 def without_unanswered(run: SavedRun, scores: pl.LazyFrame) -> pl.LazyFrame:

@@ -96,11 +96,12 @@ async def _trial(
 
 
 def keyless(settings: Settings) -> Settings:
-    """The settings without API keys, which are not needed as nothing is sent."""
+    """The settings without API keys, which are not needed as nothing is sent, and without programs of metrics."""
     target = _without_key(settings.run.target)
     judges = {name: each_judge(judge, _without_key) for name, judge in settings.judges.items()}
     embedder = _without_key(settings.run.embedder)
-    run = settings.run.model_copy(update={"target": target, "embedder": embedder})
+    metrics = {name: metric.without_programs() for name, metric in settings.run.metric.items()}
+    run = settings.run.model_copy(update={"target": target, "embedder": embedder, "metric": metrics})
     return replace(settings, run=run, judges=judges)
 
 

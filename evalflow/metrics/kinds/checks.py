@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,10 +18,14 @@ from evalflow.metrics.base import BaseMetric, FieldMetric, UnitMetricConfig, exp
 from evalflow.metrics.case_checks import (
     JUDGED,
     PARAMS,
+    CheckGroup,
+    CommandParams,
     Conformity,
     DisabledCheck,
+    GroupedCheck,
     JudgedCheck,
     RuledCheck,
+    RuleParams,
     SemanticSimilarity,
     SimilarityCheck,
     StringMatching,
@@ -28,7 +33,9 @@ from evalflow.metrics.case_checks import (
     rulebook_of,
 )
 from evalflow.metrics.chain import ChainConfig
-from evalflow.metrics.operations import Combine, Operation, Rulebook
+from evalflow.metrics.check_commands import CommandCheck, CommandConfig, Commands
+from evalflow.metrics.check_groups import GroupCheck, Member
+from evalflow.metrics.rulebook import Combine, Operation, Rulebook
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge, Metric
 from evalflow.records import Answer, Case, Outcome
@@ -61,15 +68,21 @@ class CheckMetric(FieldMetric[CheckMetricConfig]):
     @classmethod
     def build(cls, name: str, config: CheckMetricConfig, prompts: Prompts) -> Self:
         others = {
-            f"checks[{position}].against": field
+            f"checks[{position}].{key}": field
             for position, check in enumerate(config.checks)
-            for field in check.others()
+            for key, field in check.reads(config.field)
+            if key
         }
         expect_declared(name, config.needs, {"field": config.field, **others})
         return super().build(name, config, prompts)
 
     async def compare(self, fields: dict[str, Any]) -> Outcome:
         return await self._rulebook.score(fields)
+
+
+JUDGED_GROUP = "judged_group"
+"""What a group without a name is called that a judge or an embedder helps to decide, since a row has one judge."""
+CaseCheck = JudgedCheck | RuledCheck | SimilarityCheck | GroupCheck | CommandCheck | DisabledCheck
 
 
 def _identifier(text: str) -> str:
@@ -102,6 +115,8 @@ class ChecksMetricConfig(UnitMetricConfig):
 
     Attributes:
         custom: Your own checks, by identifier.
+        commands: Programs that checks of the type `command` may start, by name; on the command line only. A case or a
+            dataset cannot bring its own.
         only: Identifiers to run; null runs all.
         stop_on_fail: Whether a case's checks run in order, skipping those after the first failure.
     """
@@ -109,8 +124,17 @@ class ChecksMetricConfig(UnitMetricConfig):
     kind: Literal["checks"]  # pyright: ignore[reportIncompatibleVariableOverride]
     threshold: float | None = Field(default=1.0, ge=0, le=1)
     custom: dict[Annotated[str, AfterValidator(_identifier)], CustomCheck] | None = None
+    commands: dict[str, CommandConfig] | None = None
     only: list[str] | None = None
     stop_on_fail: bool = False
+
+    @property
+    def programs(self) -> Sequence[Sequence[str]]:
+        return [command.argv for command in (self.commands or {}).values()]
+
+    def without_programs(self) -> Self:
+        commands = {name: one.model_copy(update={"argv": []}) for name, one in (self.commands or {}).items()}
+        return self.model_copy(update={"commands": commands or None})
 
 
 class ChecksMetric(BaseMetric[ChecksMetricConfig]):
@@ -126,6 +150,7 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
         self.prompts = tuple(prompt for check in judged.values() for prompt in check.prompts)
         self._judged = judged
         self._custom = config.custom or {}
+        self._commands = Commands(config.commands)
 
     @classmethod
     def build(cls, name: str, config: ChecksMetricConfig, prompts: Prompts) -> Self:
@@ -146,32 +171,40 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
         return cls(name, config, {kind: JudgedCheck.of(kind, _config(config, kind), prompts) for kind in JUDGED})
 
     def bind(self, case: Case) -> Sequence[Metric]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The checks of the case, in its order; a repeated identifier gets a number."""
+        """The checks of the case, in its order: one score for each name; a repeated identifier gets a number."""
         if not self.config.covers(case.dataset):
             return ()
         problems: list[Problem] = []
-        found: list[Metric] = []
+        named: dict[str, list[Member]] = {}
         seen: Counter[str] = Counter()
         for place, declared in self._declared(case):
             identifier = str(declared["identifier"])
             if self.config.only is not None and identifier not in self.config.only:
                 continue
-            seen[identifier] += 1
-            name = identifier if seen[identifier] == 1 else f"{identifier}#{seen[identifier]}"
             try:
-                found.append(self._check(name, declared, case))
-            except ValidationError as error:
-                kind = self._custom[identifier].type if identifier in self._custom else identifier
-                problems += [
-                    _problem(case, place, f"{identifier}: {fault.what}", fault.hint)
-                    for fault in param_problems(error, kind)
-                ]
-            except (ValueError, LookupError) as error:
-                hint = did_you_mean(identifier, [*PARAMS, *self._custom]) if isinstance(error, LookupError) else ""
-                problems.append(_problem(case, place, str(error.args[0]), hint))
+                weight = _weight_of(declared)
+                metric = self._made(identifier, declared, case)
+            except _WrongCheckError as error:
+                problems += [_problem(case, f"{place}{error.place}", one.what, one.hint) for one in error.problems]
+                continue
+            name = declared.get("name")
+            if name is None:
+                name = JUDGED_GROUP if metric.name == "group" and (metric.asks or metric.embeds) else metric.name
+                seen[name] += 1
+                name = name if seen[name] == 1 else f"{name}#{seen[name]}"
+            metric.name = name
+            named.setdefault(name, []).append(Member(name, metric, weight))
         if problems:
             raise UserError(problems)
-        return found
+        return [self._together(name, members) for name, members in named.items()]
+
+    def _together(self, name: str, members: Sequence[Member]) -> Metric:
+        """One metric for the checks of one name: that of a single one, else of those that count."""
+        numbered = [replace(member, name=f"{name}#{n}") for n, member in enumerate(members, 1)]
+        on = [member for member in numbered if not isinstance(member.metric, DisabledCheck)]
+        if len(members) == 1 or not any(member.weight for member in on):
+            return members[0].metric
+        return GroupCheck(name, _config(self.config, "group"), on, None, self.prompts)
 
     async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
         raise NotImplementedError("bind the case first")
@@ -187,24 +220,97 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
             if identifier not in named and (custom.cases == "every" or (custom.cases != "named" and tagged)):
                 yield f"custom check {identifier}", {"identifier": identifier}
 
-    def _check(self, name: str, declared: Mapping[str, Any], case: Case) -> Metric:
+    def _made(self, name: str, declared: Mapping[str, Any], case: Case) -> CaseCheck:
+        """The metric of one check; _WrongCheckError says what is wrong with it."""
         identifier = str(declared["identifier"])
         custom = self._custom.get(identifier)
         kind = custom.type if custom else identifier
-        if kind not in PARAMS:
-            raise LookupError(f"there is no check {identifier!r}")
-        description = custom.description or custom.name or "" if custom else ""
-        config = _config(self.config, kind, description)
+        try:
+            if kind not in PARAMS:
+                hint = did_you_mean(identifier, [*PARAMS, *self._custom])
+                raise _WrongCheckError([Problem(f"there is no check {identifier!r}", hint=hint)])
+            self._expect_free(declared.get("name"))
+            return self._check(name, kind, custom, declared, case)
+        except ValidationError as error:
+            found = param_problems(error, kind)
+            raise _WrongCheckError([replace(one, what=f"{identifier}: {one.what}") for one in found]) from None
+        except ValueError as error:
+            raise _WrongCheckError([Problem(str(error))]) from None
+
+    def _check(
+        self, name: str, kind: str, custom: CustomCheck | None, declared: Mapping[str, Any], case: Case
+    ) -> CaseCheck:
+        config = _config(self.config, kind, custom.description or custom.name or "" if custom else "")
         if not declared.get("enabled", True):
             return DisabledCheck(name, config)
         given = cast("dict[str, Any]", declared.get("params") or {})
         params = PARAMS[kind].model_validate({**(custom.params if custom else {}), **given})
-        if kind in JUDGED:
-            return self._judged[kind].bound(name, config, _variables(params, case))
-        if isinstance(params, SemanticSimilarity):
-            return SimilarityCheck(name, config, params)
-        keyword = params.keyword if isinstance(params, StringMatching) else None
-        return RuledCheck(name, config, rulebook_of(kind, params), keyword)
+        match params:
+            case CheckGroup():
+                members = self._members(params.checks, case)
+                if not any(member.weight for member in members):
+                    return DisabledCheck(name, config)
+                return GroupCheck(name, config, members, params.threshold, self.prompts)
+            case CommandParams():
+                if params.command not in self._commands.declared:
+                    raise ValueError(_undeclared(params.command, self._commands))
+                return CommandCheck(name, config, self._commands, params.command, params.options)
+            case SemanticSimilarity():
+                return SimilarityCheck(name, config, params)
+            case _ if kind in JUDGED:
+                return self._judged[kind].bound(name, config, _variables(params, case))
+            case _:
+                keyword = params.keyword if isinstance(params, StringMatching) else None
+                rulebook = rulebook_of(kind, params)
+                needs = rulebook.reads if isinstance(params, RuleParams) else config.needs
+                return RuledCheck(name, config.model_copy(update={"needs": needs}), rulebook, keyword)
+
+    def _members(self, checks: Sequence[GroupedCheck], case: Case) -> list[Member]:
+        """The checks of a group that are switched on."""
+        found: list[Member] = []
+        for position, check in enumerate(checks):
+            if not check.enabled:
+                continue
+            name = check.name or check.identifier
+            declared = {"identifier": check.identifier, "params": check.params}
+            try:
+                found.append(Member(name, self._made(name, declared, case), check.weight))
+            except _WrongCheckError as error:
+                raise _WrongCheckError(error.problems, f".params.checks[{position}]{error.place}") from None
+        return found
+
+    def _expect_free(self, name: Any) -> None:
+        if name is None:
+            return
+        if not isinstance(name, str):
+            raise ValueError(f"the name {name!r} is no text")
+        if name in self._custom:
+            raise ValueError(f"{name!r} is one of your own checks; choose another name")
+        _identifier(name)
+
+
+class _WrongCheckError(Exception):
+    """What is wrong with a check; `place` is the key path to it within the check of the case."""
+
+    def __init__(self, problems: Sequence[Problem], place: str = "") -> None:
+        self.problems = problems
+        self.place = place
+        super().__init__(str(problems))
+
+
+def _weight_of(declared: Mapping[str, Any]) -> float:
+    weight = declared.get("weight", 1.0)
+    if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < math.inf:
+        raise _WrongCheckError([Problem(f"the weight {weight!r} is no number of at least 0")])
+    if "weight" in declared and declared.get("name") is None:
+        hint = "put the checks into a `group`, or give those that count together the same `name`"
+        raise _WrongCheckError([Problem("a weight counts among checks of one name or group only", hint=hint)])
+    return float(weight)
+
+
+def _undeclared(command: str, commands: Commands) -> str:
+    known = f"; it declares {', '.join(commands.declared)}" if commands.declared else ""
+    return f"a program runs only if the metric declares it, on the command line; it does not declare {command!r}{known}"
 
 
 def _variables(params: BaseModel, case: Case) -> dict[str, Any]:

@@ -1,0 +1,135 @@
+"""Checks that a program of the user's decides: case and answer as JSON to its stdin, a score from its stdout."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, cast
+
+from pydantic import Field
+
+from evalflow.calls.program import ProgramFault, run_program, stderr_in_words
+from evalflow.config.schema import MetricConfig, Strict, Word
+from evalflow.jsonvalues import kind, parsed
+from evalflow.metrics.base import BaseMetric, scored
+from evalflow.metrics.operations import as_number, quoted
+from evalflow.metrics.steps import blocked_outcome, fields_of
+from evalflow.protocols import Judge
+from evalflow.records import Answer, Case, Outcome
+
+_AT_ONCE = 4
+"""Processes of one metric at the same time."""
+
+
+class CommandConfig(Strict):
+    """A program that decides checks. A case can name it, and never bring one along.
+
+    Attributes:
+        argv: The program and its arguments, run without a shell.
+        timeout_s: Time limit in seconds for one answer; the program and its children are then killed.
+    """
+
+    argv: list[Word] = Field(min_length=1)
+    timeout_s: float = Field(default=60.0, gt=0, allow_inf_nan=False)
+
+
+class Commands:
+    """The programs that a metric allows, by name; a program without `argv` is not started."""
+
+    def __init__(self, declared: Mapping[str, CommandConfig] | None) -> None:
+        self.declared = declared or {}
+        self._places = asyncio.Semaphore(_AT_ONCE)
+
+    async def run(self, name: str, data: bytes) -> bytes:
+        """What the program writes; ProgramFault, with the end of its stderr."""
+        config = self.declared[name]
+        errors = bytearray()
+        async with self._places:
+            try:
+                async with asyncio.timeout(config.timeout_s):
+                    return await run_program(config.argv, data, errors)
+            except TimeoutError:
+                what = f"the command gave no score within {config.timeout_s:g} s"
+                raise ProgramFault("timeout", f"{what}{stderr_in_words(errors)}") from None
+            except ProgramFault as error:
+                raise ProgramFault(error.error_type, f"{error}{stderr_in_words(errors)}") from None
+
+
+class CommandCheck(BaseMetric[MetricConfig]):
+    """The score of a program: 0 to 1, true or false; null leaves the check undefined, with the program's reason."""
+
+    def __init__(
+        self, name: str, config: MetricConfig, commands: Commands, command: str, options: Mapping[str, Any]
+    ) -> None:
+        super().__init__(name, config)
+        self._commands = commands
+        self._command = command
+        self._options = options
+
+    async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
+        fields = fields_of(case, answer)
+        needs = ["actual"] if fields["answer"] is None and fields["actual"] is not None else ["answer"]
+        if blocked := blocked_outcome(needs, fields, answer, blank_is_text=True):
+            return blocked
+        argv = self._commands.declared[self._command].argv
+        if not argv:
+            return Outcome(status="skipped", reason="its program is not started here")
+        data = json.dumps(_payload(case, answer, fields, self._options), ensure_ascii=False).encode("utf-8", "replace")
+        try:
+            said = await self._commands.run(self._command, data)
+            return _outcome(said, shlex.join(argv))
+        except ProgramFault as error:
+            return Outcome(status="error", error_type=error.error_type, error=f"{self._command}: {error}")
+        except ValueError as error:
+            return Outcome(status="error", error_type="malformed", error=f"{self._command}: {error}")
+
+
+def _payload(case: Case, answer: Answer, fields: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    contexts = None if fields["contexts"] is None else [asdict(context) for context in fields["contexts"]]
+    return {
+        "case": {
+            "id": case.id,
+            "dataset": case.dataset,
+            "question": fields["question"],
+            "messages": [{"role": one.role, "content": one.content} for one in fields["messages"] or ()],
+            "reference": case.reference,
+            "expected": case.expected,
+            "tags": case.tags,
+            "vars": case.vars,
+        },
+        "answer": {
+            "answer": answer.answer,
+            "actual": answer.actual,
+            "contexts": contexts,
+            "metadata": fields["metadata"],
+            "latency_s": fields["latency_s"],
+            "cost_usd": fields["cost_usd"],
+            "target": answer.target,
+        },
+        "options": options,
+    }
+
+
+def _outcome(said: bytes, argv: str) -> Outcome:
+    """The outcome that a program's stdout names; ValueError if it names none."""
+    text = said.decode("utf-8", "replace")
+    try:
+        value = parsed(said)
+    except ValueError:
+        raise ValueError(f"it wrote no JSON: {quoted(text)}" if text.strip() else "it wrote nothing") from None
+    reply = cast("dict[str, Any]", value) if isinstance(value, dict) else {"score": value}
+    if "score" not in reply:
+        raise ValueError(f"its reply has no score: {quoted(text)}")
+    score, reason = reply["score"], reply.get("reason")
+    if reason is not None and not isinstance(reason, str):
+        raise ValueError(f"its reason is {kind(reason)}; text is wanted")
+    steps = ({"id": "command", "check": {"argv": argv}, "passed": score in (1, True), "reason": reason or ""},)
+    if score is None:
+        return Outcome(status="undefined", reason=reason or "the command gave no score and no reason", steps=steps)
+    number = float(score) if isinstance(score, bool) else as_number(score)
+    if number is None or isinstance(score, str) or not 0 <= number <= 1:
+        raise ValueError(f"its score is {kind(score)}; a number from 0 to 1, true, false or null is wanted")
+    return scored(number, score, reason or f"the command gave {number:g}", steps)

@@ -1,0 +1,100 @@
+"""Several checks of a case as one score."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evalflow.config.schema import MetricConfig
+from evalflow.errors import first_of
+from evalflow.metrics.base import BaseMetric
+from evalflow.metrics.reasons import REMARK, one_line
+from evalflow.protocols import Judge, Metric
+from evalflow.records import Answer, Ask, Case, Outcome, Status, passes
+
+_BLOCKING: tuple[Status, ...] = ("error", "skipped", "undefined")
+"""States of a check in which its group has no score either, the gravest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A check of a group; without weight it is shown and does not count."""
+
+    name: str
+    metric: Metric
+    weight: float
+
+
+class GroupCheck(BaseMetric[MetricConfig]):
+    """The weighted share of checks that pass; with a threshold, whether it is reached. The value is the share.
+
+    A check that has no score leaves the group without one: it counts neither as passed nor as failed.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        config: MetricConfig,
+        members: Sequence[Member],
+        threshold: float | None,
+        prompts: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(name, config)
+        self._members = members
+        self._threshold = threshold
+        self.asks = any(member.metric.asks for member in members)
+        self.embeds = any(member.metric.embeds for member in members)
+        self.prompts = prompts if self.asks else ()  # those of all checks, so that groups of one name share a digest
+        self.tasks = {step: task for member in members for step, task in member.metric.tasks.items()}
+
+    def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:
+        return [ask for member in self._members for ask in member.metric.preview(case, answer)]
+
+    async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
+        """Score all members at the same time; errors as in `Judge.ask`."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(member.metric.score(case, answer, judge, repeat)) for member in self._members
+                ]
+        except ExceptionGroup as failures:
+            raise first_of(failures) from None
+        outcomes = [task.result() for task in tasks]
+        steps = tuple(_steps(self._members, outcomes))
+        counted = [(member, one) for member, one in zip(self._members, outcomes, strict=True) if member.weight]
+        for state in _BLOCKING:
+            for member, one in counted:
+                if one.status == state:
+                    return _blocked(member.name, one, steps)
+        total = sum(member.weight for member, _ in counted)
+        share = min(1.0, sum(member.weight * (one.score or 0.0) for member, one in counted) / total)
+        score = share if self._threshold is None else float(passes(share, self._threshold))
+        wanted = "" if self._threshold is None else f", at least {self._threshold:g} is wanted"
+        failed = [f"{member.name}: {one_line(one.reason or '', REMARK)}" for member, one in counted if one.score != 1]
+        reason = f"{share:.3g} of the weight of {len(counted)} checks{wanted}"
+        return Outcome(
+            status="scored",
+            score=score,
+            value=share,
+            reason="; ".join([reason, *failed]),
+            steps=steps,
+            path="direct",
+        )
+
+
+def _blocked(name: str, one: Outcome, steps: tuple[Mapping[str, Any], ...]) -> Outcome:
+    if one.status == "error":
+        return Outcome(status="error", error_type=one.error_type, error=f"{name}: {one.error}", steps=steps)
+    return Outcome(status=one.status, reason=f"{name} is {one.status}: {one.reason}", steps=steps)
+
+
+def _steps(members: Sequence[Member], outcomes: Sequence[Outcome]) -> Iterator[Mapping[str, Any]]:
+    """Each check with its weight and score, followed by its own steps."""
+    for member, one in zip(members, outcomes, strict=True):
+        about = {"check": member.name, "weight": member.weight, "status": one.status, "score": one.score}
+        said = one.error if one.status == "error" else one.reason
+        yield {"id": member.name, "check": about, "passed": one.score == 1, "reason": said or ""}
+        for step in one.steps:
+            yield {**step, "id": f"{member.name}.{step.get('id')}"}
