@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, RootModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from evalflow.errors import Problem, did_you_mean
@@ -87,6 +87,9 @@ def _problem(
     if detail["type"] == "union_tag_invalid":
         tag, known = detail.get("ctx", {})["tag"], detail.get("ctx", {})["expected_tags"]
         return Problem(f"{full}: unknown {tag!r}", where, did_you_mean(tag, re.findall("'([^']+)'", known)), full)
+    if detail["type"] == "union_tag_not_found":
+        missing = f"{full}.{detail.get('ctx', {})['discriminator'].strip(chr(39))}"
+        return Problem(f"{missing} is required", where, key=missing)
     what = _WORDS.get(detail["type"]) or detail["msg"].removeprefix("Value error, ")
     shown = detail.get("input")
     got = f", not {shown!r}" if detail["type"] != "value_error" and isinstance(shown, str | int | float) else ""
@@ -129,6 +132,8 @@ def _bare(annotation: Any) -> Any:
 
 def _models(annotation: Any) -> list[type[BaseModel]]:
     bare = _bare(annotation)
+    if isinstance(bare, type) and issubclass(bare, RootModel):
+        return _models(bare.model_fields["root"].annotation)
     if isinstance(bare, type) and issubclass(bare, BaseModel):
         return [bare]
     if typing.get_origin(bare) in (typing.Union, types.UnionType):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, cast
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, RootModel, TypeAdapter, model_validator
 
@@ -195,6 +195,22 @@ PARAMS: Mapping[str, type[BaseModel]] = {
     **dict.fromkeys(COMPARISONS, FieldComparison),
 }
 JUDGED = ("correctness", "conformity", "groundedness")
+
+
+def meaning_of(kind: str) -> str:
+    """What a built-in check demands, in a sentence."""
+    return " ".join((PARAMS[kind].__doc__ or "").partition("\n\n")[0].split())
+
+
+def starts_program(kind: Any, params: Any) -> bool:
+    """Whether a check, or one in its group, is of the type `command`. Both may be of any shape."""
+    if kind == "command":
+        return True
+    checks = cast("Mapping[str, Any]", params).get("checks") if isinstance(params, Mapping) else None
+    if kind != "group" or not isinstance(checks, Sequence):
+        return False
+    members = [cast("Mapping[str, Any]", one) for one in cast("Sequence[Any]", checks) if isinstance(one, Mapping)]
+    return any(starts_program(one.get("identifier"), one.get("params")) for one in members)
 
 
 VERDICT_STEP, FIELD = "verdict", "passed"

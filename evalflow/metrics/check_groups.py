@@ -19,7 +19,7 @@ _BLOCKING: tuple[Status, ...] = ("error", "skipped", "undefined")
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class Weighted:
     """A check of a group; without weight it is shown and does not count."""
 
     name: str
@@ -37,7 +37,7 @@ class GroupCheck(BaseMetric[MetricConfig]):
         self,
         name: str,
         config: MetricConfig,
-        members: Sequence[Member],
+        members: Sequence[Weighted],
         threshold: float | None,
         prompts: tuple[str, ...] = (),
     ) -> None:
@@ -90,7 +90,7 @@ def _blocked(name: str, one: Outcome, steps: tuple[Mapping[str, Any], ...]) -> O
     return Outcome(status=one.status, reason=f"{name} is {one.status}: {one.reason}", steps=steps)
 
 
-def _steps(members: Sequence[Member], outcomes: Sequence[Outcome]) -> Iterator[Mapping[str, Any]]:
+def _steps(members: Sequence[Weighted], outcomes: Sequence[Outcome]) -> Iterator[Mapping[str, Any]]:
     """Each check with its weight and score, followed by its own steps."""
     for member, one in zip(members, outcomes, strict=True):
         about = {"check": member.name, "weight": member.weight, "status": one.status, "score": one.score}

@@ -26,9 +26,11 @@ from evalflow.app.studio.datasets import (
 )
 from evalflow.app.studio.space import Page, StaleError, TakenError, Workspace, changed_keys, not_found, stale
 from evalflow.app.studio.trash import keep_cases
+from evalflow.app.studio.validate import NO_PROGRAMS
 from evalflow.config.schema import DatasetConfig
 from evalflow.errors import Problem, UserError
 from evalflow.jsonvalues import DEEPEST, is_too_deep
+from evalflow.metrics.case_checks import starts_program
 from evalflow.records import Case, Message
 from evalflow.store import cases as table
 from evalflow.store.rows import from_row, storable
@@ -264,7 +266,14 @@ def irregular_turns(messages: Sequence[Mapping[str, Any]]) -> list[tuple[int, st
 
 
 def case_columns(body: dict[str, Any]) -> dict[str, Any]:
-    """A case as `case_to_row` returns it, with its id, question and tags (all their levels) in columns."""
+    """A case as `case_to_row` returns it, with its id, question and tags (all their levels) in columns.
+
+    UserError if one of its checks would start a program.
+    """
+    if any(starts_program(check["identifier"], check.get("params")) for check in body.get("checks") or ()):
+        raise UserError(
+            Problem(f"case {body['id']!r}: {NO_PROGRAMS}", "checks", "remove the check `command`", "checks")
+        )
     levels = [level for tag in body.get("tags", []) for level in readers.tag_levels(tag)]
     return {
         "key": storable(body["id"]),

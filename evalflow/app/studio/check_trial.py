@@ -17,7 +17,6 @@ from evalflow.app.studio.metrics import MetricDraft
 from evalflow.app.studio.space import Workspace
 from evalflow.errors import UserError
 from evalflow.llm.registry import EMBEDDER_KINDS, build_embedder
-from evalflow.metrics.case_checks import JudgedCheck
 from evalflow.metrics.kinds.checks import ChecksMetric, ChecksMetricConfig
 from evalflow.paths import prompt_dirs
 from evalflow.prompts import Prompts
@@ -66,7 +65,7 @@ async def _tried(metric: ChecksMetric, case: Case, checks: Sequence[Mapping[str,
             continue
         if not check.get("enabled", True):
             found.append(CheckTrial("off"))
-        elif isinstance(bound, JudgedCheck):
+        elif bound.asks:
             found.append(CheckTrial("judge"))
         elif answer.answer is None and not answer.metadata:
             found.append(CheckTrial("unscored", "Write an answer example to try it."))

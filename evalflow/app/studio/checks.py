@@ -11,10 +11,19 @@ from pydantic import ConfigDict, ValidationError
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.definitions import DefinitionStore
 from evalflow.app.studio.space import TakenError, Workspace
-from evalflow.app.studio.validate import check_name, one_line
+from evalflow.app.studio.validate import NO_PROGRAMS, check_name, one_line
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.jsonvalues import DEEPEST, is_too_deep
-from evalflow.metrics.case_checks import JUDGED, PARAMS, SemanticSimilarity, rulebook_of
+from evalflow.metrics.case_checks import (
+    JUDGED,
+    PARAMS,
+    CheckGroup,
+    CommandParams,
+    SemanticSimilarity,
+    meaning_of,
+    rulebook_of,
+    starts_program,
+)
 from evalflow.metrics.kinds.checks import param_problems
 from evalflow.store import check_uses
 from evalflow.store.rows import from_row
@@ -85,7 +94,7 @@ class BuiltInCheck:
 def list_check_types(_: Workspace) -> list[BuiltInCheck]:
     """The built-in checks, by identifier."""
     return [
-        BuiltInCheck(name, (model.__doc__ or "").strip(), name in JUDGED, model.model_json_schema())
+        BuiltInCheck(name, meaning_of(name), name in JUDGED, model.model_json_schema())
         for name, model in sorted(PARAMS.items())
     ]
 
@@ -155,6 +164,8 @@ def check_values(draft: CheckDraft) -> dict[str, Any]:
     problems = [] if draft.name not in PARAMS else [Problem("a built-in check has this name", "check.name")]
     if draft.type not in PARAMS:
         problems.append(Problem(f"there is no check {draft.type!r}", "check.type", did_you_mean(draft.type, PARAMS)))
+    elif starts_program(draft.type, draft.params):
+        problems.append(Problem(NO_PROGRAMS, "check.type", "choose another type", "type"))
     else:
         problems += wrong_params(draft.type, draft.params)
     if len(draft.examples) > MOST_EXAMPLES:
@@ -177,7 +188,14 @@ def wrong_params(kind: str, params: Mapping[str, Any]) -> list[Problem]:
         return [Problem(f"more than {DEEPEST} maps and lists within each other", "params")]
     try:
         model = PARAMS[kind].model_validate(dict(params))
-        if kind not in JUDGED and not isinstance(model, SemanticSimilarity):
+        if isinstance(model, CheckGroup):
+            members = [(number, one) for number, one in enumerate(model.checks) if one.identifier in PARAMS]
+            return [
+                Problem(f"checks[{number}]: {problem.what}", problem.where, problem.hint, "checks")
+                for number, one in members
+                for problem in wrong_params(one.identifier, one.params)
+            ]
+        if kind not in JUDGED and not isinstance(model, SemanticSimilarity | CommandParams):
             rulebook_of(kind, model)
     except ValidationError as error:
         return list(param_problems(error, kind))

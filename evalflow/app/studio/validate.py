@@ -16,7 +16,7 @@ from evalflow.app.core.assemble import written_secrets
 from evalflow.app.core.connections import part_problems
 from evalflow.calls.connections import Connections
 from evalflow.config.explain import problems_of
-from evalflow.config.schema import IDENTIFIER, JudgeConfig, TargetConfig
+from evalflow.config.schema import IDENTIFIER, JudgeConfig, MetricConfig, TargetConfig
 from evalflow.config.validate import ModelOf
 from evalflow.config.yaml_text import MISSING
 from evalflow.errors import Problem, UserError
@@ -30,6 +30,7 @@ from evalflow.records import Case, Context, Message
 from evalflow.targets.recorded import recorded_answer
 from evalflow.targets.registry import TARGET_KINDS, build_target
 
+NO_PROGRAMS = "checks that start a program run on the command line only, never in the application"
 _OF_JINJA = ("alters_data", "jinja_pass_arg", "unsafe_callable")
 """Attributes that Jinja reads from the objects that it calls."""
 
@@ -204,6 +205,8 @@ def check_metric(
     if connections is not None and isinstance(judge, dict):
         judge = connections.resolve(cast("dict[str, Any]", judge), f"{key}.judge")
     problems += _wrong_judge(judge, f"{key}.judge")
+    if isinstance(model, MetricConfig) and model.programs:
+        problems.append(Problem(NO_PROGRAMS, f"{key}.commands", "leave `commands` out", f"{key}.commands"))
     if problems:
         raise UserError(problems)
     with TemporaryDirectory() as folder:

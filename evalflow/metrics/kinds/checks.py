@@ -30,11 +30,12 @@ from evalflow.metrics.case_checks import (
     SimilarityCheck,
     StringMatching,
     filled,
+    meaning_of,
     rulebook_of,
 )
 from evalflow.metrics.chain import ChainConfig
 from evalflow.metrics.check_commands import CommandCheck, CommandConfig, Commands
-from evalflow.metrics.check_groups import GroupCheck, Member
+from evalflow.metrics.check_groups import GroupCheck, Weighted
 from evalflow.metrics.rulebook import Combine, Operation, Rulebook
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge, Metric
@@ -175,7 +176,7 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
         if not self.config.covers(case.dataset):
             return ()
         problems: list[Problem] = []
-        named: dict[str, list[Member]] = {}
+        named: dict[str, list[Weighted]] = {}
         seen: Counter[str] = Counter()
         for place, declared in self._declared(case):
             identifier = str(declared["identifier"])
@@ -193,12 +194,12 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
                 seen[name] += 1
                 name = name if seen[name] == 1 else f"{name}#{seen[name]}"
             metric.name = name
-            named.setdefault(name, []).append(Member(name, metric, weight))
+            named.setdefault(name, []).append(Weighted(name, metric, weight))
         if problems:
             raise UserError(problems)
         return [self._together(name, members) for name, members in named.items()]
 
-    def _together(self, name: str, members: Sequence[Member]) -> Metric:
+    def _together(self, name: str, members: Sequence[Weighted]) -> Metric:
         """One metric for the checks of one name: that of a single one, else of those that count."""
         numbered = [replace(member, name=f"{name}#{n}") for n, member in enumerate(members, 1)]
         on = [member for member in numbered if not isinstance(member.metric, DisabledCheck)]
@@ -265,16 +266,16 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
                 needs = rulebook.reads if isinstance(params, RuleParams) else config.needs
                 return RuledCheck(name, config.model_copy(update={"needs": needs}), rulebook, keyword)
 
-    def _members(self, checks: Sequence[GroupedCheck], case: Case) -> list[Member]:
+    def _members(self, checks: Sequence[GroupedCheck], case: Case) -> list[Weighted]:
         """The checks of a group that are switched on."""
-        found: list[Member] = []
+        found: list[Weighted] = []
         for position, check in enumerate(checks):
             if not check.enabled:
                 continue
             name = check.name or check.identifier
             declared = {"identifier": check.identifier, "params": check.params}
             try:
-                found.append(Member(name, self._made(name, declared, case), check.weight))
+                found.append(Weighted(name, self._made(name, declared, case), check.weight))
             except _WrongCheckError as error:
                 raise _WrongCheckError(error.problems, f".params.checks[{position}]{error.place}") from None
         return found
@@ -326,7 +327,7 @@ def _variables(params: BaseModel, case: Case) -> dict[str, Any]:
 
 
 def _config(parent: ChecksMetricConfig, kind: str, description: str = "") -> ChainConfig:
-    meaning = description or " ".join((PARAMS[kind].__doc__ or "").split())
+    meaning = description or meaning_of(kind)
     # Skip validation: the parent's values are valid, and this runs for every check of every case.
     shared = {name: getattr(parent, name) for name in MetricConfig.model_fields}
     changes: dict[str, Any] = {"needs": ["answer"], "description": meaning, "weighting": None}
