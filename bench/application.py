@@ -1,10 +1,11 @@
-"""How soon the application shows a run's results, with a million stored scores behind them.
+"""How soon the application shows a run's results, and what that takes of the server and of the browser.
 
     python bench/application.py [CASES] [SCORES_OF_A_CASE] [METRICS]
 
 One run of 10,000 cases with 10 metrics, judged ten times each, is put into a database of its own, as a worker puts it
-there. Then a real browser opens its page, pages on and filters. Needs playwright and a Chromium, found on the path or
-named in CHROMIUM.
+there. Then a real browser opens its page, pages on, filters, sorts and opens cases. Milliseconds on the clock depend on
+what else runs; CPU time is that of all threads of the server, and of all processes of the browser. Needs playwright and
+a Chromium, found on the path or named in CHROMIUM.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -23,7 +25,10 @@ from typing import Any
 from _lab import folder, machine, print_table
 
 ROUNDS = 5
-ACTS = ("first paint", "first results", "next page", "one metric", "sorted by it", "case opened", "next case")
+GOALS_MS = {
+    **{"first paint": 1000, "first results": 1000, "all figures": None, "next page": 200, "one metric": 200},
+    **{"sorted by it": 200, "failed alone": 200, "case opened": 200, "next case": 200},
+}
 METRICS = [f"metric_{number}" for number in range(10)]
 FLAGS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync")
 RUN = "2026-01-01T00-00-00Z_many"
@@ -118,37 +123,85 @@ def score(run: int, position: int, n: int, chance: random.Random) -> dict[str, A
     }
 
 
-def measure(url: str) -> dict[str, list[float]]:
-    """Milliseconds of each round, as the browser sees them."""
+class Stopwatch:
+    """What each act took: on the clock, of the server's CPU and of the browser's, in milliseconds."""
+
+    def __init__(self, server: int) -> None:
+        self.took: dict[str, list[tuple[float, float, float]]] = {name: [] for name in GOALS_MS}
+        self._server = server
+
+    def cpu(self) -> tuple[float, float]:
+        """CPU milliseconds of the server and of the browser until now."""
+        return _cpu_ms(self._server), sum(map(_cpu_ms, _descendants(os.getpid()) - {self._server}))
+
+    def note(self, act: str, wall_ms: float, before: tuple[float, float]) -> None:
+        """Note an act that began when the CPU times were those of `before`."""
+        server, browser = self.cpu()
+        self.took[act].append((wall_ms, server - before[0], browser - before[1]))
+
+
+def _cpu_ms(pid: int) -> float:
+    """CPU milliseconds of a process, by Linux's clock of it; 0 if it has ended."""
+    try:
+        return 1000 * time.clock_gettime((~pid << 3) | 2)
+    except OSError:
+        return 0.0
+
+
+def _descendants(pid: int) -> set[int]:
+    parents: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # ended meanwhile
+            parents.setdefault(int(stat.read_text().rpartition(") ")[2].split()[1]), []).append(int(stat.parent.name))
+    found, waiting = set[int](), [pid]
+    while waiting:
+        children = parents.get(waiting.pop(), [])
+        found.update(children)
+        waiting += children
+    return found
+
+
+def measure(url: str, watch: Stopwatch) -> None:
+    """Do everything, as a person would, in some rounds."""
     from playwright.sync_api import sync_playwright
 
     path = os.environ.get("CHROMIUM") or shutil.which("chromium")
-    found: dict[str, list[float]] = {name: [] for name in ACTS}
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
         for _ in range(ROUNDS):
             page: Any = browser.new_page()
-            begun = time.perf_counter()
-            page.goto(f"{url}/runs/{RUN}", wait_until="commit")
-            page.wait_for_selector(".metric .big")
-            found["first paint"].append(page.evaluate("performance.getEntriesByType('paint')[0].startTime"))
-            page.wait_for_selector(".result-rows tbody tr")
-            found["first results"].append(1000 * (time.perf_counter() - begun))
-            page.wait_for_function(f"document.querySelectorAll('.rate').length == {len(METRICS)}", timeout=120_000)
-            page.wait_for_timeout(1000)
-            found["next page"].append(changed(page, lambda page=page: page.get_by_role("button", name="Next").click()))
-            one = page.get_by_role("button", name="scored: show these scores of metric_2")
-            found["one metric"].append(changed(page, lambda one=one: one.click()))
-            sort = page.get_by_label("Order", exact=True)
-            sort.click()
-            lowest = page.get_by_role("option", name="metric_2, lowest first")
-            found["sorted by it"].append(changed(page, lambda one=lowest: one.click()))
-            row = page.locator(".result-rows tbody tr").first
-            found["case opened"].append(changed(page, lambda row=row: row.click(), ".panel-content"))
-            found["next case"].append(changed(page, lambda page=page: page.keyboard.press("j"), ".panel-content"))
+            open_run(page, url, watch)
+
+            def act(name: str, work: Callable[[], None], place: str = ".result-rows", page: Any = page) -> None:
+                before = watch.cpu()
+                watch.note(name, changed(page, work, place), before)
+
+            def choose(label: str, option: str, name: str, page: Any = page, act: Any = act) -> None:
+                page.get_by_label(label, exact=True).click()
+                act(name, page.get_by_role("option", name=option, exact=True).click)
+
+            act("next page", page.get_by_role("button", name="Next").click)
+            act("one metric", page.get_by_role("button", name=f"scored: show these scores of {METRICS[-1]}").click)
+            choose("Order", f"{METRICS[-1]}, lowest first", "sorted by it")
+            choose("Result", "Failed", "failed alone")
+            act("case opened", page.locator(".result-rows tbody tr").first.click, ".panel-content")
+            act("next case", lambda page=page: page.keyboard.press("j"), ".panel-content")
             page.close()
         browser.close()
-    return found
+
+
+def open_run(page: Any, url: str, watch: Stopwatch) -> None:
+    """Open the run's page, and wait until all of it is there."""
+    begun, before = time.perf_counter(), watch.cpu()
+    page.goto(f"{url}/runs/{RUN}", wait_until="commit")
+    page.wait_for_selector(".metric .big")
+    paint = page.evaluate("performance.getEntriesByType('paint')[0].startTime")
+    watch.note("first paint", paint, before)
+    page.wait_for_selector(".result-rows tbody tr")
+    watch.note("first results", 1000 * (time.perf_counter() - begun), before)
+    page.wait_for_function(f"document.querySelectorAll('p.rate:not(:empty)').length == {len(METRICS)}", timeout=120_000)
+    watch.note("all figures", 1000 * (time.perf_counter() - begun), before)
+    page.wait_for_timeout(1000)
 
 
 def changed(page: Any, act: Callable[[], None], place: str = ".result-rows") -> float:
@@ -173,6 +226,8 @@ def main() -> None:
     """Measure and print."""
     words = [int(word) for word in sys.argv[1:4]]
     cases, per_case, metrics = [*words, *(10_000, 100, 10)[len(words) :]]
+    if per_case < metrics:
+        sys.exit(f"{per_case} scores of a case are too few for {metrics} metrics: each needs one")
     METRICS[metrics:] = []
     print(f"{machine()}; {cases:,} cases, {cases * per_case:,} scores, the first of {ROUNDS} rounds and the others\n")
     with folder() as work:
@@ -180,13 +235,20 @@ def main() -> None:
         command = [sys.executable, "-c", SERVER]
         with subprocess.Popen(command, cwd=work, stdout=subprocess.PIPE, text=True) as server:
             assert server.stdout
+            watch = Stopwatch(server.pid)
             try:
-                found = measure(server.stdout.readline().strip())
+                measure(server.stdout.readline().strip(), watch)
             finally:
                 server.terminate()
-    head = ("", "the first after the start, ms", "median of the others, ms", "worst of the others, ms")
-    rows = [(name, *(f"{ms:.0f}" for ms in (of[0], median(of[1:]), max(of[1:])))) for name, of in found.items()]
-    print_table(head, rows)
+    head = ("", "the first, ms", "median, ms", "worst, ms", "server's CPU, ms", "browser's CPU, ms", "goal, ms")
+    print_table(head, [row(act, took) for act, took in watch.took.items()])
+
+
+def row(act: str, took: Sequence[tuple[float, float, float]]) -> tuple[str, ...]:
+    """Clock of the first round and of the others, and the median CPU of the others."""
+    wall, server, browser = zip(*took[1:], strict=True)
+    shown = (took[0][0], median(wall), max(wall), median(server), median(browser))
+    return (act, *(f"{ms:.0f}" for ms in shown), f"{GOALS_MS[act] or ''}")
 
 
 if __name__ == "__main__":
