@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, case, func, null, or_, select
+from sqlalchemy import ColumnElement, Select, case, func, select
 
 from evalflow.records import passes
 from evalflow.store.rows import Row, chunks, every, from_row, now, upsert
@@ -43,58 +44,106 @@ class ResultOrder:
     """The order of rows.
 
     Attributes:
-        by: worst (most failed scores first, then most errors, then the lowest mean of the scores from 0 to 1), input
-            (the order of the data), low or high (by the scores of `metric`).
+        by: worst (see `rank_answers`), input (the order of the data), low or high (by the scores of `metric`).
         metric: For low and high.
-        scales: Whether higher is better, by metric, for those that score from 0 to 1.
     """
 
     by: str
     metric: str = ""
-    scales: Mapping[str, bool] | None = None
 
 
-def positions_in_order(run: RunScores, wanted: ScoreFilter, order: ResultOrder) -> list[int]:
-    """The positions of the answers that match, with a score that matches; in a large run it reads every score."""
-    matching = _matching(run, wanted)
-    if order.by == "input":
-        query = matching.order_by("position") if matching is not None else _all(run).order_by(answers.c.position)
-        return list(run.connection.scalars(query))
-    query = select(scores.c.position).where(scores.c.run == run.run).group_by(scores.c.position)
-    if matching is not None:
-        query = query.where(scores.c.position.in_(matching.correlate(None)))
+_FAILED = 1 << 24
+"""What a failed score adds to a count in which a passed one adds 1; more scores than that no answer has."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRanking:
+    """The positions of a run's answers that have scores, the worst first. Finding it reads every score of the run.
+
+    Attributes:
+        marks: For each position, 1 if a score has failed, plus 2 if one has passed.
+    """
+
+    order: array[int]
+    marks: bytes
+
+    def having(self, *, passed: bool) -> set[int]:
+        """The positions with a score that has passed, or that has failed."""
+        mark = 2 if passed else 1
+        return {position for position, found in zip(self.order, self.marks, strict=True) if found & mark}
+
+
+def rank_answers(run: RunScores, scales: Mapping[str, bool]) -> AnswerRanking:
+    """Rank a run's answers: most failed scores first, then most errors, then the lowest mean of the scores from 0 to 1.
+
+    `scales`: whether higher is better, by metric, for those that score from 0 to 1.
+    """
+
+    def of(*, higher: bool) -> ColumnElement[bool]:
+        return scores.c.metric.in_([name for name, is_higher in scales.items() if is_higher is higher])
+
+    # One sum counts both kinds, since each aggregate would compare the metrics of all scores again.
+    counted = case(
+        (scores.c.score.is_(None), 0),
+        *((one.is_for(), case((one.is_met(), 1), else_=_FAILED)) for one in run.limits),
+        else_=0,
+    )
+    columns: dict[str, ColumnElement[Any]] = {
+        "counts": func.sum(counted),
+        "errors": func.sum(case((scores.c.status == "error", 1), else_=0)),
+        "mean": func.avg(case((of(higher=True), scores.c.score), (of(higher=False), 1 - scores.c.score))),
+    }
+    ranked = select(scores.c.position, *(column.label(name) for name, column in columns.items()))
+    found = ranked.where(scores.c.run == run.run).group_by(scores.c.position).subquery()
+    query = select(found.c.position, found.c.counts).order_by(
+        (found.c.counts // _FAILED).desc(), found.c.errors.desc(), found.c.mean.asc().nulls_last(), found.c.position
+    )
+    order, marks = array("q"), bytearray()
+    for position, counts in run.connection.execute(query):
+        order.append(position)
+        marks.append((1 if counts >= _FAILED else 0) + (2 if counts % _FAILED else 0))
+    return AnswerRanking(order, bytes(marks))
+
+
+def positions_in_order(
+    run: RunScores, wanted: ScoreFilter, order: ResultOrder, ranking: Callable[[], AnswerRanking]
+) -> list[int]:
+    """The positions of the answers that match, with a score that matches.
+
+    `ranking` is called only if it is needed.
+    """
+    matching = _matching(run, wanted, ranking)
     if order.by == "worst":
-        query = query.order_by(*_worst(run.limits, order.scales or {}))
+        found: Iterable[int] = ranking().order
+    elif order.by == "input":
+        found = run.connection.scalars(_all(run).order_by(answers.c.position)) if matching is None else sorted(matching)
     else:
         mean = func.avg(scores.c.score)
         by_mean = mean.asc() if order.by == "low" else mean.desc()
-        query = query.where(scores.c.metric == order.metric).order_by(by_mean.nulls_last())
-    return list(run.connection.scalars(query.order_by(scores.c.position)))
+        own = select(scores.c.position).where(scores.c.run == run.run, scores.c.metric == order.metric)
+        ordered = own.group_by(scores.c.position).order_by(by_mean.nulls_last(), scores.c.position)
+        found = run.connection.scalars(ordered)
+    return list(found) if matching is None else [position for position in found if position in matching]
 
 
 def _all(run: RunScores) -> Select[Any]:
     return select(answers.c.position).where(answers.c.run == run.run)
 
 
-def _matching(run: RunScores, wanted: ScoreFilter) -> Select[Any] | None:
-    """The positions that a filter leaves; None if it leaves all."""
-    if wanted == ScoreFilter():
-        return None
-    if wanted == ScoreFilter(text=wanted.text):  # an answer without a score counts, too
-        return _all(run).where(run.contains(wanted.text or ""))
-    return select(scores.c.position.label("position")).where(*run.conditions(wanted)).distinct()
-
-
-def _worst(limits: Sequence[Limit], scales: Mapping[str, bool]) -> list[ColumnElement[Any]]:
-    def of(*, higher: bool) -> ColumnElement[bool]:
-        return scores.c.metric.in_([name for name, is_higher in scales.items() if is_higher is higher])
-
-    fails = or_(*(limit.holds(passed=False) for limit in limits)) if limits else None
-    failed = func.sum(case((fails, 1), else_=0)) if fails is not None else null()
-    errors = func.sum(case((scores.c.status == "error", 1), else_=0))
-    scaled = case((of(higher=True), scores.c.score), (of(higher=False), 1 - scores.c.score))
-    keys: list[ColumnElement[Any]] = [errors.desc(), func.avg(scaled).asc().nulls_last()]
-    return keys if fails is None else [failed.desc(), *keys]
+def _matching(run: RunScores, wanted: ScoreFilter, ranking: Callable[[], AnswerRanking]) -> set[int] | None:
+    """The positions that a filter leaves; None if it leaves all. Tag and text are of answers, even without scores."""
+    parts: list[set[int]] = []
+    of_scores = replace(wanted, tag=None, text=None)
+    if of_scores == ScoreFilter(passed=wanted.passed) and wanted.passed is not None:
+        parts.append(ranking().having(passed=wanted.passed))
+    elif of_scores != ScoreFilter():
+        query = select(scores.c.position).where(*run.conditions(of_scores)).distinct()
+        parts.append(set(run.connection.scalars(query)))
+    if wanted.tag:
+        parts.append(set[int](run.connection.scalars(run.tagged(wanted.tag))))
+    if wanted.text:
+        parts.append(set(run.connection.scalars(_all(run).where(run.contains(wanted.text)))))
+    return parts[0].intersection(*parts[1:]) if parts else None
 
 
 def result_rows(run: RunScores, positions: Sequence[int]) -> list[ResultRow]:

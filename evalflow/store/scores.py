@@ -239,13 +239,15 @@ class RunScores:
             limits = [limit for limit in self.limits if wanted.metric in (None, limit.metric)]
             found.append(or_(*(limit.holds(passed=wanted.passed) for limit in limits)) if limits else false())
         if wanted.tag:
-            tagged = select(answer_tags.c.position)
-            tagged = tagged.where(answer_tags.c.run == self.run, answer_tags.c.tag == tag_name(wanted.tag))
-            found.append(scores.c.position.in_(tagged))
+            found.append(scores.c.position.in_(self.tagged(wanted.tag)))
         if wanted.text:
             matching = select(answers.c.position).where(answers.c.run == self.run, self.contains(wanted.text))
             found.append(scores.c.position.in_(matching))
         return found
+
+    def tagged(self, tag: str) -> Query:
+        """The positions of the answers with a tag or a sub-tag."""
+        return select(answer_tags.c.position).where(answer_tags.c.run == self.run, answer_tags.c.tag == tag_name(tag))
 
     def contains(self, wanted: str) -> ColumnElement[bool]:
         """The question, answer or case id contains a text."""

@@ -13,7 +13,7 @@ import pytest
 
 from evalflow.errors import InfrastructureError
 from evalflow.store import Database, open_database, runs, scores
-from evalflow.store.results import ResultOrder, positions_in_order
+from evalflow.store.results import ResultOrder, positions_in_order, rank_answers
 from evalflow.store.scores import Limit, RunScores, ScoreFilter
 
 LIMITS = [Limit("a", "j", 0.5), Limit("b", None, 0.5, higher=False)]
@@ -126,8 +126,9 @@ def test_pages_are_in_order_and_hold_what_is_wanted(
         found = RunScores(connection, run, LIMITS)
         while page := found.page(wanted, seen[-1] if seen else None, 7):
             seen += [score.place for score in page]
-        for order in (ResultOrder("input"), ResultOrder("worst", scales={"a": True, "b": False})):
-            assert sorted(positions_in_order(found, wanted, order)) == sorted({i for i, _ in seen})
+        ranking = rank_answers(found, {"a": True, "b": False})
+        for order in (ResultOrder("input"), ResultOrder("worst"), ResultOrder("low", "b")):
+            assert sorted(positions_in_order(found, wanted, order, lambda: ranking)) == sorted({i for i, _ in seen})
         back = [score.place for score in found.page(wanted, None, 100, is_descending=True)]
     assert seen == back[::-1] == [(i, n) for i in range(30) for n in range(2) if holds(i, n)]
 

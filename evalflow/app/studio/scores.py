@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from evalflow.app.studio.access import requires
-from evalflow.app.studio.runs import run_row
+from evalflow.app.studio.runs import ENDED, run_row
 from evalflow.app.studio.space import Page, Workspace, not_found
 from evalflow.errors import Problem, UserError
 from evalflow.store import results
@@ -140,10 +140,22 @@ def order_results(
     by, _, metric = sort.partition(":")
     if by not in ("worst", "input") and not (by in ("low", "high") and metric):
         raise UserError(Problem(f"{sort!r} is no order", "sort", "worst, input, low:METRIC or high:METRIC"))
-    facts = run_row(space, run_id)["facts"].get("metrics", [])
-    scales = {one["name"]: one["direction"] == "higher_is_better" for one in facts if one.get("bounded")}
-    with _scores_of(space, run_id, thresholds) as scores:
-        return results.positions_in_order(scores, wanted or ScoreFilter(), results.ResultOrder(by, metric, scales))
+    row = run_row(space, run_id)
+    scales = {
+        one["name"]: one["direction"] == "higher_is_better"
+        for one in row["facts"].get("metrics", [])
+        if one.get("bounded")
+    }
+    with space.database.reading() as connection:
+        scores = RunScores(connection, row["id"], _limits(row, thresholds))
+
+        def ranking() -> results.AnswerRanking:
+            if row["state"] not in ENDED:
+                return results.rank_answers(scores, scales)
+            key = (row["id"], row["version"], *scores.limits)
+            return space.rankings.get(key, lambda: results.rank_answers(scores, scales))
+
+        return results.positions_in_order(scores, wanted or ScoreFilter(), results.ResultOrder(by, metric), ranking)
 
 
 @requires("read")
@@ -242,13 +254,17 @@ def distribution(space: Workspace, run_id: str, metric: str, threshold: float | 
 @contextmanager
 def _scores_of(space: Workspace, run_id: str, thresholds: Mapping[str, float] | None = None) -> Generator[RunScores]:
     row = run_row(space, run_id)
-    limits: list[Limit] = []
+    with space.database.reading() as connection:
+        yield RunScores(connection, row["id"], _limits(row, thresholds))
+
+
+def _limits(row: Mapping[str, Any], thresholds: Mapping[str, float] | None) -> list[Limit]:
+    found: list[Limit] = []
     for metric in row["facts"].get("metrics", []):
         value = (thresholds or {}).get(metric["name"], metric["threshold"])
         if value is not None:
-            limits.append(Limit(metric["name"], metric["judge"], value, metric["direction"] == "higher_is_better"))
-    with space.database.reading() as connection:
-        yield RunScores(connection, row["id"], limits)
+            found.append(Limit(metric["name"], metric["judge"], value, metric["direction"] == "higher_is_better"))
+    return found
 
 
 def _cursor(text: str | None, kinds: Sequence[type]) -> Any:

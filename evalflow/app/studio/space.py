@@ -7,11 +7,13 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from anyio import CapacityLimiter, to_thread
@@ -22,6 +24,7 @@ from evalflow.calls.connections import Connections
 from evalflow.engine.folder import RunFolder, refuse_links
 from evalflow.errors import ConflictError, Problem, UserError, did_you_mean
 from evalflow.store import DEFAULT_PROJECT, Database, audit, definitions, open_database, people
+from evalflow.store.results import AnswerRanking
 from evalflow.store.rows import from_row
 
 if TYPE_CHECKING:
@@ -31,6 +34,8 @@ OF_SERVER = frozenset({"user", "connection"})
 """Kinds of objects that belong to no project."""
 SETTLED_S = 2.0
 """A file changed more recently may change again without a new timestamp, so its value is not cached."""
+RANKINGS = 16
+"""How many rankings to keep in memory, at 9 bytes an answer."""
 State = tuple[tuple[str, int, int, int, int], ...]
 
 
@@ -74,6 +79,28 @@ def _files(folder: str) -> Iterator[tuple[str, int, int, int, int]]:
 
 
 T = TypeVar("T")
+
+
+class Recent(Generic[T]):
+    """The values that were used last. It is safe to use from several threads: at worst, two compute the same value."""
+
+    def __init__(self, size: int) -> None:
+        self._size, self._values, self._turn = size, OrderedDict[Hashable, T](), Lock()
+
+    def get(self, key: Hashable, make: Callable[[], T]) -> T:
+        """The value of a key, known or computed."""
+        with self._turn:
+            if key in self._values:
+                self._values.move_to_end(key)
+                return self._values[key]
+        made = make()
+        with self._turn:
+            self._values[key] = made
+            while len(self._values) > self._size:
+                self._values.popitem(last=False)
+        return made
+
+
 FILE = Path(".evalflow") / "evalflow.db"
 """The default database, below the working directory."""
 
@@ -111,6 +138,7 @@ class Workspace:
         project_id, project: The project that is worked in.
         identify: Who acts now. It raises SignedOutError once a session has ended, also for a page that is still open.
         remembered: Cached values composed from conf/.
+        rankings: Of the answers of runs that have ended.
         rendering, asking: Limits on threads that render prompts, and on threads that wait for a bot or judge on trial.
             These threads are used for nothing else, so that a slow template or bot delays no listing or estimate.
     """
@@ -121,6 +149,7 @@ class Workspace:
     project: str = DEFAULT_PROJECT
     identify: Callable[[], Actor] = field(default=local_person, compare=False)
     remembered: Remembered = field(default_factory=Remembered, compare=False)
+    rankings: Recent[AnswerRanking] = field(default_factory=lambda: Recent(RANKINGS), compare=False)
     rendering: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(4), compare=False)
     asking: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(16), compare=False)
 

@@ -7,7 +7,7 @@ import shlex
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from evalflow.app.core.exclusions import notes_on_exclusions, read_exclusions
 from evalflow.app.core.process import working_on
@@ -28,7 +28,8 @@ from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import NotFoundError, TakenError, Workspace
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import UserError
-from evalflow.store.tables import run_views
+from evalflow.store import runs as stored_runs
+from evalflow.store.tables import run_views, scores
 from evalflow.summary.exclusions import ExcludedResult
 
 from ...cli.conftest import Program
@@ -201,6 +202,16 @@ def test_results_have_a_row_for_each_answer_worst_first(space: Workspace, run: R
     assert order_results(space, run.run_id, ScoreFilter(text="no such text")) == []
     with pytest.raises(UserError, match="is no order"):
         order_results(space, run.run_id, sort="best")
+
+
+def test_the_order_of_an_ended_run_is_remembered_until_the_run_changes(space: Workspace, run: Run) -> None:
+    worst, *others = order_results(space, run.run_id)
+    with space.database.writing() as connection:
+        connection.execute(update(scores).where(scores.c.position == worst).values(score=1.0))
+    assert order_results(space, run.run_id) == [worst, *others]
+    with space.database.writing() as connection:
+        assert stored_runs.change(connection, run.run_id, run.version)
+    assert order_results(space, run.run_id) == [*others, worst]
 
 
 def test_who_opens_the_results_is_noted_once(space: Workspace, run: Run) -> None:
