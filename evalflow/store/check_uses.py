@@ -28,7 +28,7 @@ def counts(connection: Connection, project: int) -> dict[str, tuple[int, int]]:
     return {name: (number, int(on)) for name, number, on in connection.execute(query)}
 
 
-def cases_with(connection: Connection, project: int, name: str, first: int, limit: int) -> list[Row]:
+def cases_with(connection: Connection, project: int, name: str, first: int = 0, limit: int | None = None) -> list[Row]:
     """Cases that name a check, by dataset and in their order there, skipping the first `first`."""
     columns = cases.c.id, cases.c.key, cases.c.question, cases.c.is_draft, case_checks.c.is_enabled
     query = (
@@ -38,7 +38,7 @@ def cases_with(connection: Connection, project: int, name: str, first: int, limi
         .where(datasets.c.project_id == project, case_checks.c.name == name)
         .order_by(datasets.c.name, cases.c.position)
     )
-    return every(connection, query.offset(first).limit(limit))
+    return every(connection, query if limit is None else query.offset(first).limit(limit))
 
 
 def among(wanted: CaseQuery, name: str) -> tuple[list[int], dict[int, bool]]:

@@ -147,6 +147,7 @@ def add_pages(app: FastAPI) -> None:
         bot_home,
         bots,
         case,
+        checks,
         compare,
         connections,
         datasets,
@@ -171,7 +172,7 @@ def add_pages(app: FastAPI) -> None:
 
     helpers.expects_arguments = remembered(helpers.expects_arguments)  # pyright: ignore - partly untyped in NiceGUI
     for module in (
-        *(bots, bot_home, metrics, metric, judges, datasets, import_cases, case, tags),
+        *(bots, bot_home, metrics, metric, judges, datasets, import_cases, case, checks, tags),
         *(projects, users, connections, audit, account),
         *(runs, new_run, run_case, run, compare, history),  # /runs/new comes before /runs/{run}
         *(reviews, review, desk, tasks, frame),

@@ -11,7 +11,7 @@ from anyio import to_thread
 
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.cases import read_row
-from evalflow.app.studio.checks import custom_checks
+from evalflow.app.studio.checks import CheckExample, custom_checks
 from evalflow.app.studio.metric_trial import try_metric
 from evalflow.app.studio.metrics import MetricDraft
 from evalflow.app.studio.space import Workspace
@@ -24,7 +24,10 @@ from evalflow.records import Case
 from evalflow.targets.recorded import recorded_answer
 
 TrialState = Literal["passed", "failed", "unscored", "wrong", "judge", "off"]
+Example = Mapping[str, Any]
+"""A case whose answer example is to be tried."""
 _CASE = "trial"
+_NO_QUESTION = "(no question)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +50,33 @@ def try_checks(space: Workspace, row: Mapping[str, Any]) -> list[CheckTrial]:
     Similarity is that of the embedded embedder, which runs may replace. Blocks: not for a thread with an event loop.
     """
     checks = cast("Sequence[Mapping[str, Any]]", row.get("checks") or ())
-    case = read_row(_CASE, {**row, "id": _CASE, "checks": None})
+    return asyncio.run(_tried(_metric(space), _case(row), checks))
+
+
+@requires("read")
+def try_examples(space: Workspace, kind: str, params: Mapping[str, Any], rows: Sequence[Example]) -> list[CheckTrial]:
+    """Try a built-in check with its parameters on each of some rows; otherwise as `try_checks`."""
+
+    async def tried() -> list[CheckTrial]:
+        metric, check = _metric(space), {"identifier": kind, "params": dict(params)}
+        return [(await _tried(metric, _case(row), [check]))[0] for row in rows]
+
+    return asyncio.run(tried())
+
+
+def example_row(example: CheckExample) -> Example:
+    """An example of a check as a case with this answer, to try the check on."""
+    answer = {"role": "assistant", "content": example.answer, "metadata": example.metadata}
+    return {"question": example.question.strip() or _NO_QUESTION, "demo_answer": answer}
+
+
+def _metric(space: Workspace) -> ChecksMetric:
     config = ChecksMetricConfig.model_validate(_definition(space))
-    metric = ChecksMetric.build("checks", config, Prompts(prompt_dirs()))
-    return asyncio.run(_tried(metric, case, checks))
+    return ChecksMetric.build("checks", config, Prompts(prompt_dirs()))
+
+
+def _case(row: Mapping[str, Any]) -> Case:
+    return read_row(_CASE, {**row, "id": _CASE, "checks": None})
 
 
 async def _tried(metric: ChecksMetric, case: Case, checks: Sequence[Mapping[str, Any]]) -> list[CheckTrial]:
@@ -82,7 +108,7 @@ async def _tried(metric: ChecksMetric, case: Case, checks: Sequence[Mapping[str,
 @requires("edit")
 async def judge_check(space: Workspace, bot: str, row: Mapping[str, Any], check: Mapping[str, Any]) -> CheckTrial:
     """Ask the judge of a bot's runs about one check on the `demo_answer` of a row; this costs what the judge costs."""
-    case = await to_thread.run_sync(read_row, _CASE, {**row, "id": _CASE, "checks": None})
+    case = await to_thread.run_sync(_case, row)
     answer = recorded_answer(case, "example", 0, demo=True)
     if not (answer.answer or "").strip():
         return CheckTrial("unscored", "Write an answer example to try it.")

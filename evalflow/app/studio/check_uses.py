@@ -163,3 +163,14 @@ def remove_check(space: Workspace, dataset: str, cases: Sequence[int], identifie
         return {**rest, "checks": kept} if kept else rest
 
     return change_cases(space, dataset, cases, "checks", removed)
+
+
+@requires("edit")
+def remove_everywhere(space: Workspace, name: str) -> int:
+    """Remove a check from all cases of the project, dataset by dataset; returns the number of changed cases."""
+    with space.database.reading() as connection:
+        found = table.cases_with(connection, space.project_id, name)
+    by_dataset: dict[str, list[int]] = {}
+    for row in found:
+        by_dataset.setdefault(row["dataset"], []).append(row["id"])
+    return sum(remove_check(space, dataset, ids, name) for dataset, ids in by_dataset.items())

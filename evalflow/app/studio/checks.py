@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, cast
 
 from pydantic import ConfigDict, ValidationError
@@ -35,12 +35,14 @@ class CheckExample:
 
     Attributes:
         metadata: What the answer's metadata are; None for none.
+        question: What was asked, for a judge who reads the conversation.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
     answer: str
     passes: bool
     metadata: Mapping[str, Any] | None = None
+    question: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +180,7 @@ def check_values(draft: CheckDraft) -> dict[str, Any]:
         "description": one_line(draft.description, "check"),
         "type": draft.type,
         "params": dict(draft.params),
-        "examples": [{"answer": one.answer, "passes": one.passes, "metadata": one.metadata} for one in draft.examples],
+        "examples": [asdict(one) for one in draft.examples],
     }
 
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from evalflow.app.studio import check_uses, checks
 from evalflow.app.studio.cases import case_ids
-from evalflow.app.studio.check_trial import CheckTrial, try_checks
+from evalflow.app.studio.check_trial import CheckTrial, TrialState, example_row, try_checks, try_examples
 from evalflow.app.studio.space import Page
 from evalflow.web.api.deps import Cursor, Expected, Limit, Name, RequestBody, Space, created, page_of, tagged
 
@@ -33,11 +33,22 @@ class NewCheck(CheckChange):
 
 
 class Enabling(RequestBody):
-    """The cases of a dataset, or those with a tag, that get a check or lose it."""
+    """The cases of a dataset, or those that match a filter, that get a check or lose it."""
 
     dataset: str = Field(max_length=200)
     tag: str | None = Field(default=None, max_length=200)
+    text: str | None = Field(default=None, max_length=500, description="Only cases with this in the question or id.")
+    draft: bool | None = Field(default=None, description="Only drafts, or only active cases.")
     remove: bool = False
+
+
+class ExampleTrial(BaseModel):
+    """What a check says of one of its examples: passed or failed, as it should if `passes`; or why it was not tried."""
+
+    answer: str
+    passes: bool
+    state: TrialState
+    reason: str
 
 
 class ChangedCases(BaseModel):
@@ -78,6 +89,17 @@ def read_check(space: Space, check: Name, response: Response) -> checks.Check:
     return tagged(response, checks.get_check(space, check))
 
 
+@router.get("/{check}/trials")
+def read_trials(space: Space, check: Name) -> list[ExampleTrial]:
+    """What the check says of each of its examples; free, since no judge is asked."""
+    found = checks.get_check(space, check)
+    trials = try_examples(space, found.type, found.params, [example_row(one) for one in found.examples])
+    return [
+        ExampleTrial(answer=one.answer, passes=one.passes, state=trial.state, reason=trial.reason)
+        for one, trial in zip(found.examples, trials, strict=True)
+    ]
+
+
 @router.put("/{check}")
 def put_check(space: Space, check: Name, change: CheckChange, expected: Expected, response: Response) -> checks.Check:
     """Replace a check."""
@@ -93,7 +115,7 @@ def remove_check(space: Space, check: Name, expected: Expected) -> None:
 @router.post("/{check}/cases")
 def post_enabling(space: Space, check: Name, wanted: Enabling) -> ChangedCases:
     """Enable a check on many cases, or remove it from them."""
-    ids = case_ids(space, wanted.dataset, tag=wanted.tag)
+    ids = case_ids(space, wanted.dataset, tag=wanted.tag, text=wanted.text, draft=wanted.draft)
     work = check_uses.remove_check if wanted.remove else check_uses.enable_check
     return ChangedCases(count=work(space, wanted.dataset, ids, check))
 

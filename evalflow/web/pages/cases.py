@@ -27,7 +27,7 @@ from evalflow.app.studio.space import Workspace
 from evalflow.app.studio.tags import project_tags
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import confirmation, dialog
-from evalflow.web.ui.parts import Latest, address, badge, button, counted, empty, joined, tell, text
+from evalflow.web.ui.parts import Latest, address, badge, button, counted, empty, joined, link_button, tell, text
 from evalflow.web.ui.tag_field import TagField
 from evalflow.web.ui.undo import offer_undo
 from evalflow.web.ui.visitor import may
@@ -297,7 +297,10 @@ class BulkBar:
     async def _add_check(self) -> None:
         known = await to_thread.run_sync(list_checks, self._workspace)
         if not known:
-            tell("There is no reusable check yet. Programs define them at /api/v1/checks.")
+            with self._bar, dialog("No reusable checks yet", "Define one; its page enables it on many cases.") as asked:
+                link_button("New check", "/checks/new", primary=True)
+            asked.on("hide", asked.delete)
+            asked.open()
             return
         options = {check.name: check.title or check.name for check in known}
 

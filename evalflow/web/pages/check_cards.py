@@ -15,8 +15,8 @@ from evalflow.app.studio.check_trial import CheckTrial, judge_check, try_checks
 from evalflow.app.studio.checks import Check
 from evalflow.app.studio.space import Workspace
 from evalflow.errors import EvalflowError
-from evalflow.metrics.case_checks import JUDGED
-from evalflow.web.pages.check_fields import KINDS, ParamFields
+from evalflow.metrics.case_checks import JUDGED, PARAMS
+from evalflow.web.pages.check_fields import ParamFields, about_kind, in_words
 from evalflow.web.ui import forms
 from evalflow.web.ui.parts import Latest, Tone, badge, button, capitalised, tell_fault, text
 from evalflow.web.ui.visitor import may
@@ -72,7 +72,7 @@ class CheckCards:
         return [card.read() for card in self._cards]
 
     def _adding(self) -> None:
-        options = {name: f"{title}: {about}" for name, (title, about, _) in KINDS.items()}
+        options = {name: f"{title}: {about}" for name in PARAMS for title, about, _ in [about_kind(name)]}
         options |= {name: f"{check.title or name} (reusable)" for name, check in self._shared.items()}
         with ui.element("div").classes("actions"), button("Add a check", icon="add"), ui.menu().classes("check-menu"):
             for name, label in options.items():
@@ -151,7 +151,8 @@ class _CheckCard:
         self._judged: tuple[str, CheckTrial] | None = None
         identifier = str(check["identifier"])
         kind = shared.type if shared else identifier
-        title, about, icon = KINDS.get(kind, (identifier, "This check does not exist any more.", "help_outline"))
+        gone = identifier, "This check does not exist any more.", "help_outline"
+        title, about, icon = about_kind(kind) if kind in PARAMS else gone
         self.is_judged = kind in JUDGED
         self._fields: ParamFields | None = None
         with ui.element("section").classes("card check-card"):
@@ -159,10 +160,13 @@ class _CheckCard:
                 ui.icon(icon).props("aria-hidden=true")
                 text((shared.title or shared.name) if shared else title, "h3")
                 self._state = ui.element("div").classes("check-state")
-            text((shared.description if shared else "") or about, classes="muted small")
+            said = (shared.description or in_words(shared.type, shared.params)) if shared else about
+            text(said, classes="muted small").props("dir=auto")
             if shared:
-                text(f"Reusable check {shared.name}", classes="muted small")
-            elif identifier in KINDS:
+                with ui.element("div").classes("muted small"):
+                    text("Reusable check ", "span")
+                    ui.link(shared.name, f"/checks/{shared.name}")
+            elif identifier in PARAMS:
                 self._fields = ParamFields(identifier, check.get("params") or {}, cards.changed)
             self._result = text("", classes="check-reason").props("aria-live=polite dir=auto")
             self._foot(bool(check.get("enabled", True)))

@@ -9,8 +9,9 @@ from typing import Any, cast
 
 from nicegui import ui
 
+from evalflow.metrics.case_checks import COMPARISONS, PARAMS
 from evalflow.web.ui import forms
-from evalflow.web.ui.parts import button, text
+from evalflow.web.ui.parts import button, capitalised, text
 from evalflow.web.ui.visitor import may
 
 KINDS: Mapping[str, tuple[str, str, str]] = MappingProxyType({
@@ -29,7 +30,7 @@ KINDS: Mapping[str, tuple[str, str, str]] = MappingProxyType({
     "greater_than": ("More than", "The answer is a number above a value.", "chevron_right"),
     "greater_than_equals": ("At least", "The answer is a number, at least a value.", "chevron_right"),
 })  # fmt: skip
-"""Name, sentence and icon of each built-in check."""
+"""Name, sentence and icon of the built-in checks that have fields of their own."""
 _REFERENCE = forms.About("Reference", "The ideal answer.", "Paris is the capital of France.", required=True)
 _CONTEXT = forms.About("Context", "What the answer may say. Empty: the earlier turns.", "The licence costs 40 pounds.")
 _KEYWORD = forms.About("Keyword", "A word or a sentence.", "Hello", required=True)
@@ -41,26 +42,96 @@ _VALUE = forms.About("Expected value", "A text or a number.", "40", required=Tru
 _FIELD = forms.About("Field", "What is compared; usually the answer.", "answer", required=True, code=True)
 _RULE = "The agent should only answer in English."
 RULE_TIPS = "One behaviour a rule, that this conversation could break. For many conversations, write a reusable check."
+_PARAMS = forms.About("Parameters", "As JSON.", '{"op": "not_contains", "value": "refund"}', required=True, code=True)
 _TYPES = {"string": "text contains", "boolean": "true or false", "number": "number equals"}
+_CLIPPED = 90
+"""Maximum number of characters of a parameter in a sentence."""
+
+
+def about_kind(kind: str) -> tuple[str, str, str]:
+    """Name, sentence and icon of a built-in check."""
+    if kind in KINDS:
+        return KINDS[kind]
+    about = " ".join((PARAMS[kind].__doc__ or "").partition("\n\n")[0].split())
+    return capitalised(kind.replace("_", " ")), about, "rule"
+
+
+def in_words(kind: str, params: Mapping[str, Any]) -> str:
+    """What a check with these parameters demands, as a sentence."""
+
+    def quoted(key: str) -> str:
+        return f"“{_clipped(forms.as_text(params.get(key, '')))}”"
+
+    match kind:
+        case "correctness":
+            return f"All of {quoted('reference')} is in the answer."
+        case "conformity" if params.get("rules"):
+            rules = [str(rule) for rule in cast("Sequence[Any]", params["rules"])]
+            return " ".join(_clipped(rule) for rule in rules[:3]) + (
+                f" And {len(rules) - 3} more." if rules[3:] else ""
+            )
+        case "groundedness":
+            return f"All of the answer is in {quoted('context') if params.get('context') else 'the earlier turns'}."
+        case "string_matching":
+            cased = "" if params.get("case_sensitive", True) else ", in capital or small letters"
+            return f"The answer contains {quoted('keyword')}{cased}."
+        case "regex_matching":
+            return f"The pattern {quoted('pattern')} matches in the answer."
+        case "metadata":
+            return f"The answer's metadata: {'; '.join(_paths_in_words(params))}."
+        case "semantic_similarity":
+            return f"The answer means about the same as {quoted('reference')}."
+        case _ if kind in COMPARISONS:
+            _, about, _ = about_kind(kind)
+            field = str(params.get("field", "answer"))
+            subject = "The answer" if field == "answer" else field
+            wording = about.removeprefix("The answer").removesuffix(".").removesuffix("a value")
+            return f"{subject}{wording}{quoted('expected_value')}."
+        case _:
+            return about_kind(kind)[1]
+
+
+def _paths_in_words(params: Mapping[str, Any]) -> list[str]:
+    rules = cast("Sequence[Mapping[str, Any]]", params.get("json_path_rules") or ())
+    verbs = {"string": "contains", "boolean": "is", "number": "equals"}
+    return [
+        f"{one.get('json_path')} {verbs.get(str(one.get('expected_value_type')), 'is')} "
+        f"{_clipped(forms.as_text(one.get('expected_value')))}"
+        for one in rules
+    ]
+
+
+def _clipped(content: str) -> str:
+    return content if len(content) <= _CLIPPED else f"{content[:_CLIPPED]}…"
+
+
+_LISTS = ("rules", "json_path_rules")
+"""Parameters with a field for each item; problems are shown at the first one."""
 
 
 class ParamFields:
     """The fields of a check's parameters; keys without a field are kept."""
 
-    def __init__(self, kind: str, params: Mapping[str, Any], on_change: Callable[[], object]) -> None:
-        self._kind, self._params, self._on_change = kind, dict(params), on_change
+    def __init__(
+        self, kind: str, params: Mapping[str, Any], on_change: Callable[[], object], rule_tips: str = RULE_TIPS
+    ) -> None:
+        self._kind, self._params, self._on_change, self._rule_tips = kind, dict(params), on_change, rule_tips
         self.fields: dict[str, forms.Field] = {}
         self._rules: list[str] = [str(rule) for rule in cast("Sequence[Any]", params.get("rules") or [""])]
         self._paths: list[dict[str, Any]] = [
             dict(one) for one in cast("Sequence[Mapping[str, Any]]", params.get("json_path_rules") or [{}])
         ]
         self._build()
-        for field in self.fields.values():
-            field.on_value_change(lambda _: self._on_change())
+        for key, field in self.fields.items():
+            if key not in _LISTS:
+                field.on_value_change(lambda _: self._on_change())
 
     def read(self) -> dict[str, Any]:
         """The parameters as they are, whether they are right or not."""
-        values = {**self._params, **{key: self._value(key) for key in self.fields}}
+        if "params" in self.fields:
+            written = forms.as_value(forms.written(self.fields["params"]) or "{}")
+            return cast("dict[str, Any]", written) if isinstance(written, dict) else {"params": written}
+        values = {**self._params, **{key: self._value(key) for key in self.fields if key not in _LISTS}}
         if self._kind == "conformity":
             values["rules"] = [rule.strip() for rule in self._rules if rule.strip()]
         if self._kind == "metadata":
@@ -87,7 +158,7 @@ class ParamFields:
             case "correctness":
                 self.fields["reference"] = forms.area(_REFERENCE, value("reference"))
             case "conformity":
-                text(RULE_TIPS, classes="help")
+                text(self._rule_tips, classes="help")
                 self._place = ui.element("div").classes("stack rules")
                 self._show_rules()
             case "groundedness":
@@ -106,19 +177,24 @@ class ParamFields:
             case "json_schema":
                 given = value("schema")
                 self.fields["schema"] = forms.area(_SCHEMA, json.dumps(given, indent=2) if given else "")
-            case _:
+            case _ if self._kind in COMPARISONS:
                 given = value("expected_value")
                 self.fields["expected_value"] = forms.line(_VALUE, None if given is None else forms.as_text(given))
                 self.fields["field"] = forms.line(_FIELD, value("field", "answer"))
+            case _:
+                given = json.dumps(self._params, ensure_ascii=False, indent=2) if self._params else ""
+                self.fields["params"] = forms.area(_PARAMS, given)
 
     def _show_rules(self) -> None:
         self._place.clear()
+        self.fields.pop("rules", None)
         with self._place:
             for number, rule in enumerate(self._rules):
                 with ui.element("div").classes("rule-row"):
                     field = ui.textarea(value=rule, placeholder=_RULE).props("outlined dense autogrow dir=auto")
                     field.props["aria-label"] = f"Rule {number + 1}"
                     field.on_value_change(lambda event, n=number: self._set_rule(n, str(event.value or "")))
+                    self.fields.setdefault("rules", field)
                     if len(self._rules) > 1 and may("edit"):
                         _remove(f"Remove rule {number + 1}", lambda n=number: self._drop(self._rules, n))
             if may("edit"):
@@ -130,6 +206,7 @@ class ParamFields:
 
     def _show_paths(self) -> None:
         self._place.clear()
+        self.fields.pop("json_path_rules", None)
         with self._place:
             for number, rule in enumerate(self._paths):
                 with ui.element("div").classes("path-row"):
@@ -149,6 +226,7 @@ class ParamFields:
         choice = ui.select(_TYPES, value=kind)
         shown = "" if expected is None else expected if isinstance(expected, str) else json.dumps(expected)
         value = ui.input(value=shown, placeholder="John")
+        self.fields.setdefault("json_path_rules", path)
         for field, key, label in (
             (path, "json_path", "JSON path"),
             (choice, "expected_value_type", "Kind"),

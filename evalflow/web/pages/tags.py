@@ -14,7 +14,7 @@ from evalflow.errors import EvalflowError
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import dialog
 from evalflow.web.ui.frame import frame, guarded_page
-from evalflow.web.ui.parts import Latest, address, button, cell, counted, empty, link_button, message, table, text
+from evalflow.web.ui.parts import Latest, address, button, cell, counted, empty, link_button, message, table, tell, text
 from evalflow.web.ui.undo import undo_bar
 from evalflow.web.ui.visitor import may
 
@@ -44,6 +44,7 @@ class _TagList:
     def __init__(self, workspace: Workspace, found: Sequence[ProjectTag]) -> None:
         self._workspace, self._found = workspace, found
         self._search: ui.input | None = None
+        self._place = ui.element("div")
         self._alike = ui.element("div").classes("alike")
         if len(found) >= _SEARCHED:
             with ui.element("div").classes("filters"):
@@ -111,17 +112,13 @@ class _TagList:
                     made.props["aria-label"] = f"Rename {one.tag}"
 
     def _rename(self, tag: str, proposed: str) -> None:
-        with self._rows:
+        with self._place:
             asked = _RenameDialog(self._workspace, tag, proposed, self._renamed)
         asked.open()
 
     async def _renamed(self, done: TagRename) -> None:
         await self.refresh()
         what = f"{done.old} is now {done.new}: {counted(done.cases)} changed."
-        if done.merged:
-            with ui.context.client.layout:
-                ui.notify(what, position="bottom-right", timeout=5000)
-            return
 
         async def undo(by: ui.button) -> bool:
             found = await forms.attempt(lambda: rename_tag(self._workspace, done.new, done.old), by=by)
@@ -129,7 +126,11 @@ class _TagList:
                 await self.refresh()
             return found is not None
 
-        undo_bar(what, undo)
+        with self._place:  # the dialog, in which the button was, is gone
+            if done.merged:
+                tell(what)
+            else:
+                undo_bar(what, undo)
 
 
 class _RenameDialog:

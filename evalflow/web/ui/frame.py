@@ -29,6 +29,7 @@ Place = Literal[
     "Metrics",
     "Judges",
     "Test cases",
+    "Checks",
     "Tags",
     "Runs",
     "Compare",
@@ -43,7 +44,7 @@ Place = Literal[
 ]
 _PLACES: tuple[tuple[str, Right, tuple[tuple[Place, str], ...]], ...] = (
     ("smart_toy", "read", (("Bots", "/"),)),
-    ("checklist", "read", (("Test cases", "/datasets"), ("Tags", "/tags"))),
+    ("checklist", "read", (("Test cases", "/datasets"), ("Checks", "/checks"), ("Tags", "/tags"))),
     ("rule", "read", (("Metrics", "/library"), ("Judges", "/judges"))),
     ("play_circle", "read", (("Runs", "/runs"), ("Compare", "/compare"), ("History", "/history"))),
     ("rate_review", "label", (("Reviews", "/reviews"),)),

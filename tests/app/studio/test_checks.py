@@ -9,7 +9,7 @@ import pytest
 from evalflow.app.studio import cases, check_uses, checks, datasets
 from evalflow.app.studio.bots import create_bot
 from evalflow.app.studio.case_choice import LeftOutCases
-from evalflow.app.studio.check_trial import CheckTrial, judge_check, try_checks
+from evalflow.app.studio.check_trial import CheckTrial, example_row, judge_check, try_checks, try_examples
 from evalflow.app.studio.check_uses import CheckUse
 from evalflow.app.studio.checks import CheckDraft, CheckExample
 from evalflow.app.studio.metrics import MetricDraft, create_metric
@@ -146,6 +146,25 @@ def test_a_judge_is_never_asked_while_one_types_and_what_is_wrong_is_said(space:
     assert found[3].reason == "there is no check 'gone'"
     assert "similarity to the reference" in found[4].reason
     assert SOUTH != NORTH
+
+
+def test_a_check_is_tried_on_each_of_its_examples(space: Workspace) -> None:
+    examples = [
+        CheckExample("Hello!", passes=True),
+        CheckExample("Hi!", passes=False),
+        CheckExample("", passes=False),
+        CheckExample("Done.", passes=True, metadata={"user": {"name": "John"}}, question="Who?"),
+    ]
+    rows = [example_row(one) for one in examples]
+    assert (rows[3]["question"], rows[0]["question"]) == ("Who?", "(no question)")
+    states = [one.state for one in try_examples(space, "string_matching", {"keyword": "Hello"}, rows)]
+    assert states == ["passed", "failed", "failed", "failed"]
+    assert [one.state for one in try_examples(space, "metadata", JOHN["params"], rows)][2:] == ["failed", "passed"]
+    assert {one.state for one in try_examples(space, "correctness", {"reference": "Hello"}, rows)} == {"judge"}
+    wrong = try_examples(space, "conformity", {"rules": ["No talk of {{rival}}."]}, rows)
+    assert (wrong[0].state, "nothing to fill {{rival}} with" in wrong[0].reason) == ("wrong", True)
+    assert try_examples(space, "string_matching", {"keyword": ""}, rows)[0].state == "wrong"
+    assert try_examples(space, "string_matching", {"keyword": "a"}, []) == []
 
 
 def test_a_check_is_defined_once_and_enabled_on_many_conversations(space: Workspace) -> None:

@@ -11,7 +11,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 import evalflow.web.pages
-from evalflow.app.studio import reviews
+from evalflow.app.studio import cases, check_uses, checks, reviews
+from evalflow.app.studio.checks import CheckDraft, CheckExample
 from evalflow.app.studio.reviews import ReviewRequest
 
 from ..conftest import Server, working_in
@@ -34,6 +35,13 @@ def _pages(finished: Finished) -> Iterator[Server]:
     with working_in(finished.folder) as space:
         request = ReviewRequest(name="Fees", run_id=finished.better, metrics=["exact"], size=6, people=["local"])
         reviews.create_review(space, request)
+        examples = [CheckExample("Hello!", passes=True), CheckExample("Hi!", passes=False)]
+        checks.create_check(
+            space, CheckDraft("greets", "string_matching", {"keyword": "Hi"}, "It greets", "", examples)
+        )
+        first = cases.case_ids(space, "questions")[:1]
+        check_uses.enable_check(space, "questions", first, "greets")
+        cases.tag_cases(space, "questions", first, add=["Fees > Card", "fees"])
     with paged(finished.folder) as server:
         yield server
 
@@ -54,7 +62,7 @@ def test_no_page_breaks_a_rule(visit: Callable[..., Any], finished: Finished, pa
         **{"bot": "fees", "metric": "exact", "dataset": "questions", "case": "1", "position": "0"},
         **{"run": finished.better, "worse": finished.worse, "better": finished.better},
         **{"user": "nobody", "project": "default", "connection": "none", "judge": "openai", "task": "1"},
-        "review": "Fees",
+        **{"review": "Fees", "check": "greets"},
     }
     broken: list[str] = []
     for query in QUERIES.get(path, [""]):

@@ -1,0 +1,156 @@
+"""The form of a reusable check: what it demands, and beside it its examples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from nicegui import ui
+
+from evalflow.app.studio import checks
+from evalflow.app.studio.checks import Check, CheckDraft
+from evalflow.app.studio.space import Workspace
+from evalflow.metrics.case_checks import PARAMS
+from evalflow.web.pages.check_examples import ExampleCards
+from evalflow.web.pages.check_fields import ParamFields, about_kind
+from evalflow.web.ui import forms
+from evalflow.web.ui.dialogs import Saving, State
+from evalflow.web.ui.parts import button, link_button, text
+from evalflow.web.ui.visitor import may
+
+_NAME = forms.About("Name", "What people see.", "Answers in English", required=True)
+_IDENTIFIER = forms.About(
+    "Identifier",
+    "By which cases name it: lower-case letters, digits and _.",
+    "answers_in_english",
+    required=True,
+    code=True,
+)
+_DESCRIPTION = forms.About("Description", "When to use it.", "For every bot of the British branches.")
+_RULE_TIPS = "One behaviour a rule. {{name}} stands for an input or the metadata of each case."
+_TYPE = forms.About("Type", "What it looks at.", required=True)
+
+
+class CheckForm:
+    """The form of a check; of a new one if `stored` is None. `bots`: those whose judge may be asked."""
+
+    def __init__(self, workspace: Workspace, stored: Check | None, bots: Sequence[str]) -> None:
+        self._workspace, self._stored = workspace, stored
+        self._given: dict[str, Mapping[str, Any]] = {stored.type: stored.params} if stored else {}
+        self._has_own_identifier = False
+        self._examples: ExampleCards | None = None
+        with forms.form(locked=not may("edit")) as page, ui.element("div").classes("studio"):
+            with ui.element("div").classes("stack-wide"):
+                self._build()
+            with ui.element("div").classes("stack"):
+                examples = stored.examples if stored else ()
+                self._examples = ExampleCards(workspace, examples, bots, self._checked, self._changed)
+        name, version = (stored.name, stored.version) if stored else ("", 0)
+        if may("edit"):
+            with ui.element("div").classes("section actions save-bar"):
+                self._button = button("Save" if stored else "Create", self._save, kind="primary")
+                self._button.props["title"] = "Ctrl+S"
+                if stored is None:
+                    link_button("Cancel", "/checks")
+                self._state = text("Saved" if stored else "", "span", "muted small").props("role=status")
+            page.on("keydown.ctrl.s.prevent", self._save, args=[])
+            page.on("keydown.meta.s.prevent", self._save, args=[])
+        self._saving = Saving[Check](partial(check_state, workspace, name), version, f"/checks/{name}")
+
+    def _build(self) -> None:
+        stored = self._stored
+        self._title = forms.line(_NAME, stored.title or stored.name if stored else "").props("dir=auto")
+        self._identifier: forms.Field | None = None
+        if stored is None:
+            self._identifier = forms.line(_IDENTIFIER)
+            self._title.on_value_change(lambda _: self._propose())
+            self._identifier.on("keydown", self._own_identifier, args=[])
+        else:
+            text(f"Identifier: {stored.name}", classes="aside")
+        self._description = forms.line(_DESCRIPTION, stored.description if stored else "").props("dir=auto")
+        options = {name: f"{title}: {about}" for name in PARAMS for title, about, _ in [about_kind(name)]}
+        self._type = forms.pick(_TYPE, options, stored.type if stored else "conformity")
+        self._kind = str(self._type.value)
+        self._place = ui.element("div").classes("stack params")
+        self._show_params()
+        self._type.on_value_change(self._retyped)
+        for field in (self._title, self._description):
+            field.on_value_change(lambda _: self._changed())
+
+    def _show_params(self) -> None:
+        self._place.clear()
+        with self._place:
+            self._params = ParamFields(self._kind, self._given.get(self._kind, {}), self._params_changed, _RULE_TIPS)
+
+    def _retyped(self) -> None:
+        """Show the fields of another kind; what was written for the kind before is kept."""
+        self._given[self._kind] = self._params.read()
+        self._kind = str(self._type.value)
+        self._show_params()
+        self._changed()
+        if self._examples:
+            self._examples.kind_changed()
+
+    def _propose(self) -> None:
+        if self._identifier is not None and not self._has_own_identifier:
+            self._identifier.value = forms.name_of(str(self._title.value or ""))
+
+    def _own_identifier(self) -> None:
+        self._has_own_identifier = True
+
+    def _checked(self) -> tuple[str, dict[str, Any]]:
+        return self._kind, self._params.read()
+
+    def _params_changed(self) -> None:
+        self._changed()
+        if self._examples:
+            self._examples.try_soon()
+
+    def _changed(self) -> None:
+        if may("edit") and self._examples:
+            self._state.set_text("Not saved yet")
+
+    def _fields(self) -> dict[str, forms.Field]:
+        named: dict[str, forms.Field] = {"check.name": self._identifier} if self._identifier else {}
+        own = {"title": self._title, "check.description": self._description, "check.type": self._type}
+        return {**named, **own, **self._params.fields}
+
+    async def _save(self) -> None:
+        title = forms.required(self._title)
+        name = self._stored.name if self._stored else forms.required(self._identifier) if self._identifier else None
+        examples = self._examples.read() if self._examples else []
+        if title is None or name is None or examples is None:
+            return
+        kind, params = self._checked()
+        draft = CheckDraft(name, kind, params, title, forms.written(self._description) or "", examples)
+
+        def work(version: int) -> Check:
+            if self._stored is None:
+                return checks.create_check(self._workspace, draft)
+            return checks.update_check(self._workspace, version, draft)
+
+        def done(saved: Check) -> None:
+            if self._stored is None:
+                forms.leave(f"/checks/{saved.name}")
+                return
+            self._saving.renew(saved.version)
+            self._state.set_text("Saved")
+            forms.saved()
+
+        await self._saving.save(work, check_content(draft), self._fields(), self._button, done)
+
+
+def check_content(one: Check | CheckDraft) -> dict[str, Any]:
+    """A check as people compare two versions of it."""
+    examples = [f"{one.answer} ({'should pass' if one.passes else 'should fail'})" for one in one.examples]
+    return {
+        **{"name": one.title, "description": one.description, "type": one.type, "parameters": dict(one.params)},
+        "examples": "\n".join(examples),
+    }
+
+
+def check_state(workspace: Workspace, name: str) -> State:
+    """The stored check, for a comparison, and its version."""
+    found = checks.get_check(workspace, name)
+    return check_content(found), found.version

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import pytest
+
+from evalflow.app.studio import bots, cases, check_uses, checks, datasets, projects
+from evalflow.app.studio.check_uses import CheckUse
+from evalflow.app.studio.checks import CheckDraft
+from evalflow.app.studio.snapshot import RunRequest
+from evalflow.app.studio.space import Workspace
+from evalflow.app.studio.trash import restore
+from evalflow.errors import UserError
+
+from ...finishing import finish
+
+GREETS = CheckDraft("greets", "string_matching", {"keyword": "Hello"})
+
+
+def fill(space: Workspace, answers: str = "Hello.") -> list[int]:
+    datasets.create_dataset(space, "fees")
+    rows = [{"id": f"c{n}", "question": f"{n}?", "answer": answers, "tags": ["odd"] if n % 2 else []} for n in range(4)]
+    cases.add_cases(space, "fees", rows)
+    checks.create_check(space, GREETS)
+    return cases.case_ids(space, "fees")
+
+
+def switch_off(space: Workspace, case: int) -> None:
+    found = cases.get_case(space, "fees", case)
+    off = {**found.body, "checks": [{"identifier": "greets", "enabled": False, "params": {}}]}
+    cases.update_case(space, "fees", case, found.version, off)
+
+
+def test_uses_follow_every_change_of_a_case(space: Workspace) -> None:
+    first, second, *_ = fill(space)
+    assert check_uses.check_uses(space) == {}
+    check_uses.enable_check(space, "fees", [first, second], "greets")
+    switch_off(space, second)
+    assert check_uses.check_uses(space) == {"greets": CheckUse(2, 1)}
+    found = check_uses.coverage(space, "fees", "greets", tag="odd")
+    assert (len(found.cases), found.naming, found.enabled) == (2, [second], [])
+    assert check_uses.coverage(space, "fees", "greets", text="0?").enabled == [first]
+    assert [(one.key, one.is_enabled) for one in check_uses.cases_with(space, "greets")] == [
+        ("c0", True),
+        ("c1", False),
+    ]
+    assert [one.key for one in check_uses.cases_with(space, "greets", 1, 1)] == ["c1"]
+    deleted = cases.delete_cases(space, "fees", [first])
+    assert check_uses.check_uses(space) == {"greets": CheckUse(1, 0)}
+    restore(space, deleted.trash)
+    cases.copy_dataset(space, "fees", "copied")
+    assert check_uses.check_uses(space) == {"greets": CheckUse(4, 2)}
+    assert check_uses.check_uses(space.in_project(projects.create_project(space, "other").name)) == {}
+    assert check_uses.remove_everywhere(space, "greets") == 4
+    assert restore(space, checks.delete_check(space, "greets", 1)).kind == "check"
+    assert checks.get_check(space, "greets").params == {"keyword": "Hello"}
+    with pytest.raises(UserError, match="there is no check 'greet'"):
+        check_uses.enable_check(space, "fees", [first], "greet")
+
+
+def test_the_last_failure_is_the_first_failed_answer_of_the_latest_run_with_one(space: Workspace) -> None:
+    ids = fill(space)
+    bots.create_bot(space, "desk", {"kind": "recorded"})
+    check_uses.enable_check(space, "fees", ids, "greets")
+    finish(space, RunRequest("desk", ["fees"], ["checks"]))
+    assert check_uses.last_failure(space, "greets") is None
+    for case in ids[2:]:
+        found = cases.get_case(space, "fees", case)
+        cases.update_case(space, "fees", case, found.version, {**found.body, "answer": "Hi."})
+    twice = cases.get_case(space, "fees", ids[1])
+    both = [{"identifier": "greets", "params": {"keyword": word}} for word in ("Hello", "Hi")]
+    cases.update_case(space, "fees", ids[1], twice.version, {**twice.body, "checks": both})
+    failed = finish(space, RunRequest("desk", ["fees"], ["checks"], title="Tuesday"))
+    found = check_uses.last_failure(space, "greets")
+    assert found is not None
+    assert (found.run_id, found.title, found.case_id, found.metric) == (failed.run_id, "Tuesday", "c1", "greets#2")
+    cases.delete_cases(space, "fees", ids[1:])
+    finish(space, RunRequest("desk", ["fees"], ["checks"]))  # all pass
+    assert check_uses.last_failure(space, "greets") == found

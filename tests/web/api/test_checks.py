@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+from ..conftest import Api
+from .test_datasets import fill
+
+
+def test_a_check_is_tried_on_its_examples_and_enabled_by_a_filter(api: Api) -> None:
+    examples = [{"answer": "Hello!", "passes": True}, {"answer": "hello", "passes": True, "question": "Who?"}]
+    check = {"name": "greets", "type": "string_matching", "params": {"keyword": "Hello"}, "examples": examples}
+    assert api("POST", "/checks", check).status == 201
+    assert api("GET", "/checks/greets").json["examples"][1]["question"] == "Who?"
+    trials = api("GET", "/checks/greets/trials").json
+    assert [(one["passes"], one["state"]) for one in trials] == [(True, "passed"), (True, "failed")]
+    fill(api, "fees", [{"id": f"{n}", "question": f"What of {n}?", "tags": ["odd"] if n % 2 else []} for n in range(4)])
+    wanted = {"dataset": "fees", "tag": "odd", "text": "of 3"}
+    assert api("POST", "/checks/greets/cases", wanted).json == {"count": 1}
+    assert api("POST", "/checks/greets/cases", {"dataset": "fees", "draft": True}).json == {"count": 0}
+    used = api("DELETE", "/checks/greets", If_Match='"1"')
+    assert (used.status, "1 case uses the check" in used.body.decode()) == (409, True)
+    assert api("POST", "/checks/greets/cases", {"dataset": "fees", "remove": True}).json == {"count": 1}
+    assert api("DELETE", "/checks/greets", If_Match='"1"').status == 204
+    assert api("GET", "/checks/greets/trials").status == 404
