@@ -16,7 +16,7 @@ from evalflow.app.studio.checks import Check
 from evalflow.app.studio.space import Workspace
 from evalflow.errors import EvalflowError
 from evalflow.metrics.case_checks import JUDGED, PARAMS
-from evalflow.web.pages.check_fields import ParamFields, about_kind, in_words
+from evalflow.web.pages.check_fields import ParamFields, about_kind, in_words, offered_kinds
 from evalflow.web.ui import forms
 from evalflow.web.ui.parts import Latest, Tone, badge, button, capitalised, tell_fault, text
 from evalflow.web.ui.visitor import may
@@ -72,7 +72,7 @@ class CheckCards:
         return [card.read() for card in self._cards]
 
     def _adding(self) -> None:
-        options = {name: f"{title}: {about}" for name in PARAMS for title, about, _ in [about_kind(name)]}
+        options = offered_kinds()
         options |= {name: f"{check.title or name} (reusable)" for name, check in self._shared.items()}
         with ui.element("div").classes("actions"), button("Add a check", icon="add"), ui.menu().classes("check-menu"):
             for name, label in options.items():

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from nicegui import ui
 
-from evalflow.metrics.case_checks import COMPARISONS, PARAMS
+from evalflow.metrics.case_checks import COMPARISONS, PARAMS, meaning_of, starts_program
 from evalflow.web.ui import forms
 from evalflow.web.ui.parts import button, capitalised, text
 from evalflow.web.ui.visitor import may
@@ -52,8 +52,13 @@ def about_kind(kind: str) -> tuple[str, str, str]:
     """Name, sentence and icon of a built-in check."""
     if kind in KINDS:
         return KINDS[kind]
-    about = " ".join((PARAMS[kind].__doc__ or "").partition("\n\n")[0].split())
-    return capitalised(kind.replace("_", " ")), about, "rule"
+    return capitalised(kind.replace("_", " ")), meaning_of(kind), "rule"
+
+
+def offered_kinds() -> dict[str, str]:
+    """The built-in checks that the application can run, each with its name and sentence."""
+    offered = (kind for kind in PARAMS if not starts_program(kind, {}))
+    return {kind: f"{title}: {about}" for kind in offered for title, about, _ in [about_kind(kind)]}
 
 
 def in_words(kind: str, params: Mapping[str, Any]) -> str:

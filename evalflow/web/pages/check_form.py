@@ -11,9 +11,8 @@ from nicegui import ui
 from evalflow.app.studio import checks
 from evalflow.app.studio.checks import Check, CheckDraft
 from evalflow.app.studio.space import Workspace
-from evalflow.metrics.case_checks import PARAMS
 from evalflow.web.pages.check_examples import ExampleCards
-from evalflow.web.pages.check_fields import ParamFields, about_kind
+from evalflow.web.pages.check_fields import ParamFields, offered_kinds
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import Saving, State
 from evalflow.web.ui.parts import button, link_button, text
@@ -69,8 +68,7 @@ class CheckForm:
         else:
             text(f"Identifier: {stored.name}", classes="aside")
         self._description = forms.line(_DESCRIPTION, stored.description if stored else "").props("dir=auto")
-        options = {name: f"{title}: {about}" for name in PARAMS for title, about, _ in [about_kind(name)]}
-        self._type = forms.pick(_TYPE, options, stored.type if stored else "conformity")
+        self._type = forms.pick(_TYPE, offered_kinds(), stored.type if stored else "conformity")
         self._kind = str(self._type.value)
         self._place = ui.element("div").classes("stack params")
         self._show_params()

@@ -14,8 +14,7 @@ from evalflow.app.studio.check_uses import CheckFailure, CheckUse, check_uses, l
 from evalflow.app.studio.checks import Check
 from evalflow.app.studio.datasets import list_datasets
 from evalflow.app.studio.space import Workspace
-from evalflow.metrics.case_checks import PARAMS
-from evalflow.web.pages.check_fields import about_kind, in_words
+from evalflow.web.pages.check_fields import about_kind, in_words, offered_kinds
 from evalflow.web.pages.check_form import CheckForm, check_content, check_state
 from evalflow.web.pages.check_usage import CheckUsage
 from evalflow.web.ui import forms
@@ -128,7 +127,7 @@ def _failure_link(failure: CheckFailure) -> None:
 
 def _built_in(uses: Mapping[str, CheckUse]) -> None:
     with table(("Check", "What it checks", "Cases"), "table stacked check-list"):
-        for name in PARAMS:
+        for name in offered_kinds():
             title, about, _ = about_kind(name)
             with ui.element("tr"):
                 text(title, "th", "name").props("scope=row")
