@@ -18,7 +18,7 @@ from typing_extensions import TypedDict
 from evalflow.calls.budget import Account
 from evalflow.calls.cache import UnreadableEntry
 from evalflow.calls.cache_store import Entry, key_of
-from evalflow.calls.client import CallSession, Gateway, MalformedReply, RetryPolicy
+from evalflow.calls.client import PROBE_PATH, CallSession, Gateway, MalformedReply, RetryPolicy
 from evalflow.calls.http import HttpRequest, HttpTransport, Response, Transport
 from evalflow.calls.networks import Networks
 from evalflow.config.judges import EndpointConfig, Price, RemoteModelConfig
@@ -210,6 +210,32 @@ class ChatClient:
     def cost(self, entry: Entry) -> float | None:
         """What the requests of a cached entry cost at today's price, in US dollars; None if unknown."""
         return cost(entry.usage, self._price)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedModels:
+    """The reply to a request for the names of models, which costs nothing."""
+
+    names: tuple[str, ...]
+    usage: Usage | None = None
+
+
+async def listed_models(config: RemoteModelConfig, role: str, session: CallSession) -> list[str]:
+    """The names of an endpoint's models, sorted; an error as of any call."""
+    gateway, _ = connect(config, role, session, reply_tokens=None)
+    try:
+        listed = await gateway.send(HttpRequest("GET", PROBE_PATH, None, config.timeout_s), _model_names)
+    finally:
+        await gateway.close()
+    return sorted(set(listed.names))
+
+
+def _model_names(response: Response) -> ListedModels:
+    try:
+        names = [one["id"] for one in json.loads(response.body)["data"]]
+    except (ValueError, LookupError, TypeError):
+        raise MalformedReply("it lists no models") from None
+    return ListedModels(tuple(name for name in names if isinstance(name, str) and 0 < len(name) <= 200))
 
 
 def canonical(body: Mapping[str, Any]) -> bytes:

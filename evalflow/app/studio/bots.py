@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain, count
 from typing import Any, Literal, cast
 
 from anyio import to_thread
@@ -19,7 +20,11 @@ from evalflow.app.studio.space import Workspace, not_found
 from evalflow.app.studio.validate import BOT_KINDS, check_bot, one_line
 from evalflow.calls.budget import Budget
 from evalflow.calls.client import CallSession
-from evalflow.errors import Problem, UserError
+from evalflow.calls.connections import Connections
+from evalflow.config.schema import TargetConfig
+from evalflow.config.targets import OpenAITargetConfig
+from evalflow.errors import CallError, InfrastructureError, Problem, UserError
+from evalflow.llm.chat import listed_models
 from evalflow.paths import prompt_dirs
 from evalflow.prompts import Prompts
 from evalflow.protocols import Target
@@ -129,6 +134,12 @@ def copy_bot(space: Workspace, source: str, name: str, changes: Mapping[str, Any
     return create_bot(space, name, {**given(bot.config), **(changes or {})}, bot.description)
 
 
+def free_name(name: str, taken: Collection[str]) -> str:
+    """The name, with a number if it is taken."""
+    numbered = (f"{name}_{i}" for i in count(2))
+    return next(free for free in chain([name], numbered) if free not in taken)
+
+
 def _of_conf(option: Option) -> Bot:
     return Bot(option.name, option.description, option.values, "conf")
 
@@ -136,6 +147,7 @@ def _of_conf(option: Option) -> Bot:
 LONGEST_S = 120.0
 """Time limit, including retries."""
 LONGEST_QUESTION = 20_000
+MODELS_S = 10.0
 """In characters."""
 _VARIABLE = re.compile(r"\$\{oc\.env:([A-Za-z_][A-Za-z0-9_]*)\}")
 
@@ -169,15 +181,35 @@ async def answer_case(space: Workspace, name: str, config: Mapping[str, Any], ca
     return replace(answer, answer=said, error=answer.error and redactor.text(answer.error))
 
 
+@requires("edit")
+async def list_models(space: Workspace, config: Mapping[str, Any]) -> list[str]:
+    """The names of the models that an OpenAI-compatible endpoint lists, sorted.
+
+    `config`: of a bot, whose model may be missing. UserError says why there are none.
+    """
+    asked = {**config, "model": config.get("model") or "unknown", "attempts": 1, "timeout_s": MODELS_S}
+    model, allowed = await to_thread.run_sync(_checked, space, "bot", asked)
+    try:
+        return await listed_models(cast("OpenAITargetConfig", model), "target", CallSession(connections=allowed))
+    except (CallError, InfrastructureError) as error:
+        raise UserError(Problem(one_line(str(error), "bot"), "target.model")) from None
+
+
 def _built(space: Workspace, name: str, config: Mapping[str, Any], budget: Budget, dataset: str) -> Target:
-    allowed = space.allowed
-    plain = check_bot(name, config, allowed)
-    if plain["kind"] == "recorded":
+    model, allowed = _checked(space, name, config)
+    if model.kind == "recorded":
         raise UserError(Problem("recorded answers cannot be asked", "question", "choose a bot that answers"))
-    called = plain if allowed is None else allowed.resolve(plain, "target")
-    model = TARGET_KINDS.config(plain["kind"]).model_validate(_with_environment(called))
     session = CallSession(connections=allowed, budget=budget)
     return build_target(model, name, Prompts(prompt_dirs()), {dataset: Form()}, generate=True, session=session)
+
+
+def _checked(space: Workspace, name: str, config: Mapping[str, Any]) -> tuple[TargetConfig, Connections | None]:
+    """A valid configuration as it is called, and the connections that it may call."""
+    allowed = space.allowed
+    plain = check_bot(name, config, allowed)
+    called = plain if allowed is None else allowed.resolve(plain, "target")
+    model = TARGET_KINDS.config(plain["kind"]).model_validate(_with_environment(called))
+    return model, allowed
 
 
 def _case(question: str) -> Case:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from evalflow.app.studio.access import requires
-from evalflow.app.studio.bots import Bot, copy_bot, get_bot, list_bots, update_bot
+from evalflow.app.studio.bots import Bot, copy_bot, free_name, get_bot, list_bots, update_bot
 from evalflow.app.studio.cases import known_ids
 from evalflow.app.studio.datasets import list_datasets
 from evalflow.app.studio.runs import Run, changed_request, create_run, get_run
@@ -72,7 +72,7 @@ def run_with_prompt(space: Workspace, run_id: str, prompt: str, expected: int, c
     written, name = prompt.strip() or None, bot.name
     if written != (bot.config.get("system_prompt") or None):
         if bot.origin == "conf":
-            name = _free_name(space, bot.name)
+            name = free_name(bot.name, [other.name for other in list_bots(space)])
             copy_bot(space, bot.name, name, {"system_prompt": written})
         else:
             update_bot(space, name, expected, config={**bot.config, "system_prompt": written})
@@ -82,8 +82,3 @@ def run_with_prompt(space: Workspace, run_id: str, prompt: str, expected: int, c
         changed_request(run, bot=name, title=f"{run.title or run.bot}, new prompt", options=options),
         creation_key,
     )
-
-
-def _free_name(space: Workspace, name: str) -> str:
-    taken = {bot.name for bot in list_bots(space)}
-    return next(free for i in range(2, len(taken) + 3) if (free := f"{name}_{i}") not in taken)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -24,7 +23,7 @@ from evalflow.records import Answer
 from evalflow.web.pages.first_start import first_steps
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import Deleting, Saving, State, dialog, folder_dialog
-from evalflow.web.ui.endpoint import CALLED, pick_connection
+from evalflow.web.ui.endpoint import CALLED, key_field, pick_connection
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.headline import sentence
 from evalflow.web.ui.parts import Tone, badge, button, card, empty, facts, link_button, message, section, tell, text
@@ -67,7 +66,7 @@ def add() -> None:
                 with empty("smart_toy", "No bots yet", "Editors of the project describe the bots that it tests."):
                     pass
             else:
-                first_steps(workspace)
+                first_steps(workspace, await to_thread.run_sync(connection_names, workspace))
             with section("Ready to use", "Declared in conf/. Copy one to change it."):
                 _cards([bot for bot in found if bot.origin == "conf"], latest)
 
@@ -422,10 +421,7 @@ class BotForm:
         self.fields |= {f"target.{key}": field for key in ("connection", *CALLED)}
 
     def _key_field(self) -> None:
-        field = forms.line(_API_KEY, self._config.get(_KEY, _DEFAULT_KEY))
-        self.fields[f"target.{_KEY}"] = field
-        is_set = text(_whether_set(forms.written(field)), classes="aside")
-        field.on_value_change(lambda: is_set.set_text(_whether_set(forms.written(field))))
+        self.fields[f"target.{_KEY}"] = key_field(_API_KEY, self._config.get(_KEY, _DEFAULT_KEY))
 
     def _add(self, key: str, make: Callable[[forms.About, Any], forms.Field], about: forms.About) -> None:
         self.fields[f"target.{key}"] = make(about, self._config.get(key))
@@ -457,9 +453,3 @@ def _parse_headers(content: str) -> dict[str, str]:
 
 def _as_json(value: Any) -> str:
     return "" if value is None else json.dumps(value, indent=2, ensure_ascii=False)
-
-
-def _whether_set(name: str | None) -> str:
-    if name is None:
-        return "Empty: no key is sent."
-    return f"{name} is set on this machine." if name in os.environ else f"{name} is not set on this machine yet."

@@ -73,10 +73,9 @@ class _ImportPage:
 
     async def _take_pasted(self) -> None:
         content = self._pasted.value or ""
-        self._pasted.error = None
-        if not content.strip():
-            self._pasted.error = "is required"
-        elif len(content) >= LARGEST_PASTE:
+        if forms.required(self._pasted) is None:
+            return
+        if len(content) >= LARGEST_PASTE:
             self._pasted.error = (
                 f"at most {LARGEST_PASTE:,} characters can be pasted; save the text as a file and upload it"
             )

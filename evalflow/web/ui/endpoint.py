@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nicegui import ui
+
 from evalflow.web.ui import forms
+from evalflow.web.ui.parts import counted, text
 
 CONNECTION = forms.About("Connection", "The service and its key, as the owner of the server lists them.", required=True)
 
@@ -35,6 +39,47 @@ def pick_connection(
     return forms.pick(
         about, connections if about.required else ["", *connections], chosen if chosen in connections else None
     )
+
+
+def key_field(about: forms.About, name: str | None) -> forms.Field:
+    """The field of the environment variable with a key, which says whether it is set."""
+    field = forms.line(about, name)
+    is_set = text(_whether_set(forms.written(field)), classes="aside")
+    field.on_value_change(lambda: is_set.set_text(_whether_set(forms.written(field))))
+    return field
+
+
+def _whether_set(name: str | None) -> str:
+    if name is None:
+        return "Empty: no key is sent."
+    return f"{name} is set on this machine." if name in os.environ else f"{name} is not set on this machine yet."
+
+
+class ModelField:
+    """A field of a model's name, with those that its endpoint lists to choose from; any other can be typed."""
+
+    def __init__(self, about: forms.About) -> None:
+        self.field = forms.line(about)
+        self._names = ui.element("datalist")
+        self.field.props["list"] = self._names.html_id
+        self._note = text("", classes="aside").props("aria-live=polite")
+
+    def offer(self, names: Sequence[str]) -> None:
+        """Offer these; a single one is filled in."""
+        self._names.clear()
+        with self._names:
+            for name in names:
+                ui.element("option").props["value"] = name
+        if len(names) == 1 and not self.field.value:
+            self.field.value = names[0]
+        self._note.text = (
+            f"{counted(len(names), 'model')} at this address." if names else "It lists no models; type one."
+        )
+
+    def say(self, why: str) -> None:
+        """Say why none are offered."""
+        self._names.clear()
+        self._note.text = why
 
 
 CALLED = ("base_url", "api_key_env")

@@ -209,9 +209,19 @@ def lines_of(field: Field) -> list[str]:
 
 
 def required(field: Field) -> str | None:
-    """The stripped text of a field; if it is empty, the field says that it is required."""
-    field.error = None if written(field) else "is required"
-    return written(field)
+    """The stripped text of a field; if it is empty, the field says so and is focused."""
+    with faults_shown({"": field}):
+        return all_required({"": field})[""]
+    return None
+
+
+def all_required(fields: Mapping[str, Field]) -> dict[str, str]:
+    """The stripped texts of fields by key; UserError names all that are empty, for `faults_shown`."""
+    values = {key: written(field) for key, field in fields.items()}
+    missing = [Problem("this field is required", key=key) for key, value in values.items() if value is None]
+    if missing:
+        raise UserError(missing)
+    return {key: value for key, value in values.items() if value is not None}
 
 
 @contextmanager
@@ -366,7 +376,7 @@ class Pairs:
             if not name and not value.strip():
                 continue
             if not name or name in values:
-                name_field.error = "is used twice" if name else "is required"
+                name_field.error = "This name is used twice" if name else "This field is required"
                 is_wrong = True
             values[name] = as_value(value)
         return None if is_wrong else values

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from evalflow.app.studio.bots import try_bot
+from evalflow.app.studio.bots import list_models, try_bot
 from evalflow.app.studio.space import Workspace
 from evalflow.errors import InfrastructureError, UserError
 from evalflow.testing import Endpoint, status
@@ -38,6 +38,21 @@ async def test_a_key_that_is_refused_is_no_answer(space: Workspace) -> None:
     with Endpoint([status(401)]) as endpoint:
         with pytest.raises(InfrastructureError):
             await try_bot(space, "bot", {**MODEL, "base_url": endpoint.url}, "Well?")
+
+
+async def test_the_models_of_an_endpoint_are_listed(space: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep_off_loops(monkeypatch.setattr)
+    with Endpoint(models=["small", "large"]) as endpoint:
+        config = {"kind": "openai", "api_key_env": None, "base_url": endpoint.url}
+        assert await list_models(space, config) == ["large", "small"]
+        assert await list_models(space, {**config, "model": "small"}) == ["large", "small"]
+        with pytest.raises(UserError, match="404") as refused:
+            await list_models(space, {**config, "base_url": f"{endpoint.url}/nowhere"})
+        assert refused.value.problems[0].where == "target.model"
+    with pytest.raises(UserError, match=r"refused|reach|connect"):
+        await list_models(space, config)
+    with pytest.raises(UserError, match="must start with http"):
+        await list_models(space, {**config, "base_url": "nowhere"})
 
 
 @pytest.mark.parametrize(

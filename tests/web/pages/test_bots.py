@@ -37,7 +37,7 @@ def define(pages: Server, name: str, **config: Any) -> None:
 def test_a_bot_is_described_tried_saved_changed_and_deleted(visit: Visit, pages: Server) -> None:
     with Endpoint(["It costs 40 pounds."]) as endpoint:
         page = visit("/")
-        seen(page, "Describe your first bot")
+        seen(page, "Test your own bot")
         page.get_by_role("link", name="New bot").click()
         field(page, "Name").fill("fees")
         field(page, "Model").fill("some-model")

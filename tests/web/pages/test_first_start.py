@@ -14,7 +14,8 @@ from ..conftest import Fits, Server
 
 pytestmark = pytest.mark.browser
 WORKER = True
-MOST_CLICKS = 6
+MOST_CLICKS, MOST_CLICKS_OWN = 6, 12
+COUNTING = """addEventListener("pointerdown", event => { if (event.isTrusted) counted(); }, true)"""
 CASE = {"id": "c", "question": "What is the fee?", "reference": "It costs 3 pounds."}
 
 
@@ -37,6 +38,42 @@ def test_few_clicks_lead_from_nothing_to_a_scored_case(visit: Callable[..., Any]
     panel.get_by_text("faithfulness").first.wait_for()
     assert re.search(r"\b[01]\.\d\d\b", panel.inner_text())
     assert clicks <= MOST_CLICKS
+
+
+def test_few_clicks_lead_from_an_own_bot_to_a_scored_case(visit: Callable[..., Any], pages: Server) -> None:
+    def answer(request: Request) -> Any:
+        return {"reason": "It names no price.", "score": False} if "says the same" in request.text else "It is free."
+
+    clicks: list[int] = []
+    with Endpoint(answer, models=["big/fee-bot"]) as endpoint:
+        page = visit("/")
+        page.expose_function("counted", lambda: clicks.append(1))
+        page.add_init_script(COUNTING)
+        page.reload()
+        page.wait_for_function("window.did_handshake === true")
+        page.get_by_role("button", name="Try it").click()
+        page.get_by_text("This field is required").first.wait_for()
+        page.get_by_label("Address").fill("http://127.0.0.1:9/v1")
+        page.get_by_label("Address").press("Tab")
+        page.get_by_text("No models are offered").wait_for()
+        page.get_by_label("Address").fill(endpoint.url)
+        page.get_by_label("Address").press("Tab")
+        page.get_by_text("1 model at this address").wait_for()
+        assert page.get_by_label("Model").input_value() == "big/fee-bot"
+        page.get_by_label("First question").fill("What is the fee?")
+        page.get_by_role("button", name="Try it").click()
+        page.get_by_text("It is free.").wait_for()
+        page.get_by_label("Expected answer").fill("3 pounds")
+        page.get_by_role("button", name="Save and run").click()
+        page.wait_for_url("**/runs/*")
+        page.get_by_text("1 result").first.wait_for(timeout=120_000)
+        page.locator(".result-rows tbody tr").first.click()
+        panel = page.get_by_role("complementary", name="Case")
+        panel.get_by_text("It names no price.", exact=True).wait_for()
+        panel.get_by_text("0.00").first.wait_for()
+    assert len(clicks) == 4 <= MOST_CLICKS_OWN
+    bot = pages.ask("GET", "/api/v1/bots/fee_bot").json
+    assert bot["config"]["model"] == "big/fee-bot"
 
 
 def test_a_prompt_is_edited_run_and_compared_in_one_click(visit: Callable[..., Any], pages: Server) -> None:
