@@ -21,6 +21,7 @@ from evalflow.app.core.assemble import settings_of, with_default_judge
 from evalflow.app.core.begin import RunOrder
 from evalflow.app.core.comparison import ComparisonOptions, Kind, compare_labelled, compare_pairs
 from evalflow.app.core.labels import bound_labels, other_runs
+from evalflow.app.core.open_run import inspected
 from evalflow.app.core.rederive import calibrate_run
 from evalflow.app.core.saved import find_run
 from evalflow.app.core.screen import TerminalScreen, shown
@@ -32,6 +33,7 @@ from evalflow.engine.folder import RunFolder
 from evalflow.errors import EvalflowError, Problem, UserError, command
 from evalflow.paths import OWN_FOLDER, new_run_id, private_folder, write_atomically
 from evalflow.report.comparison import write_comparison
+from evalflow.report.markdown import write_comparison_markdown
 from evalflow.summary.journal import json_line
 
 if TYPE_CHECKING:
@@ -102,6 +104,17 @@ async def arun(
         raise
 
 
+def gates_of(
+    *overrides: str,
+    cases: Any = None,
+    target: Callable[..., Any] | None = None,
+    config_dir: str | Path | None = None,
+) -> list[str]:
+    """The names of the gates that a run would have; it is checked, and not started. UserError as for `run`."""
+    inspection = inspected(_order(overrides, cases, target, config_dir, None))
+    return [str(gate) for gate in inspection.gates]
+
+
 def load(folder: str | Path | None = None) -> RunResult:
     """A run in a folder, by default the latest one; UserError if there is none, or it is a sweep of several."""
     found = find_run(None if folder is None else str(folder))
@@ -120,7 +133,9 @@ def compare(
     tags: bool = False,
     allow: Collection[Kind] = (),
 ) -> RunComparison:
-    """Hold run B against run A, case by case: better, worse, or cannot tell. Writes compare.html beside B's report.
+    """Hold run B against run A, case by case: better, worse, or cannot tell.
+
+    Writes compare.html and compare.md beside B's report.
 
     Args:
         a: The earlier run, or its folder.
@@ -146,6 +161,7 @@ def compare(
     found = compare_labelled(pairs, how, _labels(labels)) if by_labels else compare_pairs(pairs, how)
     page = newer.folder.path / "compare.html"
     write_comparison(page, found)
+    write_comparison_markdown(page.with_suffix(".md"), found)
     return RunComparison(found, Report(page))
 
 
@@ -198,22 +214,33 @@ def _run(
     progress: bool | None,
     interrupter: Interrupter,
 ) -> RunResult:
-    load_env_file()
-    own = None if config_dir is None else Path(config_dir)
-    words = [*_checked(overrides), *_target_words(target), *_cases_words(cases, overrides)]
-    words = with_default_judge(words, own)
-    run_id = new_run_id(words)
-    path = Path("outputs", "runs", run_id) if folder is None else Path(folder)
-    path = path.absolute()
+    order = _order(overrides, cases, target, config_dir, folder)
+    path = order.folder
     screen = _LibraryScreen(progress, interrupter)
     try:
-        composed = compose(words, own, run_id, check=settings_of)
-        run_to_end(RunOrder(composed, path, run_id, path if folder is None else None), screen)
+        run_to_end(order, screen)
     except (EvalflowError, KeyboardInterrupt) as error:
         if RunFolder(path).manifest.is_file() and not isinstance(error, UserError):
             error.add_note(f"what was finished is in {shown(path)}; finish it: {command('resume', shown(path))}")
         raise
     return RunResult(path, screen.notes)
+
+
+def _order(
+    overrides: Sequence[str],
+    cases: Any,
+    target: Callable[..., Any] | None,
+    config_dir: str | Path | None,
+    folder: str | Path | None,
+) -> RunOrder:
+    load_env_file()
+    own = None if config_dir is None else Path(config_dir)
+    words = [*_checked(overrides), *_target_words(target), *_cases_words(cases, overrides)]
+    words = with_default_judge(words, own)
+    run_id = new_run_id(words)
+    path = (Path("outputs", "runs", run_id) if folder is None else Path(folder)).absolute()
+    composed = compose(words, own, run_id, check=settings_of)
+    return RunOrder(composed, path, run_id, path if folder is None else None)
 
 
 def _checked(overrides: Sequence[str]) -> Iterator[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from evalflow.app.core.cases import answers_of
+from evalflow.app.core.rederive import facts_of_run
 from evalflow.app.core.saved import SavedRun, expect_scores, find_run
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import EvalflowError
@@ -88,6 +89,14 @@ class RunResult:
     def report(self) -> Report:
         """The page with all its results."""
         return Report(self.folder / "report.html")
+
+    @property
+    def gates(self) -> list[dict[str, Any]]:
+        """What the gates say: `name`, `passed` (None: undecided), `value`, `ci_low`, `ci_high`, `message` and more.
+
+        A gate on several datasets, targets or judges has a row for each.
+        """
+        return facts_of_run(scored_run(self).folder)["gates"]
 
     @property
     def exit_code(self) -> int:

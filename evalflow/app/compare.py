@@ -18,6 +18,7 @@ from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError
 from evalflow.lazy import pl
 from evalflow.report.comparison import print_comparison, write_comparison
+from evalflow.report.markdown import write_comparison_markdown
 from evalflow.report.wording import print_json
 from evalflow.summary.compare import by_case
 
@@ -27,7 +28,7 @@ _ANOTHER = (
 
 
 def compare(options: argparse.Namespace, console: Console) -> int:
-    """Compare, print the table, and write compare.html into the folder of run B or of the sweep."""
+    """Compare, print the table, and write compare.html and compare.md into the folder of run B or of the sweep."""
     by = {"by_tag": options.tags, "by_class": options.classes, "unpaired": options.unpaired}
     how = ComparisonOptions(options.allow, options.adjust, options.margin, **by)
     if options.labels and (options.judge_alone or options.unpaired):
@@ -39,6 +40,7 @@ def compare(options: argparse.Namespace, console: Console) -> int:
     uses_labels = not (options.judge_alone or options.unpaired) and bool(options.labels or len(pairs) == 1)
     found = compare_labelled(pairs, how, options.labels) if uses_labels else compare_pairs(pairs, how)
     write_comparison(folder / "compare.html", found)
+    write_comparison_markdown(folder / "compare.md", found)
     if options.json:
         document = found.document() | {"page": str(folder / "compare.html")}
         return print_json(console, document)

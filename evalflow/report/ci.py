@@ -1,10 +1,10 @@
-"""What a CI job shows of a run: junit.xml, with gates and thresholds as test cases, and summary.md."""
+"""junit.xml: what a CI job shows of a run, with gates and thresholds as test cases."""
 
 from __future__ import annotations
 
 import html
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,23 +13,10 @@ from evalflow.lazy import pl
 from evalflow.paths import replacing
 from evalflow.records import passes
 from evalflow.records.manifest import Manifest
-from evalflow.report.findings import exclusion_findings, preference_findings
-from evalflow.report.page import judge_lines, sample_lines, title
+from evalflow.report.page import judge_lines
 from evalflow.report.results_csv import iterate_rows
-from evalflow.report.wording import (
-    caveat_lines,
-    cost,
-    headline_rows,
-    interval,
-    number,
-    percent,
-    plain_line,
-    series_name,
-    varying,
-)
 
 if TYPE_CHECKING:
-    from evalflow.report.calibration import CorrectedRow
     from evalflow.report.html import Reported
 
 
@@ -40,8 +27,6 @@ _SHOWN = (
     "dataset", "case_id", "target", "target_repeat", "metric", "judge", "repeat", "status", "score", "threshold",
     "passed", "reason", "error_type", "error", "latency_s",
 )  # fmt: skip
-_OUTCOMES = {True: "passed", False: "**failed**", None: "**undecided**"}
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>|~#])")
 
 
 class _Verdict(NamedTuple):
@@ -184,67 +169,3 @@ def _cell_totals(cells: pl.LazyFrame, decides: _Decides) -> dict[str, float]:
 
 def _clean(text: str) -> str:
     return _ILLEGAL.sub("", text)
-
-
-def write_markdown(path: Path, run: Reported) -> None:
-    """Write the page: gates, metrics with intervals and counts, and the run's calls, cost and time."""
-    with replacing(path) as file:
-        for line in _lines(run):
-            file.write(f"{line}\n")
-
-
-def _lines(run: Reported) -> Iterator[str]:
-    yield f"## {_text(title(run.manifest))}"
-    yield ""
-    yield from (f"{_text(line)}  " for line in (*judge_lines(run.manifest), *sample_lines(run.manifest)))
-    if run.gates:
-        yield ""
-        yield "| gate | |"
-        yield "|---|---|"
-        yield from (f"| {_text(gate['message'])} | {_OUTCOMES[gate['passed']]} |" for gate in run.gates)
-    rows = headline_rows(run.summary)
-    parts = varying(rows)
-    yield ""
-    yield "| metric | value | 95 % interval | pass | scored | undefined | error | skipped |"
-    yield "|---|--:|---|--:|--:|--:|--:|--:|"
-    for row in rows:
-        yield f"| {' | '.join(_cells(row, series_name(row, parts)))} |"
-    for text in [*caveat_lines(rows), *exclusion_findings(run.details), *preference_findings(run.details)]:
-        yield ""
-        yield _text(text)
-    if run.calibration:
-        yield from _corrected(run.calibration.corrected_means, run.calibration.who)
-    yield ""
-    yield f"{_text(str(run.manifest.run_id))}, cost {cost(run.manifest.cost_usd)}"
-
-
-def _corrected(means: Sequence[CorrectedRow], who: str) -> Iterator[str]:
-    if means:
-        yield ""
-        yield f"| compared with human labels | {who} alone | 95 % interval | corrected by labels | 95 % interval |"
-        yield "|---|--:|---|--:|---|"
-    for one in means:
-        c, judged = one.row.corrected, one.row.judged
-        alone = number(c.judge_mean), interval(judged.low, judged.high)
-        cells = (_text(one.name), *alone, f"**{number(c.estimate)}**", interval(c.low, c.high))
-        yield f"| {' | '.join(cells)} |"
-    for one in means:
-        yield ""
-        yield _text(one.sentence)
-        yield from (f"**Warning:** {_text(warning)}." for warning in one.warnings)
-
-
-def _cells(row: Mapping[str, Any], series: str) -> list[str]:
-    figure = "" if row["statistic"] == "mean" else row["statistic"]
-    return [
-        _text(" ".join(part for part in (row["metric"], figure, series) if part)),
-        number(row["value"]),
-        interval(row["ci_low"], row["ci_high"]),
-        percent(row["pass_rate"]),
-        *(str(row[f"n_{state}"]) for state in ("scored", "undefined", "error", "skipped")),
-    ]
-
-
-def _text(text: str) -> str:
-    """Untrusted text on one line, with markup escaped."""
-    return _SPECIAL.sub(r"\\\1", plain_line(text))

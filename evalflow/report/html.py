@@ -17,8 +17,9 @@ from evalflow.records import Case
 from evalflow.records.manifest import Manifest
 from evalflow.report.cases import BLOCK, ExplorerWriter, most_informative, script_json
 from evalflow.report.charts import bins_of, charts, matrix_of
-from evalflow.report.ci import write_junit, write_markdown
+from evalflow.report.ci import write_junit
 from evalflow.report.findings import exclusion_findings, noise_findings, panel_findings, preference_findings
+from evalflow.report.markdown import write_markdown
 from evalflow.report.page import content_policy, facts, judge_lines, sample_lines, title, write_page
 from evalflow.report.results_csv import AnswerOf, CasesWriter, MiscategorisedWriter, ResultsWriter, json_or_text, rows
 from evalflow.report.wording import PARTS, joined, series_name, varying, without_means_of_figures

@@ -1,0 +1,151 @@
+"""Markdown for pull requests and job pages: summary.md of a run, and compare.md of two."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evalflow.paths import replacing
+from evalflow.report.findings import exclusion_findings, preference_findings
+from evalflow.report.page import judge_lines, sample_lines, title
+from evalflow.report.wording import (
+    caveat_lines,
+    cost,
+    headline_rows,
+    interval,
+    number,
+    p_value,
+    percent,
+    plain_line,
+    series_name,
+    signed,
+    varying,
+)
+
+if TYPE_CHECKING:
+    from evalflow.report.calibration import CorrectedRow
+    from evalflow.report.comparison import Comparison, FlippedCases
+    from evalflow.report.html import Reported
+
+_OUTCOMES = {True: "passed", False: "**failed**", None: "**undecided**"}
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>|~#])")
+_FLIPS = 20  # cases that compare.md lists
+_LONGEST = 160  # characters of a text in a cell
+
+
+def write_markdown(path: Path, run: Reported) -> None:
+    """Write the page: gates, metrics with intervals and counts, and the run's calls, cost and time."""
+    with replacing(path) as file:
+        for line in _lines(run):
+            file.write(f"{line}\n")
+
+
+def _lines(run: Reported) -> Iterator[str]:
+    yield f"## {_text(title(run.manifest))}"
+    yield ""
+    yield from (f"{_text(line)}  " for line in (*judge_lines(run.manifest), *sample_lines(run.manifest)))
+    if run.gates:
+        yield ""
+        yield "| gate | |"
+        yield "|---|---|"
+        yield from (f"| {_text(gate['message'])} | {_OUTCOMES[gate['passed']]} |" for gate in run.gates)
+    rows = headline_rows(run.summary)
+    parts = varying(rows)
+    yield ""
+    yield "| metric | value | 95 % interval | pass | scored | undefined | error | skipped |"
+    yield "|---|--:|---|--:|--:|--:|--:|--:|"
+    for row in rows:
+        yield f"| {' | '.join(_cells(row, series_name(row, parts)))} |"
+    for text in [*caveat_lines(rows), *exclusion_findings(run.details), *preference_findings(run.details)]:
+        yield ""
+        yield _text(text)
+    if run.calibration:
+        yield from _corrected(run.calibration.corrected_means, run.calibration.who)
+    yield ""
+    yield f"{_text(str(run.manifest.run_id))}, cost {cost(run.manifest.cost_usd)}"
+
+
+def write_comparison_markdown(path: Path, found: Comparison) -> None:
+    """Write a comparison: a row for each difference with its verdict, notes, and the cases that flipped."""
+    with replacing(path) as file:
+        for line in _compared(found):
+            file.write(f"{line}\n")
+
+
+def _compared(found: Comparison) -> Iterator[str]:
+    from evalflow.report.comparison import VERDICTS
+
+    for pair in dict.fromkeys(row.pair for row in found.rows):
+        yield f"### {_text(pair[1])} against {_text(pair[0])}"
+        yield ""
+        yield f"| metric | before | now | difference | 95 % interval | {found.p_name} | |"
+        yield "|---|--:|--:|--:|---|--:|---|"
+        for row in (row for row in found.rows if row.pair == pair):
+            tag, one = f"@{row.tag}" if row.tag else "", row.found
+            name = _text(" ".join(part for part in (row.metric, row.called, tag) if part))
+            numbers = (number(one.value_a), number(one.value_b), signed(one.difference))
+            rest = (interval(one.low, one.high, signed), p_value(row.p_adjusted), f"**{VERDICTS[row.verdict]}**")
+            yield f"| {' | '.join((name, *numbers, *rest))} |"
+        yield ""
+    yield _text(found.family)
+    yield from (f"\n{_text(note)}" for note in found.notes)
+    for flips in found.flips:
+        yield from _flipped(flips, found)
+
+
+def _flipped(flips: FlippedCases, found: Comparison) -> Iterator[str]:
+    rows = [row for row in flips.rows if row["passed_a"] != row["passed_b"]][:_FLIPS]
+    left = flips.worsened + flips.improved - len(rows)
+    counts = f"{flips.worsened} from pass to fail, {flips.improved} from fail to pass"
+    yield f"\n<details><summary>{counts}</summary>\n"
+    if rows:
+        yield "| | case | metric | question | before | now | reason |"
+        yield "|---|---|---|---|--:|--:|---|"
+    for row in rows:
+        asked = _short(found.questions.get((row["dataset"], row["case_id"]), ""))
+        texts = (row["case_id"], row["metric"], asked)
+        scores = (number(row["score_a"], 2), number(row["score_b"], 2))
+        way = "fails now" if row["passed_a"] else "passes now"
+        yield f"| {' | '.join((way, *map(_text, texts), *scores, _text(_short(row['reason'] or ''))))} |"
+    if left > 0:
+        yield f"\n{left} more in compare.html"
+    yield "\n</details>"
+
+
+def _short(text: str) -> str:
+    line = plain_line(text)
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]} …"
+
+
+def _corrected(means: Sequence[CorrectedRow], who: str) -> Iterator[str]:
+    if means:
+        yield ""
+        yield f"| compared with human labels | {who} alone | 95 % interval | corrected by labels | 95 % interval |"
+        yield "|---|--:|---|--:|---|"
+    for one in means:
+        c, judged = one.row.corrected, one.row.judged
+        alone = number(c.judge_mean), interval(judged.low, judged.high)
+        cells = (_text(one.name), *alone, f"**{number(c.estimate)}**", interval(c.low, c.high))
+        yield f"| {' | '.join(cells)} |"
+    for one in means:
+        yield ""
+        yield _text(one.sentence)
+        yield from (f"**Warning:** {_text(warning)}." for warning in one.warnings)
+
+
+def _cells(row: Mapping[str, Any], series: str) -> list[str]:
+    figure = "" if row["statistic"] == "mean" else row["statistic"]
+    return [
+        _text(" ".join(part for part in (row["metric"], figure, series) if part)),
+        number(row["value"]),
+        interval(row["ci_low"], row["ci_high"]),
+        percent(row["pass_rate"]),
+        *(str(row[f"n_{state}"]) for state in ("scored", "undefined", "error", "skipped")),
+    ]
+
+
+def _text(text: str) -> str:
+    """Untrusted text on one line, with markup escaped."""
+    return _SPECIAL.sub(r"\\\1", plain_line(text))

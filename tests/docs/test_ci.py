@@ -1,0 +1,147 @@
+"""The page on CI, and the commands of the GitHub action, with a stand-in for GitHub's own program."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.docs.test_readme import ROOT, blocks, run
+
+PAGE = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
+ACTION = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+GH = """#!/usr/bin/env python3
+import json, pathlib, sys
+words = sys.argv[1:]
+bodies = [pathlib.Path(word.partition("@")[2]).read_text() for word in words if word.startswith("body=@")]
+with open(pathlib.Path(__file__).with_name("calls.jsonl"), "a") as file:
+    file.write(json.dumps({"words": words, "bodies": bodies}) + "\\n")
+if "--jq" in words:
+    print(pathlib.Path(__file__).with_name("known").read_text(), end="")
+"""
+
+
+class Runner:
+    """Runs the steps of the action as GitHub does, except those that are actions of their own."""
+
+    def __init__(self, folder: Path, known: str = "") -> None:
+        self.folder = folder
+        self.bin = folder / "bin"
+        self.bin.mkdir()
+        (self.bin / "gh").write_text(GH, encoding="utf-8")
+        (self.bin / "gh").chmod(0o755)
+        (self.bin / "known").write_text(known, encoding="utf-8")
+        (self.bin / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n', encoding="utf-8")
+        (self.bin / "python").chmod(0o755)
+        self.outputs: dict[str, dict[str, str]] = {}
+
+    def __call__(self, event: str, words: str) -> int:
+        """Run the action; returns the exit code of its last step."""
+        code = 0
+        for step in ACTION["runs"]["steps"]:
+            if "run" not in step or step["name"] == "Install evalflow":
+                continue
+            if f"'{'push' if event == 'pull_request' else 'pull_request'}'" in step.get("if", ""):
+                continue
+            code = self._step(step, {"run": words, "name": "mine", "token": "t"})
+        return code
+
+    def _step(self, step: Mapping[str, Any], inputs: Mapping[str, str]) -> int:
+        output = self.folder / "output"
+        output.write_text("", encoding="utf-8")
+        variables = {
+            "GITHUB_OUTPUT": str(output), "GITHUB_STEP_SUMMARY": str(self.folder / "page.md"), "GITHUB_RUN_ID": "7",
+            "GITHUB_RUN_ATTEMPT": "1", "GITHUB_ACTION": "here", "GITHUB_REPOSITORY": "us/bot",
+        }  # fmt: skip
+        variables |= {name: self._filled(str(text), inputs) for name, text in step.get("env", {}).items()}
+        path = f"{self.bin}{os.pathsep}{os.environ['PATH']}"
+        environment = {**os.environ, **variables, "PATH": path, "PYTHONPATH": str(ROOT)}
+        shell = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
+        done = subprocess.run(shell, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=300)
+        lines = output.read_text(encoding="utf-8").splitlines()
+        self.outputs[step.get("id", step["name"])] = dict(line.split("=", 1) for line in lines)
+        if step["name"] != "Conclude":
+            assert done.returncode == 0, (step["name"], done.stdout, done.stderr)
+        return done.returncode
+
+    def _filled(self, text: str, inputs: Mapping[str, str]) -> str:
+        known = {f"inputs.{name}": value for name, value in inputs.items()}
+        known |= {
+            f"steps.{step}.outputs.{name}": value for step, own in self.outputs.items() for name, value in own.items()
+        }
+        known |= {"github.event.pull_request.number": "12", "github.event.pull_request.head.sha || github.sha": "abc"}
+        return re.sub(r"\$\{\{ (.*?) \}\}", lambda found: known[found[1]], text)
+
+    @property
+    def calls(self) -> list[dict[str, Any]]:
+        file = self.bin / "calls.jsonl"
+        return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.exists() else []
+
+
+@pytest.mark.slow
+def test_a_pull_request_is_compared_with_the_base_branch(tmp_path: Path) -> None:
+    runner = Runner(tmp_path)
+    assert runner("push", "dataset=rag\nmetric=exact_match\n") == 0
+    assert (tmp_path / ".evalflow" / "base" / "mine" / "scores.parquet").is_file()
+    assert runner.calls == []
+    (tmp_path / "outputs" / "runs" / "7-1-here").rename(tmp_path / "before")
+    assert runner("pull_request", "  dataset=rag\n\n  metric=exact_match  \n") == 0
+    asked, posted = runner.calls
+    assert asked["words"][:2] == ["api", "--paginate"]
+    assert posted["words"][:4] == ["api", "--method", "POST", "repos/us/bot/issues/12/comments"]
+    [body] = posted["bodies"]
+    assert body.startswith("<!-- evalflow: mine -->\n## exact\\_match on rag")
+    assert "| exact\\_match | 0.000 | 0.000 | +0.000 |" in body
+    assert "0 from pass to fail, 0 from fail to pass" in body
+    assert body in (tmp_path / "page.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("gate", "code", "conclusion"), [(">= 0.8", 1, None), (">= 0.1", 0, "neutral")], ids=["failed", "undecided"]
+)
+def test_a_gate_decides_and_the_comment_is_updated(
+    gate: str, code: int, conclusion: str | None, tmp_path: Path
+) -> None:
+    runner = Runner(tmp_path, known="99\n100\n")
+    words = f'dataset=rag\nmetric=exact_match\ngate={{exact_match: {{mean: "{gate}"}}}}\n'
+    assert runner("pull_request", words) == code
+    _, patched, *rest = runner.calls
+    assert patched["words"][:4] == ["api", "--method", "PATCH", "repos/us/bot/issues/comments/99"]
+    assert "There is no run of the base branch to compare with." in patched["bodies"][0]
+    assert [f"conclusion={conclusion}" in call["words"] for call in rest] == ([True] if conclusion else [])
+
+
+@pytest.mark.slow
+def test_a_mistake_is_told_in_the_comment(tmp_path: Path) -> None:
+    runner = Runner(tmp_path)
+    assert runner("pull_request", "dataset=rga\nmetric=exact_match") == 2
+    assert "The run ended before its first result" in runner.calls[-1]["bodies"][0]
+
+
+def test_the_workflow_of_the_page_gives_what_the_action_takes() -> None:
+    workflow, gitlab = (yaml.safe_load(text) for text in blocks("yaml", PAGE))
+    step = workflow["jobs"]["evaluate"]["steps"][-1]
+    assert set(step["with"]) <= set(ACTION["inputs"])
+    assert workflow["permissions"]["pull-requests"] == "write"
+    assert "experiment=guardrail_gate" in gitlab["evaluate"]["script"][1]
+    for name in ACTION["outputs"]:
+        assert f"`{name}`" in PAGE
+
+
+@pytest.mark.slow
+def test_the_tests_of_the_page_pass(tmp_path: Path) -> None:
+    for text in blocks("python", PAGE):
+        (tmp_path / text.partition("\n")[0].removeprefix("# ")).write_text(text, encoding="utf-8")
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    assert run("python -m evalflow experiment=guardrail_gate", tmp_path).returncode == 0
+    assert list(tmp_path.glob("outputs/runs/*/junit.xml"))
