@@ -74,6 +74,7 @@ def _without_drafts(space: Workspace, dataset: Dataset, values: Mapping[str, Any
     return {**values, "ids": active}
 
 
+@requires("read")
 def count_left_out(
     space: Workspace, request: RunRequest, frozen: Mapping[str, int], taken: Mapping[str, int]
 ) -> dict[str, LeftOutCases]:
