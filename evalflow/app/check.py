@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -42,6 +43,11 @@ def _facts(found: Inspection) -> dict[str, Any]:
         "judges": {name: judge.info.nature for name, judge in found.judges.items()},
         "target": found.parts.target.name,
         "target_calls": Redactor(secrets_of(settings)).text(settings.run.target.calls or "") or None,
+        "programs": [
+            Redactor(secrets_of(settings)).text(shlex.join(argv))
+            for metric in settings.run.metric.values()
+            for argv in metric.programs
+        ],
         "thresholds": [
             {"metric": t.metric, "judge": t.judge, "threshold": t.value, "direction": t.direction}
             for t in rules.thresholds()
@@ -67,6 +73,7 @@ def _print(console: Console, facts: dict[str, Any]) -> None:
         ("target", " · ".join(part for part in (facts["target"], facts["target_calls"]) if part)),
         ("judges", "; ".join(f"{name} ({nature})" for name, nature in facts["judges"].items()) or "none"),
         ("metrics", ", ".join(facts["metrics"])),
+        *(("starts", f"{program}, once for each of its checks") for program in facts["programs"]),
         ("scores", f"{facts['scores']:,}"),
         ("requests", requests),
     ]

@@ -14,6 +14,7 @@ from evalflow.errors import CallError, first_of
 MAX_OUTPUT = 8 * 1024**2  # maximum size of what it writes, in bytes
 KEPT_ERRORS = 4096  # bytes kept from the end of stderr
 SHOWN_ERRORS = 10  # lines shown from the end of stderr in an error
+NO_SHELL = "argv is a list: the program, then its arguments; a path is taken from the working directory"
 NOT_STARTED = "command"
 """The `error_type` of a program that cannot be started."""
 _CHUNK = 2**16

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shlex
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, cast
@@ -74,13 +73,12 @@ class CommandCheck(BaseMetric[MetricConfig]):
         needs = ["actual"] if fields["answer"] is None and fields["actual"] is not None else ["answer"]
         if blocked := blocked_outcome(needs, fields, answer, blank_is_text=True):
             return blocked
-        argv = self._commands.declared[self._command].argv
-        if not argv:
+        if not self._commands.declared[self._command].argv:
             return Outcome(status="skipped", reason="its program is not started here")
         data = json.dumps(_payload(case, answer, fields, self._options), ensure_ascii=False).encode("utf-8", "replace")
         try:
             said = await self._commands.run(self._command, data)
-            return _outcome(said, shlex.join(argv))
+            return _outcome(said, self._command)
         except ProgramFault as error:
             return Outcome(status="error", error_type=error.error_type, error=f"{self._command}: {error}")
         except ValueError as error:
@@ -113,20 +111,20 @@ def _payload(case: Case, answer: Answer, fields: Mapping[str, Any], options: Map
     }
 
 
-def _outcome(said: bytes, argv: str) -> Outcome:
+def _outcome(said: bytes, command: str) -> Outcome:
     """The outcome that a program's stdout names; ValueError if it names none."""
     text = said.decode("utf-8", "replace")
     try:
         value = parsed(said)
     except ValueError:
         raise ValueError(f"it wrote no JSON: {quoted(text)}" if text.strip() else "it wrote nothing") from None
-    reply = cast("dict[str, Any]", value) if isinstance(value, dict) else {"score": value}
+    reply = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
     if "score" not in reply:
         raise ValueError(f"its reply has no score: {quoted(text)}")
     score, reason = reply["score"], reply.get("reason")
     if reason is not None and not isinstance(reason, str):
         raise ValueError(f"its reason is {kind(reason)}; text is wanted")
-    steps = ({"id": "command", "check": {"argv": argv}, "passed": score in (1, True), "reason": reason or ""},)
+    steps = ({"id": "command", "check": {"command": command}, "passed": score in (1, True), "reason": reason or ""},)
     if score is None:
         return Outcome(status="undefined", reason=reason or "the command gave no score and no reason", steps=steps)
     number = float(score) if isinstance(score, bool) else as_number(score)

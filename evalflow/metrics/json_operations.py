@@ -183,7 +183,7 @@ def _elements(text: str, wanted: Sequence[Sequence[str]]) -> set[tuple[str, ...]
     """Which of the wanted paths a document has."""
     from xml.parsers import expat
 
-    parser = expat.ParserCreate()
+    parser = expat.ParserCreate("utf-8")  # whatever encoding the text says it has
     here: list[str] = []
     found: set[tuple[str, ...]] = set()
     paths = {tuple(path) for path in wanted}

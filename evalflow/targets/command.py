@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from evalflow.calls.client import CallSession
-from evalflow.calls.program import NOT_STARTED, ProgramFault, run_program, stderr_in_words
+from evalflow.calls.program import NO_SHELL, NOT_STARTED, ProgramFault, run_program, stderr_in_words
 from evalflow.config.targets import CommandTargetConfig
 from evalflow.errors import Problem, TargetError, UserError
 from evalflow.targets.service import UNPRICED, Connector, LimitedCalls, RawReply, digest
@@ -23,8 +23,7 @@ class CommandConnector(Connector):
     def __init__(self, config: CommandTargetConfig, session: CallSession) -> None:
         self._argv = config.argv
         if shutil.which(self._argv[0]) is None:
-            hint = "argv is a list: the program, then its arguments; a path is taken from the working directory"
-            raise UserError(Problem(f"there is no program {self._argv[0]!r}", "target.argv", hint))
+            raise UserError(Problem(f"there is no program {self._argv[0]!r}", "target.argv", NO_SHELL))
         self._calls = LimitedCalls(("command", *self._argv), config, session)
         self.identity = digest(["command", self._argv, list(_contents(self._argv))])
 

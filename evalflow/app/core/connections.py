@@ -35,6 +35,9 @@ def connection_problems(settings: Settings, connections: Connections) -> list[Pr
     for name, metric in run.metric.items():
         key = settings.key("metric", name)
         problems += _plugin(METRIC_KINDS, metric.kind, key)
+        if metric.programs:
+            what = f"{name} starts a program, which a public server does not"
+            problems.append(Problem(what, f"{key}.commands", "leave `commands` out"))
         if metric.judge:
             own = written["metric"][settings.keys["metric", name]]["judge"]
             problems += part_problems(connections, JUDGE_KINDS, settings.judges[name], own, f"{key}.judge")

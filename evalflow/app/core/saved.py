@@ -285,7 +285,7 @@ def agree(manifest: Manifest, root: Path | None = None) -> None:
 
 def _new_programs(manifest: Manifest, agreed: Path) -> list[str]:
     """The programs that a run starts, as configured; empty if there are none, or they are agreed."""
-    found = [*_of_target(_map(manifest.config.get("target"))), *_of_metrics(manifest)]
+    found = [*_of_target(_map(manifest.config.get("target"))), *programs_of_metrics(manifest)]
     if found and agreed.is_file() and _digest(manifest) in agreed.read_text(encoding="utf-8").split():
         return []
     return found
@@ -303,7 +303,8 @@ def _of_target(values: Mapping[str, Any]) -> Iterator[str]:
     yield _line(values["argv"]) if values.get("argv") else str(values.get("call") or f"a target of kind {kind}")
 
 
-def _of_metrics(manifest: Manifest) -> Iterator[str]:
+def programs_of_metrics(manifest: Manifest) -> Iterator[str]:
+    """The programs that a run starts to score answers."""
     for metric in _map(manifest.config.get("metric")).values():
         for program in _map(_map(metric).get("commands")).values():
             yield _line(_map(program).get("argv"))
@@ -319,7 +320,7 @@ def _map(value: object) -> Mapping[str, Any]:
 
 
 def _digest(manifest: Manifest) -> str:
-    known = [manifest.run_id, manifest.config.get("target"), *_of_metrics(manifest)]
+    known = [manifest.run_id, manifest.config.get("target"), *programs_of_metrics(manifest)]
     return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
 
 

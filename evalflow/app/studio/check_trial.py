@@ -135,4 +135,4 @@ def _trial(status: str, score: float | None, reason: str | None) -> CheckTrial:
 
 def _of_the_check(what: str) -> str:
     """A problem without the place of the case, which the card shows."""
-    return what.removeprefix(f"case {_CASE!r}, checks[0]: ")
+    return what.removeprefix(f"case {_CASE!r}, checks[0]").removeprefix(".params.").removeprefix(": ")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from evalflow.app.core.inspect import Inspection
-from evalflow.app.core.saved import agree, expect_agreed, find_run
+from evalflow.app.core.saved import agree, expect_agreed, find_run, programs_of_metrics
 from evalflow.app.studio import leases
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.bots import BOTS
@@ -35,6 +35,7 @@ from evalflow.app.studio.space import (
     stale,
     within,
 )
+from evalflow.app.studio.validate import NO_PROGRAMS
 from evalflow.calls.budget import Lease
 from evalflow.engine.folder import refuse_links
 from evalflow.errors import ConflictError, InfrastructureError, Problem, UserError, command
@@ -320,6 +321,10 @@ def _expect_own(space: Workspace, row: Mapping[str, Any]) -> None:
     if folder.manifest.is_file():
         manifest = folder.read_manifest()
         refuse_elsewhere(space, manifest.config)
+        if any(programs_of_metrics(manifest)):
+            raise UserError(
+                Problem(NO_PROGRAMS, str(folder.path), f"resume it there: {command('resume', folder.path)}")
+            )
         expect_agreed(manifest, str(folder.path), "resume it on the command line, where you are asked", space.root)
 
 

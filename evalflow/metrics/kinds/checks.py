@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -11,6 +12,7 @@ from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import AfterValidator, BaseModel, Field, ValidationError
 
+from evalflow.calls.program import NO_SHELL
 from evalflow.config.explain import problems_of
 from evalflow.config.schema import MetricConfig, Strict, Word
 from evalflow.errors import Problem, UserError, did_you_mean
@@ -167,6 +169,11 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
             for one in config.only or ()
             if one not in known
         ]
+        problems += [
+            Problem(f"there is no program {one.argv[0]!r}", f"{where}.commands.{key}.argv", NO_SHELL)
+            for key, one in (config.commands or {}).items()
+            if one.argv and shutil.which(one.argv[0]) is None
+        ]
         if problems:
             raise UserError(problems)
         return cls(name, config, {kind: JudgedCheck.of(kind, _config(config, kind), prompts) for kind in JUDGED})
@@ -254,7 +261,7 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
                 return GroupCheck(name, config, members, params.threshold, self.prompts)
             case CommandParams():
                 if params.command not in self._commands.declared:
-                    raise ValueError(_undeclared(params.command, self._commands))
+                    raise _WrongCheckError([self._undeclared(params.command)])
                 return CommandCheck(name, config, self._commands, params.command, params.options)
             case SemanticSimilarity():
                 return SimilarityCheck(name, config, params)
@@ -279,6 +286,13 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
             except _WrongCheckError as error:
                 raise _WrongCheckError(error.problems, f".params.checks[{position}]{error.place}") from None
         return found
+
+    def _undeclared(self, command: str) -> Problem:
+        what = f"the metric declares no program {command!r}, and a case cannot bring one; on the command line only"
+        if self._commands.declared:
+            return Problem(what, hint=did_you_mean(command, self._commands.declared))
+        hint = f"if you trust it: metric.{self.name}.commands={{{command}:{{argv:[PROGRAM,ARGUMENT]}}}}"
+        return Problem(what, hint=hint)
 
     def _expect_free(self, name: Any) -> None:
         if name is None:
@@ -307,11 +321,6 @@ def _weight_of(declared: Mapping[str, Any]) -> float:
         hint = "put the checks into a `group`, or give those that count together the same `name`"
         raise _WrongCheckError([Problem("a weight counts among checks of one name or group only", hint=hint)])
     return float(weight)
-
-
-def _undeclared(command: str, commands: Commands) -> str:
-    known = f"; it declares {', '.join(commands.declared)}" if commands.declared else ""
-    return f"a program runs only if the metric declares it, on the command line; it does not declare {command!r}{known}"
 
 
 def _variables(params: BaseModel, case: Case) -> dict[str, Any]:

@@ -240,3 +240,49 @@ def test_a_prompt_that_shows_what_is_judged_without_delimiters_is_noticed(lab):
     found = lab.inspect({"d": lab.data(*ROWS)}, {"polite": metric}, judge=judge)
     [notice] = found.notices()
     assert notice.startswith("metric polite: its prompt bare.jinja shows answer without `fenced`")
+
+
+# --- the checks of cases --------------------------------------------------------------------------------------------
+
+SURE = {"identifier": "rule", "params": {"op": "contains", "value": "So"}}
+ALIKE = {"identifier": "semantic_similarity", "params": {"reference": "So."}}
+
+
+def checked(*checks):
+    return [{**row, "checks": [check]} for row, check in zip(ROWS, checks, strict=False)]
+
+
+def test_checks_of_one_name_with_and_without_a_judge_are_refused(lab):
+    rows = checked({**SURE, "name": "tone"}, {**ALIKE, "name": "tone"})
+    (problem,) = lab.refusal({"d": lab.data(*rows)}, ["checks"])
+    assert problem.what == (
+        "the checks called 'tone' of case '1' need minilm, and those of earlier cases need no judge"
+    )
+    assert problem.hint == "give them different names: a row of the summary has one judge"
+
+
+def test_a_check_that_is_off_has_the_judge_of_those_that_are_on(lab):
+    found = lab.inspect({"d": lab.data(*checked({**ALIKE, "enabled": False}, ALIKE))}, ["checks"])
+    assert found.scored["semantic_similarity"].judge is not None
+    assert [(one.metric, one.judge) for one in found.rules().thresholds()] == [("semantic_similarity", "minilm")]
+
+
+def test_a_group_is_named_by_whether_it_has_a_judge(lab):
+    groups = [{"identifier": "group", "params": {"checks": [check]}} for check in (SURE, ALIKE)]
+    found = lab.inspect({"d": lab.data(*checked(*groups))}, ["checks"])
+    assert {name: one.judge is None for name, one in found.scored.items()} == {"group": True, "judged_group": False}
+
+
+def test_scores_of_two_metrics_never_share_a_name(lab):
+    rows = checked({**SURE, "name": "exact_match"})
+    (problem,) = lab.refusal({"d": lab.data(*rows)}, [*EXACT, "checks"])
+    assert problem.what == "exact_match and checks would both give scores called 'exact_match'"
+    assert problem.where == "metric.checks"
+
+
+def test_a_time_that_no_case_has_stops_no_run_and_any_other_missing_field_does(lab):
+    late = {"identifier": "rule", "params": {"field": "latency_s", "op": "less_than", "value": 2}}
+    assert lab.inspect({"d": lab.data(*checked(late))}, ["checks"]).cells == 1
+    odd = {"identifier": "rule", "params": {"field": "metadata.finish_reason", "op": "equals", "value": "stop"}}
+    (problem,) = lab.refusal({"d": lab.data(*checked(odd))}, ["checks"])
+    assert problem.what.startswith("checks needs metadata.finish_reason, and no case of d has it")

@@ -131,3 +131,35 @@ def test_a_run_is_opened_through_no_link_and_borrows_from_nowhere_else(foreign: 
     with pytest.raises(UserError, match="this is a link"):
         open_run(space, foreign, trust_program=True)
     assert run_command(["resume", str(foreign), "--trust-program"]) == 2
+
+
+def test_the_programs_of_checks_need_consent_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
+    for folder in (theirs, ours):
+        folder.mkdir()
+    check = {"identifier": "command", "params": {"command": "own"}}
+    data, script = tmp_path / "mine.jsonl", tmp_path / "judge.py"
+    data.write_text(json.dumps({"question": "Q?", "answer": "A.", "checks": [check]}), encoding="utf-8")
+    script.write_text("""import pathlib; pathlib.Path("started").touch(); print('{"score": 1}')""", encoding="utf-8")
+    chosen = ["dataset=rag", f"dataset.rag.path={data}", "dataset.rag.fields=null", "metric=checks"]
+    commands = f"metric.checks.commands={{own:{{argv:['{sys.executable}','{script}']}}}}"
+    monkeypatch.chdir(theirs)
+    assert run_command([*chosen, commands]) == 0
+    assert run_command(["resume"]) == 0
+    folder = (theirs / "outputs" / "latest").resolve()
+    copied = ours / "outputs" / "runs" / folder.name
+    shutil.copytree(folder, copied)
+    (copied / "scores.jsonl").unlink()
+    monkeypatch.chdir(ours)
+    assert run_command(["resume", str(copied)]) == 2
+    assert f"starts a program of this machine: {sys.executable} {script}" in capsys.readouterr().err
+    assert not Path("started").exists()
+    assert run_command(["resume", str(copied), "--trust-program"]) == 0
+    assert Path("started").exists()
+    (copied / "scores.jsonl").unlink()
+    with closing(open_workspace()) as space:
+        run = open_run(space, copied, trust_program=True)
+        with pytest.raises(UserError, match="run on the command line only, never in the application"):
+            runs.resume_run(space, run.run_id)

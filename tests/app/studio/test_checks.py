@@ -227,3 +227,61 @@ def test_drafts_stay_out_of_runs_and_are_counted(space: Workspace) -> None:
     assert (kept.is_draft, datasets.get_dataset(space, "fees").drafts) == (True, 1)
     assert cases.activate_cases(space, "fees", [ready.id, draft.id]) == 1
     assert dict(estimate_run(space, request).cases) == {"fees": 2}
+
+
+COMMAND = {"identifier": "command", "params": {"command": "own"}}
+IN_A_GROUP = {"identifier": "group", "params": {"checks": [HELLO, COMMAND]}}
+REFUSED = "checks that start a program run on the command line only, never in the application"
+
+
+@pytest.mark.parametrize("check", [COMMAND, IN_A_GROUP])
+def test_the_application_starts_no_program_for_a_check(space: Workspace, check: dict[str, Any]) -> None:
+    datasets.create_dataset(space, "fees")
+    with pytest.raises(UserError, match=REFUSED):
+        cases.add_cases(space, "fees", [{"id": "c", "question": "Q?", "checks": [check]}])
+    assert not cases.case_ids(space, "fees")
+    with pytest.raises(UserError, match=REFUSED):
+        checks.create_check(space, CheckDraft("own", check["identifier"], check["params"]))
+    said = tried(space, check, "Hello!")
+    assert said.state == "wrong"
+    assert "the metric declares no program 'own', and a case cannot bring one" in said.reason
+    assert "trial" not in said.reason
+    definition = {"kind": "checks", "needs": ["answer"], "commands": {"own": {"argv": ["python3", "-c", "1"]}}}
+    create_bot(space, "desk", {"kind": "recorded"})
+    with pytest.raises(UserError, match=REFUSED):
+        create_metric(space, "desk", MetricDraft("asked", definition))
+
+
+def test_a_metric_of_a_file_that_starts_programs_runs_on_the_command_line_only(space: Workspace) -> None:
+    folder = space.root / "conf" / "metric"
+    folder.mkdir(parents=True)
+    text = "# @package metric.own\nkind: checks\ndescription: Own.\ncommands: {own: {argv: [python3, own.py]}}\n"
+    (folder / "own.yaml").write_text(text, encoding="utf-8")
+    create_bot(space, "desk", {"kind": "recorded"})
+    datasets.create_dataset(space, "fees")
+    cases.add_cases(space, "fees", [{"id": "c", "question": "Q?", "answer": "Hello", "checks": [HELLO]}])
+    with pytest.raises(UserError, match="own starts a program, which is not allowed here"):
+        estimate_run(space, RunRequest("desk", ["fees"], ["own"]))
+
+
+def test_rules_and_groups_are_tried_and_saved_like_other_checks(space: Workspace) -> None:
+    greets = {"identifier": "rule", "params": {"op": "starts_with", "value": "Hello"}}
+    late = {"identifier": "rule", "params": {"op": "less_than", "field": "latency_s", "value": 2}}
+    short = {"identifier": "rule", "params": {"op": "length", "max": 3}}
+    both = {"identifier": "group", "params": {"checks": [greets, short]}}
+    assert tried(space, greets, "Hello!").state == "passed"
+    assert tried(space, late, "Hello!") == CheckTrial("unscored", "the case has no latency_s")
+    assert tried(space, both, "Hello!").state == "failed"
+    wrong = {"checks": [{"identifier": "rule", "params": {"op": "length"}}]}
+    with pytest.raises(UserError, match="length needs `min`, `max` or both"):
+        checks.create_check(space, CheckDraft("both", "group", wrong))
+    checks.create_check(space, CheckDraft("both", "group", both["params"]))
+    assert tried(space, {"identifier": "both"}, "Hello").state == "failed"
+    judged = {"identifier": "group", "params": {"checks": [greets, JUDGED[0][0]]}}
+    assert tried(space, judged, "Hello!").state == "judge"
+
+
+def test_the_list_of_types_says_what_each_demands() -> None:
+    types = {one.identifier: one for one in checks.list_check_types.__wrapped__(None)}
+    assert types["group"].description == "Several checks together: all of them must pass, or so many."
+    assert "starts_with" in str(types["rule"].params)
