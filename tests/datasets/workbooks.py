@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import xlsxwriter
-
 Draw = Callable[[Any, Any], None]
 
 
 def workbook(path: Path, sheets: Mapping[str, Sequence[Sequence[Any]] | Draw], hidden: Sequence[str] = ()) -> Path:
     """Write a workbook: of each sheet its rows, or a function that writes it by XlsxWriter."""
+    import xlsxwriter
+
     with xlsxwriter.Workbook(str(path), {"default_date_format": "yyyy-mm-dd"}) as book:
         for name, content in sheets.items():
             sheet = book.add_worksheet(name)

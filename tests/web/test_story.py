@@ -7,15 +7,13 @@ import re
 import shlex
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from evalflow.app.studio.space import open_workspace
-from evalflow.app.studio.transfer import export_files
 from evalflow.testing import Endpoint, Request
 
 from .conftest import Fits, Server
@@ -163,9 +161,13 @@ class Story:
     def export(self) -> None:
         """What was defined, as files that the command line takes elsewhere."""
         away = self.folder / "away"
-        with closing(open_workspace(f"sqlite:///{self.folder}/.evalflow/evalflow.db")) as workspace:
-            export_files(workspace, away, "fees", ["desk"])
-        words = ["check", "--config-dir", "conf", "dataset=desk", "metric=names_the_fee", "target=fees"]
+        self.go("/bots/fees/settings")
+        self.press("Download")
+        with self.page.expect_download() as download:
+            self.page.get_by_role("link", name="Download", exact=True).click()
+        with zipfile.ZipFile(download.value.path()) as archive:
+            archive.extractall(away)
+        words = ["check", "dataset=desk", "metric=names_the_fee", "target=fees"]
         judge = [
             "generate=true",
             "judge=openai",

@@ -279,6 +279,13 @@ def changed_request(run: Run, **changes: Any) -> RunRequest:
 
 
 @requires("read")
+def latest_datasets(space: Workspace, bot: str) -> Sequence[str]:
+    """The datasets of the bot's latest run; empty if it has none."""
+    latest = next((run.request for run in list_runs(space, bot=bot, limit=1).items), None)
+    return latest.datasets if latest else []
+
+
+@requires("read")
 def run_row(space: Workspace, run_id: str) -> dict[str, Any]:
     """The row of a run."""
     with space.database.reading() as connection:
@@ -293,14 +300,14 @@ def _as_run(row: Mapping[str, Any]) -> Run:
         Run,
         row,
         folder=Path(row["folder"]),
-        repeat=command(*_repeating(row)) if row["arguments"] else "",
+        repeat=command(*repeating(row)) if row["arguments"] else "",
         request=RunRequest(**row["composition"]) if row["composition"] else None,
         progress=from_row(Progress, {**row["progress"], "loaded": row["loaded"]}),
         facts=row["facts"] if "summary" in row["facts"] else {},  # until then, facts only hold what decides passing
     )
 
 
-def _repeating(row: Mapping[str, Any]) -> list[str]:
+def repeating(row: Mapping[str, Any]) -> list[str]:
     """The arguments that repeat a run, including generated steps and changed thresholds that were saved with it."""
     facts = row["facts"]
     steps = [f"metric.{metric}.steps_from={row['folder']}" for metric in facts.get("wrote_steps", ())]

@@ -14,12 +14,12 @@ from evalflow.app.core.options import Option
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.bots import BOTS, bot_values, get_bot, list_bots
 from evalflow.app.studio.cases import append_stored, case_columns, case_rows
-from evalflow.app.studio.checks import with_checks
+from evalflow.app.studio.checks import custom_checks, with_checks
 from evalflow.app.studio.datasets import DATASETS, dataset_values, get_dataset, list_datasets
 from evalflow.app.studio.definitions import declared, declared_content
 from evalflow.app.studio.judges import JUDGES, judge_values, named_judges, with_judge
 from evalflow.app.studio.metric_yaml import judge_by_name
-from evalflow.app.studio.metrics import MetricDraft, add_metric, check_draft, list_metrics
+from evalflow.app.studio.metrics import MetricDefinition, MetricDraft, add_metric, check_draft, list_metrics
 from evalflow.app.studio.snapshot import BASES, Own, write_own
 from evalflow.app.studio.space import TakenError, Workspace
 from evalflow.config.schema import DatasetConfig
@@ -41,32 +41,49 @@ class ImportedNames:
 def export_files(space: Workspace, folder: Path, bot: str | None, datasets: Sequence[str] = ()) -> None:
     """Write definitions as files that the command line can use with `--config-dir FOLDER/conf`.
 
-    `folder` is empty or new, and gets conf/, prompts/ and data/. A bot comes with its metrics and the judges that they
-    name, a dataset with its cases. A metric that runs the checks of cases declares the reusable ones too.
+    `folder` is empty or new, and gets conf/, prompts/ and data/.
     """
     if bot is None and not datasets:
         raise UserError(Problem("nothing is named that could be written", "bot", "name a bot, or datasets"))
     if folder.exists() and any(folder.iterdir()):
         raise UserError(Problem("this folder is not empty", "folder", "name a new one"))
+    own = definitions_of(space, bot, datasets)
+    try:
+        write_own(folder, own)
+    except OSError as error:
+        raise UserError(Problem(f"cannot write there: {error.strerror}", "folder")) from None
+
+
+@requires("read")
+def definitions_of(space: Workspace, bot: str | None, datasets: Sequence[str] = ()) -> Own:
+    """A bot with its metrics and the judges that they name, and datasets with their cases.
+
+    The metric that runs the checks of cases declares the reusable ones too: the bot's own, or a copy of the library's.
+    """
     targets, texts = {}, {}
     if bot is not None:
         found = get_bot(space, bot)
         targets = {bot: space.resolve(found.config, "target")} if found.origin == "workspace" else {}
         texts = {bot: found.description}
     metrics = list_metrics(space, bot) if bot else []
-    own = Own(
+    return Own(
         targets=targets,
-        metrics={
-            one.name: (with_checks(space, with_judge(space, one.name, one.definition)), one.prompts) for one in metrics
-        },
+        metrics=_library_checks(space, metrics)
+        | {one.name: (with_checks(space, with_judge(space, one.name, one.definition)), one.prompts) for one in metrics},
         judges=named_judges(space, [], [one.definition for one in metrics]),
         datasets={name: (_options(space, name), case_rows(space, name)) for name in datasets},
         descriptions=texts,
     )
-    try:
-        write_own(folder, own)
-    except OSError as error:
-        raise UserError(Problem(f"cannot write there: {error.strerror}", "folder")) from None
+
+
+def _library_checks(
+    space: Workspace, own: Sequence[MetricDefinition]
+) -> dict[str, tuple[dict[str, Any], Mapping[str, str]]]:
+    """The library's metric with the reusable checks, unless there are none, or an own metric runs them."""
+    name = "checks"
+    if not custom_checks(space) or any(one.name == name or one.definition.get("kind") == name for one in own):
+        return {}
+    return {name: (with_checks(space, declared_content("metric", name)), {})}
 
 
 @requires("own")

@@ -1,8 +1,9 @@
-"""Files: /datasets/{dataset}/cases/upload, /exports and /imports."""
+"""Files: /datasets/{dataset}/cases/upload, /exports, /imports and archives."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+import re
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,8 +11,10 @@ from typing import Annotated, Any, Literal
 
 from anyio import to_thread
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
+from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
+from evalflow.app.studio.archives import bot_archive, run_archive
 from evalflow.app.studio.space import Workspace, within
 from evalflow.app.studio.transfer import ImportedNames, export_files, import_files
 from evalflow.app.studio.uploads import CaseFile, examine_upload, upload_cases
@@ -100,6 +103,30 @@ def _without_path(problem: Problem, path: Path) -> Problem:
 
 
 router = APIRouter(tags=["files"])
+_ZIP = "application/zip"
+_ZIPPED: dict[int | str, dict[str, Any]] = {200: {"content": {_ZIP: {}}, "description": "A zip archive."}}
+
+
+def _attached(blocks: Iterator[bytes], name: str) -> StreamingResponse:
+    safe = re.sub(r"[^\w.-]", "_", name, flags=re.ASCII)  # the id of an opened run can be any text
+    headers = {"Content-Disposition": f'attachment; filename="{safe}.zip"', "Cache-Control": "no-cache"}
+    return StreamingResponse(blocks, media_type=_ZIP, headers=headers)
+
+
+@router.get("/runs/{run}/archive", response_class=StreamingResponse, responses=_ZIPPED)
+def read_run_archive(space: Space, run: Name) -> StreamingResponse:
+    """A run's results, configuration, prompts and cases: unpacked, a run for the command line that can be repeated."""
+    return _attached(run_archive(space, run), run)
+
+
+@router.get("/bots/{bot}/archive", response_class=StreamingResponse, responses=_ZIPPED)
+def read_bot_archive(
+    space: Space,
+    bot: Name,
+    dataset: Annotated[list[Name], Query(max_length=100, description="With their cases.")] = [],  # noqa: B006
+) -> StreamingResponse:
+    """A bot with its metrics, prompts, judges, checks and datasets: unpacked, a conf/ for the command line."""
+    return _attached(bot_archive(space, bot, dataset), bot)
 
 
 class Export(RequestBody):

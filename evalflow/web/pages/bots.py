@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from anyio import to_thread
@@ -16,17 +15,18 @@ from evalflow.app.studio.bots import Bot, create_bot, delete_bot, get_bot, list_
 from evalflow.app.studio.connections import connection_names
 from evalflow.app.studio.datasets import Dataset, list_datasets
 from evalflow.app.studio.definitions import given
-from evalflow.app.studio.space import Workspace, within
-from evalflow.app.studio.transfer import export_files, import_files
-from evalflow.errors import Problem, UserError, command
+from evalflow.app.studio.runs import latest_datasets
+from evalflow.app.studio.space import Workspace
+from evalflow.errors import Problem, UserError
 from evalflow.records import Answer
+from evalflow.web.pages.bot_files import download_dialog, export_dialog, import_dialog
 from evalflow.web.pages.first_start import first_steps
 from evalflow.web.ui import forms
-from evalflow.web.ui.dialogs import Deleting, Saving, State, dialog, folder_dialog
+from evalflow.web.ui.dialogs import Deleting, Saving, State
 from evalflow.web.ui.endpoint import CALLED, key_field, pick_connection
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.headline import sentence
-from evalflow.web.ui.parts import Tone, badge, button, card, empty, facts, link_button, message, section, tell, text
+from evalflow.web.ui.parts import Tone, badge, button, card, empty, facts, link_button, message, section, text
 from evalflow.web.ui.visitor import may
 
 KINDS = {"openai": "OpenAI-compatible", "http": "HTTP service", "recorded": "Recorded answers"}
@@ -57,7 +57,7 @@ def add() -> None:
         with frame("Bots", place="Bots", about=about) as actions:
             with actions:
                 if may("own"):
-                    button("Import a folder", _import_dialog(workspace).open)
+                    button("Import a folder", import_dialog(workspace).open)
                 if own and may("edit"):
                     link_button("New bot", "/bots/new", primary=True)
             if own:
@@ -91,10 +91,11 @@ def add() -> None:
     async def settings(workspace: Workspace, bot: str) -> None:
         found = await to_thread.run_sync(get_bot, workspace, bot)
         datasets = await to_thread.run_sync(list_datasets, workspace)
+        used = await to_thread.run_sync(latest_datasets, workspace, bot)
         about = "How the bot is reached. Try a question to see that it answers."
         with frame(f"Settings of {bot}", place="Bots", about=about, trail=[(bot, f"/bots/{bot}")]) as actions:
             with actions:
-                _actions(workspace, found, datasets)
+                _actions(workspace, found, datasets, used)
             _connection(found)
             if found.config.get("kind") != "recorded" and may("edit"):
                 with ui.element("div").classes("section"):
@@ -118,26 +119,16 @@ def _endpoint(config: Mapping[str, Any]) -> str:
     return " at ".join(str(config[key]) for key in ("model", "base_url") if config.get(key))
 
 
-def _import_dialog(workspace: Workspace) -> ui.dialog:
-    async def take(path: str, field: forms.Field, by: ui.button) -> None:
-        work = lambda: import_files(workspace, Path(within(workspace, Path(path))))  # noqa: E731
-        found = await forms.attempt(work, {"folder": field}, by)
-        if found is not None:
-            ui.navigate.to(f"/bots/{found.bots[0]}" if found.bots else "/datasets")
-
-    folder = forms.About("Folder", "A folder with conf/ and, if needed, prompts/ and data/.", "exported", required=True)
-    about = "You can then edit its bot, metrics and test cases here; the files do not change."
-    return folder_dialog("Import a folder", about, folder, "Import", take)
-
-
-def _actions(workspace: Workspace, bot: Bot, datasets: Sequence[Dataset]) -> None:
+def _actions(workspace: Workspace, bot: Bot, datasets: Sequence[Dataset], used: Sequence[str]) -> None:
     if not may("edit"):
         return
     link_button("Copy", f"/bots/new?source={bot.name}")
     if bot.origin == "workspace":
         link_button("Edit", f"/bots/{bot.name}/edit")
+        own = {dataset.name: dataset.name for dataset in datasets if dataset.origin == "workspace"}
+        button("Download", download_dialog(bot.name, own, used).open)
         if may("own"):
-            button("Export", _export_dialog(workspace, bot.name, datasets).open)
+            button("Export", export_dialog(workspace, bot.name, own, used).open)
         asked = Deleting(
             f"Delete {bot.name}?",
             "Its metrics are deleted too; its runs and their results stay.",
@@ -153,33 +144,6 @@ def bot_state(workspace: Workspace, name: str) -> State:
     """The stored content and version of a bot."""
     bot = get_bot(workspace, name)
     return {"description": bot.description, **bot.config}, bot.version
-
-
-def _export_dialog(workspace: Workspace, bot: str, datasets: Sequence[Dataset]) -> ui.dialog:
-    own = {dataset.name: dataset.name for dataset in datasets if dataset.origin == "workspace"}
-
-    async def export() -> None:
-        path = forms.required(folder)
-        if path is None:
-            return
-
-        def work() -> bool:
-            export_files(workspace, Path(within(workspace, Path(path))), bot, list(chosen.value) if chosen else [])
-            return True
-
-        if await forms.attempt(work, {"folder": folder}, by=exporting):
-            asked.close()
-            tell(f"Exported. List its contents with: {command('list', '--config-dir', f'{path}/conf')}")
-
-    about = "With its metrics and their prompts, as files for the command line."
-    with dialog(f"Export {bot}", about) as asked:
-        help = "A new folder, inside the one where evalflow was started."
-        folder = forms.line(forms.About("Folder", help, "exported", required=True))
-        chosen = forms.several(forms.About("Test cases", "Exported as JSON lines."), own, []) if own else None
-        with ui.element("div").classes("actions"):
-            exporting = button("Export", export, kind="primary")
-            button("Cancel", asked.close)
-    return asked
 
 
 def _connection(bot: Bot) -> None:

@@ -435,6 +435,10 @@ def _gates(gates: Sequence[Mapping[str, Any]]) -> None:
 def _files(run: str, files: Sequence[RunFile]) -> None:
     about = "Reports and tables of this run, to open or download."
     with section("Files", about), ui.element("ul").classes("card files"):
+        with ui.element("li"):
+            path = f"/api/v1/runs/{quote(run, safe='')}/archive"
+            ui.link("All files", path).classes("mono").props("download")
+            text("All of them with the configuration, prompts and cases, as zip", "span", "muted small")
         for file in files:
             with ui.element("li"):
                 link = ui.link(file.name, _file_path(run, file.name), new_tab=file.name == _REPORT).classes("mono")

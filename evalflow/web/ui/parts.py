@@ -41,7 +41,7 @@ def joined(*parts: str | None) -> str:
 def address(path: str, query: Mapping[str, object]) -> str:
     """A URL with the values of its query that are set."""
     given = {name: value for name, value in query.items() if value not in (None, "")}
-    return f"{path}?{urlencode(given)}" if given else path
+    return f"{path}?{urlencode(given, doseq=True)}" if given else path
 
 
 MOST_PAGES = 1_000_000

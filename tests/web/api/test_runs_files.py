@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import html
+import io
 import json
 import os
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -36,6 +38,18 @@ def test_the_files_are_listed_and_fetched(api: Api, finished: Finished, folder: 
         assert ("attachment" in (answer.headers["Content-Disposition"] or "")) == (item["name"] != "report.html")
     lines = api("GET", f"/runs/{finished.better}/files/scores.jsonl").body.splitlines()
     assert len([json.loads(line) for line in lines]) == 12
+
+
+def test_all_files_are_one_archive(api: Api, finished: Finished, folder: Path) -> None:
+    answer = api("GET", f"/runs/{finished.better}/archive")
+    assert (answer.status, answer.headers["Content-Type"]) == (200, "application/zip")
+    assert answer.headers["Content-Disposition"] == f'attachment; filename="{finished.better}.zip"'
+    with zipfile.ZipFile(io.BytesIO(answer.body)) as archive:
+        assert {"README.md", "run.json", "conf/dataset/questions.yaml", "data/questions.jsonl"} <= set(
+            archive.namelist()
+        )
+        assert archive.read("results.csv") == (folder / "results.csv").read_bytes()
+    assert api("GET", "/runs/none/archive").status == 404
 
 
 def test_the_report_runs_its_own_script_in_an_origin_of_its_own_and_nothing_else(api: Api, finished: Finished) -> None:

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import io
+import zipfile
+
 from ..conftest import Api
 from .test_datasets import fill
 
@@ -22,6 +25,21 @@ def test_what_is_defined_goes_to_files_and_comes_back(api: Api) -> None:
     assert (back.status, back.json) == (201, named), back.body
     assert api("GET", "/bots/helper").json["description"] == "Helps."
     assert api("GET", "/datasets/moved/cases").json["items"][0]["question"] == "?"
+
+
+def test_a_bot_is_downloaded_with_datasets(api: Api) -> None:
+    assert api("POST", "/bots", {**BOT, "name": "carried"}).status == 201
+    for name in ("one", "two"):
+        fill(api, name, [{"id": "a", "question": "?", "answer": "x", "reference": "x"}])
+    answer = api("GET", "/bots/carried/archive?dataset=one&dataset=two")
+    assert answer.headers["Content-Disposition"] == 'attachment; filename="carried.zip"'
+    with zipfile.ZipFile(io.BytesIO(answer.body)) as archive:
+        assert set(archive.namelist()) == {
+            "README.md", "conf/target/carried.yaml", "conf/dataset/one.yaml", "conf/dataset/two.yaml", "data/one.jsonl",
+            "data/two.jsonl",
+        }  # fmt: skip
+    assert api("GET", "/bots/carried/archive?dataset=none").status == 404
+    assert "is declared in conf/" in api("GET", "/bots/recorded/archive").json["detail"]
 
 
 def test_nothing_is_written_or_read_elsewhere(api: Api) -> None:
