@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from rich import box
 from rich.console import Console, Group
@@ -18,6 +19,9 @@ from evalflow.errors import command
 from evalflow.metrics.registry import METRIC_KINDS, Calls, calls_of
 from evalflow.report.wording import literal, plain, print_json
 
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
 _NAME_WIDTH = 30  # minimum width of the name column, however narrow the terminal
 
 
@@ -28,7 +32,8 @@ def print_kind(kind: str, members: Sequence[Option], console: Console, *, as_jso
     names = [option.name for option in members]
     if as_json:
         facts = {"group": "metric", "kind": kind, "keys": keys, "metrics": names}
-        console.file.write(json.dumps({**facts, "yaml": shortest.text if shortest else None}, indent=2) + "\n")
+        facts |= {"yaml": shortest.text if shortest else None, "parts": [asdict(part) for part in _parts_of(kind)]}
+        console.file.write(json.dumps(facts, indent=2) + "\n")
         return 0
     console.print(literal(f"a kind of metric; of it are: {', '.join(names) or 'none yet'}", style="dim"))
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -39,6 +44,7 @@ def print_kind(kind: str, members: Sequence[Option], console: Console, *, as_jso
         default = "required" if key["required"] else json.dumps(key["default"], ensure_ascii=False)
         table.add_row(literal(key["key"]), literal(default), literal(key["meaning"]))
     console.print(table)
+    _print_explained(_parts_of(kind), console)
     if shortest:
         console.rule(literal(str(shortest.file), style="dim"), align="left")
         _print_code(console, shortest.text, "yaml")
@@ -63,6 +69,60 @@ def keys_of(kind: str) -> list[dict[str, Any]]:
         about = {"required": required, "default": default, "meaning": meanings.get(name, "")}
         keys.append({"key": field.alias or name, **about})
     return keys
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """A part of a file or of data: what it demands, its keys with their meanings, and examples."""
+
+    names: Sequence[str]
+    meaning: str
+    keys: Mapping[str, str]
+    examples: Sequence[Any]
+
+
+def _parts_of(kind: Any) -> list[Explained]:
+    """What a metric of this kind has besides its keys."""
+    return _operations() if kind == "check" else _checks_of_cases() if kind == "checks" else []
+
+
+def _operations() -> list[Explained]:
+    """The operations of metrics of the kind `check`, and of checks of the type `rule`."""
+    from evalflow.metrics.rulebook import Operation
+
+    models: Sequence[type[BaseModel]] = get_args(get_args(Operation)[0])
+    return [_explained(get_args(model.model_fields["op"].annotation), model) for model in models]
+
+
+def _checks_of_cases() -> list[Explained]:
+    """The types of checks that a case may have."""
+    from evalflow.metrics.case_checks import PARAMS
+
+    models: dict[type[BaseModel], list[str]] = {}
+    for name, model in PARAMS.items():
+        models.setdefault(model, []).append(name)
+    return [_explained(names, model) for model, names in models.items()]
+
+
+def _explained(names: Sequence[str], model: type[BaseModel]) -> Explained:
+    from evalflow.config.explain import meanings_of
+
+    meanings = meanings_of(model)
+    keys = {field.alias or name: meanings[name] for name, field in model.model_fields.items() if name in meanings}
+    keys.pop("root", None)  # of a rule, whose keys are those of an operation
+    extra = cast("Mapping[str, Any]", model.model_config.get("json_schema_extra") or {})
+    summary = " ".join((model.__doc__ or "").partition("\n\n")[0].split())
+    return Explained(names, summary, keys, extra.get("examples", ()))
+
+
+def _print_explained(parts: Sequence[Explained], console: Console) -> None:
+    for part in parts:
+        console.print(literal(", ".join(part.names), style="bold"))
+        console.print(Padding(literal(part.meaning), (0, 0, 0, 2)))
+        for key, meaning in part.keys.items():
+            console.print(Padding(literal(f"{key}: {meaning}", style="dim"), (0, 0, 0, 4)))
+        for example in part.examples:
+            console.print(Padding(literal(json.dumps(example, ensure_ascii=False)), (0, 0, 0, 4)))
 
 
 _OTHERS = "others"
@@ -155,12 +215,18 @@ def print_option(name: str, config_dir: Path | None, console: Console, *, as_jso
     if as_json:
         facts = {"group": option.group, "name": option.name, "file": str(option.file), "yaml": option.text}
         facts |= {"prompts": prompts, "example": suggested.command, "note": suggested.note}
+        if option.group == "metric" and (parts := _parts_of(option.values.get("kind"))):
+            facts |= {"parts": [asdict(part) for part in parts]}
         return print_json(console, facts)
     console.print(literal(str(option.file), style="dim"), soft_wrap=True)
     _print_code(console, option.text, "yaml")
     for prompt, source in prompts.items():
         console.rule(literal(f"prompts/{prompt}", style="dim"), align="left")
         _print_code(console, source, "jinja")
+    if option.group == "metric" and option.values.get("kind") == "checks":
+        console.rule(literal("checks of a case, each with its params", style="dim"), align="left")
+        _print_explained(_checks_of_cases(), console)
+        console.print(literal(f"the operations of a rule: {command('show', 'check')}", style="dim"))
     console.rule(literal("try it", style="dim"), align="left")
     if suggested.command:
         console.print(literal(suggested.command), soft_wrap=True)

@@ -19,6 +19,8 @@ from evalflow.targets.registry import TARGET_KINDS
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
+    from pydantic.json_schema import GenerateJsonSchema
+    from pydantic_core import core_schema
 
 
 Schema = dict[str, Any]
@@ -74,20 +76,44 @@ def _models(models: list[type[BaseModel]]) -> dict[str, Schema]:
     """The models' schemas by name, with all that they refer to. In the models themselves no key is required."""
     from pydantic.json_schema import models_json_schema
 
-    _, schema = models_json_schema([(model, "validation") for model in models], ref_template="#/$defs/{model}")
+    _, schema = models_json_schema(
+        [(model, "validation") for model in models],
+        ref_template="#/$defs/{model}",
+        schema_generator=documented_generator(),
+    )
     definitions = cast("dict[str, Schema]", schema["$defs"])
     for model in models:
-        definitions[model.__name__] = _loosened(definitions[model.__name__], meanings_of(model))
+        definitions[model.__name__] = _loosened(definitions[model.__name__])
     return definitions
 
 
-def _loosened(schema: Schema, meanings: Mapping[str, str]) -> Schema:
+def documented_generator() -> type[GenerateJsonSchema]:
+    """A generator for pydantic that puts the meaning of each key, from the docstrings, beside the key."""
+    from pydantic.json_schema import GenerateJsonSchema
+
+    class Documented(GenerateJsonSchema):
+        def model_schema(self, schema: core_schema.ModelSchema) -> Schema:
+            made = super().model_schema(schema)
+            model = cast("type[BaseModel]", schema["cls"])
+            if "description" in made:
+                made["description"] = made["description"].partition("Attributes:")[0].strip()
+            properties = made.get("properties", {})
+            for name, meaning in meanings_of(model).items():
+                field = model.model_fields.get(name)
+                key = (field.alias if field else None) or name
+                if key in properties:
+                    properties[key]["description"] = meaning
+            return made
+
+    return Documented
+
+
+def _loosened(schema: Schema) -> Schema:
     properties: dict[str, Schema] = {"defaults": _DEFAULTS}
     for name, value in schema["properties"].items():
-        about = {"description": meanings[name]} if name in meanings else {}
-        default = {"default": value["default"]} if "default" in value else {}
-        rest = {key: part for key, part in value.items() if key not in ("default", "title")}
-        properties[name] = {**about, **default, "anyOf": [rest, _LATER]}
+        about = {key: value[key] for key in ("description", "default") if key in value}
+        rest = {key: part for key, part in value.items() if key not in ("description", "default", "title")}
+        properties[name] = {**about, "anyOf": [rest, _LATER]}
     return {**schema, "properties": properties, "required": []}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
@@ -23,6 +23,11 @@ class Strict(BaseModel):
     """A frozen model that refuses unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), defer_build=True)
+
+
+def with_examples(*examples: Mapping[str, Any], **config: Any) -> ConfigDict:
+    """The configuration of a model that its JSON Schema and the command `show` explain by examples."""
+    return ConfigDict(json_schema_extra={"examples": [dict(example) for example in examples]}, **config)
 
 
 def _unquoted_word(value: Any) -> Any:

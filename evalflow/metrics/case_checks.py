@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Self, cast
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, RootModel, TypeAdapter, model_validator
+from pydantic import AliasChoices, BaseModel, Field, RootModel, TypeAdapter, model_validator
 
-from evalflow.config.schema import FIELDS, MetricConfig, Strict, Word
+from evalflow.config.schema import FIELDS, MetricConfig, Strict, Word, with_examples
 from evalflow.errors import did_you_mean
 from evalflow.jsonvalues import look_up, written
 from evalflow.metrics.base import BaseMetric, CosineMetric, FieldMetric, scored
@@ -27,26 +27,48 @@ _PLACEHOLDER = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
 
 
 class Correctness(Strict):
-    """All of the reference is in the answer, without contradiction; what the answer adds does not matter."""
+    """All of the reference is in the answer, without contradiction; what the answer adds does not matter.
 
+    Attributes:
+        reference: What the answer must say.
+    """
+
+    model_config = with_examples({"reference": "Three times. A reserved book cannot be renewed."})
     reference: str = Field(min_length=1)
 
 
 class Conformity(Strict):
-    """The answer keeps every rule; all rules are judged together, over the whole conversation."""
+    """The answer keeps every rule; all rules are judged together, over the whole conversation.
 
+    Attributes:
+        rules: The rules; {{brand}} is filled from the case.
+    """
+
+    model_config = with_examples({"rules": ["The agent should only answer in English."]})
     rules: list[str] = Field(min_length=1)
 
 
 class Groundedness(Strict):
-    """All of the answer is in the context, or in the earlier turns if there is no context, without contradiction."""
+    """All of the answer is in the context, or in the earlier turns if there is no context, without contradiction.
 
+    Attributes:
+        context: All that the answer may say; null: the earlier turns.
+    """
+
+    model_config = with_examples({"context": "A late book costs 20 cents a day."})
     context: str | None = None
 
 
 class StringMatching(Strict):
-    """The keyword is in the answer."""
+    """The keyword is in the answer.
 
+    Attributes:
+        keyword: A word or a sentence.
+        case_sensitive: Whether upper and lower case differ.
+        normalize: The Unicode form both texts are brought to first; null compares them as they are.
+    """
+
+    model_config = with_examples({"keyword": "three", "case_sensitive": False})
     keyword: str = Field(min_length=1)
     case_sensitive: bool = True
     normalize: NormalForm | None = Field(
@@ -55,7 +77,13 @@ class StringMatching(Strict):
 
 
 class JsonPathRule(Strict):
-    """The expected value at a path in the metadata: text must contain it; a number or boolean must equal it."""
+    """The expected value at a path in the metadata: text must contain it; a number or boolean must equal it.
+
+    Attributes:
+        json_path: The JSONPath.
+        expected_value: The text, number or boolean.
+        expected_value_type: Which of these it is; null: as it is written.
+    """
 
     json_path: str
     expected_value: Any
@@ -86,41 +114,76 @@ class JsonPathRule(Strict):
 
 
 class Metadata(Strict):
-    """The answer's metadata has the expected value at every path."""
+    """The answer's metadata has the expected value at every path.
 
+    Attributes:
+        json_path_rules: The paths, each with its value.
+    """
+
+    model_config = with_examples(
+        {"json_path_rules": [{"json_path": "$.tool.name", "expected_value": "fees", "expected_value_type": "string"}]}
+    )
     json_path_rules: list[JsonPathRule] = Field(min_length=1)
 
 
 class SemanticSimilarity(Strict):
-    """The answer means about the same as the reference: the cosine of their embeddings reaches the threshold."""
+    """The answer means about the same as the reference: the cosine of their embeddings reaches the threshold.
 
+    Attributes:
+        reference: What the answer should mean.
+        threshold: The smallest cosine that passes.
+    """
+
+    model_config = with_examples({"reference": "We close at six.", "threshold": 0.7})
     reference: str = Field(min_length=1)
     threshold: float = Field(default=0.8, ge=0, le=1)
 
 
 class RegexMatching(Strict):
-    """The pattern matches somewhere in the answer."""
+    """The pattern matches somewhere in the answer.
 
+    Attributes:
+        pattern: A regular expression in the syntax of Python's `re`.
+    """
+
+    model_config = with_examples({"pattern": "[0-9]+ cents"})
     pattern: str
 
 
 class FieldComparison(Strict):
-    """A field, by default the answer, compares with the expected value."""
+    """A field, by default the answer, compares with the expected value.
 
+    Attributes:
+        expected_value: The text or number.
+        field: A case field, or a dotted path into one.
+    """
+
+    model_config = with_examples({"expected_value": 20, "field": "metadata.cents"})
     expected_value: Any
     field: Word = "answer"
 
 
 class JsonSchemaValidity(Strict):
-    """A field, by default the answer, is JSON that is valid by the schema."""
+    """A field, by default the answer, is JSON that is valid by the schema.
 
-    model_config = ConfigDict(populate_by_name=True, defer_build=True)
+    Attributes:
+        schema_: The JSON Schema, in data as `schema`.
+        field: A case field, or a dotted path into one.
+    """
+
+    model_config = with_examples({"schema": {"required": ["days"]}}, populate_by_name=True, defer_build=True)
     schema_: dict[str, Any] = Field(alias="schema")
     field: Word = "answer"
 
 
 class RuleParams(RootModel[Operation]):
     """A rule that no model has to judge, about the answer's text, its metadata, its time or its cost."""
+
+    model_config = with_examples(
+        {"op": "contains", "value": "three", "case_sensitive": False},
+        {"op": "less_than_equals", "field": "latency_s", "value": 2},
+        {"op": "not", "rule": {"op": "regex", "pattern": "(?i)as an ai"}},
+    )
 
     @model_validator(mode="after")
     def _known_fields(self) -> RuleParams:
@@ -157,6 +220,15 @@ class CheckGroup(Strict):
             share itself.
     """
 
+    model_config = with_examples(
+        {
+            "threshold": 0.6,
+            "checks": [
+                {"identifier": "rule", "weight": 2, "params": {"op": "contains", "value": "please"}},
+                {"identifier": "conformity", "params": {"rules": ["The agent should be polite."]}},
+            ],
+        }
+    )
     checks: list[GroupedCheck] = Field(min_length=1)
     threshold: float | None = Field(default=None, ge=0, le=1)
 
@@ -175,6 +247,7 @@ class CommandParams(Strict):
         options: What else the program gets from this case.
     """
 
+    model_config = with_examples({"command": "tone", "options": {"words": ["stupid"]}})
     command: Word
     options: dict[str, Any] = Field(default_factory=dict[str, Any])
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 from pydantic import Field
 
 from evalflow.calls.program import ProgramFault, run_program, stderr_in_words
-from evalflow.config.schema import MetricConfig, Strict, Word
+from evalflow.config.schema import MetricConfig, Strict, Word, with_examples
 from evalflow.jsonvalues import kind, parsed
 from evalflow.metrics.base import BaseMetric, scored
 from evalflow.metrics.operations import as_number, quoted
@@ -31,6 +31,7 @@ class CommandConfig(Strict):
         timeout_s: Time limit in seconds for one answer; the program and its children are then killed.
     """
 
+    model_config = with_examples({"argv": ["python3", "tone.py"], "timeout_s": 10})
     argv: list[Word] = Field(min_length=1)
     timeout_s: float = Field(default=60.0, gt=0, allow_inf_nan=False)
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from evalflow.apart import TooSlow
-from evalflow.config.schema import Word
+from evalflow.config.schema import Word, with_examples
 from evalflow.jsonvalues import Path, json_path, written
 from evalflow.metrics.json_schema import Fault, NoJson, json_equal, json_of, json_schema, objects_in
 from evalflow.metrics.operations import BaseOperation, QuickOperation, Read, RuleFinding, quoted
@@ -33,6 +33,10 @@ class JsonPathOperation(BaseOperation):
         rule: Any operation, which must hold for the value at the path.
     """
 
+    model_config = with_examples(
+        {"op": "jsonpath", "path": "$.days", "equals": 21},
+        {"op": "jsonpath", "path": "$.price", "rule": {"op": "less_than", "value": 10}},
+    )
     op: Literal["jsonpath"]
     path: Word
     contains: Word | None = None
@@ -123,7 +127,9 @@ class JsonSchemaOperation(BaseOperation):
         anywhere: false: the whole text must be JSON; true: one JSON object somewhere in the text is enough.
     """
 
-    model_config = ConfigDict(populate_by_name=True, defer_build=True)
+    model_config = with_examples(
+        {"op": "json_schema", "schema": {"required": ["days"]}}, populate_by_name=True, defer_build=True
+    )
     op: Literal["json_schema"]
     schema_: dict[str, Any] = Field(alias="schema")
     anywhere: bool = False
@@ -159,6 +165,7 @@ class XmlOperation(QuickOperation):
         elements: Elements that it must have, each as the path from the root: answer.source.
     """
 
+    model_config = with_examples({"op": "xml", "elements": ["loan.days"]})
     op: Literal["xml"]
     elements: list[Word] = Field(default_factory=list[Word])
 

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from evalflow.config.schema import Strict, Word
+from evalflow.config.schema import Strict, Word, with_examples
 from evalflow.jsonvalues import kind, look_up, written
 from evalflow.patterns import Pattern, compiled
 
@@ -136,6 +136,14 @@ class TextOperation(SpellingOperation, AgainstOperation):
         against: A case field that holds it, such as reference or expected; instead of `value`.
     """
 
+    model_config = with_examples(
+        {"op": "equals", "value": "Yes", "case_sensitive": False},
+        {"op": "not_equals", "value": "Yes"},
+        {"op": "contains", "value": "three"},
+        {"op": "not_contains", "value": "as an AI"},
+        {"op": "starts_with", "value": "Dear"},
+        {"op": "ends_with", "value": "?"},
+    )
     op: Literal["equals", "not_equals", "contains", "not_contains", "starts_with", "ends_with"]
     value: Word | None = None
 
@@ -166,6 +174,11 @@ class TextListOperation(SpellingOperation):
         values: The other texts: the field contains one of them, contains all of them, or equals one of them.
     """
 
+    model_config = with_examples(
+        {"op": "one_of", "values": ["yes", "no"], "trim": True},
+        {"op": "contains_any", "values": ["3", "three"]},
+        {"op": "contains_all", "values": ["20", "cents"]},
+    )
     op: Literal["contains_any", "contains_all", "one_of"]
     values: list[Word] = Field(min_length=1)
 
@@ -195,6 +208,9 @@ class PatternOperation(BaseOperation):
         normalize: The Unicode form the text is brought to first; null leaves it as it is.
     """
 
+    model_config = with_examples(
+        {"op": "regex", "pattern": "[0-9]+ cents"}, {"op": "not_regex", "pattern": "(?i)sorry"}
+    )
     op: Literal["regex", "not_regex"]
     pattern: Word
     case_sensitive: bool = True
@@ -246,6 +262,12 @@ class NumberOperation(AgainstOperation):
 class ComparisonOperation(NumberOperation):
     """Says which of two numbers is larger. A text that spells out a number counts as one; anything else fails."""
 
+    model_config = with_examples(
+        {"op": "less_than", "value": 5},
+        {"op": "less_than_equals", "value": 5},
+        {"op": "greater_than", "value": 5},
+        {"op": "greater_than_equals", "value": 5},
+    )
     op: Literal["less_than", "less_than_equals", "greater_than", "greater_than_equals"]
 
     def _compare(self, number: float, limit: float) -> tuple[bool, str]:
@@ -261,6 +283,7 @@ class ToleranceOperation(NumberOperation):
         relative: The largest difference as a share of the other number: 0.05 allows 5 %.
     """
 
+    model_config = with_examples({"op": "close_to", "value": 3.14, "tolerance": 0.01})
     op: Literal["close_to"]
     tolerance: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     relative: float = Field(default=0.0, ge=0, allow_inf_nan=False)
@@ -283,6 +306,7 @@ class LengthOperation(QuickOperation):
         max: The largest number allowed.
     """
 
+    model_config = with_examples({"op": "length", "unit": "words", "min": 2, "max": 4})
     op: Literal["length"]
     unit: Literal["characters", "words", "lines", "items"] = "characters"
     min: int | None = Field(default=None, ge=0)

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from evalflow.apart import TooSlow, apart
+from evalflow.config.schema import with_examples
 from evalflow.metrics.json_operations import JsonPathOperation, JsonSchemaOperation, XmlOperation
 from evalflow.metrics.operations import (
     BaseOperation,
@@ -34,6 +35,7 @@ class NotOperation(BaseOperation):
         rule: The other operation.
     """
 
+    model_config = with_examples({"op": "not", "rule": {"op": "starts_with", "value": "No"}})
     op: Literal["not"]
     rule: Operation
 
@@ -56,6 +58,10 @@ class SeveralOperation(BaseOperation):
         rules: The operations; each may name its own `field`.
     """
 
+    model_config = with_examples(
+        {"op": "any", "rules": [{"op": "equals", "value": "3"}, {"op": "contains", "value": "three"}]},
+        {"op": "all", "rules": [{"op": "contains", "value": "20"}, {"op": "length", "max": 15}]},
+    )
     op: Literal["any", "all"]
     rules: list[Operation] = Field(min_length=1)
 

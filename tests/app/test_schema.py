@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
 from jsonschema import Draft7Validator
 
 from evalflow.app.schema import SCHEMA_GROUPS, group_schema
+from evalflow.app.studio.checks import list_check_types
 
 CONF = Path(__file__).parents[2] / "conf"
 SHIPPED = [file for group in SCHEMA_GROUPS for file in sorted((CONF / group).glob("*.yaml"))]
@@ -58,3 +59,16 @@ def test_a_value_may_come_from_the_environment() -> None:
 def test_keys_come_with_their_meaning() -> None:
     metric: dict[str, Any] = group_schema("metric")["$defs"]["RubricMetricConfig"]["properties"]
     assert "lowest passing score" in metric["threshold"]["description"]
+
+
+def test_the_keys_of_operations_and_of_checks_have_a_meaning_and_each_an_example() -> None:
+    definitions = group_schema("metric")["$defs"]
+    operations = [one for name, one in definitions.items() if name.endswith("Operation")]
+    assert len(operations) > 10
+    params = [cast("dict[str, Any]", one.params) for one in list_check_types.__wrapped__(None)]
+    for schema in [*operations, *params]:
+        assert schema["examples"], schema["title"]
+        for one in (schema, *schema.get("$defs", {}).values()):
+            assert "Attributes:" not in one.get("description", "")
+            keys = {key: value for key, value in one.get("properties", {}).items() if key != "op"}
+            assert [key for key, value in keys.items() if "description" not in value] == [], one["title"]

@@ -161,6 +161,31 @@ def test_a_kind_of_metric_is_shown_with_its_keys_and_an_example(program: Program
     assert "'g_eval'" in program("show", "g_evla").stderr
 
 
+SHOWN = """\
+close_to
+  Says whether a number is close to another: it differs by `tolerance` at most, or by this share of the other.
+    field: The case field, or a dotted path into one, such as latency_s or metadata.language; null: the field that the
+    metric or the check names.
+    against: A case field that holds it; instead of `value`.
+    value: The other number.
+    tolerance: The largest difference.
+    relative: The largest difference as a share of the other number: 0.05 allows 5 %.
+    {"op": "close_to", "value": 3.14, "tolerance": 0.01}
+"""
+
+
+def test_the_operations_of_rules_and_the_checks_of_cases_are_shown_with_their_keys(program: Program) -> None:
+    lines = program("show", "check", COLUMNS="120").stdout.splitlines()
+    assert SHOWN in "".join(f"{line.rstrip()}\n" for line in lines)
+    assert '{"command": "tone", "options": {"words": ["stupid"]}}' in program("show", "checks", COLUMNS="120").stdout
+    parts = {
+        name: part for part in json.loads(program("show", "checks", "--json").stdout)["parts"] for name in part["names"]
+    }
+    assert list(parts["group"]["keys"]) == ["checks", "threshold"]
+    assert parts["rule"]["keys"] == {}
+    assert parts["less_than"] == parts["equals"]
+
+
 @pytest.mark.parametrize("kind", METRIC_KINDS.names())
 def test_every_key_of_every_kind_says_what_it_means(kind: str) -> None:
     assert [key["key"] for key in keys_of(kind) if not key["meaning"]] == []

@@ -23,13 +23,17 @@ ROWS = re.findall(r"^\| `(\w+)` \| [^|]+ \| `([^`]+)` \| `([^`]+)` \| `([^`]+)` 
 MAPPED = re.findall(r"`(\{\"[^`]+\})`", PAGE.partition("\n## Coming from promptfoo")[2])
 
 
+MODELS = get_args(get_args(Operation)[0])
+EXAMPLES = [example for model in MODELS for example in model.model_config["json_schema_extra"]["examples"]]
+
+
 def score(operation: dict[str, Any], text: str) -> float | None:
     rulebook = Rulebook("answer", [RuleParams.model_validate(operation).root])
     return asyncio.run(rulebook.score({"answer": text})).score
 
 
 def test_every_operation_has_its_row() -> None:
-    ops = [op for model in get_args(get_args(Operation)[0]) for op in get_args(model.model_fields["op"].annotation)]
+    ops = [op for model in MODELS for op in get_args(model.model_fields["op"].annotation)]
     assert sorted(op for op, *_ in ROWS) == sorted(ops)
 
 
@@ -37,6 +41,7 @@ def test_every_operation_has_its_row() -> None:
 def test_a_row_holds_for_what_it_says(op: str, example: str, holds: str, fails: str) -> None:
     operation = json.loads(example)
     assert operation["op"] == op
+    assert operation in EXAMPLES
     assert (score(operation, holds), score(operation, fails)) == (1.0, 0.0)
 
 

@@ -95,8 +95,11 @@ class BuiltInCheck:
 @requires("read")
 def list_check_types(_: Workspace) -> list[BuiltInCheck]:
     """The built-in checks, by identifier."""
+    from evalflow.app.schema import documented_generator
+
+    generator = documented_generator()
     return [
-        BuiltInCheck(name, meaning_of(name), name in JUDGED, model.model_json_schema())
+        BuiltInCheck(name, meaning_of(name), name in JUDGED, model.model_json_schema(schema_generator=generator))
         for name, model in sorted(PARAMS.items())
     ]
 
