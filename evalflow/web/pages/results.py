@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from anyio import to_thread
+from markupsafe import Markup
 from nicegui import ui
 
 from evalflow.app.studio.run_cases import RunCase, get_run_case
@@ -18,7 +19,9 @@ from evalflow.report.wording import number
 from evalflow.web.pages.results_filter import FilterBar, ResultQuery, Tags
 from evalflow.web.pages.run_case import case_content, case_heading
 from evalflow.web.pages.runs import ACTIVE, metrics_of
-from evalflow.web.ui.parts import Latest, badge, button, counted, tell_fault, text
+from evalflow.web.ui.markup import filled, markup
+from evalflow.web.ui.parts import Latest, button, counted, tell_fault, text
+from evalflow.web.ui.visitor import root_path
 
 PAGE_SIZE = 25
 _WORST = "Worst first: most failed scores, then most errors, then the lowest mean of the scores from 0 to 1."
@@ -144,25 +147,14 @@ class ResultTable:
 
     def _row(self, row: ResultRow, names: Sequence[str]) -> ui.element:
         opened = partial(self._choose, row.position)
-        with ui.element("tr").on("click", opened, args=[]) as made:
+        with ui.element("tr").on("click", opened, args=[], js_handler=_OPENS) as made:
             if row.position == self._open:
                 made.props('aria-selected="true"')
-            with ui.element("th").props("scope=row"):
-                link = ui.link(target=f"/runs/{self._run.run_id}{self._query(row.position)}").classes("question")
-                # A click opens the panel here; with Ctrl or the middle button the link opens a page of its own.
-                link.on("click", js_handler="(e) => { if (!e.ctrlKey && !e.metaKey) e.preventDefault(); }")
-                with link:
-                    text(row.question or row.case_id, "span", "clamp").props("dir=auto")
-                if row.target_repeat:
-                    text(f"answer {row.target_repeat + 1}", "span", "small muted")
-            with ui.element("td").classes("answer"):
-                said = row.answer if row.answer_error is None else f"No answer: {row.answer_error}"
-                text(said or "No answer", "span", "clamp" if row.answer else "clamp muted").props("dir=auto")
+            _question(row, f"{root_path()}/runs/{self._run.run_id}{self._query(row.position)}")
+            _answer(row)
             for name in names:
-                with ui.element("td").classes("chip-of") as cell:
-                    cell.props["data-label"] = name
-                    if name in row.cells:
-                        chip(row.cells[name])
+                shown = chip(row.cells[name]) if name in row.cells else ()
+                filled("td", *shown, classes="chip-of").props["data-label"] = name
         return made
 
     async def _choose(self, position: int) -> None:
@@ -206,20 +198,40 @@ class ResultTable:
         self._note()
 
 
+_OPENS = """(event) => {
+    const link = event.target.closest("a");
+    if (link && (event.ctrlKey || event.metaKey || event.shiftKey)) return;
+    if (link) event.preventDefault();
+    emit();
+}"""
+"""A click opens the panel beside the table; with Ctrl the link of the question opens a page of its own."""
+
+
+def _question(row: ResultRow, path: str) -> None:
+    asked = markup("span", row.question or row.case_id, cls="clamp", dir="auto")
+    link = markup("a", asked, cls="nicegui-link question", href=path)
+    repeat = [markup("span", f"answer {row.target_repeat + 1}", cls="small muted")] if row.target_repeat else []
+    filled("th", link, *repeat).props("scope=row")
+
+
+def _answer(row: ResultRow) -> None:
+    said = row.answer if row.answer_error is None else f"No answer: {row.answer_error}"
+    shown = markup("span", said or "No answer", cls="clamp" if row.answer else "clamp muted", dir="auto")
+    filled("td", shown, classes="answer")
+
+
 _SIGNS = {True: ("✓", "passed", "pass"), False: ("✗", "failed", "fail"), None: ("", "scored", "")}
 
 
-def chip(cell: ResultCell) -> None:
+def chip(cell: ResultCell) -> Sequence[Markup]:
     """A metric's score with whether it passed, by sign and colour, or why there is none."""
     if cell.status == "error" or cell.score is None:
-        badge(cell.status, "warn" if cell.status == "error" else "").classes("chip unscored")
-        return
+        return [markup("span", cell.status, cls=f"badge {'warn ' if cell.status == 'error' else ''}chip unscored")]
     sign, word, tone = _SIGNS[cell.passed]
     shown = number(cell.score, 2)
-    made = text(f"{sign} {shown}".strip(), "span", f"chip {tone}")
     of = f", the mean of {cell.n:,}" if cell.n > 1 else ""
-    made.props["title"] = f"{word}: {shown}{of}"
-    text(word, "span", "unseen")
+    seen = markup("span", f"{sign} {shown}".strip(), cls=f"chip {tone}", title=f"{word}: {shown}{of}")
+    return [seen, markup("span", word, cls="unseen")]
 
 
 class ResultPanel:

@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from anyio import to_thread
+from markupsafe import Markup
 from nicegui import ui
 
 from evalflow.app.studio.run_files import carry_threshold, keep_threshold, passing, restore_threshold
@@ -17,6 +18,7 @@ from evalflow.app.studio.space import Workspace
 from evalflow.report.wording import caveat, method, number, percent, series_name, varying, without_means_of_figures
 from evalflow.web.pages.runs import history_path
 from evalflow.web.ui import forms
+from evalflow.web.ui.markup import filled, markup
 from evalflow.web.ui.parts import (
     Latest,
     Tone,
@@ -29,7 +31,6 @@ from evalflow.web.ui.parts import (
     plain_button,
     section,
     shape,
-    table,
     tell,
     text,
 )
@@ -248,24 +249,33 @@ class TagTable:
         for row in rows:
             by_tag.setdefault(row["tag"], {})[joined(row["metric"], series_name(row, apart), _statistic(row))] = row
         columns = list(dict.fromkeys(column for cells in by_tag.values() for column in cells))
+        heads = markup("tr", *(markup("th", markup("span", head), scope="col") for head in ("Tag", "Cases", *columns)))
+        lines = [_tag_row(tag, by_tag[tag], columns) for tag in list(by_tag)[:SHOWN_TAGS]]
         with self._place:
-            with table(("Tag", "Cases", *columns)):
-                for tag in list(by_tag)[:SHOWN_TAGS]:
-                    self._row(tag, by_tag[tag], columns)
+            table = filled("table", markup("thead", heads), markup("tbody", *lines))
+            table.on("click", lambda event: self._on_pick(tag=event.args), js_handler=_PICKS)
             if len(by_tag) > SHOWN_TAGS:
                 text(f"{len(by_tag) - SHOWN_TAGS:,} more tags are in the run's report.", "p", "muted small")
 
-    def _row(self, tag: str, cells: Mapping[str, Mapping[str, Any]], columns: Sequence[str]) -> None:
-        with ui.element("tr"):
-            with ui.element("th").props("scope=row"):
-                plain_button(tag, partial(self._on_pick, tag=tag), "tag")
-            text(f"{max(row['n'] for row in cells.values()):,}", "td", "muted")
-            for column in columns:
-                row = cells.get(column)
-                with ui.element("td"):
-                    text(number(row["value"] if row else None, 2), "span", "reading")
-                    if row and row["ci_low"] is not None:
-                        text(interval(row["ci_low"], row["ci_high"], 2), "span", "muted small")
+
+_PICKS = """(event) => {
+    const tag = event.target.closest("button");
+    if (tag) emit(tag.dataset.tag);
+}"""
+
+
+def _tag_row(tag: str, cells: Mapping[str, Mapping[str, Any]], columns: Sequence[str]) -> Markup:
+    named = markup("button", markup("span", tag), cls="tag", type="button", **{"data-tag": tag})
+    shown = [_tag_cell(cells.get(column)) for column in columns]
+    cases = markup("td", f"{max(row['n'] for row in cells.values()):,}", cls="muted")
+    return markup("tr", markup("th", named, scope="row"), cases, *shown)
+
+
+def _tag_cell(row: Mapping[str, Any] | None) -> Markup:
+    value = markup("span", number(row["value"] if row else None, 2), cls="reading")
+    if not row or row["ci_low"] is None:
+        return markup("td", value)
+    return markup("td", value, markup("span", interval(row["ci_low"], row["ci_high"], 2), cls="muted small"))
 
 
 def _statistic(row: Mapping[str, Any]) -> str:
