@@ -22,9 +22,12 @@ from evalflow.app.run import execute
 from evalflow.config.schema import IDENTIFIER
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError, command
-from evalflow.importers.files import ImportedConfig, ImportSource, Secret, key_for
+from evalflow.importers.deepeval import read_deepeval
+from evalflow.importers.files import ImportedConfig, ImportSource, key_for, secrets_in
 from evalflow.importers.govuk import read_config
 from evalflow.importers.ledger import Ledger
+from evalflow.importers.openai_evals import read_openai_evals
+from evalflow.importers.promptfoo.read import read_promptfoo
 from evalflow.importers.tiamat import read_test
 from evalflow.paths import private_folder, write_atomically
 from evalflow.records.manifest import Manifest
@@ -33,7 +36,10 @@ from evalflow.report.wording import ColumnKind, literal, table_of
 
 Importer = Callable[[ImportSource], ImportedConfig]
 FORMATS: Mapping[str, Importer] = {
+    "deepeval": read_deepeval,
     "govuk": lambda source: read_config(source.path),
+    "openai-evals": read_openai_evals,
+    "promptfoo": read_promptfoo,
     "tiamat": lambda source: read_test(source.path),
 }
 _TARGET = ("target=vllm", "target.model=MODEL")
@@ -113,36 +119,34 @@ def _commands(imported: ImportedConfig) -> Iterator[tuple[list[str], str]]:
 
     A key whose variable is not set is left out of `check`, which sends nothing.
     """
-    judge = MODEL if imported.judged else ()
-    remark = SENDS_NOTHING if imported.judged else _NOTHING_SENT
     for name, experiment in imported.experiments.items():
         chosen = {key: value for one in experiment["defaults"] for key, value in one.items()}
         target = imported.targets.get(chosen.get("override /target", ""))
         unset = _unset(target, "target")
-        own_judge = "override /judge" in chosen or not judge
+        judge = () if name in imported.unjudged else MODEL
+        remark = SENDS_NOTHING if judge else _NOTHING_SENT
         unset |= _unset(experiment.get("judge"), "judge")
         without = [f"{key}=null" for key in unset]
         words = [] if target or not experiment["generate"] else list(_TARGET)
         missing = sorted(set(unset.values()))
+        named = SENDS_NOTHING if words else remark
         until = f"sends nothing; to run it, set {' and '.join(missing)}, and leave out `check` and {' '.join(without)}"
-        yield [f"experiment={name}", *words, *([] if own_judge else judge), *without], until if missing else remark
+        yield [f"experiment={name}", *words, *judge, *without], until if missing else named
     if imported.experiments:
         return
     words = [f"dataset=[{','.join(imported.datasets)}]", f"metric=[{','.join(imported.metrics)}]"]
     if not imported.has_answers:
         words += ["generate=true", *_TARGET]
-    yield [*words, *judge], remark
+    yield [*words, *MODEL], SENDS_NOTHING
 
 
 def _unset(option: Mapping[str, Any] | None, group: str) -> dict[str, str]:
     """Keys of an option whose environment variable is not set, with the variable."""
-    given = option or {}
-    found = {"api_key_env": given.get("api_key_env")}
-    headers: Mapping[str, Any] = given.get("headers") or {}
-    for header in headers.values():
-        if isinstance(header, Secret) and header.variable not in os.environ:
-            found["headers"] = header.variable
-    return {f"{group}.{key}": name for key, name in found.items() if name and name not in os.environ}
+    found: dict[str, str] = {}
+    for key, value in (option or {}).items():
+        names = [value] if key == "api_key_env" else [secret.variable for secret in secrets_in(value)]
+        found |= {f"{group}.{key}": name for name in names if name and name not in os.environ}
+    return found
 
 
 def run_tiamat(test: str, overrides: Sequence[str], out: Console, err: Console) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
@@ -21,7 +21,7 @@ from evalflow.datasets.sources import (
     too_large,
     too_long,
 )
-from evalflow.errors import Problem
+from evalflow.errors import Problem, UserError
 from evalflow.jsonvalues import kind
 
 BOM = b"\xef\xbb\xbf"
@@ -157,6 +157,35 @@ def raw_items(path: Path) -> Iterator[str]:
     with _open(path) as file:
         for item in ijson.items(file, "" if isinstance(form, Problem) else form.prefix):
             yield json.dumps(_floats(item), ensure_ascii=False) + "\n"
+
+
+def streamed_items(path: Path, prefix: str, scalars: Mapping[str, Callable[[Any], None]]) -> Iterator[Any]:
+    """The items at an ijson prefix, one at a time; UserError if the file is broken.
+
+    `scalars` are called with the values at their prefixes, and with None for one that does not come before the items.
+    """
+    import ijson  # pyright: ignore[reportMissingTypeStubs]
+
+    try:
+        if problem := _crash_problem(path):
+            raise UserError(problem)
+        missing = dict(scalars)
+        start = prefix.removesuffix(".item")
+        with _open(path) as file:
+            for place, event, value in cast("Iterator[tuple[str, str, Any]]", ijson.parse(file)):
+                if place in missing and not event.startswith("start"):
+                    missing.pop(place)(int(value) if isinstance(value, Decimal) else value)
+                if place == start and event == "start_array":
+                    break
+        for absent in missing.values():
+            absent(None)
+        with _open(path) as file:
+            for item in cast("Iterator[Any]", ijson.items(file, prefix)):
+                yield _floats(item)
+    except (ijson.JSONError, ArithmeticError, ValueError) as error:
+        raise UserError(_broken(path, error)) from None
+    except OSError as error:
+        raise UserError(Problem(f"cannot be read: {error.strerror}", shown(path))) from None
 
 
 def _rows(path: Path, form: _Form) -> Iterator[SourceRow | Problem]:

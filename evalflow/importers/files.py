@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Collection, Generator, Iterable, Mapping
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain, count
@@ -51,7 +51,7 @@ class DataFile:
         self.ledger.took(self.part)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ImportedConfig:
     """Other tools' definitions as evalflow's config groups: each file's values by key.
 
@@ -61,7 +61,7 @@ class ImportedConfig:
         data: Finished files, by their names in data/.
         notes: What changed.
         ledger: What was found, taken and left out.
-        judged: Whether a language model is needed as judge, and none is named.
+        unjudged: The experiments that need no language model as judge, or name one.
     """
 
     datasets: Options = field(default_factory=Options)
@@ -72,7 +72,7 @@ class ImportedConfig:
     data: dict[str, Path] = field(default_factory=dict[str, Path])
     notes: list[str] = field(default_factory=list[str])
     ledger: Ledger = field(default_factory=Ledger)
-    judged: bool = True
+    unjudged: set[str] = field(default_factory=set[str])
 
     @property
     def has_answers(self) -> bool:
@@ -171,6 +171,18 @@ def option_text(group: str, key: str, values: Mapping[str, Any]) -> str:
         return text
     package = "_global_" if group == "experiment" else f"{group}.{key}"
     return f"# @package {package}\n{text}"
+
+
+def secrets_in(value: Any) -> Iterator[Secret]:
+    """All secrets in a value of an option."""
+    if isinstance(value, Secret):
+        yield value
+    elif isinstance(value, Mapping):
+        for inner in cast("Mapping[str, Any]", value).values():
+            yield from secrets_in(inner)
+    elif isinstance(value, list):
+        for inner in cast("list[Any]", value):
+            yield from secrets_in(inner)
 
 
 def _revealed(value: Any) -> Any:

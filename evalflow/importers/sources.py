@@ -89,6 +89,20 @@ def read_text(path: Path) -> str:
     return text
 
 
+def expect_text(path: Path) -> None:
+    """Refuse a file that is empty or begins as no text does, before it is read row by row."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(4096)
+    except OSError as error:
+        raise UserError(Problem(f"cannot be read: {error.strerror}", shown(path))) from None
+    if not head.strip():
+        raise UserError(Problem("the file is empty", shown(path)))
+    kind = next((kind for mark, kind in _MARKS.items() if head.startswith(mark)), None)
+    if kind:
+        raise UserError(Problem(f"the file is {kind}, not UTF-8", shown(path), "save it as UTF-8"))
+
+
 def read_document(path: Path) -> Any:
     """The content of a YAML or JSON file, with lines; UserError if it is broken."""
     text = read_text(path)
@@ -104,11 +118,9 @@ def read_rows(path: Path) -> Iterator[SourceRow]:
     opener = _OPENERS.get(path.suffix.lower())
     if opener is None:
         raise UserError(Problem("unknown kind of file", shown(path), f"known endings: {', '.join(_OPENERS)}"))
+    expect_text(path)
     empty = True
     try:
-        with path.open("rb") as file:
-            if not file.read(1):
-                raise UserError(Problem("the file is empty", shown(path)))
         for row in opener(path).rows:
             if isinstance(row, Problem):
                 raise UserError(row)

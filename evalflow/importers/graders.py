@@ -1,0 +1,204 @@
+"""OpenAI's graders as checks of a case and metrics with a prompt.
+
+Their templates know `{{item.x}}`, a column of the data, and `{{sample.output_text}}`, the answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from evalflow.importers.nunjucks import as_text
+from evalflow.importers.untranslatable import Untranslatable
+from evalflow.importers.values import as_list, as_number
+
+_TAG = re.compile(r"\{\{-?\s*([^{}]*?)\s*-?\}\}")
+_COLUMN = re.compile(r"item((?:\.\w+|\[\d+\]|\[['\"][^'\"]+['\"]\])+)")
+_ANSWER = ("sample.output_text", "sample['output_text']")
+_OUTPUT = re.compile(r"\{\{\s*sample\.output_text\s*\}\}\Z")
+_PERCENT = "\n\nGive the score as a percentage: {low:g} is 0, and {high:g} is 100."
+LEXICAL = "a check `semantic_similarity`; the old scores are taken, where the file has them"
+COMMAND = "write it as a program, and declare it as a `command` check: docs/checks.md"
+
+
+@dataclass(frozen=True, slots=True)
+class Grader:
+    """A grader that evalflow has: either a check, filled for each case, or a metric and its prompt.
+
+    Attributes:
+        name: Its name in the file.
+        check: From the data of a case to the kind of check and its parameters.
+        metric: The YAML of a metric; `prompt` is its text.
+        model: The model that judges.
+    """
+
+    name: str
+    check: Callable[[Mapping[str, Any]], tuple[str, dict[str, Any]]] | None = None
+    metric: dict[str, Any] = field(default_factory=dict[str, Any])
+    prompt: str = ""
+    model: str | None = None
+
+
+def grader_of(declared: Any) -> Grader:
+    """The like of a grader of `testing_criteria`; Untranslatable if there is none."""
+    if not isinstance(declared, Mapping):
+        raise Untranslatable("it is no object", "write `type:` and its keys")
+    known = cast("Mapping[str, Any]", declared)
+    kind = known.get("type")
+    make = _KINDS.get(str(kind))
+    if make is None:
+        raise Untranslatable(f"there is no like of {kind}", _ELSEWHERE.get(str(kind), COMMAND))
+    return make(str(known.get("name") or kind), known)
+
+
+def column_text(template: Any, item: Mapping[str, Any]) -> str:
+    """A template over `item`, filled; ValueError for a column that the case does not have."""
+
+    def value(found: re.Match[str]) -> str:
+        column = _COLUMN.fullmatch(found[1])
+        if not column:
+            raise Untranslatable(f"its template {found[0]} is no column", "name a column: {{item.x}}")
+        current: Any = item
+        for key in re.findall(r"\w[\w -]*", column[1]):
+            if isinstance(current, list) and key.isdigit() and int(key) < len(cast("list[Any]", current)):
+                current = cast("list[Any]", current)[int(key)]
+            elif isinstance(current, Mapping) and key in current:
+                current = cast("Mapping[str, Any]", current)[key]
+            else:
+                raise ValueError(f"the case has no {found[1]}")
+        return as_text(current)
+
+    return _TAG.sub(value, as_text(template))
+
+
+def prompt_of(messages: Any) -> str:
+    """A grader's messages as a prompt in Jinja; the answer stands between delimiters that it cannot contain."""
+    parts: list[str] = []
+    for message in cast("list[Any]", messages) if isinstance(messages, list) else [messages]:
+        content: Any = cast("Mapping[str, Any]", message).get("content") if isinstance(message, Mapping) else message
+        if isinstance(content, Mapping):
+            content = cast("Mapping[str, Any]", content).get("text")
+        if not isinstance(content, str):
+            raise Untranslatable("it judges images or other parts that are no text", "evalflow's judges read text")
+        parts.append(_TAG.sub(_in_jinja, content.replace("{%", "{ %").replace("{#", "{ #")))
+    return "\n\n".join(parts)
+
+
+def _in_jinja(found: re.Match[str]) -> str:
+    if found[1] in _ANSWER:
+        return '{{ answer | fenced("answer") }}'
+    column = _COLUMN.fullmatch(found[1])
+    if not column:
+        raise Untranslatable(f"its prompt has {found[0]}", "use {{item.x}} and {{sample.output_text}}")
+    return f'{{{{ vars{column[1]} | fenced("{re.sub(chr(92) + "W+", "_", column[1]).strip("_")}") }}}}'
+
+
+def _expect_answer(declared: Mapping[str, Any]) -> None:
+    given = declared.get("input")
+    if not isinstance(given, str) or not _OUTPUT.fullmatch(given.strip()):
+        raise Untranslatable(f"it compares {str(given)[:60]}, not the answer", "compare {{sample.output_text}}")
+
+
+_OPERATIONS: Mapping[str, dict[str, Any]] = {
+    "eq": {"op": "equals"},
+    "ne": {"op": "not_equals"},
+    "like": {"op": "contains"},
+    "ilike": {"op": "contains", "case_sensitive": False},
+}
+
+
+def _string_check(name: str, declared: Mapping[str, Any]) -> Grader:
+    _expect_answer(declared)
+    operation = _OPERATIONS.get(str(declared.get("operation")))
+    if operation is None:
+        raise Untranslatable(f"its operation is {declared.get('operation')}", f"known: {', '.join(_OPERATIONS)}")
+    reference = declared.get("reference")
+
+    def check(item: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        return "rule", {**operation, "value": column_text(reference, item), "normalize": None}
+
+    return Grader(name, check)
+
+
+def _text_similarity(name: str, declared: Mapping[str, Any]) -> Grader:
+    _expect_answer(declared)
+    metric, threshold = declared.get("evaluation_metric"), as_number(declared.get("pass_threshold"))
+    if metric != "cosine":
+        raise Untranslatable(f"there is no like of {metric}", LEXICAL)
+    reference = declared.get("reference")
+
+    def check(item: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        limit = {} if threshold is None else {"threshold": min(1.0, max(0.0, threshold))}
+        return "semantic_similarity", {"reference": column_text(reference, item), **limit}
+
+    return Grader(name, check)
+
+
+def rubric_option(description: str, scale: Mapping[str, Any], threshold: float | None, prompt: str) -> dict[str, Any]:
+    """The YAML of a rubric, which needs the fields that the text of its prompt names."""
+    needs = [field for field in ("question", "answer", "reference", "vars") if re.search(rf"\{{\{{ {field}\b", prompt)]
+    return {
+        "kind": "rubric",
+        "family": "imported",
+        "version": 1,
+        "description": description,
+        "needs": needs,
+        "scale": dict(scale),
+        "direction": "higher_is_better",
+        "threshold": threshold,
+        "judge": None,
+        "gate": None,
+    }
+
+
+def _score_model(name: str, declared: Mapping[str, Any]) -> Grader:
+    bounds = declared.get("range") or [0, 1]
+    low, high = (as_number(bound) for bound in cast("list[Any]", bounds)[:2]) if len(bounds) == 2 else (None, None)
+    if low is None or high is None or not low < high:
+        raise Untranslatable(f"its range is {bounds}", "give it [least, most]")
+    threshold = as_number(declared.get("pass_threshold"))
+    limit = None if threshold is None else min(1.0, max(0.0, (threshold - low) / (high - low)))
+    prompt = prompt_of(declared.get("input"))
+    if low.is_integer() and high.is_integer() and high - low > 1:
+        scale: dict[str, Any] = {"type": "likert", "min": int(low), "max": int(high)}
+    else:
+        scale = {"type": "percentage"}
+        prompt += _PERCENT.format(low=low, high=high)
+    return Grader(
+        name,
+        None,
+        rubric_option(f"{name}, a score from {low:g} to {high:g}.", scale, limit, prompt),
+        prompt,
+        _model(declared),
+    )
+
+
+def _label_model(name: str, declared: Mapping[str, Any]) -> Grader:
+    labels = [str(label) for label in as_list(declared.get("labels"))]
+    passing = {str(label) for label in as_list(declared.get("passing_labels"))}
+    if len(set(labels)) < 2 or not passing <= set(labels):
+        raise Untranslatable("it has not two labels, or passing labels that are none of them", "name its labels")
+    scale = {"type": "label", "values": {label: float(label in passing) for label in labels}}
+    about = f"{name}: passes with {' or '.join(sorted(passing)) or 'no label'}."
+    prompt = prompt_of(declared.get("input"))
+    return Grader(name, None, rubric_option(about, scale, 1.0, prompt), prompt, _model(declared))
+
+
+def _model(declared: Mapping[str, Any]) -> str | None:
+    model = declared.get("model")
+    return model if isinstance(model, str) and model else None
+
+
+_KINDS: Mapping[str, Callable[[str, Mapping[str, Any]], Grader]] = {
+    "string_check": _string_check,
+    "text_similarity": _text_similarity,
+    "score_model": _score_model,
+    "label_model": _label_model,
+}
+_ELSEWHERE: Mapping[str, str] = {
+    "python": COMMAND,
+    "multi": "import its graders one by one, and join them by a metric of the kind composite: docs/metrics.md",
+    "endpoint": COMMAND,
+}

@@ -1,0 +1,292 @@
+"""Import of OpenAI's evals: archives of the API, and samples and YAML of the open-source registry.
+
+The API ends on 2026-11-30. Of it there are the eval (`testing_criteria`), its data (`{item, sample}` a line), the
+output items of a run (`{data: [{datasource_item, sample, results}]}`), and all in one file (`{eval, rows, runs}`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from math import isfinite
+from pathlib import Path
+from typing import Any, cast
+
+from evalflow.datasets.json_files import streamed_items
+from evalflow.datasets.sources import shown
+from evalflow.errors import Problem, UserError
+from evalflow.importers.files import DataFile, ImportedConfig, ImportSource, dataset_option, key_for, recorded_option
+from evalflow.importers.graders import Grader, grader_of
+from evalflow.importers.ledger import Ledger
+from evalflow.importers.located import LocatedList, LocatedMap
+from evalflow.importers.promptfoo.csv_tests import output_text
+from evalflow.importers.promptfoo.questions import question_of
+from evalflow.importers.registry_evals import is_registry, read_registry, read_samples
+from evalflow.importers.sources import LARGEST_FILE, read_document, read_rows
+from evalflow.importers.untranslatable import Untranslatable
+from evalflow.importers.values import as_list, as_map
+
+PARTS = ("graders", "cases", "checks", "scores")
+_UUID = re.compile(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
+_MANY = 200
+_NEXT = "put it into a folder with its items, and import the folder"
+
+
+_Tables = Mapping[str, Iterator[tuple[str, Mapping[str, Any]]]]
+"""The items of each run, with their places."""
+
+
+@dataclass(slots=True)
+class _Archive:
+    """What is read of an archive: the graders, and the scores that were recorded, by their names."""
+
+    source: ImportSource
+    imported: ImportedConfig
+    graders: list[Grader] = field(default_factory=list[Grader])
+    scores: dict[str, str] = field(default_factory=dict[str, str])
+    checks: dict[str, str] = field(default_factory=dict[str, str])
+    columns: dict[str, tuple[int, int]] = field(default_factory=dict[str, "tuple[int, int]"])
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.imported.ledger
+
+
+def read_openai_evals(source: ImportSource) -> ImportedConfig:
+    """Import an archive of the API, a registry's YAML, or a file of samples; UserError if it is none of them."""
+    path = source.path
+    if path.is_dir():
+        return _of_folder(source, path)
+    if not path.is_file():
+        raise UserError(Problem("there is no such file", str(path)))
+    if path.suffix.lower() in (".yaml", ".yml"):
+        return read_registry(source, path)
+    if path.suffix.lower() != ".json":
+        first = next(read_rows(path)).data
+        if is_registry(first):
+            return read_samples(source, path)
+        if "item" not in first and "datasource_item" not in first:
+            what = f"its first line has none of item, datasource_item, input: {', '.join(list(first)[:8])}"
+            raise UserError(Problem(f"it is no data of an eval: {what}", f"{shown(path)}:1"))
+        return _of_items(source, path, None)
+    if path.stat().st_size > LARGEST_FILE:
+        return _of_items(source, path, None)
+    document = read_document(path)
+    if isinstance(document, LocatedList):
+        return _of_items(source, path, None)
+    if not isinstance(document, LocatedMap) or not {"testing_criteria", "eval", "data"} & set(document):
+        hint = "it needs testing_criteria, or eval, rows and runs, or the data of output items"
+        raise UserError(Problem("it is no archive of OpenAI's evals", shown(path), hint))
+    return _of_items(source, path, document)
+
+
+def _of_folder(source: ImportSource, folder: Path) -> ImportedConfig:
+    """An eval with the files of its items, all in one folder."""
+    files = sorted(path for path in folder.iterdir() if path.suffix.lower() in (".json", ".jsonl"))
+    small = [path for path in files if path.suffix.lower() == ".json" and path.stat().st_size <= LARGEST_FILE]
+    evals: dict[Path, Mapping[str, Any]] = {
+        path: one for path in small if "testing_criteria" in (one := as_map(read_document(path)))
+    }
+    if len(evals) != 1 or len(files) < 2:
+        hint = "one .json with testing_criteria, and its items in .jsonl or .json"
+        raise UserError(Problem(f"the folder has {len(evals)} evals in {len(files)} files", shown(folder), hint))
+    path = next(iter(evals))
+    declared = evals[path]
+    others = [one for one in files if one != path]
+    tables = {one.stem if len(others) > 1 else "": _streamed(one, one in small) for one in others}
+    return _imported(source, path, declared, tables)
+
+
+def _of_items(source: ImportSource, path: Path, document: LocatedMap | None) -> ImportedConfig:
+    declared: Mapping[str, Any] = {} if document is None else as_map(document.get("eval", document))
+    return _imported(source, path, declared, _tables(path, document))
+
+
+def _imported(source: ImportSource, path: Path, declared: Mapping[str, Any], tables: _Tables) -> ImportedConfig:
+    archive = _Archive(source, ImportedConfig(ledger=Ledger(PARTS)))
+    _read_graders(archive, declared, shown(path))
+    with ExitStack() as stack:
+        for key, items in tables.items():
+            option = source.name if key == "" else key_for(f"{source.name} {key}", archive.columns, "dataset")
+            _write(archive, stack.enter_context(source.rows(archive.imported, option)), option, items)
+    if not any(total for total, _ in archive.columns.values()):
+        raise UserError(Problem("it has no items, only how they are graded", shown(path), _NEXT))
+    _declare(archive, declared, shown(path))
+    return archive.imported
+
+
+def _tables(path: Path, document: LocatedMap | None) -> _Tables:
+    """The items of each run, by its name; the plain rows of an archive where there is no run."""
+    if document is None or "data" in document:
+        return {"": _streamed(path, document is not None)}
+    runs = document.get("runs")
+    found: dict[str, Iterator[tuple[str, Mapping[str, Any]]]] = {}
+    for number, run in enumerate(as_list(runs)):
+        known: Mapping[str, Any] = as_map(run)
+        about: Any = known.get("run")
+        name = str(cast("Mapping[str, Any]", about).get("name") or number + 1) if isinstance(about, Mapping) else ""
+        items: Any = known.get("output_items")
+        listed: Any = cast("Mapping[str, Any]", items).get("data") if isinstance(items, Mapping) else items
+        key = name if len(cast("list[Any]", runs)) > 1 else ""
+        found[key if key not in found else f"{key} {number + 1}"] = _listed(listed, shown(path))
+    return found or {"": _listed(document.get("rows"), shown(path))}
+
+
+def _streamed(path: Path, below_data: bool) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    if not below_data:
+        for row in read_rows(path):
+            yield row.where, row.data
+        return
+    for number, row in enumerate(streamed_items(path, "data.item", {})):
+        where = f"{shown(path)}:data[{number}]"
+        if not isinstance(row, Mapping):
+            raise UserError(Problem("an item is no object", where))
+        yield where, cast("Mapping[str, Any]", row)
+
+
+def _listed(items: Any, file: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for number, item in enumerate(as_list(items)):
+        where = items.at(number) if isinstance(items, LocatedList) else f"{file}[{number}]"
+        if not isinstance(item, Mapping):
+            raise UserError(Problem("an item is no object", where))
+        yield where, cast("Mapping[str, Any]", item)
+
+
+def _read_graders(archive: _Archive, declared: Mapping[str, Any], file: str) -> None:
+    criteria = declared.get("testing_criteria")
+    for number, one in enumerate(as_list(criteria)):
+        archive.ledger.found("graders")
+        name = as_map(one).get("name")
+        where = one.where if isinstance(one, LocatedMap) else file
+        try:
+            archive.graders.append(grader_of(one))
+            archive.ledger.took("graders")
+        except Untranslatable as failure:
+            archive.ledger.left("graders", f"grader {name or number + 1}", where, failure.reason, failure.hint)
+
+
+def _write(archive: _Archive, file: DataFile, option: str, items: Iterator[tuple[str, Mapping[str, Any]]]) -> None:
+    answered = 0
+    for where, row in items:
+        archive.ledger.found("cases")
+        item: Any = row.get("item", row.get("datasource_item"))
+        if not isinstance(item, Mapping):
+            archive.ledger.left("cases", "item", where, "it has neither item nor datasource_item", "give it one")
+            continue
+        known = dict(cast("Mapping[str, Any]", item))
+        sample: Any = row.get("sample")
+        case = {"id": str(file.count + 1), **_case(known, cast("Mapping[str, Any]", sample or {})), "vars": known}
+        case |= {"openai": scores} if (scores := _scores(archive, row.get("results"), where)) else {}
+        checks = [check for grader in archive.graders if (check := _check(archive, grader, known, where))]
+        file.write({**case, "checks": checks} if checks else case)
+        answered += "answer" in case or "failure" in case
+    archive.columns[option] = (file.count, answered)
+
+
+def _case(item: Mapping[str, Any], sample: Mapping[str, Any]) -> dict[str, Any]:
+    error = sample.get("error")
+    asked = [as_map(one) for one in as_list(sample.get("input"))]
+    messages = [
+        {"role": str(one["role"]), "content": str(one["content"])}
+        for one in asked
+        if isinstance(one.get("content"), str) and "role" in one
+    ]
+    question = question_of(item, "")
+    found: dict[str, Any] = {"messages": messages} if _is_conversation(messages) else {"question": question}
+    text = sample.get("output_text")
+    said = as_list(sample.get("output"))
+    last: Any = said[-1] if said else None
+    answer = text if text is not None else as_map(last).get("content", last)
+    if answer is not None:
+        return {**found, "answer": answer if isinstance(answer, str) else output_text(answer)}
+    message = as_map(error).get("message")
+    return {**found, "failure": str(message)} if message else found
+
+
+def _is_conversation(messages: Sequence[Mapping[str, Any]]) -> bool:
+    turns = [message["role"] for message in messages if message["role"] not in ("system", "developer")]
+    known = {"system", "user", "assistant"} >= {message["role"] for message in messages}
+    return known and bool(turns) and turns[-1] == "user" and turns[0] == "user"
+
+
+def _scores(archive: _Archive, declared: Any, where: str) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for one in as_list(declared):
+        known: Mapping[str, Any] = as_map(one)
+        name = _UUID.sub("", str(known.get("name") or "score"))
+        score = known.get("score", known.get("passed"))
+        archive.ledger.found("scores")
+        if name not in archive.scores and len(archive.scores) < _MANY:
+            archive.scores[name] = key_for(name, [*archive.scores.values()], "score")
+        key = archive.scores.get(name)
+        if key is None or key in found:
+            archive.ledger.left("scores", f"score {name}", where, "the case has a score of this name already")
+        elif not isinstance(score, bool | int | float) or not isfinite(score):
+            archive.ledger.left("scores", f"score {name}", where, "it is no number")
+        else:
+            found[key] = float(score)
+            archive.ledger.took("scores")
+    return found
+
+
+def _check(archive: _Archive, grader: Grader, item: Mapping[str, Any], where: str) -> dict[str, Any] | None:
+    """The grader as a check of one case."""
+    if grader.check is None:
+        return None
+    archive.ledger.found("checks")
+    try:
+        kind, params = grader.check(item)
+    except (Untranslatable, ValueError) as failure:
+        archive.ledger.left("checks", f"check {grader.name}", where, str(failure), "give the item that column")
+        return None
+    archive.ledger.took("checks")
+    name = re.sub(r"[\s#]+", "_", grader.name) or kind
+    identifier = name if name not in ("rule", "group", "command") and name != kind else f"{name}_check"
+    archive.checks[identifier] = kind
+    return {"identifier": identifier, "params": params}
+
+
+def _declare(archive: _Archive, declared: Mapping[str, Any], file: str) -> None:
+    imported, name = archive.imported, archive.source.name
+    about = str(declared.get("name") or f"Items of {file}.")
+    chosen: list[str] = []
+    if archive.checks:
+        chosen.append(name)
+        imported.metrics[name] = checks_option({key: {"type": kind} for key, kind in archive.checks.items()}, about)
+    models: set[str] = set()
+    for grader in archive.graders:
+        if grader.check is None:
+            key = key_for(f"{name} {grader.name}", imported.metrics, "metric")
+            imported.prompts[f"{name}/{key}.jinja"] = grader.prompt
+            imported.metrics[key] = {**grader.metric, "prompt": f"{name}/{key}.jinja"}
+            models |= {grader.model} if grader.model else set()
+            chosen.append(key)
+    for label, score in archive.scores.items():
+        key = key_for(f"{name} {score} recorded", imported.metrics, "metric")
+        about_score = f"The score that OpenAI's grader gave the recorded answer: {label}."
+        imported.metrics[key] = recorded_option(f"openai.{score}", about_score, "number")
+        chosen.append(key)
+    for option, (total, answered) in archive.columns.items():
+        imported.datasets[option] = dataset_option(option, about, name=name)
+        generate: Any = False if answered == total else "missing" if answered else True
+        defaults: list[dict[str, Any]] = [{"override /dataset": option}, {"override /metric": chosen or ["relevance"]}]
+        experiment: dict[str, Any] = {"defaults": defaults, "generate": generate}
+        if len(models) == 1:
+            defaults.append({"override /judge": "openai"})
+            experiment["judge"] = {"model": next(iter(models)), "api_key_env": "OPENAI_API_KEY"}
+        imported.experiments[option] = experiment
+    if len(models) == 1 or not any(metric["kind"] == "rubric" for metric in imported.metrics.values()):
+        imported.unjudged |= set(imported.experiments)
+    if not chosen:
+        imported.notes.append("the file has no graders: the experiment has metric=relevance; choose your own")
+
+
+def checks_option(custom: Mapping[str, Any], about: str) -> dict[str, Any]:
+    """The YAML of a metric over checks of cases."""
+    return {
+        "kind": "checks", "family": "checks", "version": 1, "description": about, "needs": [],
+        "custom": dict(custom) or None, "only": None, "stop_on_fail": False, "direction": "higher_is_better",
+        "threshold": 1.0, "judge": None, "gate": None,
+    }  # fmt: skip

@@ -1,0 +1,1 @@
+"""Import of promptfoo's configurations and results."""

@@ -1,0 +1,331 @@
+"""promptfoo's assertions as checks of a case.
+
+An assertion becomes a check: a rule, or a question to the judge. The check's name is its `metric`, else its type.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from evalflow.importers.js_regex import python_regex
+from evalflow.importers.located import Broken, LocatedMap, located_yaml
+from evalflow.importers.nunjucks import as_text, is_template, render
+from evalflow.importers.promptfoo.scripts import COMMAND, Rule, rule_of
+from evalflow.importers.sources import SourceFolder, read_document, read_text
+from evalflow.importers.untranslatable import Untranslatable
+from evalflow.importers.values import as_list
+from evalflow.metrics.case_checks import PARAMS
+
+_EXACT: Mapping[str, Any] = {"normalize": None}
+_FOLDED: Mapping[str, Any] = {"normalize": None, "case_sensitive": False}
+_KNOWN_KEYS = frozenset({"type", "value", "threshold", "weight", "metric", "provider"})
+_ELSEWHERE: Mapping[str, str] = {
+    "javascript": COMMAND,
+    "python": COMMAND,
+    "ruby": COMMAND,
+    "webhook": COMMAND,
+    "select-best": "compare two bots with metric=preference, or with `evalflow compare`",
+    "max-score": "compare the runs with `evalflow rank`",
+    "is-refusal": "ask the judge: a check `conformity` with the rule that the answer refuses",
+    "moderation": "metric=toxicity",
+    "guardrails": "metric=jailbreak_guardrails, on your guardrail's outcomes",
+    "classifier": "a metric of the kind `classification`, on your classifier's outcomes",
+    "is-html": "ask the judge, or write a `command` check",
+    "is-sql": COMMAND,
+    "contains-sql": COMMAND,
+    "contains-xml": COMMAND,
+    "contains-html": COMMAND,
+    "is-valid-openai-tools-call": "metric=tool_correctness",
+    "is-valid-function-call": "metric=tool_correctness",
+    "tool-call-f1": "metric=tool_correctness",
+    "agent-rubric": "metric=task_completion",
+    "search-rubric": "a check `conformity`; the judge cannot search",
+    "conversation-relevance": "metric=turn_relevance",
+    "levenshtein": "a check `semantic_similarity`, or a rule `equals`",
+    "rouge-n": "a check `semantic_similarity`",
+    "bleu": "a check `semantic_similarity`",
+    "gleu": "a check `semantic_similarity`",
+    "meteor": "a check `semantic_similarity`",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Translated:
+    """What an assertion became: a check of the case, or a metric over all cases.
+
+    Attributes:
+        check: The check, without its identifier.
+        kind: The built-in check behind it.
+        metric: A metric of evalflow instead, and the threshold that the assertion gives it.
+        weight: How much it counts in a group.
+    """
+
+    kind: str = ""
+    params: dict[str, Any] = field(default_factory=dict[str, Any])
+    metric: str = ""
+    threshold: float | None = None
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class AssertionReader:
+    """Translates assertions with the variables of a case.
+
+    Attributes:
+        folder, base: Where files that they name lie.
+        answered: Whether they are results, beside which the files that assertions name do not lie.
+    """
+
+    folder: SourceFolder
+    base: Any
+    answered: bool = False
+
+    def translated(self, declared: Mapping[str, Any], variables: Mapping[str, Any]) -> Translated:
+        """The like of an assertion; Untranslatable if there is none."""
+        kind = declared.get("type")
+        if not isinstance(kind, str):
+            raise Untranslatable("it has no type", "write `type: contains` or another")
+        odd = sorted(set(declared) - _KNOWN_KEYS)
+        if odd:
+            raise Untranslatable(f"it has {', '.join(odd)}", "score the answer as it is, or write a `command` check")
+        base = kind.removeprefix("not-")
+        inverse = base != kind
+        weight = self._weight(declared)
+        if base in _METRICS:
+            if inverse:
+                raise Untranslatable("there is no opposite of this metric")
+            return Translated(metric=_METRICS[base], threshold=_number(declared.get("threshold")), weight=weight)
+        value = self._value(declared, base, variables)
+        if base in _JUDGED:
+            if inverse:
+                raise Untranslatable("a judge is not asked for the opposite", "write the rubric the other way round")
+            check, params = _JUDGED[base](value, declared)
+            return Translated(kind=check, params=params, weight=weight)
+        if base not in _RULES:
+            raise Untranslatable(f"there is no like of {kind}", _ELSEWHERE.get(base, COMMAND))
+        rule = _RULES[base](value, declared, self)
+        if inverse and base == "javascript" and "json" in str(rule):
+            raise Untranslatable("its opposite treats text that is no JSON in another way", COMMAND)
+        return Translated(kind="rule", params={"op": "not", "rule": rule} if inverse else rule, weight=weight)
+
+    def filled(self, text: str, variables: Mapping[str, Any]) -> str:
+        """A text with the variables of the case; Untranslatable if its template cannot be rendered."""
+        return render(text, variables)
+
+    def _weight(self, declared: Mapping[str, Any]) -> float:
+        weight = _number(declared.get("weight"))
+        if weight is not None and weight < 0:
+            raise Untranslatable("its weight is below 0", "give it a weight of 0 or more")
+        return 1.0 if weight is None else weight
+
+    def _value(self, declared: Mapping[str, Any], kind: str, variables: Mapping[str, Any]) -> Any:
+        value = declared.get("value")
+        if isinstance(value, list):
+            return [self._text(one, kind, declared, variables) for one in cast("list[Any]", value)]
+        return self._text(value, kind, declared, variables)
+
+    def _text(self, value: Any, kind: str, declared: Mapping[str, Any], variables: Mapping[str, Any]) -> Any:
+        if not isinstance(value, str):
+            return value
+        if not value.startswith("file://"):
+            return render(value, variables)
+        name = value.removeprefix("file://")
+        if re.search(r"\.(py|js|ts|mjs|cjs|mts|cts|rb)(:\w+)?\Z", name):
+            raise Untranslatable(f"it runs the program {name}", COMMAND)
+        if self.answered:
+            raise Untranslatable(
+                f"it names the file {name}, which is not part of the results", "import the configuration"
+            )
+        where = declared.at("value") if isinstance(declared, LocatedMap) else ""
+        path = self.folder.find(name, self.base, where)
+        if path.suffix.lower() in (".json", ".yaml", ".yml"):
+            return read_document(path)
+        text = read_text(path)
+        return text if kind in ("is-json", "contains-json") else render(text, variables)
+
+
+def name_of(declared: Mapping[str, Any]) -> str:
+    """The name of the row: the assertion's `metric`, else its type."""
+    named = declared.get("metric") or declared.get("type")
+    name = re.sub(r"[\s#]+", "_", str(named).strip()) or "assert"
+    return f"{name}_check" if name in PARAMS else name
+
+
+def _number(value: Any) -> float | None:
+    if value is None or (isinstance(value, str) and is_template(value)):
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Untranslatable(f"it has {value!r} where a number belongs")
+    return float(value)
+
+
+def _required_text(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int | float) or value == "":
+        raise Untranslatable("it has no value to compare with", "give it a `value`")
+    return as_text(value)
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, str):
+        parts = re.findall(r'\s*"((?:[^"]|"")*)"\s*(?:,|\Z)|\s*([^,]+?)\s*(?:,|\Z)', value)
+        value = [quoted.replace('""', '"') or plain for quoted, plain in parts]
+    if not isinstance(value, list) or not value:
+        raise Untranslatable("it has no list of values to compare with", "give it a `value`")
+    return [as_text(one) for one in cast("list[Any]", value)]
+
+
+def _one(op: str, changes: Mapping[str, Any]) -> Callable[..., Rule]:
+    def rule(value: Any, _declared: Any, _reader: Any) -> Rule:
+        return {"op": op, "value": _required_text(value), **changes}
+
+    return rule
+
+
+def _several(op: str, changes: Mapping[str, Any]) -> Callable[..., Rule]:
+    def rule(value: Any, _declared: Any, _reader: Any) -> Rule:
+        return {"op": op, "values": _texts(value), **changes}
+
+    return rule
+
+
+def _equals(value: Any, _declared: Any, _reader: Any) -> Rule:
+    if isinstance(value, dict | list) or value is None:
+        return {"op": "jsonpath", "path": "$", "equals": value}
+    return {"op": "equals", "value": as_text(value), **_EXACT}
+
+
+def _starts(value: Any, _declared: Any, _reader: Any) -> Rule:
+    if not isinstance(value, str) or not value:
+        raise Untranslatable("it has no text to compare with", "give it a `value`")
+    return {"op": "starts_with", "value": value, **_EXACT}
+
+
+def _regex(value: Any, _declared: Any, _reader: Any) -> Rule:
+    if not isinstance(value, str) or not value:
+        raise Untranslatable("it has no pattern", "give it a `value`")
+    return {"op": "regex", "pattern": python_regex(value), **_EXACT}
+
+
+def _json(anywhere: dict[str, Any]) -> Callable[..., Rule]:
+    def rule(value: Any, _declared: Any, _reader: Any) -> Rule:
+        schema = value
+        if isinstance(value, str) and value.strip():
+            try:
+                schema = located_yaml(value, "schema")
+            except Broken:
+                schema = None
+        if schema in (None, "", True):
+            schema = {}
+        if not isinstance(schema, dict):
+            raise Untranslatable("its schema is no object", "write a JSON Schema")
+        return {"op": "json_schema", "schema": schema, **anywhere}
+
+    return rule
+
+
+def _at_most(field: str, parts: float) -> Callable[..., Rule]:
+    def rule(_value: Any, declared: Mapping[str, Any], _reader: Any) -> Rule:
+        limit = _number(declared.get("threshold"))
+        if limit is None:
+            raise Untranslatable("it has no threshold", "give it a `threshold`")
+        return {"op": "less_than_equals", "field": field, "value": limit / parts}
+
+    return rule
+
+
+def _words(value: Any, _declared: Any, _reader: Any) -> Rule:
+    if isinstance(value, dict):
+        bounds = {key: one for key, one in cast("dict[str, Any]", value).items() if key in ("min", "max")}
+    else:
+        text = as_text(value)
+        bounds = {"min": text, "max": text}
+    try:
+        whole = {key: int(str(one)) for key, one in bounds.items()}
+    except ValueError:
+        whole = {}
+    if not whole:
+        raise Untranslatable("it has no number of words", "give it a `value`")
+    return {"op": "length", "unit": "words", **whole}
+
+
+def _xml(value: Any, _declared: Any, _reader: Any) -> Rule:
+    found = cast("dict[str, Any]", value).get("requiredElements") if isinstance(value, dict) else value
+    elements = [part.strip() for part in found.split(",")] if isinstance(found, str) else found or []
+    return {"op": "xml", "elements": [str(one) for one in cast("list[Any]", elements)]}
+
+
+def _script(value: Any, _declared: Any, _reader: Any) -> Rule:
+    if not isinstance(value, str):
+        raise Untranslatable("it runs JavaScript", COMMAND)
+    return rule_of(value)
+
+
+_RULES: Mapping[str, Callable[..., Rule]] = {
+    "contains": _one("contains", _EXACT),
+    "icontains": _one("contains", _FOLDED),
+    "contains-any": _several("contains_any", _EXACT),
+    "icontains-any": _several("contains_any", _FOLDED),
+    "contains-all": _several("contains_all", _EXACT),
+    "icontains-all": _several("contains_all", _FOLDED),
+    "equals": _equals,
+    "starts-with": _starts,
+    "regex": _regex,
+    "is-json": _json({}),
+    "contains-json": _json({"anywhere": True}),
+    "is-xml": _xml,
+    "latency": _at_most("latency_s", 1000),
+    "cost": _at_most("cost_usd", 1),
+    "word-count": _words,
+    "javascript": _script,
+}
+
+
+def _rubric(value: Any, declared: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    rules = cast("list[Any]", value) if isinstance(value, list) else [value]
+    if not rules or not all(isinstance(rule, str) and rule.strip() for rule in rules):
+        raise Untranslatable("its rubric is no text", "write it as text")
+    if declared.get("provider") is not None and not isinstance(declared["provider"], str):
+        raise Untranslatable("it has a judge of its own", "choose one judge for the run: judge=...")
+    return "conformity", {"rules": [str(rule) for rule in rules]}
+
+
+def _reference(value: Any, _declared: Any) -> tuple[str, dict[str, Any]]:
+    return "correctness", {"reference": _required_text(value)}
+
+
+def _similar(value: Any, declared: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    threshold = _number(declared.get("threshold"))
+    several = as_list(value)
+    reference: Any = several[0] if len(several) == 1 else value
+    return "semantic_similarity", {
+        "reference": _required_text(reference), "threshold": 0.75 if threshold is None else threshold,
+    }  # fmt: skip
+
+
+_JUDGED: Mapping[str, Callable[[Any, Mapping[str, Any]], tuple[str, dict[str, Any]]]] = {
+    "llm-rubric": _rubric,
+    "model-graded-closedqa": _rubric,
+    "g-eval": _rubric,
+    "factuality": _reference,
+    "model-graded-factuality": _reference,
+    "similar": _similar,
+    "similar:cosine": _similar,
+}
+_METRICS: Mapping[str, str] = {
+    "answer-relevance": "answer_relevancy",
+    "context-faithfulness": "faithfulness",
+    "context-recall": "context_recall",
+    "context-relevance": "context_relevancy",
+}
+NOTES: Mapping[str, str] = {
+    "llm-rubric": "llm-rubric is the check conformity: the judge says yes or no, and thresholds fall away",
+    "g-eval": "g-eval is the check conformity: the judge says yes or no instead of grading",
+    "factuality": "factuality is the check correctness: the classes A to E become yes or no",
+    "similar": "similar uses the embedder of the run: the thresholds of another model's cosines may not fit",
+    "context-faithfulness": "metrics over contexts score every case that has contexts",
+    "latency": "latency and cost are those of the run's own answers",
+}
+"""What is not the same as before, by type of assertion."""

@@ -1,0 +1,229 @@
+"""promptfoo's tests as cases: inline, in files and globs, in CSV, with defaults, scenarios and lists of values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import Any, cast
+
+from evalflow.datasets.sources import shown
+from evalflow.errors import Problem, UserError
+from evalflow.importers.ledger import Ledger
+from evalflow.importers.located import LocatedList, LocatedMap, place
+from evalflow.importers.promptfoo.csv_tests import csv_rows, output_text, row_as_test
+from evalflow.importers.sources import SourceFolder, read_document, read_rows, read_text
+from evalflow.importers.values import as_list, as_map, as_number
+
+_PROGRAMS = re.compile(r"\.(py|js|ts|mjs|cjs|mts|cts)(:[\w.]+)?\Z")
+_LISTED = ("assertScoringFunction", "provider", "providers", "prompts")
+"""Keys of a test that have no like: the test is listed for each, and taken without."""
+_LISTED_OPTIONS = (
+    "transform",
+    "postprocess",
+    "transformVars",
+    "provider",
+    "rubricPrompt",
+    "storeOutputAs",
+    "runSerially",
+)
+_MANY = 100_000  # cases that lists of values of one test may make
+PROGRAM = "have the program write its tests to a file: .yaml, .json, .jsonl or .csv"
+
+
+_Entry = tuple[Mapping[str, Any], str, Path]
+"""A test as declared, its place, and the folder of its file."""
+
+
+@dataclass(slots=True)
+class SourceTest:
+    """A test with its defaults.
+
+    Attributes:
+        vars: Its variables; a list of texts makes a case for each.
+        asserts: Its assertions, those of the defaults first.
+        answer: The recorded answer, if the test has one.
+    """
+
+    where: str
+    description: str = ""
+    vars: dict[str, Any] = field(default_factory=dict[str, Any])
+    asserts: list[Any] = field(default_factory=list[Any])
+    threshold: float | None = None
+    answer: str | None = None
+    metadata: dict[str, Any] = field(default_factory=dict[str, Any])
+    expands: bool = True
+
+    def cases(self) -> Iterator[dict[str, Any]]:
+        """The variables of each case: the product of the lists of texts."""
+        choices = [self._choices(value) for value in self.vars.values()]
+        for values in product(*choices):
+            yield dict(zip(self.vars, values, strict=True))
+
+    @property
+    def count(self) -> int:
+        total = 1
+        for value in self.vars.values():
+            total *= len(self._choices(value))
+        return total
+
+    def _choices(self, value: Any) -> list[Any]:
+        items = as_list(value)
+        return items if self.expands and items and isinstance(items[0], str) else [value]
+
+
+@dataclass(frozen=True, slots=True)
+class TestReader:
+    """Reads the tests of a configuration. What has no like goes to the ledger."""
+
+    folder: SourceFolder
+    base: Path
+    ledger: Ledger
+    default: Mapping[str, Any]
+
+    def read(self, config: LocatedMap) -> Iterator[SourceTest]:
+        """All tests, scenarios last."""
+        for own, where, base in self._entries(config.get("tests"), config.at("tests"), self.base):
+            yield self._test(own, where, base)
+        scenarios = config.get("scenarios")
+        for number, scenario in enumerate(as_list(scenarios)):
+            for own, where, base in self._scenario(scenario, config.at("scenarios"), number):
+                yield self._test(own, where, base)
+
+    def _entries(self, declared: Any, where: str, base: Path) -> Iterator[_Entry]:
+        if declared is None:
+            return
+        for number, entry in enumerate(cast("list[Any]", declared) if isinstance(declared, list) else [declared]):
+            spot = declared.at(number) if isinstance(declared, LocatedList) else where
+            if isinstance(entry, str):
+                yield from self._files(entry, spot)
+            elif not isinstance(entry, Mapping):
+                self._leave("tests", f"test {number + 1}", spot, "it is neither an object nor a file", "write `vars:`")
+            elif "path" in entry and not {"vars", "assert", "providerOutput"} & set(cast("Mapping[str, Any]", entry)):
+                self._leave("tests", "tests", spot, "they come from a program with a configuration", PROGRAM)
+            else:
+                yield cast("Mapping[str, Any]", entry), place(entry, spot), base
+
+    def _files(self, name: str, where: str) -> Iterator[_Entry]:
+        """The tests in files."""
+        plain = name.removeprefix("file://")
+        if re.match(r"https?://|huggingface://", name):
+            self._leave("tests", f"tests {name}", where, "they are on another machine", "download them first")
+            return
+        if _PROGRAMS.search(plain) or plain.endswith((".xlsx", ".xls")):
+            hint = PROGRAM if _PROGRAMS.search(plain) else "save it as CSV"
+            self._leave("tests", f"tests {name}", where, "they come from a program or a spreadsheet", hint)
+            return
+        for path in self.folder.matching(plain, self.base, where):
+            ending = path.suffix.lower()
+            if ending == ".csv":
+                for row, line in csv_rows(path):
+                    yield row_as_test(row, line), line, path.parent
+            elif ending == ".jsonl":
+                for row in read_rows(path):
+                    yield row.data, row.where, path.parent
+            elif ending in (".yaml", ".yml", ".json"):
+                yield from self._entries(read_document(path), shown(path), path.parent)
+            else:
+                raise UserError(
+                    Problem(f"tests in {path.name} cannot be read", where, "known: .csv .jsonl .json .yaml")
+                )
+
+    def _scenario(self, scenario: Any, where: str, number: int) -> Iterator[_Entry]:
+        """Every configuration of a scenario with every test of it; what both have is the test's."""
+        known = as_map(scenario)
+        configs = known.get("config")
+        if not isinstance(configs, list) or not all(isinstance(one, Mapping) for one in cast("list[Any]", configs)):
+            hint = "write its tests out under `tests`"
+            self._leave("tests", f"scenario {number + 1}", where, "its configurations are no objects", hint)
+            return
+        tests = list(self._entries(known.get("tests") or [{}], where, self.base))
+        for config, (own, spot, base) in product(cast("list[Mapping[str, Any]]", configs), tests):
+            yield (
+                {
+                    **config, **own, "vars": {**as_map(config.get("vars")), **as_map(own.get("vars"))},
+                    "assert": [*_list(config.get("assert")), *_list(own.get("assert"))],
+                    "options": {**as_map(config.get("options")), **as_map(own.get("options"))},
+                },
+                spot, base,
+            )  # fmt: skip
+
+    def _test(self, own: Mapping[str, Any], where: str, base: Path) -> SourceTest:
+        self.ledger.found("tests")
+        default = self.default
+        options = {**as_map(default.get("options")), **as_map(own.get("options"))}
+        merged = {**default, **{key: value for key, value in own.items() if value is not None}}
+        for key in _LISTED:
+            if merged.get(key) and not (key in ("provider", "providers", "prompts") and key not in own):
+                self._leave("settings", f"{key} of a test", where, "a run has one target for all its cases")
+        for key in _LISTED_OPTIONS:
+            if options.get(key) and key in as_map(own.get("options")):
+                self._leave("settings", f"options.{key} of a test", where, *REASONS.get(key, (_NO_LIKE, "")))
+        variables = {**_vars(default.get("vars"), self, self.base), **_vars(own.get("vars"), self, base)}
+        without = options.get("disableDefaultAsserts") is True
+        asserts = [*([] if without else _list(default.get("assert"))), *_list(own.get("assert"))]
+        answer = merged.get("providerOutput")
+        threshold = merged.get("threshold")
+        found = SourceTest(
+            where, str(merged.get("description") or ""), variables, asserts,
+            as_number(threshold),
+            None if answer is None else answer if isinstance(answer, str) else output_text(answer),
+            {**as_map(default.get("metadata")), **as_map(own.get("metadata"))},
+            options.get("disableVarExpansion") is not True,
+        )  # fmt: skip
+        if found.count > _MANY:
+            raise UserError(Problem(f"its lists of values make {found.count:,} cases", where, f"at most {_MANY:,}"))
+        self.ledger.took("tests")
+        return found
+
+    def variable(self, name: str, value: Any, base: Path, where: str) -> Any:
+        """A variable's value, read from its file if it names one."""
+        if not isinstance(value, str) or not value.startswith("file://"):
+            return value
+        file = value.removeprefix("file://")
+        if _PROGRAMS.search(file):
+            self._leave("variables", f"variable {name}", where, f"it comes from the program {file}", PROGRAM)
+            return ""
+        found: list[Any] = []
+        for path in self.folder.matching(file, base, where):
+            if path.suffix.lower() in (".json", ".yaml", ".yml"):
+                found.append(read_document(path))
+            else:
+                found.append(read_text(path))
+        return found[0] if len(found) == 1 else found
+
+    def _leave(self, part: str, what: str, where: str, reason: str, hint: str = "") -> None:
+        self.ledger.found(part)
+        self.ledger.left(part, what, where, reason, hint)
+
+
+_NO_LIKE = "it has no like"
+REASONS: Mapping[str, tuple[str, str]] = {
+    "transform": ("it changes the answer before it is scored", "let the target change it: docs/targets.md"),
+    "postprocess": ("it changes the answer before it is scored", "let the target change it: docs/targets.md"),
+    "transformVars": ("it changes the variables by a program", "write the changed values into the file"),
+    "provider": ("it is the judge", "choose the judge of the run: judge=openai judge.model=..."),
+    "rubricPrompt": ("it is the judge's prompt", "write a metric of the kind rubric: docs/metrics.md"),
+    "storeOutputAs": ("an answer is no variable of another case", "give the cases earlier turns as `messages`"),
+    "runSerially": ("cases do not depend on each other", "give the cases earlier turns as `messages`"),
+}
+
+
+def _vars(declared: Any, reader: TestReader, base: Path) -> dict[str, Any]:
+    if isinstance(declared, str):
+        where = "vars"
+        found: dict[str, Any] = {}
+        for path in reader.folder.matching(declared.removeprefix("file://"), base, where):
+            found |= as_map(read_document(path))
+        return found
+    known = as_map(declared)
+    return {
+        name: reader.variable(name, value, base, declared.at(name) if isinstance(declared, LocatedMap) else "vars")
+        for name, value in known.items()
+    }
+
+
+def _list(value: Any) -> list[Any]:
+    return list(cast("list[Any]", value)) if isinstance(value, list) else [] if value is None else [value]

@@ -1,0 +1,355 @@
+"""A promptfoo configuration: prompts x providers as targets, tests as cases, assertions as checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+from evalflow.datasets.sources import shown
+from evalflow.errors import Problem, UserError
+from evalflow.importers.files import DataFile, ImportedConfig, ImportSource, dataset_option, key_for
+from evalflow.importers.ledger import Ledger
+from evalflow.importers.located import LocatedList, LocatedMap, place
+from evalflow.importers.nunjucks import render, rendered_variables
+from evalflow.importers.promptfoo.asserts import AssertionReader
+from evalflow.importers.promptfoo.cases import REASONS, SourceTest, TestReader
+from evalflow.importers.promptfoo.checks import CheckWriter
+from evalflow.importers.promptfoo.prompts import ChatPrompt, PromptReader, SourcePrompt, chat_prompt, text_of
+from evalflow.importers.promptfoo.providers import (
+    SourceProvider,
+    TargetOption,
+    judge_of,
+    provider_of,
+    target_of,
+)
+from evalflow.importers.promptfoo.questions import question_of
+from evalflow.importers.promptfoo.references import resolved
+from evalflow.importers.sources import SourceFolder, read_document
+from evalflow.importers.untranslatable import Untranslatable
+from evalflow.importers.values import as_map
+
+PARTS = ("prompts", "providers", "tests", "cases", "asserts", "groups")
+_KNOWN = frozenset({"description", "prompts", "providers", "targets", "tests", "scenarios", "defaultTest", "$schema"})
+_REASONS: Mapping[str, tuple[str, str]] = {
+    "env": ("variables are never written", "set them in your shell, or in .env"),
+    "extensions": ("they are programs", "change the data or the target instead"),
+    "nunjucksFilters": ("they are programs", "write the filtered text"),
+    "redteam": ("evalflow writes no attacks", "import the attacks that it wrote as tests"),
+    "derivedMetrics": ("sums over metrics are another kind of metric", "write a metric of the kind composite"),
+    "evaluateOptions": ("how fast and how often is said by evalflow's keys", "see concurrency and repeats"),
+    "outputPath": ("every run has its own folder", "see outputs/"),
+    "assertionTemplates": ("the assertions that refer to them are taken", ""),
+}
+
+
+@dataclass(slots=True)
+class _Column:
+    """One provider with one prompt.
+
+    Attributes:
+        key: The key of its experiment and target.
+        target: Its target; None where the provider has no like.
+        dataset: The dataset that it answers, or has answered.
+    """
+
+    key: str
+    prompt: SourcePrompt
+    chat: ChatPrompt
+    target: TargetOption | None
+    dataset: str = ""
+
+
+@dataclass(slots=True)
+class _Suite:
+    """What a configuration declares, while it is read."""
+
+    source: ImportSource
+    folder: SourceFolder
+    base: Path
+    config: LocatedMap
+    imported: ImportedConfig
+    default: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.imported.ledger
+
+
+def read_suite(source: ImportSource, path: Path) -> ImportedConfig:
+    """Import a configuration file; UserError if it cannot be read, or has neither prompts nor tests."""
+    document = read_document(path)
+    if not isinstance(document, LocatedMap) or not {"prompts", "providers", "targets", "tests"} & set(document):
+        hint = "it needs prompts, providers and tests, or results with `evalId`"
+        raise UserError(Problem("it is no configuration of promptfoo", shown(path), hint))
+    config = resolved(document)
+    suite = _Suite(
+        source, SourceFolder.of(path, source.root), path.resolve().parent, config, ImportedConfig(ledger=Ledger(PARTS))
+    )
+    suite.default = _default(suite)
+    _settings(suite)
+    columns = _columns(suite, _prompts(suite), _providers(suite))
+    checks = CheckWriter(AssertionReader(suite.folder, suite.base))
+    tests = list(TestReader(suite.folder, suite.base, suite.ledger, suite.default).read(config)) or [_bare(suite)]
+    _write_cases(suite, tests, columns, checks)
+    checks.settle(suite.ledger)
+    _declare(suite, columns, checks, tests)
+    return suite.imported
+
+
+def _options(suite: _Suite) -> Mapping[str, Any]:
+    """The options of the default test."""
+    return as_map(suite.default.get("options"))
+
+
+def _default(suite: _Suite) -> Mapping[str, Any]:
+    declared = suite.config.get("defaultTest")
+    if isinstance(declared, str):
+        where = suite.config.at("defaultTest")
+        declared = read_document(suite.folder.find(declared.removeprefix("file://"), suite.base, where))
+    return as_map(declared)
+
+
+def _settings(suite: _Suite) -> None:
+    """List the keys of the file, and of its default test, that have no like."""
+    for key in suite.config:
+        if key not in _KNOWN:
+            suite.ledger.found("settings")
+            suite.ledger.left("settings", key, suite.config.at(key), *_REASONS.get(key, ("it has no like", "")))
+    options = _options(suite)
+    for key in options:
+        if key in REASONS and not (key == "provider" and _judge(suite)):
+            where = place(options, suite.config.at("defaultTest"))
+            suite.ledger.found("settings")
+            suite.ledger.left("settings", f"defaultTest.options.{key}", where, *REASONS[key])
+
+
+def _judge(suite: _Suite) -> dict[str, Any]:
+    """The judge that grades, as an experiment declares it; empty where there is none, or none like it."""
+    provider = _options(suite).get("provider")
+    if isinstance(provider, Mapping) and "text" in provider:
+        provider = cast("Mapping[str, Any]", provider)["text"]
+    try:
+        return judge_of(provider_of(provider, suite.config.at("defaultTest"))) if provider else {}
+    except Untranslatable:
+        return {}
+
+
+def _prompts(suite: _Suite) -> list[tuple[SourcePrompt, ChatPrompt]]:
+    declared = suite.config.get("prompts")
+    if declared is None:
+        declared = ["{{prompt}}"]
+    around = _options(suite)
+    found: list[tuple[SourcePrompt, ChatPrompt]] = []
+    for one in PromptReader(suite.folder, suite.base).read(declared, suite.config.at("prompts")):
+        suite.ledger.found("prompts")
+        if not isinstance(one, SourcePrompt):
+            what, where, failure = one
+            suite.ledger.left("prompts", what, where, failure.reason, failure.hint)
+            continue
+        try:
+            chat = chat_prompt(one, str(around.get("prefix") or ""), str(around.get("suffix") or ""))
+        except Untranslatable as failure:
+            suite.ledger.left("prompts", f"prompt {one.label[:60]}", one.where, failure.reason, failure.hint)
+            continue
+        found.append((one, chat))
+        suite.ledger.took("prompts")
+    return found
+
+
+def _providers(suite: _Suite) -> list[tuple[SourceProvider, str]]:
+    """The providers with what their targets' keys begin with."""
+    key = "providers" if "providers" in suite.config else "targets"
+    found: list[tuple[SourceProvider, str]] = []
+    for entry, where in _entries(suite, suite.config.get(key), suite.config.at(key)):
+        suite.ledger.found("providers")
+        try:
+            provider = provider_of(entry, where)
+        except Untranslatable as failure:
+            suite.ledger.left("providers", "provider", where, failure.reason, failure.hint)
+            continue
+        found.append((provider, provider.label))
+    return found
+
+
+def _entries(suite: _Suite, declared: Any, where: str) -> Iterator[tuple[Any, str]]:
+    """Each provider with its place; those in YAML and JSON files too."""
+    entries = cast("list[Any]", declared) if isinstance(declared, list) else [] if declared is None else [declared]
+    for number, entry in enumerate(entries):
+        spot = declared.at(number) if isinstance(declared, LocatedList) else where
+        if isinstance(entry, str) and entry.startswith("file://") and entry.endswith((".yaml", ".yml", ".json")):
+            path = suite.folder.find(entry.removeprefix("file://"), suite.base, spot)
+            yield from _entries(suite, read_document(path), shown(path))
+        else:
+            yield entry, place(entry, spot)
+
+
+def _columns(
+    suite: _Suite, prompts: Sequence[tuple[SourcePrompt, ChatPrompt]], providers: Sequence[tuple[SourceProvider, str]]
+) -> list[_Column]:
+    columns: list[_Column] = []
+    taken: set[str] = set()
+    for provider, label in providers:
+        try:
+            for number, (prompt, chat) in enumerate(prompts):
+                if provider.prompts is not None and not _allows(provider.prompts, prompt):
+                    continue
+                several = f" {number + 1}" if len(prompts) > 1 else ""
+                key = key_for(f"{suite.source.name} {label}{several}", taken, "target")
+                target = target_of(replace(provider, label=f"{label}{several}"), key, chat.user)
+                taken.add(key)
+                suite.imported.notes.extend(target.notes)
+                columns.append(_Column(key, prompt, chat, target))
+            suite.ledger.took("providers")
+        except Untranslatable as failure:
+            suite.ledger.left("providers", f"provider {provider.id[:80]}", provider.where, failure.reason, failure.hint)
+    if not columns:  # the prompts still are of use with a target that the user names
+        for number, (prompt, chat) in enumerate(prompts):
+            several = f" {number + 1}" if len(prompts) > 1 else ""
+            columns.append(_Column(key_for(f"{suite.source.name}{several}", (), "target"), prompt, chat, None))
+    if len(columns) == 1:
+        columns[0].key = suite.source.name
+    return columns
+
+
+def _allows(names: Sequence[str], prompt: SourcePrompt) -> bool:
+    return any(
+        prompt.label == name or (name.endswith("*") and prompt.label.startswith(name[:-1]))
+        or prompt.label.startswith(f"{name}:")
+        for name in names
+    )  # fmt: skip
+
+
+def _bare(suite: _Suite) -> SourceTest:
+    """The one test of a configuration without tests."""
+    suite.ledger.found("tests")
+    suite.ledger.took("tests")
+    variables = suite.default.get("vars")
+    asserts = suite.default.get("assert")
+    return SourceTest(
+        suite.config.where,
+        vars=dict(cast("Mapping[str, Any]", variables)) if isinstance(variables, Mapping) else {},
+        asserts=list(cast("list[Any]", asserts)) if isinstance(asserts, list) else [],
+    )
+
+
+def _write_cases(suite: _Suite, tests: Sequence[SourceTest], columns: Sequence[_Column], checks: CheckWriter) -> None:
+    """Write the cases once for all live targets, and once for each column whose answers are known already."""
+    echoes = [column for column in columns if column.target and column.target.echoes]
+    live = [column for column in columns if column not in echoes]
+    for column in columns:
+        column.dataset = column.key if column in echoes else suite.source.name
+    names = list(dict.fromkeys(column.dataset for column in [*live, *echoes])) or [suite.source.name]
+    used = frozenset(name for column in columns for name in column.chat.variables)
+    with ExitStack() as stack:
+        files: dict[str, DataFile] = {
+            name: stack.enter_context(
+                suite.source.rows(suite.imported, name, "answers of echo" if position else "cases")
+            )
+            for position, name in enumerate(names)
+        }
+        number = 0
+        for test in tests:
+            suite.ledger.found("cases", test.count)
+            suite.ledger.found("answers of echo", test.count * (len(names) - 1))
+            for declared in test.cases():
+                number += 1
+                row = _row(str(number), test, declared, used, columns, checks)
+                if row is None:
+                    what = f"a case of test {test.description or number}"
+                    why, hint = "a template of its variables cannot be rendered", "write the variable out"
+                    suite.ledger.left("cases", what, test.where, why, hint)
+                    suite.ledger.left("answers of echo", what, test.where, why, hint, len(names) - 1)
+                    continue
+                for name, file in files.items():
+                    echo = next((column for column in echoes if column.dataset == name), None)
+                    answer = render(text_of(echo.prompt), row["vars"]) if echo and test.answer is None else None
+                    file.write(row if answer is None else {**row, "answer": answer})
+
+
+def _row(
+    number: str,
+    test: SourceTest,
+    declared: Mapping[str, Any],
+    used: frozenset[str],
+    columns: Sequence[_Column],
+    checks: CheckWriter,
+) -> dict[str, Any] | None:
+    """A case; None if a template among its variables cannot be rendered."""
+    try:
+        variables = rendered_variables(declared)
+    except Untranslatable:
+        return None
+    variables |= dict.fromkeys(sorted(used - set(variables)), "")  # what Nunjucks shows for it
+    found, fields = checks.write(test.asserts, variables, test.where, test.threshold)
+    row: dict[str, Any] = {"id": number, "question": question_of(variables, _filled(variables, columns))}
+    row |= fields
+    row |= {"vars": variables} if variables else {"vars": {}}
+    if test.answer is not None:
+        row["answer"] = test.answer
+    about = {**test.metadata, **({"description": test.description} if test.description else {})}
+    row |= {"metadata": about} if about else {}
+    return {**row, "checks": found} if found else row
+
+
+def _filled(variables: Mapping[str, Any], columns: Sequence[_Column]) -> str:
+    """The first prompt with the variables of a case; empty if there is none, or it cannot be filled."""
+    try:
+        return render(text_of(columns[0].prompt), variables) if columns else ""
+    except Untranslatable:
+        return ""
+
+
+def _declare(suite: _Suite, columns: Sequence[_Column], checks: CheckWriter, tests: Sequence[SourceTest]) -> None:
+    """Write the options: datasets, the metric with its checks, targets, and an experiment for each column."""
+    imported, name = suite.imported, suite.source.name
+    about = str(suite.config.get("description") or f"Cases of {shown(suite.source.path)}.")
+    for key in dict.fromkeys([column.dataset for column in columns] or [name]):
+        imported.datasets[key] = dataset_option(key, about, name=name)
+    metrics: list[str] = []
+    if checks.count:
+        metrics.append("checks")
+    metrics += checks.metrics
+    if not metrics:
+        metrics = ["relevance"]
+        imported.notes.append("the tests have no assertions: the experiments have metric=relevance; choose your own")
+    imported.notes.extend(checks.notes)
+    judge = _judge(suite) if checks.judged else {}
+    answered = [test.answer is not None for test in tests]
+    for number, column in enumerate(columns):
+        echoes = column.target is not None and column.target.echoes
+        generate: Any = False if echoes or all(answered) else "missing" if any(answered) else True
+        defaults: list[dict[str, Any]] = [{"override /dataset": column.dataset}, {"override /metric": metrics}]
+        experiment: dict[str, Any] = {"defaults": defaults, "generate": generate}
+        values = _target_values(suite, column, number)
+        if column.target and (generate or echoes):
+            defaults.append({"override /target": column.key})
+            imported.targets[column.key] = {**column.target.values, **values}
+        elif generate and values:
+            experiment["target"] = values
+        if limits := {metric: {"threshold": limit} for metric, limit in checks.metrics.items() if limit is not None}:
+            experiment["metric"] = limits
+        if judge:
+            defaults.append({"override /judge": judge["choice"]})
+            experiment["judge"] = judge["values"]
+        imported.experiments[column.key] = experiment
+    if not checks.judged or judge:
+        imported.unjudged |= set(imported.experiments)
+
+
+def _target_values(suite: _Suite, column: _Column, number: int) -> dict[str, Any]:
+    """The prompts of a model, each in a file of its own."""
+    if column.target and column.target.values.get("kind") == "recorded":
+        return {}
+    if column.target and column.target.values["defaults"][0] == "http":
+        return {}
+    found: dict[str, Any] = {}
+    for key, text in (("system_prompt", column.chat.system), ("prompt", column.chat.user)):
+        if text:
+            place = f"{suite.source.name}/{key}_{number + 1}.jinja"
+            known = next((path for path, written in suite.imported.prompts.items() if written == text), place)
+            suite.imported.prompts[known] = text
+            found[key] = known
+    return found

@@ -1,0 +1,260 @@
+"""promptfoo's providers as targets. Keys never get into a file: targets name the variables that hold them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from evalflow.config.targets import PLAIN_HEADER
+from evalflow.importers.files import Secret
+from evalflow.importers.located import LocatedMap
+from evalflow.importers.nunjucks import is_template, jinja_of
+from evalflow.importers.untranslatable import Untranslatable
+from evalflow.importers.values import as_map
+
+_BUILT_IN: Mapping[str, tuple[str, str | None, str | None]] = {
+    "openai": ("openai", None, "OPENAI_API_KEY"),
+    "azure": ("openai", None, "AZURE_API_KEY"),
+    "azureopenai": ("openai", None, "AZURE_API_KEY"),
+    "anthropic": ("openai", "https://api.anthropic.com/v1", "ANTHROPIC_API_KEY"),
+    "openrouter": ("openai", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+    "google": ("openai", "https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY"),
+    "palm": ("openai", "https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY"),
+    "groq": ("openai", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+    "mistral": ("openai", "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
+    "deepseek": ("openai", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
+    "xai": ("openai", "https://api.x.ai/v1", "XAI_API_KEY"),
+    "togetherai": ("openai", "https://api.together.xyz/v1", "TOGETHER_API_KEY"),
+    "fireworks": ("openai", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
+    "cerebras": ("openai", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
+    "perplexity": ("openai", "https://api.perplexity.ai", "PERPLEXITY_API_KEY"),
+    "litellm": ("openai", "http://127.0.0.1:4000/v1", "LITELLM_API_KEY"),
+    "localai": ("vllm", "http://127.0.0.1:8080/v1", None),
+    "llamafile": ("vllm", "http://127.0.0.1:8080/v1", None),
+    "vllm": ("vllm", None, None),
+    "ollama": ("ollama", None, None),
+}  # provider to the target that it starts from, its address, and the usual variable of its key
+_KINDS = frozenset({"chat", "messages", "responses", "completion"})
+_OTHER_KINDS = frozenset({
+    "embedding", "embeddings", "image", "assistant", "realtime", "moderation", "transcription", "speech", "video",
+    "agents", "codex", "codex-sdk", "claude-agent-sdk", "live", "chatkit", "tts",
+})  # fmt: skip
+_KEYS: Mapping[str, str] = {
+    "temperature": "temperature", "max_tokens": "max_tokens", "max_completion_tokens": "max_tokens",
+    "max_output_tokens": "max_tokens", "maxOutputTokens": "max_tokens",
+}  # fmt: skip
+_ADDRESSES = ("apiBaseUrl", "baseUrl", "apiHost", "base_url", "apiBase")
+_SECRETS = ("apiKey", "apiKeyEnvar", "api_key")
+_SECRET = re.compile(r"key|token|secret|password|passwd|credential|authorization|cookie", re.IGNORECASE)
+_ENVIRONMENT = re.compile(r"\{\{\s*(?:process\.)?env\.(\w+)\s*(?:\|[^}]*)?\}\}|\$\{?(\w+)\}?\Z")
+_PROGRAMS = re.compile(r"\.(py|js|ts|mjs|cjs|mts|cts|go|rb)(:[\w.]+)?\Z")
+_PROMPT = re.compile(r"\{\{-?\s*vars\.prompt\s*-?\}\}")
+_DOTTED = re.compile(r"(?:json|data|response|result)((?:\??\.[A-Za-z_]\w*|\[\d+\])+)\Z")
+COMMAND = "write the program as target=command, which gets the case as JSON on stdin: docs/targets.md"
+
+
+@dataclass(slots=True)
+class SourceProvider:
+    """A provider as declared: its id, its name in tables, its settings, and which prompts it takes."""
+
+    id: str
+    label: str
+    config: Mapping[str, Any]
+    prompts: list[str] | None
+    where: str
+    odd: list[str] = field(default_factory=list[str])
+
+
+@dataclass(frozen=True, slots=True)
+class TargetOption:
+    """A provider as the YAML of a target, and what to tell about it."""
+
+    values: dict[str, Any]
+    notes: list[str]
+    echoes: bool = False
+
+
+def provider_of(entry: Any, where: str) -> SourceProvider:
+    """Read an entry of `providers`; Untranslatable if it is no text and has no `id`."""
+    if isinstance(entry, str):
+        return SourceProvider(entry, entry, {}, None, where)
+    if not isinstance(entry, Mapping) or not entry:
+        raise Untranslatable("it is neither a text nor an object", "name it as text")
+    known = cast("Mapping[str, Any]", entry)
+    if "id" not in known and len(known) == 1:
+        name, inner = next(iter(known.items()))
+        known = {"id": name, **(as_map(inner))}
+    if not isinstance(known.get("id"), str):
+        raise Untranslatable("it has no id", "name it as text")
+    config = known.get("config")
+    prompts = known.get("prompts")
+    listed = [prompts] if isinstance(prompts, str) else prompts
+    odd = sorted(set(known) - {"id", "label", "config", "prompts"})
+    return SourceProvider(
+        known["id"], str(known.get("label") or known["id"]),
+        as_map(config),
+        [str(one) for one in cast("list[Any]", listed)] if isinstance(listed, list) else None,
+        entry.where if isinstance(entry, LocatedMap) else where, odd,
+    )  # fmt: skip
+
+
+def target_of(provider: SourceProvider, key: str, prompt: str) -> TargetOption:
+    """The target that asks the same with a prompt, in Jinja; Untranslatable if evalflow cannot ask it."""
+    name = provider.id
+    if provider.odd:
+        raise Untranslatable(f"it has {', '.join(provider.odd)}", "let your service change what it is asked and says")
+    if name == "echo":
+        return TargetOption({"kind": "recorded", "name": provider.label}, [], echoes=True)
+    if name.startswith(("http:", "https:")) or name in ("http", "https"):
+        return _http(provider, key, prompt)
+    family, _, rest = name.partition(":")
+    if name.startswith(("file:", "exec:", "python:", "webhook:", "package:", "ws:", "wss:")) or _PROGRAMS.search(name):
+        raise Untranslatable(f"it is a program or a service of its own: {name[:80]}", COMMAND)
+    if family not in _BUILT_IN:
+        raise Untranslatable(f"there is no like of {name[:80]}", "target=openai with the base_url of a compatible API")
+    kind, _, model = rest.partition(":")
+    if kind in _OTHER_KINDS:
+        raise Untranslatable(f"{family}:{kind} does not answer a chat", "target=openai with a chat model")
+    return _model(provider, key, family, model if kind in _KINDS and model else rest)
+
+
+def _model(provider: SourceProvider, key: str, family: str, model: str) -> TargetOption:
+    base, address, variable = _BUILT_IN[family]
+    values: dict[str, Any] = {"defaults": [base, "_self_"], "name": provider.label, "model": model}
+    notes: list[str] = []
+    given = next((str(provider.config[one]) for one in _ADDRESSES if provider.config.get(one)), None)
+    if given and is_template(given):
+        raise Untranslatable("its address comes from an environment variable", "write the address into the file")
+    if given:
+        address = _address(given, family)
+    if family.startswith("azure") and not given:
+        raise Untranslatable("it names no apiHost", "name it in its config, or set target.base_url by hand")
+    if address:
+        values["base_url"] = address
+    if variable:
+        values["api_key_env"], said = _key_variable(provider, variable, key)
+        notes += said
+    for old, new in _KEYS.items():
+        value = provider.config.get(old)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            values[new] = value
+    known = {*_KEYS, *_ADDRESSES, *_SECRETS}
+    other = sorted(set(provider.config) - known)
+    if other:
+        notes.append(f"target {key}: {', '.join(other)} of {provider.where} have no like, and are not sent")
+    if "temperature" not in values:
+        values["temperature"] = None
+    return TargetOption(values, notes)
+
+
+def _address(given: str, family: str) -> str:
+    url = given if "://" in given else f"https://{given}"
+    if "@" in urlsplit(url).netloc:
+        raise Untranslatable("its address has a password in it", "give the key by its variable")
+    if family.startswith("azure") and not urlsplit(url).path.strip("/"):
+        return f"{url.rstrip('/')}/openai/v1"
+    return url.rstrip("/")
+
+
+def _key_variable(provider: SourceProvider, usual: str, key: str) -> tuple[str, list[str]]:
+    """The variable that holds the key. A key that stands in the file is left there, and named."""
+    named = provider.config.get("apiKeyEnvar")
+    if isinstance(named, str) and re.fullmatch(r"[A-Za-z_]\w*", named):
+        return named, []
+    given = provider.config.get("apiKey") or provider.config.get("api_key")
+    if not isinstance(given, str) or not given:
+        return usual, []
+    variable = _ENVIRONMENT.fullmatch(given.strip())
+    if variable:
+        return variable[1] or variable[2], []
+    own = f"{key.upper()}_API_KEY"
+    at = provider.config.at("apiKey") if isinstance(provider.config, LocatedMap) else provider.where
+    return own, [f"target {key}: the key in {at} was not copied; put it into the variable {own}"]
+
+
+def _http(provider: SourceProvider, key: str, prompt: str) -> TargetOption:
+    config = dict(provider.config)
+    url = provider.id if provider.id.startswith(("http:", "https:")) else config.get("url")
+    if not isinstance(url, str) or is_template(url):
+        raise Untranslatable("it has no fixed url", "write target=http by hand: docs/targets.md")
+    parts = urlsplit(url)
+    if "@" in parts.netloc or _SECRET.search(parts.query):
+        raise Untranslatable("its address has a key in it", "write target=http by hand, with the key in a header")
+    unknown = sorted(set(config) - {"url", "method", "headers", "body", "transformResponse", "responseParser"})
+    if unknown:
+        raise Untranslatable(f"it has {', '.join(unknown)}", "write target=http by hand: docs/targets.md")
+    notes: list[str] = []
+    values: dict[str, Any] = {"defaults": ["http", "_self_"], "name": provider.label, "url": url}
+    values["method"] = str(config.get("method") or ("POST" if config.get("body") else "GET")).upper()
+    if values["method"] not in ("GET", "POST", "PUT", "PATCH"):
+        raise Untranslatable(f"its method is {values['method']}", "write target=http by hand: docs/targets.md")
+    values["headers"] = {
+        name: _header(name, str(value), key, provider.where, notes)
+        for name, value in as_map(config.get("headers")).items()
+    } or None
+    body = config.get("body")
+    if isinstance(body, str):
+        try:
+            body = json.loads(body)
+        except ValueError:
+            raise Untranslatable("its body is a text", "write target=http by hand: docs/targets.md") from None
+    values["body"] = _body(body, key, provider.where, notes, prompt)
+    reply = config.get("transformResponse") or config.get("responseParser")
+    found = _DOTTED.match(reply.strip()) if isinstance(reply, str) else None
+    if reply and not found:
+        raise Untranslatable("its reply is read by a program", "write target=http by hand: docs/targets.md")
+    if not found:
+        raise Untranslatable("it does not say where the answer stands in the reply", "give it a transformResponse")
+    values["answer"] = "$" + found[1].replace("?", "")
+    return TargetOption(values, notes)
+
+
+def _header(name: str, value: str, key: str, where: str, notes: list[str]) -> Any:
+    variable = _ENVIRONMENT.search(value)
+    if variable:
+        before, after = value[: variable.start()], value[variable.end() :]
+        return Secret(variable[1] or variable[2], before, after)
+    if PLAIN_HEADER.fullmatch(name):
+        return value
+    own = re.sub(r"\W", "_", f"{key}_{name}").upper()
+    scheme = "Bearer " if value.startswith("Bearer ") else ""
+    notes.append(f"target {key}: the header {name} of {where} was not copied; put it into the variable {own}")
+    return Secret(own, scheme)
+
+
+def _body(value: Any, key: str, where: str, notes: list[str], prompt: str) -> Any:
+    """The body, whose templates know the variables and `prompt`, which becomes the text of the prompt."""
+    if isinstance(value, Mapping):
+        found: dict[str, Any] = {}
+        for name, inner in cast("Mapping[str, Any]", value).items():
+            if isinstance(inner, str) and _SECRET.search(name) and "prompt" not in inner:
+                variable = _ENVIRONMENT.fullmatch(inner.strip())
+                own = (variable[1] or variable[2]) if variable else re.sub(r"\W", "_", f"{key}_{name}").upper()
+                found[name] = Secret(own)
+                if not variable:
+                    notes.append(f"target {key}: {name} in the body of {where} was not copied; put it into {own}")
+            else:
+                found[name] = _body(inner, key, where, notes, prompt)
+        return found
+    if isinstance(value, list):
+        return [_body(inner, key, where, notes, prompt) for inner in cast("list[Any]", value)]
+    return _PROMPT.sub(lambda _: prompt, jinja_of(value)[0]) if isinstance(value, str) else value
+
+
+_JUDGES: Mapping[str, str] = {
+    "openai": "openai", "anthropic": "anthropic", "openrouter": "openrouter", "google": "gemini", "ollama": "ollama",
+}  # fmt: skip
+
+
+def judge_of(provider: SourceProvider) -> dict[str, Any]:
+    """The judge like a provider that grades: which one to choose, and its values; Untranslatable if there is none."""
+    family = provider.id.partition(":")[0]
+    if family not in _JUDGES:
+        raise Untranslatable("there is no judge like it", "choose the judge of the run: judge=...")
+    values = target_of(provider, "judge", "").values
+    kept = {key: value for key, value in values.items() if key in ("model", "base_url", "api_key_env")}
+    return {"choice": _JUDGES[family], "values": {**kept, "temperature": values["temperature"]}}

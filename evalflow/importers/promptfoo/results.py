@@ -1,0 +1,244 @@
+"""promptfoo's results as recorded answers and scores: a dataset for each provider and prompt.
+
+Rows are read one at a time, from `eval -o results.json` or `-o results.jsonl`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from math import isfinite
+from pathlib import Path
+from typing import Any, cast
+
+from evalflow.datasets.json_files import streamed_items
+from evalflow.datasets.sources import shown
+from evalflow.errors import Problem, UserError
+from evalflow.importers.files import (
+    DataFile,
+    ImportedConfig,
+    ImportSource,
+    dataset_option,
+    key_for,
+    recorded_option,
+)
+from evalflow.importers.ledger import Ledger
+from evalflow.importers.nunjucks import rendered_variables
+from evalflow.importers.promptfoo.asserts import AssertionReader, name_of
+from evalflow.importers.promptfoo.checks import CheckWriter
+from evalflow.importers.promptfoo.csv_tests import output_text
+from evalflow.importers.promptfoo.questions import question_of
+from evalflow.importers.sources import SourceFolder, read_document, read_rows
+from evalflow.importers.untranslatable import Untranslatable
+from evalflow.importers.values import as_list, as_map, as_number
+
+PARTS = ("answers", "asserts", "groups", "scores")
+_VERSIONS = (2, 3, 4)
+_MANY = 1000  # columns, or recorded scores with a name of their own
+_FAILED = 2  # the reason of failure that means an error, not a failed assertion
+
+
+@dataclass(slots=True)
+class _AnswerColumn:
+    """The answers of one provider to one prompt."""
+
+    key: str
+    label: str
+    file: DataFile
+    seen: bytearray = field(default_factory=bytearray)
+
+    def is_new(self, number: int) -> bool:
+        """Whether a case of this number is the first; numbers are kept as bits."""
+        place, bit = divmod(number, 8)
+        if place >= len(self.seen):
+            self.seen.extend(bytes(place + 1024 - len(self.seen)))
+        first = not self.seen[place] & 1 << bit
+        self.seen[place] |= 1 << bit
+        return first
+
+
+@dataclass(slots=True)
+class _Results:
+    source: ImportSource
+    imported: ImportedConfig
+    checks: CheckWriter
+    stack: ExitStack
+    columns: dict[tuple[str, str], _AnswerColumn] = field(default_factory=dict[tuple[str, str], "_AnswerColumn"])
+    scores: dict[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.imported.ledger
+
+
+def read_results(source: ImportSource, path: Path) -> ImportedConfig:
+    """Import a file of results; UserError if it is none, is truncated, or of an unknown version."""
+    imported = ImportedConfig(ledger=Ledger(PARTS))
+    reader = AssertionReader(SourceFolder.of(path, source.root), path.resolve().parent, answered=True)
+    with ExitStack() as stack:
+        results = _Results(source, imported, CheckWriter(reader), stack)
+        for where, row in _rows(path):
+            _take(results, row, where)
+            results.checks.settle(imported.ledger)
+    if not results.columns:
+        raise UserError(Problem("it has no results", shown(path), "run the evaluation to its end first"))
+    _declare(results, shown(path))
+    return imported
+
+
+def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    if path.suffix.lower() == ".jsonl":
+        for row in read_rows(path):
+            yield row.where, row.data
+        return
+    if path.suffix.lower() in (".yaml", ".yml"):
+        document = read_document(path)
+        results = as_map(as_map(document).get("results"))
+        _expect_version(results.get("version"), path)
+        rows = as_list(results.get("results"))
+    else:
+        rows = streamed_items(path, "results.results.item", {"results.version": lambda at: _expect_version(at, path)})
+    for number, row in enumerate(rows):
+        where = f"{shown(path)}[{number}]"
+        if not isinstance(row, Mapping):
+            raise UserError(Problem("a result is no object", where))
+        yield where, cast("Mapping[str, Any]", row)
+
+
+def _expect_version(version: Any, path: Path) -> None:
+    if version not in _VERSIONS:
+        known = " and ".join(map(str, _VERSIONS))
+        hint = "export it again with a newer promptfoo: promptfoo export eval ID -o results.json"
+        raise UserError(Problem(f"the results have version {version}; known: {known}", shown(path), hint))
+
+
+def _take(results: _Results, row: Mapping[str, Any], where: str) -> None:
+    ledger = results.ledger
+    ledger.found("answers")
+    if not isinstance(row.get("vars"), Mapping) or not isinstance(row.get("provider"), Mapping):
+        raise UserError(Problem("it is no result of promptfoo: it has no vars or provider", where))
+    column = _column(results, row)
+    number = row.get("testIdx")
+    number = number if isinstance(number, int) and 0 <= number < 10**8 else column.file.count
+    if not column.is_new(number):
+        hint = "a run with repeats has other numbers; import one run at a time"
+        ledger.left("answers", f"a second answer of {column.label}", where, "the case has an answer already", hint)
+        return
+    test = as_map(row.get("testCase"))
+    declared = dict(cast("Mapping[str, Any]", row["vars"]))
+    try:
+        variables = rendered_variables(declared)
+    except Untranslatable:
+        variables = declared
+    threshold = test.get("threshold")
+    checks, fields = results.checks.write(
+        as_list(test.get("assert")),
+        variables,
+        where,
+        as_number(threshold),
+    )
+    raw = str(as_map(row.get("prompt")).get("raw") or "")
+    case: dict[str, Any] = {"id": str(number + 1), "question": question_of(variables, raw), **fields, "vars": variables}
+    case |= _answer(row)
+    case |= _bill(row)
+    about = {"description": test.get("description"), "prompt": raw}
+    case["metadata"] = {key: value for key, value in about.items() if value}
+    case["promptfoo"] = _scores(results, row, where)
+    column.file.write({**case, "checks": checks} if checks else case)
+
+
+def _column(results: _Results, row: Mapping[str, Any]) -> _AnswerColumn:
+    provider, prompt = as_map(row["provider"]), as_map(row.get("prompt"))
+    name = str(provider.get("label") or provider.get("id") or "provider")
+    which = str(row.get("promptIdx", prompt.get("label", "")))
+    known = results.columns.get((name, which))
+    if known is not None:
+        return known
+    if len(results.columns) >= _MANY:
+        raise UserError(Problem(f"it has more than {_MANY} providers and prompts", str(results.source.path)))
+    taken = [column.key for column in results.columns.values()]
+    at = row.get("promptIdx")
+    label = f"{name} {at + 1}" if isinstance(at, int) else name
+    key = key_for(f"{results.source.name} {label}", taken, "dataset")
+    file = results.stack.enter_context(results.source.rows(results.imported, key, "answers"))
+    results.columns[name, which] = _AnswerColumn(key, label, file)
+    return results.columns[name, which]
+
+
+def _answer(row: Mapping[str, Any]) -> dict[str, Any]:
+    output = as_map(row.get("response")).get("output")
+    if row.get("failureReason") == _FAILED or output is None:
+        said = row.get("error") or as_map(row.get("response")).get("error")
+        return {"failure": str(said or "the tool got no answer")}
+    return {"answer": output if isinstance(output, str) else output_text(output)}
+
+
+def _bill(row: Mapping[str, Any]) -> dict[str, float]:
+    """The latency of an answer that was not cached, and its cost."""
+    cached = as_map(row.get("response")).get("cached")
+    latency, cost = None if cached else as_number(row.get("latencyMs")), as_number(row.get("cost"))
+    found = {"latency_s": None if latency is None else latency / 1000, "cost_usd": cost}
+    return {key: value for key, value in found.items() if value is not None and value >= 0}
+
+
+def _scores(results: _Results, row: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The tool's scores of an answer: of the whole test, and of each assertion, by the name of its check."""
+    grading = as_map(row.get("gradingResult"))
+    found: dict[str, Any] = {}
+    seen: Counter[str] = Counter()
+    parts = [("score", row.get("score")), ("passed", row.get("success"))]
+    for part in as_list(grading.get("componentResults")):
+        known = as_map(part)
+        about = as_map(known.get("assertion")) or {
+            "type": "assert-set",
+            **as_map(as_map(known.get("metadata")).get("assertionSet")),
+        }
+        name = name_of(about)
+        seen[name] += 1
+        parts.append((name if seen[name] == 1 else f"{name}#{seen[name]}", known.get("score")))
+    for name, score in parts:
+        results.ledger.found("scores")
+        key = results.scores.get(name) or _score_key(results, name)
+        if row.get("failureReason") == _FAILED:
+            results.ledger.left("scores", "a score", where, "the answer is an error, which has no score")
+        elif not isinstance(score, bool | int | float) or not isfinite(score) or key is None:
+            reason = "it is no number" if key else f"there are more than {_MANY} names of scores"
+            results.ledger.left("scores", f"score {name}", where, reason)
+        else:
+            found[key] = score
+            results.ledger.took("scores")
+    return found
+
+
+def _score_key(results: _Results, name: str) -> str | None:
+    if len(results.scores) >= _MANY:
+        return None
+    key = key_for(name.replace("#", "_"), [*results.scores.values()], "score")
+    results.scores[name] = key
+    return key
+
+
+def _declare(results: _Results, file: str) -> None:
+    imported, name = results.imported, results.source.name
+    metrics: list[str] = []
+    if results.checks.count:
+        metrics.append("checks")
+    for label, key in results.scores.items():
+        option = key_for(f"{name} {key}", imported.metrics, "metric")
+        about = f"promptfoo's own score of the recorded answer: {label}."
+        scale = "boolean" if label == "passed" else "number"
+        limit = 1.0 if label == "passed" else None
+        imported.metrics[option] = recorded_option(f"promptfoo.{key}", about, scale, limit)
+        metrics.append(option)
+    for column in results.columns.values():
+        about = f"Answers of {column.label}, recorded in {file}."
+        imported.datasets[column.key] = dataset_option(column.key, about, name=name)
+        imported.targets[column.key] = {"kind": "recorded", "name": column.label}
+        defaults = [{"override /dataset": column.key}, {"override /metric": metrics}, {"override /target": column.key}]
+        imported.experiments[column.key] = {"defaults": defaults, "generate": False}
+    if not results.checks.judged:
+        imported.unjudged |= set(imported.experiments)
+    imported.notes.extend(results.checks.notes)
+    imported.notes.append("prompts and providers are taken from the configuration: import it as well")

@@ -1,0 +1,109 @@
+"""What `import` writes runs at once: the commands that it prints work as printed."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Any
+
+import pytest
+
+from .conftest import Program
+
+POOL = """
+description: The pool
+prompts: ['Answer in {{language}}: {{question}}']
+providers:
+  - openai:gpt-4.1
+  - echo
+  - id: https://bot.example/chat
+    label: bot
+    config: {headers: {Authorization: Bearer sk-secret}, body: {q: '{{prompt}}'}, transformResponse: json.text}
+defaultTest: {assert: [{type: icontains, value: answer}]}
+tests:
+  - vars: {question: When?, language: [en, de]}
+    assert: [{type: latency, threshold: 1000}, {type: python, value: 'True'}]
+  - vars: {question: Who?, language: en, context: The pool.}
+    assert: [{type: llm-rubric, value: Is polite.}, {type: context-faithfulness, threshold: 0.9}]
+  - vars: {question: Why?, language: en}
+    threshold: 0.5
+    assert: [{type: contains, value: a, weight: 2}, {type: not-regex, value: 'x$'}]
+"""
+RESULT: dict[str, Any] = {
+    "testIdx": 0, "promptIdx": 0, "provider": {"id": "echo"}, "vars": {"q": "Q"}, "prompt": {"raw": "Say Q"},
+    "response": {"output": "A"}, "latencyMs": 1, "cost": 0, "score": 0.5, "success": False, "failureReason": 1,
+    "gradingResult": {"componentResults": [{"score": 1, "assertion": {"type": "contains", "value": "A"}}]},
+    "testCase": {"assert": [{"type": "contains", "value": "A"}]},
+}  # fmt: skip
+GOLDEN = {"input": "Q", "actual_output": "A", "retrieval_context": ["c"]}
+RUN = {"testCases": [{"input": "Q", "actualOutput": "A", "retrievalContext": ["c"], "metricsData": [
+    {"name": "Faithfulness", "score": 0.5, "threshold": 0.7}]}]}  # fmt: skip
+EVAL = {"eval": {"testing_criteria": [
+    {"type": "string_check", "name": "exact", "input": "{{sample.output_text}}", "reference": "{{item.a}}",
+     "operation": "eq"},
+    {"type": "score_model", "name": "tone", "model": "m", "input": [{"role": "user", "content": "{{item.a}}"}]},
+]}, "rows": [{"item": {"a": "b"}, "sample": {"output_text": "b"}}]}  # fmt: skip
+SAMPLE = {"input": "Spain", "ideal": "Madrid"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "content"),
+    [
+        ("promptfoo", "pool.yaml", POOL),
+        ("promptfoo", "results.json", json.dumps({"evalId": "e", "results": {"version": 3, "results": [RESULT]}})),
+        ("deepeval", "goldens.json", json.dumps([GOLDEN, {"input": "no answer"}])),
+        ("deepeval", "run.json", json.dumps(RUN)),
+        ("openai-evals", "archive.json", json.dumps(EVAL)),
+        ("openai-evals", "samples.jsonl", json.dumps(SAMPLE)),
+    ],
+)
+def test_the_printed_commands_work_as_printed(program: Program, kind: str, name: str, content: str) -> None:
+    (program.folder / name).write_text(content, encoding="utf-8")
+    done = program("import", kind, name)
+    assert (done.returncode, done.stderr) == (0, "")
+    commands = [line.partition("   (")[0] for line in done.stdout.splitlines() if line.startswith("next ")]
+    assert commands
+    for line in commands:
+        checked = program(*shlex.split(line)[4:])
+        assert (checked.returncode, checked.stderr) == (0, ""), line
+        assert "all is well; nothing was sent" in checked.stdout
+    again = program("import", kind, name)
+    assert again.returncode == 2
+    assert "choose another name: --name NAME" in again.stderr
+    assert program("import", kind, name, "--name", "other").returncode == 0
+    assert not list(program.folder.rglob(".import-*"))
+
+
+def test_an_import_tells_what_it_took_and_left(program: Program) -> None:
+    (program.folder / "pool.yaml").write_text(POOL, encoding="utf-8")
+    done = program("import", "promptfoo", "pool.yaml", COLUMNS="100")
+    lines = {
+        line.split()[0]: line.split()[1:] for line in done.stdout.splitlines() if line.startswith(" ") and line.strip()
+    }
+    assert (lines["providers"], lines["cases"], lines["asserts"]) == (["3", "3", "0"], ["4", "4", "0"], ["7", "6", "1"])
+    assert "assert python, pool.yaml:13: " in done.stdout
+    assert "sk-secret" not in done.stdout
+    assert "POOL_BOT_AUTHORIZATION" in done.stdout
+    written = "".join(path.read_text(encoding="utf-8") for path in program.folder.glob("[cdp]*/**/*.*"))
+    assert "sk-secret" not in written
+
+
+@pytest.mark.slow
+def test_old_and_new_scores_stand_side_by_side(program: Program) -> None:
+    text = json.dumps({"evalId": "e", "results": {"version": 3, "results": [RESULT]}})
+    (program.folder / "old.json").write_text(text, encoding="utf-8")
+    assert program("import", "promptfoo", "old.json").returncode == 0
+    assert program("experiment=old_echo_1").returncode == 0
+    rows = json.loads((program.latest / "summary.json").read_text(encoding="utf-8"))
+    means = {row["metric"]: row["value"] for row in rows["rows"] if row["statistic"] == "mean" and row["tag"] is None}
+    assert means == {"contains": 1.0, "old_score": 0.5, "old_passed": 0.0, "old_contains": 1.0}
+
+
+def test_nothing_is_written_where_anything_is_wrong(program: Program) -> None:
+    (program.folder / "goldens.jsonl").write_text(json.dumps(GOLDEN) + '\n{"input": ')
+    done = program("import", "deepeval", "goldens.jsonl")
+    assert done.returncode == 2
+    assert "goldens.jsonl:2: broken JSON" in done.stderr
+    assert [path.name for path in program.folder.iterdir()] == ["goldens.jsonl"]
+    assert program("import", "deepeval", "goldens.jsonl", "--name", "No!").returncode == 2
+    assert program("import", "deepeval", "nowhere.json").returncode == 2

@@ -1,0 +1,291 @@
+"""promptfoo configurations: what is taken, what is listed, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalflow.errors import UserError
+from evalflow.importers.files import ImportedConfig, ImportSource, secrets_in
+from evalflow.importers.promptfoo.read import read_promptfoo
+
+Read = Callable[..., ImportedConfig]
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Read:
+    """Import a configuration, with other files beside it."""
+
+    def run(config: str, **files: str) -> ImportedConfig:
+        scratch = tmp_path / "scratch"
+        scratch.mkdir(exist_ok=True)
+        for name, text in files.items():
+            path = tmp_path / name.replace("__", "/").replace("_", ".")
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        (tmp_path / "promptfooconfig.yaml").write_text(config, encoding="utf-8")
+        found = read_promptfoo(ImportSource(tmp_path / "promptfooconfig.yaml", "pool", scratch))
+        found.ledger.expect_balanced()
+        return found
+
+    return run
+
+
+def rows(found: ImportedConfig, name: str = "pool") -> list[dict[str, Any]]:
+    return [json.loads(line) for line in found.data[f"{name}.jsonl"].read_text(encoding="utf-8").splitlines()]
+
+
+def left(found: ImportedConfig) -> list[str]:
+    return [f"{entry.what}: {entry.reason}" for entry in found.ledger.left_out]
+
+
+BASE = "prompts: ['{{question}}']\nproviders: [openai:gpt-4.1]\n"
+
+
+def test_prompts_and_providers_are_targets(read: Read) -> None:
+    found = read(
+        """
+prompts:
+  - 'Answer {{question}} in {{language}}.'
+  - file://chat.json
+providers:
+  - openai:chat:gpt-4.1
+  - {id: anthropic:messages:claude-x, label: claude, config: {temperature: 0.2, max_tokens: 50}}
+  - {id: ollama:chat:llama3, prompts: [chat]}
+tests: [{vars: {question: When?, language: en}}]
+""",
+        chat_json=json.dumps([
+            {"role": "system", "content": "Be short in {{language}}."}, {"role": "user", "content": "{{ question }}"},
+        ]),
+    )  # fmt: skip
+    assert found.ledger.counts()["providers"] == (3, 3, 0)
+    assert found.ledger.counts()["prompts"] == (2, 2, 0)
+    assert len(found.targets) == len(found.experiments) == 5
+    assert found.targets["pool_openai_chat_gpt_4_1_1"] == {
+        "defaults": ["openai", "_self_"], "name": "openai:chat:gpt-4.1 1", "model": "gpt-4.1",
+        "api_key_env": "OPENAI_API_KEY", "temperature": None, "prompt": "pool/prompt_1.jinja",
+    }  # fmt: skip
+    claude = found.targets["pool_claude_2"]
+    assert (claude["base_url"], claude["max_tokens"]) == ("https://api.anthropic.com/v1", 50)
+    assert found.prompts[claude["system_prompt"]] == "Be short in {{vars.language}}."
+    assert found.prompts["pool/prompt_1.jinja"] == "Answer {{vars.question}} in {{vars.language}}."
+    assert found.experiments["pool_claude_2"]["generate"] is True
+
+
+def test_keys_are_never_written(read: Read, tmp_path: Path) -> None:
+    found = read(
+        """
+prompts: ['{{q}}']
+providers:
+  - {id: openai:gpt-4.1, label: a, config: {apiKey: sk-secret-1}}
+  - {id: openai:gpt-4.1, label: b, config: {apiKeyEnvar: MY_KEY}}
+  - {id: openai:gpt-4.1, label: c, config: {apiKey: '{{env.OTHER_KEY}}'}}
+  - id: https://bot.example/chat
+    label: d
+    config:
+      headers: {Authorization: Bearer sk-secret-2, X-Trace: sk-secret-3, Accept: text/plain}
+      body: {prompt: '{{prompt}}', api_key: sk-secret-4}
+      transformResponse: json.choices[0].text
+  - id: https://bot.example/chat?key=sk-secret-5
+env: {OPENAI_API_KEY: sk-secret-6}
+tests: [{vars: {q: When?}}]
+"""
+    )
+    written = "".join([*found.files().values(), *found.prompts.values(), *found.notes])
+    written += "".join(path.read_text() for path in found.data.values())
+    assert "sk-secret" not in written
+    assert found.targets["pool_a"]["api_key_env"] == "POOL_A_API_KEY"
+    assert any("POOL_A_API_KEY" in note and "promptfooconfig.yaml:4" in note for note in found.notes)
+    assert [found.targets[f"pool_{name}"]["api_key_env"] for name in "bc"] == ["MY_KEY", "OTHER_KEY"]
+    bot = found.targets["pool_d"]
+    assert bot["answer"] == "$.choices[0].text"
+    assert bot["body"]["prompt"] == "{{vars.q}}"
+    assert {str(secret) for secret in secrets_in(bot["headers"])} == {
+        "Bearer ${oc.env:POOL_D_AUTHORIZATION}", "${oc.env:POOL_D_X_TRACE}",
+    }  # fmt: skip
+    assert "its address has a key in it" in " ".join(left(found))
+
+
+def test_tests_are_cases(read: Read) -> None:
+    found = read(
+        BASE
+        + """
+defaultTest: {vars: {language: en}, assert: [{type: contains, value: '{{language}}'}], metadata: {team: a}}
+tests:
+  - {description: two, vars: {question: ['When?', 'Where?'], language: [de, fr]}}
+  - {vars: {question: Who?, tags: [1, 2]}, providerOutput: Me, options: {disableDefaultAsserts: true}}
+  - file://more.csv
+  - file://tests/*.yaml
+scenarios:
+  - config: [{vars: {language: it}}, {vars: {language: es}}]
+    tests: [{vars: {question: Why?}}]
+""",
+        more_csv='question,__expected,__metric,__description\nHow?,"contains-any: a, b",quality,c\n',
+        tests__one_yaml="- vars: {question: file://q.txt}\n",
+        tests__q_txt="From a file",
+    )
+    assert found.ledger.counts()["tests"] == (6, 6, 0)
+    assert found.ledger.counts()["cases"] == (9, 9, 0)
+    cases = rows(found)
+    assert [case["vars"]["language"] for case in cases] == ["de", "de", "fr", "fr", "en", "en", "en", "it", "es"]
+    assert cases[0]["checks"][0]["params"]["value"] == "de"
+    assert (cases[4]["answer"], cases[4].get("checks"), cases[4]["vars"]["tags"]) == ("Me", None, [1, 2])
+    quality = {"op": "contains_any", "values": ["a", "b"], "normalize": None}
+    assert cases[5]["checks"][1] == {"identifier": "rule", "name": "quality", "params": quality}
+    assert cases[6]["question"] == "From a file"
+    assert found.experiments["pool"]["generate"] == "missing"
+
+
+def test_what_has_no_like_is_listed_with_its_line(read: Read) -> None:
+    found = read(
+        BASE
+        + """
+nunjucksFilters: {f: f.js}
+tests:
+  - vars: {question: When?}
+    assert:
+      - {type: javascript, value: 'output.split(" ").length < 3'}
+      - {type: python, value: file://check.py}
+      - {type: contains, value: a, transform: output.a}
+      - {type: levenshtein, value: a}
+    options: {transform: output.b}
+  - file://make.py
+  - vars: {question: '{{ env.SECRET }}'}
+"""
+    )
+    places = {entry.what: entry.where.rpartition("/")[2] for entry in found.ledger.left_out}
+    assert places["assert javascript"] == "promptfooconfig.yaml:8"
+    assert places["assert python"] == "promptfooconfig.yaml:9"
+    assert places["nunjucksFilters"] == "promptfooconfig.yaml:4"
+    assert "tests file://make.py" in places
+    assert found.ledger.counts()["asserts"] == (4, 0, 4)
+    assert found.ledger.counts()["cases"] == (2, 1, 1)
+    assert all(entry.hint for entry in found.ledger.left_out if entry.part == "asserts")
+
+
+def test_weights_and_thresholds_are_groups(read: Read) -> None:
+    found = read(
+        BASE
+        + """
+tests:
+  - vars: {question: When?}
+    threshold: 0.5
+    assert: [{type: contains, value: a, weight: 2}, {type: is-json}]
+  - vars: {question: Who?}
+    assert:
+      - type: assert-set
+        threshold: 0.5
+        metric: either
+        assert: [{type: contains, value: a}, {type: regex, value: b}]
+  - vars: {question: Why?}
+    threshold: 0.5
+    assert: [{type: contains, value: a}, {type: python, value: 'True'}]
+"""
+    )
+    first, second, third = rows(found)
+    *checks, group = first["checks"]
+    assert [check["name"] for check in checks] == ["contains", "is-json"]
+    assert (group["identifier"], group["name"]) == ("group", "test_score")
+    assert group["params"] == {"checks": checks, "threshold": 0.5}
+    assert [check.get("weight") for check in checks] == [2.0, None]
+    assert (second["checks"][0]["name"], len(second["checks"][0]["params"]["checks"])) == ("either", 2)
+    assert [check["name"] for check in third["checks"]] == ["contains"]
+    assert found.ledger.counts()["groups"] == (3, 2, 1)
+
+
+def test_a_broken_set_leaves_its_checks(read: Read) -> None:
+    found = read(
+        BASE
+        + """
+tests:
+  - vars: {question: When?}
+    assert: [{type: assert-set, assert: [{type: contains, value: a}, {type: python, value: 'True'}]}]
+"""
+    )
+    assert [check["name"] for check in rows(found)[0]["checks"]] == ["contains"]
+    assert found.ledger.counts()["asserts"] == (2, 1, 1)
+    assert found.ledger.counts()["groups"] == (1, 0, 1)
+
+
+def test_a_name_never_stands_for_a_judge_and_a_rule(read: Read) -> None:
+    found = read(
+        BASE
+        + """
+tests:
+  - {vars: {question: When?}, assert: [{type: contains, value: a, metric: tone}, {type: contains, value: b}]}
+  - {vars: {question: Who?}, assert: [{type: llm-rubric, value: Is polite., metric: tone}, {type: contains, value: c}]}
+"""
+    )
+    assert [[check["name"] for check in case["checks"]] for case in rows(found)] == [
+        ["tone", "contains"], ["tone_judged", "contains"],
+    ]  # fmt: skip
+
+
+def test_echo_has_answers(read: Read) -> None:
+    found = read('prompts: ["Say {{x}}.\\n", "Repeat {{x}}"]\nproviders: [echo]\ntests: [{vars: {x: [a, b]}}]\n')
+    assert [case["answer"] for case in rows(found, "pool_echo_1")] == ["Say a.\n", "Say b.\n"]
+    assert [case["answer"] for case in rows(found, "pool_echo_2")] == ["Repeat a", "Repeat b"]
+    assert {option["name"] for option in found.datasets.values()} == {"pool"}
+    assert found.experiments["pool_echo_1"]["generate"] is False
+
+
+def test_references_are_written_out(read: Read) -> None:
+    found = read(
+        BASE
+        + """
+assertionTemplates: {short: {type: javascript, value: output.length < 100}}
+tests: [{vars: {question: When?}, assert: [{$ref: '#/assertionTemplates/short'}]}]
+"""
+    )
+    assert rows(found)[0]["checks"][0]["params"] == {"op": "length", "unit": "characters", "max": 99}
+
+
+def test_the_judge_of_the_default_test_is_the_judge(read: Read) -> None:
+    found = read(
+        BASE
+        + """
+defaultTest: {options: {provider: openai:gpt-4.1-mini}}
+tests: [{vars: {question: When?}, assert: [{type: llm-rubric, value: 'Names {{question}}'}]}]
+"""
+    )
+    assert found.experiments["pool"]["judge"]["model"] == "gpt-4.1-mini"
+    assert found.unjudged == {"pool"}
+    assert rows(found)[0]["checks"][0] == {
+        "identifier": "conformity", "name": "llm-rubric", "params": {"rules": ["Names When?"]},
+    }  # fmt: skip
+    assert found.experiments["pool"]["defaults"][1] == {"override /metric": ["checks"]}
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ("", "the file is empty"),
+        ("prompts: [a", "broken YAML"),
+        ("- a\n- b", "it is no configuration of promptfoo"),
+        ("name: x", "it is no configuration of promptfoo"),
+        ("prompts: [a]\nprompts: [b]", "the key 'prompts' is given twice"),
+        ("prompts: [file://nowhere.txt]\nproviders: [echo]", "which is not there"),
+        ("prompts: [file://../secret.txt]\nproviders: [echo]", "is outside of"),
+        ("prompts: [a]\nproviders: [echo]\ntests: file://no/*.yaml", "matches no file"),
+        ("prompts: [a]\ntests: [{$ref: '#/nowhere'}]", "leads nowhere"),
+        ("prompts: [a]\nx: {$ref: '#/x'}", "leads to itself"),
+        ("a: &a [x,x]\nb: &b [*a,*a]\nprompts: &p [*p]", "too many values"),
+        (f"prompts: [a]\ntests: [{{vars: {{{', '.join(f'v{i}: [a, b]' for i in range(24))}}}}}]", "make 16,777,216"),
+    ],
+)  # fmt: skip
+def test_bad_files_are_refused_in_words(read: Read, config: str, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        read(config)
+
+
+def test_a_program_is_not_run(tmp_path: Path) -> None:
+    path = tmp_path / "promptfooconfig.js"
+    path.write_text("throw 1")
+    with pytest.raises(UserError, match="it is a program"):
+        read_promptfoo(ImportSource(path, "x", tmp_path))
+    with pytest.raises(UserError, match="the folder has no configuration"):
+        read_promptfoo(ImportSource(tmp_path, "x", tmp_path))

@@ -1,0 +1,56 @@
+"""One-line JavaScript that a rule can say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from evalflow.importers.promptfoo.scripts import rule_of
+from evalflow.importers.untranslatable import Untranslatable
+
+
+@pytest.mark.parametrize(
+    ("script", "rule"),
+    [
+        ("JSON.parse(output).a === 'x'", {"op": "jsonpath", "path": "$.a", "equals": "x"}),
+        ("return JSON.parse(output).a[0].b == 2;", {"op": "jsonpath", "path": "$.a[0].b", "equals": 2}),
+        ('output.includes("it\'s")', {"op": "contains", "value": "it's", "normalize": None}),
+        ("output.length < 100", {"op": "length", "unit": "characters", "max": 99}),
+        ("output.length >= 3", {"op": "length", "unit": "characters", "min": 3}),
+        (
+            "output.trim().toLowerCase() === 'yes'",
+            {"op": "equals", "value": "yes", "normalize": None, "case_sensitive": False, "trim": True},
+        ),
+        (
+            "!output.includes('a') && /^b/i.test(output)",
+            {
+                "op": "all",
+                "rules": [
+                    {"op": "not", "rule": {"op": "contains", "value": "a", "normalize": None}},
+                    {"op": "regex", "pattern": "(?a)^b", "normalize": None, "case_sensitive": False},
+                ],
+            },
+        ),
+        (
+            "JSON.parse(output).n > 0.5",
+            {"op": "jsonpath", "path": "$.n", "rule": {"op": "greater_than", "value": 0.5}},
+        ),
+    ],
+)
+def test_a_comparison_is_a_rule(script: str, rule: dict[str, Any]) -> None:
+    assert rule_of(script) == rule
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "output.split(' ').length < 3", "output.length < 3 ? 1 : 0", "a && b || c", "const x = 1;\nreturn x;",
+        "output.toLowerCase().includes('Yes')", "JSON.parse(output).a == null", "/a/g.test(output)",
+        "output.length < 0",
+        "output === 1", "",
+    ],
+)  # fmt: skip
+def test_a_program_is_none(script: str) -> None:
+    with pytest.raises(Untranslatable):
+        rule_of(script)

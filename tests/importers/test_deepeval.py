@@ -1,0 +1,138 @@
+"""deepeval's goldens, conversations and runs."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import pytest
+
+from evalflow.errors import UserError
+from evalflow.importers.deepeval import read_deepeval
+from evalflow.importers.files import ImportedConfig, ImportSource
+
+GOLDEN: dict[str, Any] = {
+    "input": "When does the pool open?", "actual_output": "At nine.", "expected_output": "At 9.",
+    "retrieval_context": ["Pool: 9-18"], "context": ["The pool opens at 9."], "name": None, "source_file": "pool.md",
+    "tools_called": [{"name": "search", "type": "FUNCTION", "inputParameters": {"q": "pool"}}],
+    "expected_tools": [{"name": "search"}], "additional_metadata": {"lang": "en"},
+    "custom_column_key_values": {"tier": "gold"},
+}  # fmt: skip
+CASE = {
+    "question": "When does the pool open?", "answer": "At nine.", "reference": "At 9.", "contexts": ["Pool: 9-18"],
+    "ideal_contexts": ["The pool opens at 9."], "actual": [{"name": "search", "arguments": {"q": "pool"}}],
+    "expected": [{"name": "search"}], "metadata": {"lang": "en"}, "group": "pool.md", "vars": {"tier": "gold"},
+}  # fmt: skip
+
+
+def read(folder: Path, content: Any, name: str = "goldens.json") -> ImportedConfig:
+    scratch = Path(mkdtemp(dir=folder))
+    path = folder / name
+    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    found = read_deepeval(ImportSource(path, "old", scratch))
+    found.ledger.expect_balanced()
+    return found
+
+
+def rows(found: ImportedConfig) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in found.data["old.jsonl"].read_text(encoding="utf-8").splitlines()]
+
+
+def run(**case: Any) -> dict[str, Any]:
+    return {"testCases": [{"input": "Q", "actualOutput": "A", **case}], "conversationalTestCases": []}
+
+
+def metric(name: str, **changes: Any) -> dict[str, Any]:
+    return {"name": name, "threshold": 0.7, "score": 0.5, "success": False, **changes}
+
+
+def test_goldens_are_cases(tmp_path: Path) -> None:
+    found = read(tmp_path, [GOLDEN])
+    assert rows(found) == [{"id": "1", **CASE}]
+    assert found.experiments["old"]["generate"] is False
+
+
+def test_lines_and_csv_join_lists(tmp_path: Path) -> None:
+    joined = GOLDEN | {"retrieval_context": "Pool: 9-18", "context": "The pool opens at 9."}
+    assert rows(read(tmp_path, json.dumps(joined), "goldens.jsonl"))[0] == {"id": "1", **CASE}
+    header = "input,actual_output,expected_output,retrieval_context,tools_called\n"
+    found = read(tmp_path, header + 'Q,A,,a|b,"[{""name"": ""x""}]"\nR,,,,f;g\n', "goldens.csv")
+    assert rows(found) == [
+        {"id": "1", "question": "Q", "answer": "A", "contexts": ["a", "b"], "actual": [{"name": "x"}]},
+        {"id": "2", "question": "R", "actual": [{"name": "f"}, {"name": "g"}]},
+    ]
+    assert found.experiments["old"]["generate"] == "missing"
+
+
+def test_turns_are_messages(tmp_path: Path) -> None:
+    turns = [{"role": "user", "content": "A ticket"}, {"role": "assistant", "content": "Which?"}]
+    found = read(tmp_path, [{"scenario": "Buy", "turns": turns}, {"scenario": "x", "turns": json.dumps(turns[:1])},
+                            {"scenario": "none"}])  # fmt: skip
+    assert [(case["messages"], case.get("answer")) for case in rows(found)] == [
+        (turns[:1], "Which?"), (turns[:1], None),
+    ]  # fmt: skip
+    assert found.ledger.counts()["cases"] == (3, 2, 1)
+
+
+def test_a_run_has_scores_and_metrics_like_its_own(tmp_path: Path) -> None:
+    scores = [metric("Faithfulness"), metric("Tone [GEval]"), metric("Bias", score=None, error="no key")]
+    found = read(tmp_path, run(retrievalContext=["c"], metricsData=scores), ".latest_run_full.json")
+    [case] = rows(found)
+    assert case["deepeval"] == {"faithfulness": 0.5, "tone_geval": 0.5}
+    assert found.ledger.counts()["scores"] == (3, 2, 1)
+    assert found.ledger.counts()["metrics"] == (3, 2, 1)
+    experiment = found.experiments["old"]
+    assert experiment["metric"]["faithfulness"] == {"threshold": 0.7}
+    assert found.metrics["old_faithfulness"]["field"] == "deepeval.faithfulness"
+    assert found.metrics["old_bias"]["direction"] == "lower_is_better"
+    assert "the file has not its criteria" in [entry.reason for entry in found.ledger.left_out]
+
+
+def test_a_metric_without_its_fields_is_listed(tmp_path: Path) -> None:
+    found = read(tmp_path, run(metricsData=[metric("Contextual Recall")]))
+    [entry] = found.ledger.left_out
+    assert entry.reason == "no case has reference, contexts"
+
+
+def test_a_large_file_needs_no_memory(tmp_path: Path) -> None:
+    path = tmp_path / "many.jsonl"
+    path.write_text("".join(json.dumps({"input": f"Q{n}" * 20, "x": "y" * 400}) + "\n" for n in range(20_000)))
+    (tmp_path / "scratch").mkdir()
+    tracemalloc.start()
+    try:
+        read_deepeval(ImportSource(path, "old", tmp_path / "scratch"))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert path.stat().st_size > 10_000_000 > 4 * peak
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("goldens.json", "", "the file is empty"),
+        ("goldens.json", "[]", "the file has no rows"),
+        ("goldens.json", json.dumps([GOLDEN])[:-20], "broken JSON"),
+        ("goldens.json", '{"a": 1}', "it is no run of deepeval"),
+        ("goldens.json", '{"testRunLink": "https://app"}', "only a link to a run"),
+        ("goldens.json", [{"output": "x"}], "no `input` that is a text"),
+        ("goldens.jsonl", '{"input": "a"}\n{"input": ', "goldens.jsonl:2: broken JSON"),
+        ("goldens.csv", 'input\n"open', "csv"),
+        ("goldens.xlsx", "x", "unknown kind of file"),
+        ("run.json", json.dumps(run())[:-40], "broken JSON"),
+    ],
+)
+def test_bad_files_are_refused_in_words(tmp_path: Path, name: str, content: Any, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        read(tmp_path, content, name)
+
+
+def test_other_encodings_are_refused_in_words(tmp_path: Path) -> None:
+    for name in ("g.json", "g.jsonl", "g.csv"):
+        (tmp_path / name).write_bytes('[{"input": "é"}]'.encode("utf-16"))
+        with pytest.raises(UserError, match=r"UTF|broken JSON"):
+            read_deepeval(ImportSource(tmp_path / name, "old", tmp_path))
+        (tmp_path / "old.jsonl").unlink(missing_ok=True)

@@ -1,0 +1,95 @@
+"""OpenAI's open-source registry of evals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalflow.errors import UserError
+from evalflow.importers.files import ImportedConfig, ImportSource
+from evalflow.importers.openai_evals import read_openai_evals
+
+BASIC = "evals.elsuite.basic"
+GRADED = "evals.elsuite.modelgraded.classify:ModelBasedClassify"
+SAMPLES = [
+    {"input": [{"role": "system", "content": "Capital?"}, {"role": "user", "content": "France"}],
+     "ideal": ["Paris", "paris"]},
+    {"input": "Spain", "ideal": "Madrid", "level": 1},
+    {"input": "Peru"},
+]  # fmt: skip
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Path:
+    for name in ("evals", "data/own", "modelgraded", "scratch"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "data/own/samples.jsonl").write_text("\n".join(map(json.dumps, SAMPLES)))
+    return tmp_path
+
+
+def read(registry: Path, evals: dict[str, tuple[str, dict[str, Any]]]) -> ImportedConfig:
+    declared = {
+        name: {"class": kind, "args": {"samples_jsonl": "own/samples.jsonl", **args}}
+        for name, (kind, args) in evals.items()
+    }
+    (registry / "evals/own.yaml").write_text(json.dumps({"own": {"id": "own.v0"}, **declared}))
+    found = read_openai_evals(ImportSource(registry / "evals/own.yaml", "old", registry / "scratch"))
+    found.ledger.expect_balanced()
+    return found
+
+
+def rows(found: ImportedConfig, name: str = "old") -> list[dict[str, Any]]:
+    return [json.loads(line) for line in found.data[f"{name}.jsonl"].read_text(encoding="utf-8").splitlines()]
+
+
+def test_match_and_includes_are_rules(registry: Path) -> None:
+    found = read(registry, {"a": (f"{BASIC}.match:Match", {}), "b": (f"{BASIC}.includes:Includes", {})})
+    first, second = rows(found)
+    assert first["messages"][0]["role"] == "system"
+    assert first["reference"] == "Paris"
+    assert first["checks"][0]["params"]["rules"][1] == {"op": "starts_with", "value": "paris", "normalize": None}
+    assert second["vars"] == {"level": 1, "ideals": ["Madrid"]}
+    assert rows(found, "old_2")[1]["checks"][0]["params"]["rules"][0]["op"] == "contains"
+    assert found.ledger.counts() == {"evals": (2, 2, 0), "cases": (6, 4, 2)}
+
+
+def test_modelgraded_is_a_rubric(registry: Path) -> None:
+    spec = {
+        "joke": {
+            "prompt": "Funny? {{1 to 5}} {input} {completion} {level}", "choice_strings": "135",
+            "choice_scores": "from_strings",
+        }
+    }  # fmt: skip
+    (registry / "modelgraded/joke.yaml").write_text(json.dumps(spec))
+    found = read(registry, {"a": (GRADED, {"modelgraded_spec": "joke"})})
+    metric = found.metrics["old"]
+    assert metric["scale"]["values"] == {"1": 0.0, "3": 0.5, "5": 1.0}
+    assert metric["needs"] == ["question", "answer", "vars"]
+    assert '{{ answer | fenced("completion") }}' in found.prompts[metric["prompt"]]
+    assert len(rows(found)) == 3
+
+
+def test_samples_alone_are_matched(registry: Path) -> None:
+    path = registry / "data/own/samples.jsonl"
+    found = read_openai_evals(ImportSource(path, "old", registry / "scratch"))
+    assert found.ledger.counts()["cases"] == (3, 2, 1)
+    assert "here it is match" in found.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "args", "said"),
+    [
+        ("own.module:Own", {}, "its class Own is a program"),
+        (GRADED, {"modelgraded_spec": "fact"}, "is not in the folder"),
+        (GRADED, {"modelgraded_spec": "../../secret"}, "is not in the folder"),
+        (f"{BASIC}.match:Match", {"samples_jsonl": "nowhere.jsonl"}, "which is not there"),
+        (f"{BASIC}.match:Match", {"samples_jsonl": "../../../etc/passwd"}, "is outside of"),
+        (f"{BASIC}.match:Match", {"samples_jsonl": None}, "it names no samples_jsonl"),
+    ],
+)
+def test_what_leads_nowhere_is_refused_in_words(registry: Path, kind: str, args: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        read(registry, {"a": (kind, args)})
