@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from evalflow import __version__
+from evalflow.cli.completion import ASK, print_candidates
 from evalflow.cli.verbs import VERBS, Handler
 from evalflow.config.env_file import load_env_file
 from evalflow.errors import EvalflowError, Problem, UserError, did_you_mean
@@ -27,6 +28,8 @@ def run_command(arguments: Sequence[str]) -> int:
         if words == ["--version"]:
             sys.stdout.write(f"evalflow {__version__}\n")
             return 0
+        if words[:1] == [ASK]:
+            return print_candidates(words[1:], VERBS)
         load_env_file()
         return _handler(words)(words)
     except EvalflowError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import textwrap
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
@@ -22,8 +23,15 @@ class VerbParser(argparse.ArgumentParser):
 
 
 def parser_of(verb: str, description: str) -> VerbParser:
-    """A parser for the arguments of a verb."""
-    return VerbParser(prog=f"python -m evalflow {verb}", description=description)
+    """A parser for the arguments of a verb; its help ends with the verb's manual."""
+    from evalflow.cli.manual import MANUALS, PROGRAM, WIDTH
+
+    return VerbParser(
+        prog=f"{PROGRAM} {verb}",
+        description="\n".join(textwrap.wrap(description, WIDTH)),
+        epilog=str(MANUALS[verb]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
 
 
 def console(*, stderr: bool = False) -> Console:

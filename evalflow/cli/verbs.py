@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from evalflow.cli import server
+from evalflow.cli.completion import print_completion
 from evalflow.cli.parsing import Handler, console, parser_of
 from evalflow.errors import Problem, UserError
 
@@ -382,4 +383,5 @@ VERBS: dict[str, Handler] = {
     "connections": server.manage_connections,
     "backup": server.back_up_workspace,
     "restore": server.restore_workspace,
+    "completion": print_completion,
 }

@@ -1,0 +1,198 @@
+"""What `VERB --help` says below its options: files, exit codes, examples, and the page to read."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+
+PROGRAM = "python -m evalflow"
+
+
+@dataclass(frozen=True, slots=True)
+class Manual:
+    """The end of a verb's help: paragraphs, examples (the words, and what they do), and a page of docs/."""
+
+    text: str
+    examples: tuple[tuple[str, str], ...]
+    page: str = ""
+
+    def __str__(self) -> str:
+        lines = [line for part in self.text.split("\n\n") for line in (*textwrap.wrap(part, WIDTH), "")]
+        lines.append("examples:")
+        for words, about in self.examples:
+            lines += [f"  {PROGRAM} {words}", f"      {about}"]
+        return "\n".join([*lines, "", f"more: docs/{self.page}"] if self.page else lines)
+
+
+WIDTH = 80
+_RUN_CODES = (
+    "exit codes: 0 done, 1 a gate failed, 2 a mistake in configuration or data (nothing was sent), 3 inconclusive, "
+    "4 the budget ran out, 5 an endpoint refuses every call, or a bug, 130 interrupted"
+)
+_DONE_CODES = "exit codes: 0 done, 2 it could not be done, and the message says why"
+
+MANUALS: dict[str, Manual] = {
+    "resume": Manual(
+        "Reads run.json and the journals of the folder, asks what is missing, and writes all files again.\n\n"
+        + _RUN_CODES,
+        (
+            ("resume", "the latest run"),
+            ("resume outputs/latest --retry-errors", "ask again what ended in error"),
+            ("resume outputs/latest budget.usd=5", "with more to spend"),
+        ),
+    ),
+    "cases": Manual(
+        f"Prints to standard output; nothing is written or sent.\n\n{_DONE_CODES}",
+        (
+            ("cases --failed", "what did not pass in the latest run"),
+            ("cases outputs/latest --metric exact_match --limit 3", "three cases, with reasons"),
+            ("cases --failed --json", "as one JSON document"),
+        ),
+    ),
+    "report": Manual(
+        "Reads the journals and writes the reports again; nothing is sent. Other thresholds are kept with the run.\n\n"
+        "exit codes: 0 done, 1 a gate fails with the new threshold, 2 a mistake, 3 inconclusive",
+        (
+            ("report", "the latest run"),
+            ("report metric.exact_match.threshold=0.5", "with another threshold"),
+        ),
+    ),
+    "open": Manual(
+        f"Opens report.html in the browser, or prints where it is if there is none.\n\n{_DONE_CODES}",
+        (("open outputs/latest", "the latest report"),),
+    ),
+    "compare": Manual(
+        "Pairs the cases of both runs, tests each difference, adjusts for their number, and writes compare.html and "
+        f"compare.md into the folder of B.\n\n{_DONE_CODES}",
+        (
+            ("compare RUN_A RUN_B", "what became better or worse"),
+            ("compare RUN_A RUN_B --margin 0.05", "whether B is not worse by more than 0.05"),
+            ("compare RUN_A RUN_B --json", "as one JSON document"),
+        ),
+        "statistics.md",
+    ),
+    "race": Manual(
+        f"Both sides are runs with folders of their own; compare.html is in that of B.\n\n{_RUN_CODES}",
+        (("race dataset=rag metric=exact_match generate=demo target.name=a,b", "until one is shown to be better"),),
+        "statistics.md",
+    ),
+    "rank": Manual(
+        f"Writes rank.html, and with --items items.csv, into the folder of the last run.\n\n{_DONE_CODES}",
+        (
+            ("rank 'outputs/runs/*'", "all runs of this folder"),
+            ("rank 'outputs/runs/*' --items", "and which cases separate them"),
+        ),
+        "ranking.md",
+    ),
+    "calibrate": Manual(
+        "With labels: writes calibration.json and calibration.html, certificates into certificates/, and the run's "
+        "reports again, whose gates follow the corrected means. With --sample: writes a sheet to label.\n\n"
+        "exit codes: 0 done, 2 too few labels for an estimate, or a mistake",
+        (
+            ("calibrate --sample 60", "draw 60 answers of the latest run into labels.csv"),
+            ("calibrate --labels labels.csv", "compare the judge with what people wrote there"),
+            ("calibrate", "with the labels in the data"),
+        ),
+        "calibration.md",
+    ),
+    "plan": Manual(
+        f"Computes; nothing is sent, and nothing written.\n\n{_DONE_CODES}",
+        (
+            ("plan --width 0.1 --rate 0.8", "cases for a pass rate known to 0.1"),
+            ("plan --detect 0.05 --from outputs/latest", "cases that would show a difference of 0.05"),
+        ),
+        "statistics.md#planning",
+    ),
+    "list": Manual(
+        f"Reads conf/ of this folder and of the package.\n\n{_DONE_CODES}",
+        (
+            ("list metric", "all metrics, by family"),
+            ("list certificates", "judges that were checked against people"),
+            ("list judge --json", "as one JSON document"),
+        ),
+        "metrics.md",
+    ),
+    "show": Manual(
+        f"Prints to standard output.\n\n{_DONE_CODES}",
+        (
+            ("show faithfulness", "the YAML and the prompts of a metric"),
+            ("show judge/openai", "a name that stands in two groups"),
+            ("show rubric", "every key of a kind"),
+        ),
+        "metrics.md",
+    ),
+    "new": Manual(
+        f"Writes into ./conf and ./prompts, and never over a file that is there.\n\n{_DONE_CODES}",
+        (
+            ("new metric politeness", "a rubric to fill in"),
+            ("new metric my_faithfulness --from faithfulness", "a copy to change"),
+            ("new dataset mine --path 'data/*.jsonl'", "a dataset of these files"),
+        ),
+        "metrics.md",
+    ),
+    "import": Manual(
+        "Writes conf/, data/ and prompts/, and never over a file that is there; then prints what was taken, and each "
+        f"thing that was not, with its place and what to do.\n\n{_DONE_CODES}",
+        (("import tiamat TEST.json", "a Tiamat test as YAML"),),
+    ),
+    "schema": Manual(
+        f"Prints JSON Schema, or writes a file for each group.\n\n{_DONE_CODES}",
+        (("schema metric", "of metric files"), ("schema --out .evalflow/schema", "of all groups")),
+    ),
+    "cache": Manual(
+        f"The cache is .evalflow/cache.db, unless cache.path names another.\n\n{_DONE_CODES}",
+        (("cache stats", "how many replies it holds"), ("cache prune --to-size 500MB", "the oldest go")),
+    ),
+    "worker": Manual(
+        "Takes runs from the queue of the workspace in this folder, one process for each.\n\n"
+        "exit codes: 0 stopped, 2 the database cannot be used",
+        (("worker --at-once 2", "two runs at the same time"),),
+        "deploy.md",
+    ),
+    "serve": Manual(
+        "Data is in .evalflow/ of the working directory, unless --database-url names a server.\n\n"
+        "exit codes: 0 stopped, 2 it could not start",
+        (
+            ("serve --open", "the application on this machine"),
+            ("serve --public https://NAME --proxy 127.0.0.1/32", "for people who sign in"),
+        ),
+        "application.md",
+    ),
+    "users": Manual(
+        f"Changes the workspace in this folder; `users ACTION --help` has the options.\n\n{_DONE_CODES}",
+        (
+            ("users add ana --owner", "the first account"),
+            ("users list", "all accounts"),
+            ("users disable ana", "end her sessions, and refuse her"),
+        ),
+        "deploy.md",
+    ),
+    "connections": Manual(
+        f"Changes the workspace in this folder; `connections ACTION --help` has the options.\n\n{_DONE_CODES}",
+        (
+            ("connections add openai https://api.openai.com/v1 --key OPENAI_API_KEY", "an address with its key"),
+            ("connections list", "all of them"),
+        ),
+        "connections.md",
+    ),
+    "backup": Manual(
+        f"Works while the application is used.\n\n{_DONE_CODES}",
+        (("backup workspace.tar.gz", "everything, in one file"),),
+        "deploy.md",
+    ),
+    "restore": Manual(
+        f"Refuses a folder or database that holds something.\n\n{_DONE_CODES}",
+        (("restore workspace.tar.gz", "in an empty folder"),),
+        "deploy.md",
+    ),
+    "completion": Manual(
+        "Prints a script for the shell, which completes verbs, options, groups and the names in "
+        f"conf/ of the working directory.\n\n{_DONE_CODES}",
+        (
+            ("completion bash >> ~/.bashrc", "for `evalflow` in bash"),
+            ("completion zsh >> ~/.zshrc", "in zsh, after compinit"),
+            ("completion fish > ~/.config/fish/completions/evalflow.fish", "in fish"),
+        ),
+        "install.md",
+    ),
+}
