@@ -21,6 +21,7 @@ from evalflow.engine.scoring import Pair
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.llm.logprobs import choices
 from evalflow.llm.panel import JudgeWithEmbedder, Panel, single, with_probabilities
+from evalflow.metrics.case_checks import PARAMS
 from evalflow.protocols import Judge, Measured, Metric
 from evalflow.records import EMBED, Answer, Ask, Case
 from evalflow.summary.gate_config import parse_gates
@@ -215,7 +216,11 @@ def _way_around(found: Inspection, name: str) -> str:
     if name == declared:
         return ""
     free = [other for other, one in found.scored.items() if found.declared[other] == declared and one.judge is None]
-    identifiers = dict.fromkeys(other.partition("#")[0] for other in free)
+    # `only` takes identifiers, and no names of checks; and a group may ask a judge in another case.
+    custom: Mapping[str, Any] = getattr(found.parts.metrics[declared].config, "custom", None) or {}
+    types = {**{kind: kind for kind in PARAMS}, **{name: one.type for name, one in custom.items()}}
+    names = dict.fromkeys(other.partition("#")[0] for other in free)
+    identifiers = [name for name in names if types.get(name, "group") != "group"]
     key = found.parts.settings.key("metric", declared)
     return f"\n  or run the checks that need none: '{key}.only=[{','.join(identifiers)}]'" if identifiers else ""
 

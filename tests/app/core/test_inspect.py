@@ -286,3 +286,12 @@ def test_a_time_that_no_case_has_stops_no_run_and_any_other_missing_field_does(l
     odd = {"identifier": "rule", "params": {"field": "metadata.finish_reason", "op": "equals", "value": "stop"}}
     (problem,) = lab.refusal({"d": lab.data(*checked(odd))}, ["checks"])
     assert problem.what.startswith("checks needs metadata.finish_reason, and no case of d has it")
+
+
+def test_the_way_around_a_judge_names_checks_that_need_none(lab):
+    judged = {"identifier": "conformity", "params": {"rules": ["Be brief."]}}
+    word = {"identifier": "string_matching", "params": {"keyword": "So"}}
+    group = {"identifier": "group", "params": {"checks": [SURE]}}
+    rows = checked(judged, word, {**SURE, "name": "tone"}, group)
+    (problem,) = lab.refusal({"d": lab.data(*rows)}, ["checks"])
+    assert "'metric.checks.only=[string_matching]'" in problem.hint
