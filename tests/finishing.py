@@ -28,15 +28,19 @@ PATIENCE_S = 240
 
 
 def finish(space: Workspace, request: RunRequest) -> Run:
-    """Create a run and have a worker carry it out, in this process where that is possible: it takes a fifth."""
-    run = runs.create_run(space, request)
+    """Create a run and carry it out."""
+    return carry_out(space, runs.create_run(space, request).run_id)
+
+
+def carry_out(space: Workspace, run_id: str) -> Run:
+    """Have a worker carry a queued run out, in this process where that is possible: it takes a fifth."""
     worker, deadline = Worker(space), time.monotonic() + PATIENCE_S
     with pytest.MonkeyPatch.context() as patch:
         if _is_in_a_loop():
             patch.setattr(process, "subprocess", FORKING)
         else:
             patch.setattr(process, "start", _carry_out)
-        while (found := runs.get_run(space, run.run_id)).state in ("queued", "running"):
+        while (found := runs.get_run(space, run_id)).state in ("queued", "running"):
             assert time.monotonic() < deadline, found
             if not worker.step():
                 time.sleep(0.05)

@@ -89,6 +89,7 @@ def rest_api() -> FastAPI:
         compare,
         connections,
         datasets,
+        examples,
         judges,
         labels,
         metrics,
@@ -116,7 +117,14 @@ def rest_api() -> FastAPI:
     )
     for router in (
         *(bots.router, metrics.bot_router, metrics.router, checks.router, judges.router),
-        *(datasets.router, datasets.cases_router, tags.router, transfer.upload_router, transfer.router),
+        *(
+            datasets.router,
+            datasets.cases_router,
+            examples.router,
+            tags.router,
+            transfer.upload_router,
+            transfer.router,
+        ),
         *(runs.router, runs.files_router, runs.events_router, runs.scores_router, runs.thresholds_router),
         *(compare.router, rank.router, projects.router, projects.members_router, connections.router, audit.router),
         *(people.users_router, people.router, budget.router, budget.run_router, tasks.router, comments.router),

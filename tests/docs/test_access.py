@@ -68,6 +68,8 @@ BODIES: Mapping[str, Any] = {
     "PUT /datasets/{dataset}/cases/{case}": CASE,
     "POST /datasets/{dataset}/cases/delete": {"cases": []},
     "POST /datasets/{dataset}/cases/tag": {"cases": []},
+    "POST /datasets/{dataset}/examples": {"run": "none"},
+    "POST /datasets/{dataset}/cases/{case}/example": {"bot": "none"},
     "POST /exports": {"folder": "made", "bot": "none"},
     "POST /imports": {"folder": "none"},
     "POST /runs": RUN,

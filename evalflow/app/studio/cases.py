@@ -101,14 +101,17 @@ def dataset_tags(space: Workspace, dataset: str) -> list[tuple[str, int]]:
 
 
 @requires("edit")
-def add_cases(space: Workspace, dataset: str, rows: Iterable[Mapping[str, Any]]) -> int:
+def add_cases(
+    space: Workspace, dataset: str, rows: Iterable[Mapping[str, Any]], *, allow_irregular: bool = False
+) -> int:
     """Add cases, all or none; returns their number.
 
     `rows`: cases by field names; `question` becomes one user message. A case without an id gets a hash of its content.
-    A UserError lists the problems of each row (`rows:NUMBER`), including ids that exist already.
+    A UserError lists the problems of each row (`rows:NUMBER`), including ids that exist already, and the violations of
+    message order unless `allow_irregular`.
     """
     own_row(space, dataset)
-    cases = list(read_rows(dataset, rows))
+    cases = list(read_rows(dataset, rows, allow_irregular=allow_irregular))
     return append_rows(space, dataset, (readers.case_to_row(case) for case in cases))
 
 
@@ -116,9 +119,10 @@ def add_cases(space: Workspace, dataset: str, rows: Iterable[Mapping[str, Any]])
 def update_case(
     space: Workspace, dataset: str, case: int, expected: int, row: Mapping[str, Any], *, draft: bool | None = None
 ) -> StoredCase:
-    """Replace a case; `draft`: whether runs leave it out, None: as before."""
+    """Replace a case; `draft`: whether runs leave it out, None: as before. Irregular turns can only stay."""
     there = case_row(space, dataset, case)
-    changed = case_columns(readers.case_to_row(read_row(dataset, {"id": there["key"], **row})))
+    is_same = row.get("messages") == there["body"].get("messages")
+    changed = case_columns(readers.case_to_row(read_row(dataset, {"id": there["key"], **row}, allow_irregular=is_same)))
     if draft is not None:
         changed["is_draft"] = draft
     fields = [f"{field} of case {there['key']}" for field in changed_keys("", there["body"], changed["body"])]
@@ -143,7 +147,7 @@ def case_rows(space: Workspace, dataset: str, *, draft: bool = False) -> Iterato
 def add_case(space: Workspace, dataset: str, row: Mapping[str, Any], *, draft: bool = False) -> StoredCase:
     """Add one case, which runs leave out if it is a draft. The key of a problem is the name of its field."""
     owner = own_row(space, dataset)
-    body = readers.case_to_row(read_row(dataset, row))
+    body = readers.case_to_row(read_row(dataset, row, allow_irregular=False))
     append_rows(space, dataset, [body], draft=draft)
     with space.database.reading() as connection:
         found = table.by_key(connection, owner["id"], case_columns(body)["key"])
@@ -223,7 +227,7 @@ def _number(cursor: str | None) -> int | None:
     return int(cursor)
 
 
-def read_rows(dataset: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[Case]:
+def read_rows(dataset: str, rows: Iterable[Mapping[str, Any]], *, allow_irregular: bool = True) -> Iterator[Case]:
     """Parse rows with the reader of files, so that only cases that a file could hold are accepted."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "rows"
@@ -236,19 +240,23 @@ def read_rows(dataset: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[Case]
                     file.write(json.dumps(row, allow_nan=False) + "\n")
                 except (TypeError, ValueError) as error:
                     raise UserError(Problem(f"the row is no JSON: {error}", f"rows:{number}")) from None
-        config = DatasetConfig(path=str(path), format="jsonl", allow_irregular=True)
+        config = DatasetConfig(path=str(path), format="jsonl", allow_irregular=allow_irregular)
         try:
             yield from list(readers.read(dataset, config))
         except UserError as error:
+            key = f"dataset.{dataset}.allow_irregular=true"  # of a configuration, which nobody has here
             raise UserError(
-                [Problem(p.what, p.where.replace(str(path), "rows"), p.hint) for p in error.problems]
+                [
+                    Problem(p.what, p.where.replace(str(path), "rows"), p.hint.replace(key, "`allow_irregular`"))
+                    for p in error.problems
+                ]
             ) from None
 
 
-def read_row(dataset: str, row: Mapping[str, Any]) -> Case:
+def read_row(dataset: str, row: Mapping[str, Any], *, allow_irregular: bool = True) -> Case:
     """Parse one row as a case. The key of a problem with a field is the field's name."""
     try:
-        return next(read_rows(dataset, [row]))
+        return next(read_rows(dataset, [row], allow_irregular=allow_irregular))
     except UserError as error:
         raise UserError([_at_field(problem) for problem in error.problems]) from None
 

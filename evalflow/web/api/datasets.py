@@ -120,6 +120,7 @@ class NewCases(RequestBody):
     items: list[dict[str, Any]] = Field(
         max_length=MOST_CASES, description="Each by field name: question or messages, reference, contexts, tags, ..."
     )
+    allow_irregular: bool = Field(default=False, description="Accept turns in any order; else the user's is the last.")
 
 
 class Tagging(RequestBody):
@@ -170,7 +171,7 @@ def read_cases(
 @cases_router.post("/cases", status_code=201)
 def post_cases(space: Space, dataset: Name, new: NewCases) -> Count:
     """Add cases, all or none."""
-    return Count(count=add_cases(space, dataset, new.items))
+    return Count(count=add_cases(space, dataset, new.items, allow_irregular=new.allow_irregular))
 
 
 @cases_router.get("/cases/{case}")

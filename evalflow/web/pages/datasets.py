@@ -99,7 +99,7 @@ async def _own(workspace: Workspace, found: Dataset, search: CaseSearch) -> None
             with empty("playlist_add", "No test cases yet", "Editors of the project add them."):
                 pass
         else:
-            about = "Paste questions or a table, upload a CSV or JSON lines file, or write one case by hand."
+            about = "Paste questions or a table, upload an Excel, CSV or JSON lines file, or write one case by hand."
             with empty("playlist_add", "No test cases yet", about):
                 link_button("Paste or upload", f"/datasets/{found.name}/add", primary=True)
                 link_button("Write one", f"/datasets/{found.name}/cases/new")
