@@ -16,7 +16,9 @@ from ..finishing import finish
 
 BOT, JUDGE, MODEL, DATASET, TITLE = "autumnbot", "sternjudge", "modelof7b", "feecases", "Octoberrun"
 REASON = "Becausethejudgesaysso"
-TAG = "knownfailures"
+TAG, CASE = "knownfailures", "caseofweek"
+SECRETS = (BOT, JUDGE, MODEL, DATASET, TITLE, REASON, TAG, CASE)
+"""None of these is for a person who labels."""
 GRADED: dict[str, Any] = {
     "kind": "rubric", "version": 1, "description": "Whether the fee is right.", "needs": ["question", "answer"],
     "prompt": "right/grade.jinja", "scale": {"type": "boolean"}, "threshold": 1.0, "judge": JUDGE,
@@ -41,7 +43,12 @@ def finish_judged(space: Workspace, count: int) -> Run:
         metrics.create_metric(space, BOT, MetricDraft("right", GRADED, {"right/grade.jinja": PROMPT}))
         datasets.create_dataset(space, DATASET, "")
         rows = [
-            {"question": f"What is fee {i}?", "answer": f"It is {i if i % 3 else 0} euros.", "tags": [TAG]}
+            {
+                "id": f"{CASE}{i}",
+                "question": f"What is fee {i}?",
+                "answer": f"It is {i if i % 3 else 0} euros.",
+                "tags": [TAG],
+            }
             for i in range(count)
         ]
         cases.add_cases(space, DATASET, rows)

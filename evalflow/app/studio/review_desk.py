@@ -81,7 +81,10 @@ class OwnItem:
 
 @dataclass(frozen=True, slots=True)
 class OwnProgress:
-    """How far a person is: submitted, declined, and the answers left for them, which others may label instead."""
+    """How far a person is: submitted, declined, and the answers left for them, which others may label instead.
+
+    Of a closed review, those are left that they have begun.
+    """
 
     done: int
     declined: int
@@ -196,7 +199,10 @@ def own_progress(space: Workspace, name: str) -> OwnProgress:
     review, me = named_review(space, name), space.identify().name
     with space.database.reading() as connection:
         opened = stored.opened_items(connection, review["id"], me)
-        left = stored.left_for(connection, review["id"], me, time.time()) if review["state"] == "open" else 0
+        if review["state"] == "open":
+            left = stored.left_for(connection, review["id"], me, time.time())
+        else:
+            left = sum(map(is_reserved, stored.review_assignments(connection, review["id"], me)))
     states = [state for _, state, _ in opened]
     items = [OwnItem(item, i, state, is_flagged) for i, (item, state, is_flagged) in enumerate(opened, 1)]
     return OwnProgress(states.count("submitted"), states.count("declined"), left, items, review["state"])

@@ -57,7 +57,28 @@
     if (document.querySelector(".desk")) emitEvent("desk_away", document.hidden);
   });
 
+  // What is typed while the connection is lost reaches no server; it is kept for the page that loads when it is back.
+  const TYPED = "desk comment";
+  const answer = () => location.pathname + "#" + document.querySelector(".desk").dataset.answer;
+
+  document.addEventListener("input", (event) => {
+    if (event.target.matches(".desk textarea")) {
+      sessionStorage.setItem(TYPED, JSON.stringify([answer(), event.target.value]));
+    }
+  });
+
+  function restore() {
+    const [typedAt, typed] = JSON.parse(sessionStorage.getItem(TYPED) ?? "[]");
+    const field = document.querySelector(".desk textarea");
+    if (typedAt !== answer()) sessionStorage.removeItem(TYPED);
+    else if (field.value !== typed) {
+      field.value = typed;
+      field.dispatchEvent(new Event("input", { bubbles: true }));
+    }
+  }
+
   globalThis.beginAnswer = () => {
+    restore();
     const grading = gradings()[0];
     if (grading) first(grading).focus({ preventScroll: true });
     scrollTo({ top: 0 });

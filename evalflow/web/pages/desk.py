@@ -81,6 +81,9 @@ class Desk:
     ) -> None:
         self._workspace, self._review = workspace, review
         self._watch, self._is_changed, self._is_busy = _Watch(), False, False
+        self._read: dict[str, int] = {}  # the versions of the guidelines by metric
+        if item is not None and progress.done:
+            self._read = {metric.name: metric.rubric for metric in item.metrics}
         self._keys = _keys_dialog()
         with actions:
             self._count = text("", "span", "muted desk-count").props("aria-live=polite")
@@ -102,7 +105,8 @@ class Desk:
             if item is None:
                 _ending(progress, self._next)
                 return
-            with ui.element("div").classes("desk"):
+            with ui.element("div").classes("desk") as desk:
+                desk.props["data-answer"] = str(item.item)
                 with ui.element("div").classes("desk-read"):
                     _reading(item)
                 with ui.element("section").classes("desk-grade card").props('aria-label="Your judgement"'):
@@ -113,9 +117,16 @@ class Desk:
         draft: Mapping[str, Any] = item.draft.get("values", {})
         unsure: Sequence[str] = item.draft.get("cannot_tell", ())
         self._gradings = [
-            Grading(metric, draft.get(metric.name), self._changed, is_unsure=metric.name in unsure)
+            Grading(
+                metric,
+                draft.get(metric.name),
+                self._changed,
+                is_unsure=metric.name in unsure,
+                is_new=self._read.get(metric.name) != metric.rubric,
+            )
             for metric in item.metrics
         ]
+        self._read.update({metric.name: metric.rubric for metric in item.metrics})
         self._is_flagged = item.is_flagged
         self._comment = forms.area(_COMMENT, item.draft.get("comment"))
         self._comment.on_value_change(self._changed)

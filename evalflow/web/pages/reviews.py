@@ -81,6 +81,7 @@ def add() -> None:
 class _Own:
     done: int
     left: int
+    declined: int
 
 
 def _listed(space: Workspace) -> list[tuple[ReviewEntry, _Own | None]]:
@@ -88,7 +89,7 @@ def _listed(space: Workspace) -> list[tuple[ReviewEntry, _Own | None]]:
     found: list[tuple[ReviewEntry, _Own | None]] = []
     for entry in reviews.list_reviews(space):
         progress = review_desk.own_progress(space, entry.name) if entry.is_mine else None
-        found.append((entry, _Own(progress.done, progress.left) if progress else None))
+        found.append((entry, _Own(progress.done, progress.left, progress.declined) if progress else None))
     return found
 
 
@@ -115,14 +116,19 @@ def _card(entry: ReviewEntry, own: _Own | None) -> None:
         if entry.review is not None:
             _about_review(entry.review)
         elif own is not None:
-            _bar(own.done, own.done + own.left, f"{own.done:,} of {own.done + own.left:,} done")
+            declined = f"{own.declined:,} declined" if own.declined else ""
+            if own.done + own.left:
+                _bar(own.done, own.done + own.left, joined(f"{own.done:,} of {own.done + own.left:,} done", declined))
+            else:
+                text(declined, "p", "small")
         with ui.element("div").classes("foot"):
-            if own is not None and own.left and entry.state == "open":
-                word = "Continue" if own.done else "Begin"
+            if own is not None and own.left:
+                word = "Finish" if entry.state == "closed" else "Continue" if own.done else "Begin"
                 link = link_button(word, desk_address(entry.name), primary=entry.review is None)
                 link.props["aria-label"] = f"{word} {entry.name}"
             elif own is not None and entry.review is None:
-                text("Nothing left for you. Thank you.", "span", "small muted")
+                thanks = " Thank you." if own.done else ""
+                text(f"Nothing left for you.{thanks}", "span", "small muted")
 
 
 def _about_review(review: Review) -> None:

@@ -34,6 +34,8 @@ COOKIE = "__Host-evalflow"
 """Browsers accept a cookie of such a name only over https, for this host, and for all paths."""
 FORMS = frozenset({"/sign-in", "/password"})
 FOR_EVERYBODY = frozenset({*OPEN_PATHS, *FORMS, OIDC, CALLBACK, "/metrics"})
+_WORK = frozenset({"read", "label"})
+"""Rights of which one is needed for the first page of a project."""
 """Paths that need no account, or ask for one themselves."""
 
 
@@ -67,7 +69,7 @@ class SignedIn:
         if identity and workspace.project_id == UNKNOWN and identity().is_owner:
             await refuse(scope, receive, send, 404, f"there is no project {workspace.project!r}")
             return
-        if identity and scope["path"] == "/" and "read" not in identity().rights(workspace.project_id):
+        if identity and scope["path"] == "/" and _WORK.isdisjoint(identity().rights(workspace.project_id)):
             await _redirect(await to_thread.run_sync(_first_page, workspace), scope, receive, send)
             return
         await self.app(scope, receive, send)
@@ -117,8 +119,8 @@ def session_key(connection: HTTPConnection) -> str | None:
 
 
 def _first_page(workspace: Workspace) -> str:
-    """The first page of somebody who may not see the default project: a project of theirs, or their account."""
-    mine = (project.name for project in list_projects(workspace) if "read" in ROLES[cast("Role", project.role)])
+    """The first page of somebody without a role in the default project: a project of theirs, or their account."""
+    mine = (one.name for one in list_projects(workspace) if not _WORK.isdisjoint(ROLES[cast("Role", one.role)]))
     return next((f"{PREFIX}{name}/" for name in mine), "/account")
 
 

@@ -19,10 +19,19 @@ _MISSING = "Choose a value, or “Cannot tell”."
 
 
 class Grading:
-    """One metric: what is asked, its guideline, its grades, and “Cannot tell”. `on_change` is called at each change."""
+    """One metric: what is asked, its guideline, its grades, and “Cannot tell”.
+
+    `on_change` is called at each change. `is_new`: the person has not read the guideline yet, so it is unfolded.
+    """
 
     def __init__(
-        self, metric: ReviewMetric, value: Grade | None, on_change: Callable[[], object], *, is_unsure: bool
+        self,
+        metric: ReviewMetric,
+        value: Grade | None,
+        on_change: Callable[[], object],
+        *,
+        is_unsure: bool,
+        is_new: bool = False,
     ) -> None:
         self.name, self.value, self.is_unsure = metric.name, value, is_unsure
         self._metric, self._on_change = metric, on_change
@@ -35,8 +44,8 @@ class Grading:
             self._whole.props["role"], self._whole.props["aria-labelledby"] = "group", title.html_id
             if metric.description:
                 text(metric.description, "p", "small muted").props("dir=auto")
-            if metric.guidelines:
-                with fold("Guideline"):
+            if metric.guidelines and metric.guidelines != metric.description:
+                with fold("Guideline", is_open=is_new):
                     text(metric.guidelines, classes="text small").props("dir=auto")
             self._build()
             self._fault = text("", "p", "fault").props("role=alert")

@@ -159,8 +159,9 @@ def test_whoever_may_not_see_the_first_project_is_led_to_theirs(server: Server, 
     people.set_password(space, "ben", PASSWORD)
     assert led_to() == "/account"
     projects.create_project(space, "desk")
-    projects.set_role(space.in_project("desk"), "ben", "viewer")
-    assert led_to() == "/p/desk/"
+    for role in ("viewer", "annotator"):
+        projects.set_role(space.in_project("desk"), "ben", role)
+        assert led_to() == "/p/desk/"
 
 
 def test_a_token_is_for_programs(server: Server, space: Workspace) -> None:
