@@ -1,4 +1,8 @@
-"""Judges that are defined once in a project, and chosen by name for metrics and runs."""
+"""Judges that are defined once in a project, and chosen by name for metrics and runs.
+
+A panel and a cascade may name their members, which are judges of the project or of conf/: `members` is then a list, and
+a run gets each member as it is defined when the run starts.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from evalflow.app.studio.access import requires
-from evalflow.app.studio.definitions import DefinitionStore, declared, given, kind_of
+from evalflow.app.studio.definitions import DefinitionStore, declared, declared_content, given, kind_of
 from evalflow.app.studio.space import TakenError, Workspace, not_found
 from evalflow.app.studio.validate import check_judge, one_line
 from evalflow.errors import Problem, UserError
@@ -25,7 +29,7 @@ class StoredJudge:
         name: Unique in the project; it never changes.
         description: For people.
         config: A judge's configuration: kind, model and other keys. It holds the name of a key's variable, not the key.
-        used_by: The metrics of the project that name it, as BOT/METRIC.
+        used_by: The metrics of the project that name it, as BOT/METRIC, and the judges of which it is a member.
         runs: How many runs of the project chose it.
         missing_key: The environment variable that has no value and must be set first; None if nothing is missing.
         origin: "conf" if a file declares it; it cannot be changed here.
@@ -78,9 +82,37 @@ def create_judge(space: Workspace, name: str, config: Mapping[str, Any], descrip
 @requires("edit")
 def judge_values(space: Workspace, name: str, config: Mapping[str, Any], description: str = "") -> dict[str, Any]:
     """The columns of a new judge, for `JUDGES.add`."""
-    checked = check_judge(name, config, space.allowed)
+    checked = _checked(space, name, config)
     JUDGES.expect_free(name)
     return {"name": name, "description": one_line(description, "judge"), "config": checked}
+
+
+def _checked(space: Workspace, name: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    whole = with_members(space, config)
+    checked = check_judge(name, whole, space.allowed)
+    return {key: list(config[key]) if key == "members" and whole is not config else checked[key] for key in config}
+
+
+@requires("read")
+def with_members(space: Workspace, config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A judge's configuration with the named members in full, and their connections replaced by address and key."""
+    named = config.get("members")
+    if not isinstance(named, list):
+        return config
+    own, shipped = {row["name"]: row["config"] for row in JUDGES.rows(space)}, declared("judge")
+    members: dict[str, Mapping[str, Any]] = {}
+    for name in map(str, cast("list[Any]", named)):
+        if name in own:
+            members[name] = {**space.resolve(own[name], "judge"), "name": name}
+        elif name in shipped and name != "target":
+            members[name] = {**declared_content("judge", name), "name": name}
+        else:
+            raise not_found("judge", name, [*own, *(one for one in shipped if one != "target")])
+        if "members" in members[name]:
+            what = f"the member {name!r} is itself made of members"
+            raise UserError(Problem(what, "judge.members", "choose single judges"))
+    ordered = {"order": [*members]} if config.get("kind") == "cascade" and not config.get("order") else {}
+    return {**config, **ordered, "members": members}
 
 
 @requires("edit")
@@ -89,7 +121,7 @@ def update_judge(
 ) -> StoredJudge:
     """Replace a judge's configuration and description. Runs that exist keep the judge that they started with."""
     row = JUDGES.get(space, name)
-    checked = check_judge(name, config, space.allowed)
+    checked = _checked(space, name, config)
     JUDGES.change(space, row, expected, {"config": checked, "description": one_line(description, "judge")})
     return get_judge(space, name)
 
@@ -99,8 +131,8 @@ def delete_judge(space: Workspace, name: str, expected: int) -> int:
     """Delete a judge; returns its id in the trash. Raises TakenError if metrics name it; runs keep their copy."""
     row = JUDGES.get(space, name)
     if used := _users(space).get(name):
-        what = f"the judge {name!r} is used by the metrics {', '.join(used)}"
-        raise TakenError(Problem(what, "judge", "choose another judge for them first"))
+        what = f"the judge {name!r} is used by {', '.join(used)}"
+        raise TakenError(Problem(what, "judge", "choose another judge there first"))
     return JUDGES.delete(space, row, expected)
 
 
@@ -122,7 +154,10 @@ def named_judges(
             raise not_found("judge", name, [*own, *shipped])
     found = [own[name] for name in wanted if name in own]
     return {
-        row["name"]: (row["description"], {"name": row["name"], **space.resolve(row["config"], "judge")})
+        row["name"]: (
+            row["description"],
+            {"name": row["name"], **space.resolve(with_members(space, row["config"]), "judge")},
+        )
         for row in found
     }
 
@@ -150,7 +185,15 @@ def _users(space: Workspace) -> dict[str, list[str]]:
                 named = metric["definition"].get("judge")
                 if isinstance(named, str):
                     found.setdefault(named, []).append(f"{bot['name']}/{metric['name']}")
+        for row in definitions.listed(connection, "judges", space.project_id):
+            for member in _member_names(row["config"]):
+                found.setdefault(member, []).append(row["name"])
     return found
+
+
+def _member_names(config: Mapping[str, Any]) -> list[str]:
+    named = config.get("members")
+    return cast("list[str]", named) if isinstance(named, list) else []
 
 
 def _shown(
@@ -158,8 +201,8 @@ def _shown(
 ) -> StoredJudge:
     config: Mapping[str, Any] = row["config"]
     try:
-        called = space.resolve(config, "judge")
-    except UserError:  # its connection was deleted
+        called = with_members(space, space.resolve(config, "judge"))
+    except UserError:  # its connection, or a member, was deleted
         called = config
     return from_row(
         StoredJudge,
@@ -172,13 +215,22 @@ def _shown(
 
 def _of_conf(name: str, users: Mapping[str, list[str]], runs: Mapping[str, int]) -> StoredJudge:
     option = declared("judge")[name]
-    config = {**given(option.values), "kind": kind_of(option)}
+    values = declared_content("judge", name) if "members" in _inherited(option.values) else given(option.values)
+    config = {**values, "kind": kind_of(option)}
     config.pop("defaults", None)
     return StoredJudge(
         name, option.description, config, users.get(name, []), runs.get(name, 0), _missing_key(config), "conf"
     )
 
 
+def _inherited(values: Mapping[str, Any]) -> str:
+    """The defaults list of a judge's file, in which members are named."""
+    return str(values.get("defaults", ""))
+
+
 def _missing_key(config: Mapping[str, Any]) -> str | None:
-    variable = cast("str | None", config.get("api_key_env"))
-    return variable if variable and not os.environ.get(variable) else None
+    """The first variable of the judge, or of one of its members, that has no value."""
+    members = config.get("members")
+    called = [config, *cast("Mapping[str, Any]", members).values()] if isinstance(members, Mapping) else [config]
+    variables = [cast("str | None", one.get("api_key_env")) for one in called]
+    return next((one for one in variables if one and not os.environ.get(one)), None)

@@ -131,7 +131,7 @@ def write_own(folder: Path, own: Own) -> None:
         _write(folder / "conf" / "target" / f"{name}.yaml", text)
     for name, (said, config) in own.judges.items():
         text = f"# {said}\n" if said else ""
-        text += yaml_of({"defaults": BASES["openai"], **escaped(config)})
+        text += yaml_of({"defaults": _judge_bases(config), **escaped(config)})
         _write(folder / "conf" / "judge" / f"{name}.yaml", text)
     for name, (definition, prompts) in own.metrics.items():
         text = metric_yaml(definition)
@@ -140,6 +140,13 @@ def write_own(folder: Path, own: Own) -> None:
     for name, (options, rows) in own.datasets.items():
         _write_cases(folder, name, rows)
         _write_dataset(folder, name, options)
+
+
+def _judge_bases(config: Mapping[str, Any]) -> list[str]:
+    """The files in conf/ that a judge inherits from, and each of its members."""
+    members = cast("Mapping[str, Mapping[str, Any]]", config.get("members") or {})
+    of_members = [f"_openai@members.{name}" for name, member in members.items() if member["kind"] == "openai"]
+    return [*(BASES.get(config["kind"], ["_self_"])[:-1]), *of_members, "_self_"]
 
 
 def freeze(folder: Path, own: Own, request: RunRequest, values: Mapping[str, Any]) -> list[str]:

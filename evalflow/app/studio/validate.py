@@ -162,6 +162,10 @@ def check_bot(name: str, config: Mapping[str, Any], connections: Connections | N
     return plain
 
 
+DEFINABLE_JUDGES = ("openai", "panel", "cascade", "embedded")
+"""The kinds of judges that can be defined in the application."""
+
+
 def check_judge(name: str, config: Mapping[str, Any], connections: Connections | None = None) -> dict[str, Any]:
     """Validate a judge and return it as plain JSON values. API keys need not be set yet.
 
@@ -169,14 +173,23 @@ def check_judge(name: str, config: Mapping[str, Any], connections: Connections |
     """
     check_name(name, "judge")
     plain = _plain(config, "judge")
-    if plain.get("kind") != "openai":
+    if plain.get("kind") not in DEFINABLE_JUDGES:
         what = f"a judge of kind {plain.get('kind')!r} cannot be defined here"
-        raise UserError(Problem(what, "judge.kind", "openai, which is any model behind an OpenAI-compatible endpoint"))
+        hint = f"one of {', '.join(DEFINABLE_JUDGES)}; openai is any model behind an OpenAI-compatible endpoint"
+        raise UserError(Problem(what, "judge.kind", hint))
     called = plain if connections is None else connections.resolve(plain, "judge")
     problems = list(written_secrets({"judge": called}))
-    model = _validated(called, "judge", JUDGE_KINDS.config, problems)
-    if connections is not None and isinstance(model, JudgeConfig):
-        problems += part_problems(connections, JUDGE_KINDS, model, called, "judge")
+    written: Any = called.get("members")
+    members = {
+        name: _validated(cast("dict[str, Any]", one), f"judge.members.{name}", JUDGE_KINDS.config, problems)
+        for name, one in (cast("dict[str, Any]", written) if isinstance(written, dict) else {}).items()
+        if isinstance(one, dict)
+    }
+    if members:
+        called = {**called, "members": {**cast("dict[str, Any]", written), **members}}
+    model = None if problems else _validated(called, "judge", JUDGE_KINDS.config, problems)
+    if connections is not None and isinstance(model, JudgeConfig) and not members:
+        problems += part_problems(connections, JUDGE_KINDS, model, cast("dict[str, Any]", called), "judge")
     if problems:
         raise UserError(problems)
     return plain

@@ -12,7 +12,7 @@ from evalflow.app.studio.metric_yaml import metric_yaml, read_metric_yaml
 from evalflow.app.studio.metrics import MetricDraft
 from evalflow.app.studio.snapshot import RunRequest, freeze, own_definitions, settings_for
 from evalflow.app.studio.space import StaleError, TakenError, Workspace
-from evalflow.config.judges import OpenAIJudgeConfig
+from evalflow.config.judges import CascadeConfig, OpenAIJudgeConfig, PanelConfig
 from evalflow.config.load import compose
 from evalflow.errors import UserError
 
@@ -35,7 +35,7 @@ def test_a_judge_says_who_uses_it_and_what_it_lacks(space: Workspace, monkeypatc
     assert judges.get_judge(space, "strict").missing_key is None
     shipped = {judge.name: judge for judge in judges.list_judges(space) if judge.origin == "conf"}
     assert shipped["openai"].config["model"]
-    with pytest.raises(TakenError, match="used by the metrics fees/graded"):
+    with pytest.raises(TakenError, match="used by fees/graded"):
         judges.delete_judge(space, "strict", 1)
     metrics.delete_metric(space, "fees", "graded", 1)
     with pytest.raises(StaleError):
@@ -79,11 +79,13 @@ JUDGE = "defaults: [_openai, _self_]\nmodel: m\nname: strict\n"
 @pytest.mark.parametrize(
     ("changes", "what"),
     [
-        ({"kind": "embedded"}, "cannot be defined here"),
+        ({"kind": "scripted"}, "cannot be defined here"),
         ({"model": None}, "model"),
         ({"api_key": "sk-1"}, "api_key"),
         ({"base_url": "localhost"}, "http"),
         ({"temprature": 1}, "temperature"),
+        ({"kind": "panel", "members": {"a": "strict", "b": "strict"}}, "members"),
+        ({"kind": "panel", "members": 3}, "members"),
     ],
 )
 def test_what_is_wrong_with_a_judge_is_said(space: Workspace, changes: dict[str, Any], what: str) -> None:
@@ -96,3 +98,48 @@ def test_a_metric_names_no_judge_that_is_not_there(space: Workspace) -> None:
     bots.create_bot(space, "fees", {"kind": "recorded"})
     with pytest.raises(UserError, match="no judge 'strict'"):
         metrics.create_metric(space, "fees", MetricDraft("graded", GRADED))
+
+
+def panel_of(*members: str, **values: Any) -> dict[str, Any]:
+    return {"kind": "panel", "members": list(members), **values}
+
+
+def test_a_panel_has_named_members_as_they_are_when_a_run_starts(
+    space: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    defined(space)
+    monkeypatch.setenv("STRICT", "sesame")
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    judges.create_judge(space, "jury", panel_of("strict", "openai", vote="median"), "Two see more.")
+    found = {one.name: one for one in judges.list_judges(space)}
+    assert (found["jury"].missing_key, found["strict"].used_by) == ("OPENAI_API_KEY", ["fees/graded", "jury"])
+    assert [*found["panel"].config["members"]] == ["first", "second"]
+    judges.update_judge(space, "strict", 1, {**CONFIG, "model": "newer"})
+    judges.create_judge(space, "stairs", {"kind": "cascade", "members": ["embedded", "strict"], "escalate_below": 0.7})
+    metrics.create_metric(space, "fees", MetricDraft("paneled", {**GRADED, "judge": "jury"}))
+    datasets.create_dataset(space, "mine")
+    add_case(space, "mine", {"question": "q", "answer": "a"})
+    request = RunRequest("fees", ["mine"], ["paneled"], judge="stairs")
+    words = freeze(tmp_path / "snapshot", own_definitions(space, request), request, {"generate": False})
+    settings = settings_for(words)
+    panel, cascade = settings.judges["paneled"], settings.run.judge
+    assert isinstance(panel, PanelConfig)
+    assert isinstance(cascade, CascadeConfig)
+    assert (panel.name, panel.vote, cascade.name, cascade.escalate_below) == ("jury", "median", "stairs", 0.7)
+    assert [(name, getattr(one, "model", None)) for name, one in panel.members.items()] == [
+        ("strict", "newer"), ("openai", found["openai"].config["model"]),
+    ]  # fmt: skip
+    assert cascade.order == ["embedded", "strict"]
+    assert {name: one.kind for name, one in cascade.members.items()} == {"embedded": "embedded", "strict": "openai"}
+    with pytest.raises(TakenError, match="used by fees/graded, jury, stairs"):
+        judges.delete_judge(space, "strict", 2)
+
+
+@pytest.mark.parametrize(
+    ("members", "what"),
+    [(["strict"], "two members"), (["strict", "none"], "no judge 'none'"), (["strict", "panel"], "made of members")],
+)
+def test_what_is_wrong_with_members_is_said(space: Workspace, members: list[str], what: str) -> None:
+    defined(space)
+    with pytest.raises(UserError, match=what):
+        judges.create_judge(space, "jury", panel_of(*members))
