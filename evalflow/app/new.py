@@ -10,6 +10,7 @@ from evalflow import datasets
 from evalflow.app.core.options import Catalogue, check_new_name, find_option, options
 from evalflow.app.core.screen import propose_command, write_new
 from evalflow.config.schema import DatasetConfig
+from evalflow.config.yaml_text import escaped, yaml_of
 from evalflow.paths import prompt_dirs
 from evalflow.prompts import Prompts
 from evalflow.report.wording import literal
@@ -57,7 +58,7 @@ DATASET = """\
 description: {description}
 path: {path}
 format: null
-sheet: null
+sheet: {sheet}
 # case field: column or JSONPath; a column with a field's own name needs no line
 fields:{fields}
 group: {group}
@@ -86,18 +87,24 @@ def new_metric(name: str, source: str | None, console: Console) -> int:
     return 0
 
 
-def new_dataset(name: str, path: str, console: Console) -> int:
+def new_dataset(name: str, path: str, sheet: str | None, console: Console) -> int:
     """Write a dataset's YAML, with a proposed mapping of columns to fields; UserError if it exists already."""
     check_new_name("dataset", name)
-    columns = datasets.columns(DatasetConfig(path=path))
+    columns = datasets.columns(DatasetConfig(path=path, sheet=sheet))
     proposed = datasets.propose_fields(columns)
-    lines = "".join(f"\n  {field}: {column}" for field, column in proposed.items()) or " null"
+    lines = "".join(f"\n  {field}: {_value(column)}" for field, column in proposed.items()) or " null"
     group, description = "group" if "group" in columns else "null", f"Cases of {Path(path).name}."
-    text = DATASET.format(name=name, description=description, path=path, fields=lines, group=group)
+    values = {"description": _value(description), "path": _value(path), "sheet": _value(sheet), "group": group}
+    text = DATASET.format(name=name, fields=lines, **values)
     write_new({Path("conf") / "dataset" / f"{name}.yaml": text}, console)
     console.print(literal(f"columns: {', '.join(columns)}"), soft_wrap=True)
     propose_option(console, f"dataset/{name}", "after a look at the mapping")
     return 0
+
+
+def _value(text: str | None) -> str:
+    """A text as a value in YAML, quoted where it could mean something else."""
+    return yaml_of({"": escaped(text)}).partition(": ")[2].strip().replace("\n  ", " ")
 
 
 def _copied(name: str, source: str, conf: Path) -> dict[Path, str]:

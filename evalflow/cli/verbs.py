@@ -250,12 +250,13 @@ def _new(words: list[str]) -> int:
     dataset = kinds.add_parser("dataset", help="YAML of a new dataset")
     dataset.add_argument("name")
     dataset.add_argument(
-        "--path", required=True, metavar="FILE", help="the data: .jsonl, .json, .csv, .parquet, a glob"
+        "--path", required=True, metavar="FILE", help="the data: .jsonl, .json, .csv, .parquet, .xlsx, a glob"
     )
+    dataset.add_argument("--sheet", metavar="NAME", help="the sheet of a workbook; without it, its only one with rows")
     options = parser.parse_args(words)
     if options.what == "metric":
         return new_metric(options.name, options.source, console())
-    return new_dataset(options.name, options.path, console())
+    return new_dataset(options.name, options.path, options.sheet, console())
 
 
 def _tiamat(words: list[str]) -> int:

@@ -94,7 +94,10 @@ def _lines(path: Path, wanted: str | None, unpacked: int, longest: int) -> Itera
         yield filled
         return
     if len(filled) > 1:
-        raise Refused(f"the workbook has {len(filled)} sheets: {', '.join(filled)}", "name one of them as `sheet`")
+        raise Refused(
+            f"the workbook has {len(filled)} sheets: {', '.join(filled)}",
+            "name one of them as `sheet`, or keep one alone",
+        )
     with zipfile.ZipFile(path) as archive:
         faults = _faults(archive.read(parts[filled[0]]))
     yield from _rows(book.get_sheet_by_name(filled[0]), faults, longest)

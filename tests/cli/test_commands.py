@@ -14,6 +14,7 @@ from evalflow.metrics.registry import METRIC_KINDS
 from evalflow.testing import Endpoint
 from tests.cli.conftest import Program, faithful_judge, judge_arguments
 from tests.cli.test_run import CASES, CLAIMS
+from tests.datasets.workbooks import workbook
 
 
 @pytest.fixture
@@ -204,6 +205,16 @@ def test_a_new_dataset_gets_a_proposed_mapping(program: Program) -> None:
     done = program("dataset=theirs", "metric=exact_match")
     assert done.returncode == 0, done.stderr
     assert Path(program.manifest["datasets"]["theirs"]["files"][0]).is_absolute()
+
+
+def test_a_new_dataset_is_a_sheet_whose_columns_mean_something_in_yaml(program: Program) -> None:
+    rows = [["Query", "response", "Ground truth"], ["q", "a", "a"]]
+    workbook(program.folder / "the cases.xlsx", {"Notes": [["a note"]], "#1 new": rows})
+    refused = program("new", "dataset", "theirs", "--path", "the cases.xlsx")
+    assert (refused.returncode, "2 sheets: Notes, #1 new" in refused.stderr) == (2, True)
+    assert program("new", "dataset", "theirs", "--path", "the cases.xlsx", "--sheet", "#1 new").returncode == 0
+    done = program("dataset=theirs", "metric=exact_match")
+    assert (done.returncode, "1 scored" in done.stdout or "1.000" in done.stdout) == (0, True), done.stderr
 
 
 @pytest.mark.parametrize(
