@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any, Literal, Self, cast
 
 from pydantic import AliasChoices, BaseModel, Field, RootModel, TypeAdapter, model_validator
@@ -398,7 +399,12 @@ def rulebook_of(identifier: str, params: BaseModel) -> Rulebook:
 
 
 def _operations(declared: Sequence[Mapping[str, Any]]) -> list[Operation]:
-    return TypeAdapter(list[Operation]).validate_python(list(declared))
+    return _adapter().validate_python(list(declared))
+
+
+@cache
+def _adapter() -> TypeAdapter[list[Operation]]:
+    return TypeAdapter(list[Operation])
 
 
 def filled(text: str, case: Case) -> str:

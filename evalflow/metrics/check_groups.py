@@ -14,6 +14,8 @@ from evalflow.metrics.reasons import REMARK, one_line
 from evalflow.protocols import Judge, Metric
 from evalflow.records import Answer, Ask, Case, Outcome, Status, passes
 
+_AT_ONCE = 8
+"""Checks of a group that are scored at the same time: a slow pattern has a thread."""
 _BLOCKING: tuple[Status, ...] = ("error", "skipped", "undefined")
 """States of a check in which its group has no score either, the gravest first."""
 
@@ -53,12 +55,16 @@ class GroupCheck(BaseMetric[MetricConfig]):
         return [ask for member in self._members for ask in member.metric.preview(case, answer)]
 
     async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
-        """Score all members at the same time; errors as in `Judge.ask`."""
+        """Score several members at the same time; errors as in `Judge.ask`."""
+        places = asyncio.Semaphore(_AT_ONCE)
+
+        async def outcome(metric: Metric) -> Outcome:
+            async with places:
+                return await metric.score(case, answer, judge, repeat)
+
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = [
-                    group.create_task(member.metric.score(case, answer, judge, repeat)) for member in self._members
-                ]
+                tasks = [group.create_task(outcome(member.metric)) for member in self._members]
         except ExceptionGroup as failures:
             raise first_of(failures) from None
         outcomes = [task.result() for task in tasks]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import shutil
@@ -83,6 +84,7 @@ class CheckMetric(FieldMetric[CheckMetricConfig]):
         return await self._rulebook.score(fields)
 
 
+_KEPT_PARAMS = 1000
 JUDGED_GROUP = "judged_group"
 """What a group without a name is called that a judge or an embedder helps to decide, since a row has one judge."""
 CaseCheck = JudgedCheck | RuledCheck | SimilarityCheck | GroupCheck | CommandCheck | DisabledCheck
@@ -154,6 +156,7 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
         self._judged = judged
         self._custom = config.custom or {}
         self._commands = Commands(config.commands)
+        self._known: dict[tuple[str, str], BaseModel] = {}
 
     @classmethod
     def build(cls, name: str, config: ChecksMetricConfig, prompts: Prompts) -> Self:
@@ -252,7 +255,7 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
         if not declared.get("enabled", True):
             return DisabledCheck(name, config)
         given = cast("dict[str, Any]", declared.get("params") or {})
-        params = PARAMS[kind].model_validate({**(custom.params if custom else {}), **given})
+        params = self._params(kind, {**(custom.params if custom else {}), **given})
         match params:
             case CheckGroup():
                 members = self._members(params.checks, case)
@@ -272,6 +275,15 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
                 rulebook = rulebook_of(kind, params)
                 needs = rulebook.reads if isinstance(params, RuleParams) else config.needs
                 return RuledCheck(name, config.model_copy(update={"needs": needs}), rulebook, keyword)
+
+    def _params(self, kind: str, values: dict[str, Any]) -> BaseModel:
+        """Validated parameters, with compiled patterns, paths and schemas; many cases have the same."""
+        key = kind, json.dumps(values, default=repr)
+        if key not in self._known:
+            if len(self._known) >= _KEPT_PARAMS:
+                self._known.clear()
+            self._known[key] = PARAMS[kind].model_validate(values)
+        return self._known[key]
 
     def _members(self, checks: Sequence[GroupedCheck], case: Case) -> list[Weighted]:
         """The checks of a group that are switched on."""
