@@ -51,7 +51,7 @@ MANUALS: dict[str, Manual] = {
     ),
     "report": Manual(
         "Reads the journals and writes the reports again; nothing is sent. Other thresholds are kept with the run.\n\n"
-        "exit codes: 0 done, 1 a gate fails with the new threshold, 2 a mistake, 3 inconclusive",
+        f"{_DONE_CODES}; what changed of the run's own exit code is printed",
         (
             ("report", "the latest run"),
             ("report metric.exact_match.threshold=0.5", "with another threshold"),
