@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+import yaml
 from rich.console import Console
 
 from evalflow.config.explain import meanings_of
+from evalflow.config.key_notes import EXAMPLES, MEANINGS
 from evalflow.config.schema import DatasetConfig, RunConfig
 from evalflow.llm.registry import EMBEDDER_KINDS, JUDGE_KINDS
 from evalflow.metrics.registry import METRIC_KINDS
-from evalflow.paths import write_atomically
+from evalflow.paths import share_dir, write_atomically
 from evalflow.report.wording import literal, print_json
 from evalflow.targets.registry import TARGET_KINDS
 
@@ -26,10 +29,15 @@ if TYPE_CHECKING:
 Schema = dict[str, Any]
 SCHEMA_GROUPS = ("dataset", "metric", "judge", "target", "embedder", "experiment")
 _DIALECT = "http://json-schema.org/draft-07/schema#"  # the newest draft that all editors support
+_ABOUT = ("description", "default", "examples")
 _PARTS = ("dataset", "metric", "judge", "target", "embedder")
 # Matches an interpolation or "???", whose value is known only when the configuration is composed.
 _LATER: Schema = {"type": "string", "pattern": r"^(\?\?\?|.*\$\{.+\}.*)$"}
-_DEFAULTS: Schema = {"type": "array", "description": "Hydra's defaults list: the files that this one starts from."}
+_DEFAULTS: Schema = {
+    "type": "array",
+    "description": "Hydra's defaults list: the files that this one starts from.",
+    "examples": [["_openai", "_self_"]],
+}
 
 
 def print_schema(group: str | None, out: Path | None, console: Console) -> int:
@@ -103,16 +111,57 @@ def documented_generator() -> type[GenerateJsonSchema]:
                 key = (field.alias if field else None) or name
                 if key in properties:
                     properties[key]["description"] = meaning
+            for key, found in properties.items():
+                _explain(found, model.__name__, key, properties.get("kind", {}).get("const"))
             return made
 
     return Documented
 
 
+def _explain(key_schema: Schema, model: str, key: str, kind: str | None) -> None:
+    """Add the meaning, unless there is one, and an example, unless the values are listed."""
+    if "description" not in key_schema and (meaning := MEANINGS.get(f"{model}.{key}", MEANINGS.get(key))):
+        key_schema["description"] = meaning
+    options = [key_schema, *key_schema.get("anyOf", ())]
+    if any(one.get("type") == "boolean" or not {"const", "enum"}.isdisjoint(one) for one in options):
+        return
+    shipped = _shipped_examples()
+    known = (EXAMPLES.get(f"{model}.{key}"), shipped.get((kind, key)), EXAMPLES.get(key), shipped.get((None, key)))
+    example = next((one for one in known if one is not None), None)
+    if example is not None:
+        key_schema["examples"] = [example]
+    elif key_schema.get("default") is not None:
+        key_schema["examples"] = [key_schema["default"]]
+
+
+@cache
+def _shipped_examples() -> Mapping[tuple[str | None, str], Any]:
+    """The first value of each key in the configuration that evalflow comes with: by kind and key, and by key alone."""
+    found: dict[tuple[str | None, str], Any] = {}
+
+    def note(value: object, kind: str | None = None) -> None:
+        if isinstance(value, dict):
+            for key, part in cast("dict[Any, Any]", value).items():
+                if part not in (None, "???") and not (isinstance(part, str) and "${" in part):
+                    found.setdefault((kind, str(key)), part)
+                    found.setdefault((None, str(key)), part)
+                note(part)
+        elif isinstance(value, list):
+            for part in cast("list[Any]", value):
+                note(part)
+
+    for group in SCHEMA_GROUPS:
+        for file in sorted((share_dir() / "conf" / group).glob("*.yaml")):
+            values = yaml.safe_load(file.read_text(encoding="utf-8"))
+            note(values, values.get("kind"))
+    return found
+
+
 def _loosened(schema: Schema) -> Schema:
     properties: dict[str, Schema] = {"defaults": _DEFAULTS}
     for name, value in schema["properties"].items():
-        about = {key: value[key] for key in ("description", "default") if key in value}
-        rest = {key: part for key, part in value.items() if key not in ("description", "default", "title")}
+        about = {key: value[key] for key in _ABOUT if key in value}
+        rest = {key: part for key, part in value.items() if key not in (*_ABOUT, "title")}
         properties[name] = {**about, "anyOf": [rest, _LATER]}
     return {**schema, "properties": properties, "required": []}
 

@@ -243,6 +243,23 @@ class RunConfig(Strict):
     """One run: dataset x target x metric x judge. Each part with a `kind` holds that kind's model.
 
     Attributes:
+        dataset: The datasets, by name, with their files.
+        target: What answers, if answers are generated.
+        metric: The metrics, by name.
+        judge: Who scores; metrics may override parts of it.
+        embedder: Who compares meanings.
+        generate: false: score the answers in the data; true: ask the target; missing: ask it for cases without an
+            answer; demo: score the example answers.
+        repeats: How often each case is answered and each answer judged.
+        limit: The first cases of each dataset; null: all.
+        sample: Cases of each dataset, drawn with `seed`; null: all.
+        seed: The seed of everything that is drawn.
+        cache: The cache of replies.
+        budget: The limits of what the run may spend.
+        gate: Conditions on the results, by metric, that decide the exit code.
+        baseline: The folder of an earlier run, for gates that compare with it.
+        case_timeout_s: Seconds for an answer, and for each score, with all attempts; null: no limit.
+        max_error_rate: The share of scores in state error above which the run is inconclusive.
         stop: Whether the run ends once all gates, each with looks, are decided; null: it asks all cases.
     """
 
