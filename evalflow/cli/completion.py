@@ -44,7 +44,7 @@ OPTIONS: Mapping[str, Sequence[str]] = {
     "show": ("--json",),
     "new": (),
     "import": ("--name", "--root"),
-    "schema": ("--out",),
+    "schema": ("--out", "--vscode"),
     "cache": (),
     "worker": ("--database-url", "--at-once", "--attached", "--log"),
     "serve": (

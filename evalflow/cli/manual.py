@@ -137,7 +137,7 @@ MANUALS: dict[str, Manual] = {
     ),
     "schema": Manual(
         f"Prints JSON Schema, or writes a file for each group.\n\n{_DONE_CODES}",
-        (("schema metric", "of metric files"), ("schema --out .evalflow/schema", "of all groups")),
+        (("schema metric", "of metric files"), ("schema --vscode", "completion and checks in VS Code")),
     ),
     "cache": Manual(
         f"The cache is .evalflow/cache.db, unless cache.path names another.\n\n{_DONE_CODES}",

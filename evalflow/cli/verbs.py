@@ -286,13 +286,16 @@ def _import(words: list[str]) -> int:
 
 
 def _schema(words: list[str]) -> int:
-    from evalflow.app.schema import SCHEMA_GROUPS, print_schema
+    from evalflow.app.core.json_schema import SCHEMA_GROUPS
+    from evalflow.app.schema import print_schema
 
     parser = parser_of("schema", "JSON Schema of the configuration files, by which editors complete and check them.")
     parser.add_argument("group", nargs="?", choices=SCHEMA_GROUPS, metavar="GROUP", help=" | ".join(SCHEMA_GROUPS))
     parser.add_argument("--out", type=Path, metavar="DIR", help="write a file for each group there")
+    settings = "write them, and name them in .vscode/settings.json"
+    parser.add_argument("--vscode", action="store_true", help=settings)
     options = parser.parse_args(words)
-    return print_schema(options.group, options.out, console())
+    return print_schema(options.group, options.out, console(), vscode=options.vscode)
 
 
 def _cache(words: list[str]) -> int:

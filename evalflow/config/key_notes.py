@@ -83,6 +83,8 @@ EXAMPLES: Mapping[str, Any] = {
     "input_per_million": 0.4,
     "output_per_million": 1.6,
     "judge": {"model": "gpt-4.1"},
+    "RunConfig.judge": {"model": "gpt-4.1"},
+    "embedder": {"model": "text-embedding-3-small"},
     "MetricConfig.judge": {"model": "gpt-4.1"},
     "MetricConfig.gate": {"mean": ">= 0.8"},
     "GEvalMetricConfig.steps": ["Check that the answer has no contradiction.", "Check that it is complete."],
@@ -135,7 +137,6 @@ EXAMPLES: Mapping[str, Any] = {
     "values": {"yes": 1, "no": 0},
     "TextListOperation.values": ["refund", "return"],
     "Extract.values": {"pass": False, "fail": True},
-    "PairwiseMetricConfig.weighting": None,
     "weighting": "auto",
     "weights": {"first": 2, "second": 1},
 }

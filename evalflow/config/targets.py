@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal, cast
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, field_validator
+from pydantic_core import CoreSchema
 
 from evalflow.config.judges import Concurrency, EndpointConfig
 from evalflow.config.schema import Strict, TargetConfig, Word
@@ -70,6 +71,11 @@ def _checked_path(path: str) -> str:
     return path
 
 
+def _or_path(schema: dict[str, Any]) -> dict[str, Any]:
+    """The JSON Schema of what may also be written as a path alone."""
+    return {"anyOf": [{"type": "string", "description": "A JSONPath."}, schema]}
+
+
 class Extract(Strict):
     """The place of a value in a reply.
 
@@ -80,6 +86,10 @@ class Extract(Strict):
 
     path: str
     values: Annotated[dict[str, Any] | None, BeforeValidator(_value_names)] = None
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return _or_path(handler(core))
 
     _path = field_validator("path")(_checked_path)
 
@@ -95,6 +105,10 @@ class ContextsExtract(Strict):
 
     path: str
     fields: dict[str, str] | None = None
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return _or_path(handler(core))
 
     _path = field_validator("path")(_checked_path)
 

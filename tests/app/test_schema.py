@@ -10,7 +10,7 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator
 
-from evalflow.app.schema import SCHEMA_GROUPS, group_schema
+from evalflow.app.core.json_schema import SCHEMA_GROUPS, group_schema
 from evalflow.app.studio.checks import list_check_types
 
 CONF = Path(__file__).parents[2] / "conf"
@@ -72,3 +72,24 @@ def test_the_keys_of_operations_and_of_checks_have_a_meaning_and_each_an_example
             assert "Attributes:" not in one.get("description", "")
             keys = {key: value for key, value in one.get("properties", {}).items() if key != "op"}
             assert [key for key, value in keys.items() if "description" not in value] == [], one["title"]
+
+
+@pytest.mark.parametrize("group", SCHEMA_GROUPS)
+def test_every_key_has_its_meaning_and_a_true_example(group: str) -> None:
+    document = schema_of(group)
+    seen = 0
+    for name, model in document["$defs"].items():
+        for key, found in model.get("properties", {}).items():
+            place = f"{name}.{key}"
+            options = [found, *found.get("anyOf", ())]
+            options += [one for option in options for one in option.get("anyOf", ())]
+            listed = any(
+                not {"const", "enum"}.isdisjoint(one) or one.get("type") in ("boolean", "null") for one in options
+            )
+            assert "description" in found, place
+            assert "examples" in found or listed, place
+            for example in found.get("examples", ()):
+                seen += 1
+                valid = Draft7Validator({**found, "$defs": document["$defs"]}).is_valid(example)
+                assert valid, (place, example)
+    assert seen > 5

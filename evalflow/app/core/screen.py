@@ -157,9 +157,13 @@ def write_new(files: dict[Path, str], console: Console) -> None:
     taken = [path for path in files if path.exists()]
     if taken:
         raise UserError([Problem("the file is there already", str(path), "choose another name") for path in taken])
+    from evalflow.app.core.json_schema import SCHEMAS, with_schema_line, write_schemas
+
+    if any(with_schema_line(path, "") for path in files):
+        write_schemas(SCHEMAS)
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, text)
+        write_atomically(path, with_schema_line(path, text))
         console.print(literal(f"wrote {shown(path)}"), soft_wrap=True)
 
 

@@ -95,7 +95,7 @@ class BuiltInCheck:
 @requires("read")
 def list_check_types(_: Workspace) -> list[BuiltInCheck]:
     """The built-in checks, by identifier."""
-    from evalflow.app.schema import documented_generator
+    from evalflow.app.core.json_schema import documented_generator
 
     generator = documented_generator()
     return [

@@ -1,0 +1,182 @@
+"""JSON Schemas of the files of each config group, by which editors complete, check and explain them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import yaml
+
+from evalflow.config.explain import meanings_of
+from evalflow.config.key_notes import EXAMPLES, MEANINGS
+from evalflow.config.schema import DatasetConfig, RunConfig
+from evalflow.llm.registry import EMBEDDER_KINDS, JUDGE_KINDS
+from evalflow.metrics.registry import METRIC_KINDS
+from evalflow.paths import OWN_FOLDER, private_folder, share_dir, write_atomically
+from evalflow.targets.registry import TARGET_KINDS
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+    from pydantic.json_schema import GenerateJsonSchema
+    from pydantic_core import core_schema
+
+
+Schema = dict[str, Any]
+SCHEMA_GROUPS = ("dataset", "metric", "judge", "target", "embedder", "experiment")
+SCHEMAS = Path(OWN_FOLDER) / "schema"
+"""The folder for the schemas of files that evalflow writes."""
+_DIALECT = "http://json-schema.org/draft-07/schema#"  # the newest draft that all editors support
+_ABOUT = ("description", "default", "examples")
+_PARTS = ("dataset", "metric", "judge", "target", "embedder")
+# Matches an interpolation or "???", whose value is known only when the configuration is composed.
+_LATER: Schema = {"type": "string", "pattern": r"^(\?\?\?|.*\$\{.+\}.*)$"}
+_DEFAULTS: Schema = {
+    "type": "array",
+    "description": "Hydra's defaults list: the files that this one starts from.",
+    "examples": [["_openai", "_self_"]],
+}
+
+
+def group_schema(group: str) -> Schema:
+    """JSON Schema (draft 7) of a file of that group, with the keys' meanings as descriptions.
+
+    No key is required, not even `kind`: a file may inherit them from other files.
+    """
+    if group == "dataset":
+        return _finished(group, _models([DatasetConfig]), [{"$ref": "#/$defs/DatasetConfig"}])
+    if group == "experiment":
+        definitions = _models([RunConfig])
+        keys = definitions["RunConfig"]["properties"]
+        about = {part: {key: keys[part][key] for key in _ABOUT if key in keys[part]} for part in _PARTS}
+        keys |= {part: {"type": "object", **about[part]} for part in _PARTS}
+        return _finished(group, definitions, [{"$ref": "#/$defs/RunConfig"}])
+    registry = {"judge": JUDGE_KINDS, "target": TARGET_KINDS, "embedder": EMBEDDER_KINDS, "metric": METRIC_KINDS}[group]
+    kinds: dict[str, type[BaseModel]] = {name: registry.config(name) for name in registry.names()}
+    definitions = _models(list(dict.fromkeys(kinds.values())))
+    references = {kind: {"$ref": f"#/$defs/{model.__name__}"} for kind, model in kinds.items()}
+    rules: list[Schema] = [
+        {"if": {"properties": {"kind": {"const": kind}}, "required": ["kind"]}, "then": reference}
+        for kind, reference in references.items()
+    ]
+    # A file may inherit its kind; it must then fit some kind.
+    known = {"properties": {"kind": {"enum": list(kinds)}}}
+    rules.append({"if": {"required": ["kind"]}, "then": known, "else": {"anyOf": list(references.values())}})
+    return _finished(group, definitions, rules)
+
+
+def _models(models: list[type[BaseModel]]) -> dict[str, Schema]:
+    """The models' schemas by name, with all that they refer to. In the models themselves no key is required."""
+    from pydantic.json_schema import models_json_schema
+
+    _, schema = models_json_schema(
+        [(model, "validation") for model in models],
+        ref_template="#/$defs/{model}",
+        schema_generator=documented_generator(),
+    )
+    definitions = cast("dict[str, Schema]", schema["$defs"])
+    for model in models:
+        definitions[model.__name__] = _loosened(definitions[model.__name__])
+    return definitions
+
+
+def documented_generator() -> type[GenerateJsonSchema]:
+    """A generator for pydantic that puts the meaning of each key, from the docstrings, beside the key."""
+    from pydantic.json_schema import GenerateJsonSchema
+
+    class Documented(GenerateJsonSchema):
+        def model_schema(self, schema: core_schema.ModelSchema) -> Schema:
+            made = super().model_schema(schema)
+            model = cast("type[BaseModel]", schema["cls"])
+            if "description" in made:
+                made["description"] = made["description"].partition("Attributes:")[0].strip()
+            properties = made.get("properties", {})
+            for name, meaning in meanings_of(model).items():
+                field = model.model_fields.get(name)
+                key = (field.alias if field else None) or name
+                if key in properties:
+                    properties[key]["description"] = meaning
+            for key, found in properties.items():
+                _explain(found, model.__name__, key, properties.get("kind", {}).get("const"))
+            return made
+
+    return Documented
+
+
+def _explain(key_schema: Schema, model: str, key: str, kind: str | None) -> None:
+    """Add the meaning, unless there is one, and an example, unless the values are listed."""
+    if "description" not in key_schema and (meaning := MEANINGS.get(f"{model}.{key}", MEANINGS.get(key))):
+        key_schema["description"] = meaning
+    options = [key_schema, *key_schema.get("anyOf", ())]
+    if key_schema.get("type") == "null" or any(
+        one.get("type") == "boolean" or not {"const", "enum"}.isdisjoint(one) for one in options
+    ):
+        return
+    shipped = _shipped_examples()
+    known = (EXAMPLES.get(f"{model}.{key}"), shipped.get((kind, key)), EXAMPLES.get(key), shipped.get((None, key)))
+    example = next((one for one in known if one is not None), None)
+    if example is not None:
+        key_schema["examples"] = [example]
+    elif key_schema.get("default") is not None:
+        key_schema["examples"] = [key_schema["default"]]
+
+
+@cache
+def _shipped_examples() -> Mapping[tuple[str | None, str], Any]:
+    """The first value of each key in the configuration that evalflow comes with: by kind and key, and by key alone."""
+    found: dict[tuple[str | None, str], Any] = {}
+
+    def note(value: object, kind: str | None = None) -> None:
+        if isinstance(value, dict):
+            for key, part in cast("dict[Any, Any]", value).items():
+                if part not in (None, "???") and not (isinstance(part, str) and "${" in part):
+                    found.setdefault((kind, str(key)), part)
+                    found.setdefault((None, str(key)), part)
+                note(part)
+        elif isinstance(value, list):
+            for part in cast("list[Any]", value):
+                note(part)
+
+    for group in SCHEMA_GROUPS:
+        for file in sorted((share_dir() / "conf" / group).glob("*.yaml")):
+            values = yaml.safe_load(file.read_text(encoding="utf-8"))
+            note(values, values.get("kind"))
+    return found
+
+
+def _loosened(schema: Schema) -> Schema:
+    properties: dict[str, Schema] = {"defaults": _DEFAULTS}
+    for name, value in schema["properties"].items():
+        about = {key: value[key] for key in _ABOUT if key in value}
+        rest = {key: part for key, part in value.items() if key not in (*_ABOUT, "title")}
+        properties[name] = {**about, "anyOf": [rest, _LATER]}
+    return {**schema, "properties": properties, "required": []}
+
+
+def _finished(group: str, definitions: Mapping[str, Schema], rules: list[Schema]) -> Schema:
+    return {
+        "$schema": _DIALECT,
+        "title": f"evalflow: a file of conf/{group}/",
+        "type": "object",
+        "allOf": rules,
+        "$defs": dict(definitions),
+    }
+
+
+def write_schemas(folder: Path) -> None:
+    """Write GROUP.json for each group."""
+    private_folder(folder)
+    for group in SCHEMA_GROUPS:
+        write_atomically(folder / f"{group}.json", json.dumps(group_schema(group), indent=2, ensure_ascii=False) + "\n")
+
+
+def with_schema_line(path: Path, text: str) -> str:
+    """A file of conf/, with the comment by which editors find its schema in `SCHEMAS`; other files as they are."""
+    if path.suffix != ".yaml" or path.parts[:1] != ("conf",) or path.parent.name not in SCHEMA_GROUPS:
+        return text
+    up = "../" * (len(path.parts) - 1)
+    line = f"# yaml-language-server: $schema={up}{SCHEMAS.as_posix()}/{path.parent.name}.json\n"
+    package, rest = text.split("\n", 1) if text.startswith("# @package") else ("", text)
+    return f"{package}\n{line}{rest}" if package else f"{line}{rest}"
