@@ -7,6 +7,8 @@ import shutil
 import pytest
 
 from evalflow.app.studio import comparing
+from evalflow.app.studio.run_files import keep_threshold, restore_threshold
+from evalflow.app.studio.runs import get_run
 from evalflow.summary.gates import Condition
 
 from .conftest import working_in
@@ -38,6 +40,20 @@ def test_a_number_is_followed_with_its_gates_and_its_breaks(finished: Finished) 
     assert [point.value for point in rates.points] == [point.value for point in found.points]
     assert all(point.gates == [] for point in rates.points)
     assert none.points == []
+
+
+def test_a_changed_threshold_is_told(finished: Finished) -> None:
+    with working_in(finished.folder) as space:
+        version = get_run(space, finished.better).version
+        changed = keep_threshold(space, finished.better, "exact", 0.5, version)
+        try:
+            rates = comparing.history(space, "fees", "questions", "exact", "pass_rate")
+            means = comparing.history(space, "fees", "questions", "exact")
+        finally:
+            restore_threshold(space, finished.better, "exact", changed.version)
+    assert [point.threshold for point in rates.points] == [1.0, 0.5, 1.0]
+    assert [list(point.changed) for point in rates.points] == [[], ["the data", "the threshold"], ["the threshold"]]
+    assert [list(point.changed) for point in means.points] == [[], ["the data"], []]
 
 
 def test_where_a_folder_is_gone_nobody_can_tell(finished: Finished) -> None:

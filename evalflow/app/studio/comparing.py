@@ -241,6 +241,7 @@ class HistoryPoint:
     Attributes:
         run_id, title, at: The run, and when it was created (ISO 8601, UTC).
         value, low, high: The number and its 95 % interval; None if missing.
+        threshold: What a score must reach to pass in that run, or must not exceed if lower is better; None without one.
         breaks: Why this point cannot be compared with the one before.
         changed: Other changes since the point before: the bot, or the data.
     """
@@ -253,6 +254,7 @@ class HistoryPoint:
     high: float | None
     n: int
     n_scored: int
+    threshold: float | None
     gates: Sequence[PointGate]
     breaks: Sequence[Obstacle]
     changed: Sequence[str]
@@ -319,7 +321,10 @@ def _history(
             continue
         now = manifest(run.folder)
         traits = _traits(run, metric)
-        points.append(_point(run, row, statistic, [] if not points else _breaks(metric, before, now), before, now))
+        point = _point(run, row, statistic, [] if not points else _breaks(metric, before, now), before, now)
+        if statistic == "pass_rate" and points and point.threshold != points[-1].threshold:
+            point = replace(point, changed=[*point.changed, "the threshold"])
+        points.append(point)
         before = now
     higher = traits.get("direction") != "lower_is_better" or statistic == "pass_rate"
     return History(points, higher, bool(traits.get("bounded")) or statistic == "pass_rate")
@@ -356,6 +361,7 @@ def _point(
         high=high,
         n=row["n"],
         n_scored=row["n_scored"],
+        threshold=_traits(run, row["metric"]).get("threshold"),
         gates=list(_gates(run, row["dataset"], row["metric"], statistic)),
         breaks=breaks,
         changed=list(_changed(row["dataset"], before, now)) if before and now else [],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 from urllib.parse import urlencode
 
 from anyio import to_thread
@@ -107,12 +107,15 @@ def _all_metrics(
                 with ui.element("div").classes("actions"), ui.element("h2"):
                     ui.link(metric, address("/history", query))
                 way = "" if one.higher_is_better else "lower is better"
-                text(joined(_name_of(statistic), dataset, way), "p", "muted small")
+                passing = _thresholds_in_words(points)
+                text(joined(_name_of(statistic), dataset, way, passing), "p", "muted small")
                 if points:
-                    chart(points, bounded=one.bounded, columns=columns, is_explained=False)
+                    limited = statistic == "mean"
+                    chart(points, bounded=one.bounded, columns=columns, is_explained=False, is_limited=limited)
                 else:
                     message("No run has a value for this.", "", "warn")
-    _legend([point for *_, one in own for point in one.points])
+    limited = [point for _, _, statistic, one in own for point in one.points if statistic == "mean"]
+    _legend([point for *_, one in own for point in one.points], limited)
 
 
 def _key(one: TrackedMetric) -> tuple[str, str, str]:
@@ -145,14 +148,14 @@ def _picture(found: History, chosen: TrackedMetric, statistic: str) -> None:
     way = "higher is better" if found.higher_is_better else "lower is better"
     with section(f"{chosen.metric}, {_name_of(statistic)}", f"The oldest run first; {way}."):
         if shown:
-            chart(shown, bounded=found.bounded)
+            chart(shown, bounded=found.bounded, is_limited=statistic == "mean")
         else:
             message("No run has a value for this.", "Choose another number.", "warn")
         if len(found.points) == 1:
             message("One run so far.", "Run again to see what changes.")
 
 
-_HEADS = ("Run", "Value", "95 % interval", "Scored", "Gate", "Since the run before")
+_HEADS = ("Run", "Value", "95 % interval", "Scored", "Threshold", "Gate", "Since the run before")
 _OUTCOMES: dict[bool | None, tuple[str, Tone]] = {
     True: ("held", "pass"),
     False: ("failed", "fail"),
@@ -174,6 +177,7 @@ def _row(point: HistoryPoint) -> None:
         cell("Value", number(point.value))
         cell("95 % interval", interval(point.low, point.high, none="–"))
         cell("Scored", f"{point.n_scored:,} of {point.n:,}")
+        cell("Threshold", "–" if point.threshold is None else number(point.threshold, 2))
         with cell("Gate", classes=""), ui.element("div").classes("gates"):
             for gate in point.gates:
                 outcome, tone = _OUTCOMES[gate.passed]
@@ -198,9 +202,10 @@ _CROWDED = 14
 
 
 class _ValueScale:
-    def __init__(self, points: Sequence[HistoryPoint], *, bounded: bool) -> None:
+    def __init__(self, points: Sequence[HistoryPoint], *, bounded: bool, is_limited: bool) -> None:
         ends = [end for point in points for end in (point.value, point.low, point.high) if end is not None]
         ends += [gate.condition.limit for point in points for gate in point.gates]
+        ends += [point.threshold for point in points if is_limited and point.threshold is not None]
         low, high = min(ends), max(ends)
         step = _round_step((high - low or abs(high) or 1.0) / (_MARKS - 1))
         first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
@@ -217,13 +222,19 @@ class _ValueScale:
 
 
 def chart(
-    points: Sequence[HistoryPoint], *, bounded: bool, columns: Sequence[str] = (), is_explained: bool = True
+    points: Sequence[HistoryPoint],
+    *,
+    bounded: bool,
+    columns: Sequence[str] = (),
+    is_explained: bool = True,
+    is_limited: bool = False,
 ) -> None:
     """Draw the points, the oldest first; all must have a value.
 
-    `columns` are all runs of the axis, if some of them have no point here.
+    `columns` are all runs of the axis, if some of them have no point here. `is_limited`: whether the number is on the
+    scale of the thresholds, which are then drawn.
     """
-    scale = _ValueScale(points, bounded=bounded)
+    scale = _ValueScale(points, bounded=bounded, is_limited=is_limited)
     runs = columns or [point.run_id for point in points]
     places = [runs.index(point.run_id) for point in points]
     with ui.element("figure").classes("card chart"):
@@ -235,6 +246,8 @@ def chart(
                 for mark in scale.marks:
                     shape("line", "grid", x1=0, x2="100%", y1=scale.down(mark), y2=scale.down(mark))
                 _gates(points, places, len(runs), scale)
+                if is_limited:
+                    _thresholds(points, places, len(runs), scale)
                 _links(points, places, len(runs), scale)
                 for i, point in zip(places, points, strict=True):
                     _point(point, _across(i, len(runs)), scale)
@@ -242,7 +255,7 @@ def chart(
             for point in points[:1] if len(points) == 1 else (points[0], points[-1]):
                 text(when(point.at), "span")
         if is_explained:
-            _legend(points)
+            _legend(points, points if is_limited else [])
 
 
 def _gates(points: Sequence[HistoryPoint], places: Sequence[int], count: int, scale: _ValueScale) -> None:
@@ -250,6 +263,13 @@ def _gates(points: Sequence[HistoryPoint], places: Sequence[int], count: int, sc
         for gate in point.gates:
             y = scale.down(gate.condition.limit)
             shape("line", "gate", x1=across(i / count), x2=across((i + 1) / count), y1=y, y2=y)
+
+
+def _thresholds(points: Sequence[HistoryPoint], places: Sequence[int], count: int, scale: _ValueScale) -> None:
+    for i, point in zip(places, points, strict=True):
+        if point.threshold is not None:
+            y = scale.down(point.threshold)
+            shape("line", "threshold", x1=across(i / count), x2=across((i + 1) / count), y1=y, y2=y)
 
 
 def _links(points: Sequence[HistoryPoint], places: Sequence[int], count: int, scale: _ValueScale) -> None:
@@ -281,11 +301,13 @@ def _point(point: HistoryPoint, x: str, scale: _ValueScale) -> None:
             shape("circle", "dot", cx=0, cy=y, r=5.5)
 
 
-def _legend(points: Sequence[HistoryPoint]) -> None:
-    """What the signs mean."""
+def _legend(points: Sequence[HistoryPoint], limited: Sequence[HistoryPoint]) -> None:
+    """What the signs mean; thresholds are drawn at the `limited` points."""
     signs = ["A dot is a run’s value; its line is the 95 % interval. Click it to open the run."]
     if any(point.gates for point in points):
         signs.append("The dashed line is the gate.")
+    if any(point.threshold is not None for point in limited):
+        signs.append("The dotted line is the threshold of a single score.")
     if any(gate.passed is False for point in points for gate in point.gates):
         signs.append("A diamond failed its gate.")
     if any(point.breaks for point in points):
@@ -295,13 +317,23 @@ def _legend(points: Sequence[HistoryPoint]) -> None:
 
 def _in_words(points: Sequence[HistoryPoint]) -> str:
     first, last = points[0], points[-1]
-    return f"{len(points)} runs, from {number(first.value)} to {number(last.value)}"
+    return joined(
+        f"{len(points)} runs, from {number(first.value)} to {number(last.value)}", _thresholds_in_words(points)
+    )
+
+
+def _thresholds_in_words(points: Sequence[HistoryPoint]) -> str:
+    """The threshold, or those over the runs if it changed; empty without one."""
+    known = (point.threshold for point in points if point.threshold is not None)
+    found = [number(value, 2) for value, _ in groupby(known)]
+    return f"threshold {', then '.join(found)}" if found else ""
 
 
 def _point_in_words(point: HistoryPoint) -> str:
     ends = "" if point.low is None else f", interval {interval(point.low, point.high)}"
     failed = ", a gate failed" if any(gate.passed is False for gate in point.gates) else ""
-    return f"{point.title or point.run_id}, {when(point.at)}: {number(point.value)}{ends}{failed}"
+    limit = "" if point.threshold is None else f", threshold {number(point.threshold, 2)}"
+    return f"{point.title or point.run_id}, {when(point.at)}: {number(point.value)}{ends}{limit}{failed}"
 
 
 def _across(i: int, count: int) -> str:

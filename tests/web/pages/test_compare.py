@@ -77,6 +77,7 @@ def test_what_cannot_be_compared_says_why_and_is_compared_all_the_same(visit: Vi
 def test_a_metric_is_followed_over_runs(visit: Visit, finished: Finished) -> None:
     page = visit("/history")
     page.get_by_role("heading", name="exact").wait_for()
+    page.get_by_text("pass rate · questions · threshold 1.00").wait_for()
     assert page.locator(".plot .point").count() == 3
     assert page.locator(".plot a").first.get_attribute("href") == f"/runs/{finished.worse}"
     page.get_by_role("link", name="exact", exact=True).click()
@@ -86,6 +87,9 @@ def test_a_metric_is_followed_over_runs(visit: Visit, finished: Finished) -> Non
     assert points.count() == 3
     assert page.locator(".plot .point.failed").count() == 1
     assert page.locator(".plot .link").count() == 1
+    assert page.locator(".plot .threshold").count() == 3
+    assert page.get_by_role("group", name="3 runs, from 0.083 to 0.917 · threshold 1.00").count() == 1
+    page.get_by_text("The dotted line is the threshold of a single score.").wait_for()
     page.get_by_text("other metric", exact=True).wait_for()
     assert "version 1 in the run before and 2 in this one" in page.get_by_role("row").nth(1).inner_text()
     page.locator(".field", has_text="Number").get_by_role("combobox").press("ArrowDown")
