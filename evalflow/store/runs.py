@@ -52,17 +52,15 @@ def page(
 ) -> list[Row]:
     """Runs of a project, the newest first.
 
-    `before`: only runs whose row id is smaller. `text`: only runs with it in their title, bot or id, ignoring the case
-    of ASCII letters.
+    `before`: only runs whose row id is smaller. `text`: only runs with each of its words in their title, bot, id or
+    what is searched besides, ignoring the case of ASCII letters.
     """
     query = select(runs).where(runs.c.project_id == project).order_by(runs.c.id.desc()).limit(limit)
     wanted = {runs.c.bot: bot, runs.c.state: state}
     query = query.where(*(column == value for column, value in wanted.items() if value is not None))
-    if text:
-        found = (
-            func.lower(one).contains(text.lower(), autoescape=True) for one in (runs.c.title, runs.c.bot, runs.c.run_id)
-        )
-        query = query.where(or_(*found))
+    for word in (text or "").lower().split():
+        searched = runs.c.title, runs.c.bot, runs.c.run_id, runs.c.facts["searched"].as_string()
+        query = query.where(or_(*(func.lower(one).contains(word, autoescape=True) for one in searched)))
     return every(connection, query if before is None else query.where(runs.c.id < before))
 
 

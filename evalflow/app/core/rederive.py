@@ -23,6 +23,7 @@ from evalflow.app.core.derive import Derived, decide, derive, evaluate_run_gates
 from evalflow.app.core.exclusions import write_exclusions
 from evalflow.app.core.labels import RunLabels
 from evalflow.app.core.saved import SavedRun, open_run, open_scored
+from evalflow.config.schema import RunConfig
 from evalflow.engine.folder import RunFolder, refuse_links
 from evalflow.engine.plan import PreparedFile
 from evalflow.errors import Problem, UserError, command, did_you_mean
@@ -217,8 +218,17 @@ def facts_of_run(folder: RunFolder) -> dict[str, Any]:
         "judges": {name: judge.model_dump(exclude_unset=True) for name, judge in run.manifest.judges.items()},
         "kept": list(dict.fromkeys(override_of(run, name, now.get(name)) for name in changed)),
         "seed": run.rules.settings.run.seed,
+        "searched": searched_text(run.rules.settings.run),
         "wrote_steps": sorted({entry["metric"] for entry in PreparedFile(folder).entries() if entry.get("steps")}),
     }
+
+
+def searched_text(run: RunConfig) -> str:
+    """What a search of runs finds a run by, besides its title and id: bot, datasets, metrics and models."""
+    judges = [metric.judge or {} for metric in run.metric.values()]
+    models = [getattr(one, "model", None) for one in (run.target, run.judge)] + [one.get("model") for one in judges]
+    names = [run.target.name, *(one.name or name for name, one in run.dataset.items()), *run.metric]
+    return "\n".join(dict.fromkeys(str(name) for name in (*names, *models) if name))
 
 
 def facts_of_metrics(run: SavedRun) -> list[dict[str, Any]]:

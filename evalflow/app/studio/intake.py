@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalflow.app.core.cases import answer_in_data
-from evalflow.app.core.rederive import facts_of_metrics
+from evalflow.app.core.rederive import facts_of_metrics, searched_text
 from evalflow.app.core.saved import open_run
 from evalflow.datasets import tag_levels
 from evalflow.engine.folder import RunFolder
@@ -89,7 +89,7 @@ class Intake:
         folder = RunFolder(Path(run["folder"]))
         saved = open_run(folder)
         rules = saved.rules
-        self.facts = {"metrics": facts_of_metrics(saved)}
+        self.facts = {"metrics": facts_of_metrics(saved), "searched": searched_text(rules.settings.run)}
         self.behind = False
         self._run: int = run["id"]
         self._saved, self._folder, self._config = saved, folder, rules.settings.run

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from evalflow.app.core.inspect import Inspection
+from evalflow.app.core.rederive import searched_text
 from evalflow.app.core.saved import agree, expect_agreed, find_run, programs_of_metrics
 from evalflow.app.studio import leases
 from evalflow.app.studio.access import requires
@@ -188,6 +189,7 @@ def create_run(space: Workspace, request: RunRequest, creation_key: str | None =
             "arguments": arguments,
             "folder": str(folder),
             "progress": {"expected": found.cells},
+            "facts": {"searched": searched_text(found.parts.settings.run)},
             "need": asdict(need),
             "creation_key": key,
         }
@@ -223,9 +225,10 @@ def list_runs(
     state: str | None = None,
     text: str | None = None,
 ) -> Page[Run]:
-    """Runs, the newest first; those with `text` in their title, bot or id.
+    """Runs, the newest first.
 
-    `cursor` is `next` of the previous page. `limit`: at most 200.
+    `text`: only those with each of its words in their title, id, bot, datasets, metrics or models. `cursor` is `next`
+    of the previous page. `limit`: at most 200.
     """
     if cursor is not None and not (cursor.isdigit() and len(cursor) < 19):
         raise UserError(Problem(f"{cursor!r} is no cursor", "cursor", "take `next` of the page before"))

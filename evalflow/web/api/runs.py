@@ -52,7 +52,7 @@ def read_runs(
     state: runs.State | None = None,
     text: Annotated[str | None, Query(max_length=200)] = None,
 ) -> Page[runs.Run]:
-    """Runs, the newest first; those with `text` in their title, bot or id."""
+    """Runs, the newest first; those with each word of `text` in their title, id, bot, datasets, metrics or models."""
     return runs.list_runs(space, cursor, limit, bot=bot, state=state, text=text)
 
 

@@ -22,6 +22,7 @@ from evalflow.web.ui.dialogs import confirmation, folder_dialog
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.headline import heading
 from evalflow.web.ui.parts import Latest, Tone, address, badge, button, empty, link_button, polled, text
+from evalflow.web.ui.ticks import tick_box
 from evalflow.web.ui.visitor import local_time, may
 
 STATES: dict[str, tuple[str, Tone]] = {
@@ -135,7 +136,7 @@ class _RunList:
         self._ticked: set[str] = set()
         self._latest = Latest()
         with ui.element("div").classes("above-runs"):
-            field = ui.input(value=query.search, placeholder="Search title, bot or id")
+            field = ui.input(value=query.search, placeholder="title, bot, dataset, metric, model")
             field.props(f'outlined dense debounce={_PAUSE_MS} data-key=/ aria-label="Search runs"')
             field.on_value_change(lambda event: self._search(str(event.value or "").strip()))
             self._hint = text("", "span", "muted small").props("aria-live=polite")
@@ -167,15 +168,12 @@ class _RunList:
         self._offer()
 
     def _tick_box(self, run: Run) -> None:
-        box = ui.element("input").props("type=checkbox").classes("tick-box")
-        box.props["aria-label"] = f"Compare {name_of(run)}, {when(run.created_at)}"
-        box.props["checked"] = run.run_id in self._ticked
+        label = f"Compare {name_of(run)}, {when(run.created_at)}"
+        box = tick_box(label, run.run_id in self._ticked, partial(self._tick, run.run_id))
         if not run.facts:
             box.props("disabled")
-        ticked = partial(self._tick, run.run_id)
-        box.on("change", lambda event: ticked(is_on=bool(event.args)), js_handler="(e) => emit(e.target.checked)")
 
-    def _tick(self, run: str, *, is_on: bool) -> None:
+    def _tick(self, run: str, is_on: bool) -> None:
         (self._ticked.add if is_on else self._ticked.discard)(run)
         self._offer()
 

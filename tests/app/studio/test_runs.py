@@ -104,6 +104,15 @@ def test_runs_are_listed_the_newest_first_and_cancelled_while_they_wait(space: W
     assert rest.next is None
     assert [run.run_id for run in runs.list_runs(space, text=made[1][-4:].upper()).items] == made[1:2]
     assert runs.list_runs(space, text="%").items == []
+    other = runs.create_run(
+        space, replace(request_, judge="ollama", judge_values={"model": "Llama-9"}, title="Nightly")
+    )
+    for text in ("llama-9", "MINE polite", "nightly", "helper 9"):
+        assert other.run_id in [run.run_id for run in runs.list_runs(space, text=text).items], text
+    assert [run.run_id for run in runs.list_runs(space, text=" llama  polite").items] == [other.run_id]
+    assert runs.list_runs(space, text="llama datasets").items == []
+    runs.cancel_run(space, other.run_id)
+    runs.delete_run(space, other.run_id)
     assert runs.cancel_run(space, made[0]).state == "cancelled"
     with pytest.raises(TakenError):
         runs.cancel_run(space, made[0])
