@@ -19,6 +19,7 @@ from evalflow.app.studio.datasets import (
     FoundCases,
     dataset_values,
     declared_dataset,
+    declared_page,
     declared_rows,
     get_dataset,
     own_row,
@@ -94,7 +95,9 @@ def get_case(space: Workspace, dataset: str, case: int) -> StoredCase:
 
 @requires("read")
 def dataset_tags(space: Workspace, dataset: str) -> list[tuple[str, int]]:
-    """Every tag of a dataset with the number of cases that have it or a sub-tag."""
+    """Every tag of a dataset with the number of cases that have it or a sub-tag; of conf/ in its first cases."""
+    if get_dataset(space, dataset).origin == "conf":
+        return list(declared_page(space, dataset, 0, 1).tags)
     row = own_row(space, dataset)
     with space.database.reading() as connection:
         return table.tag_counts(connection, row["id"])

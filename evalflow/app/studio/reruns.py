@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.bots import Bot, copy_bot, free_name, get_bot, list_bots, update_bot
@@ -13,7 +15,8 @@ from evalflow.app.studio.runs import Run, changed_request, create_run, get_run
 from evalflow.app.studio.scores import failed_cases
 from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import NotFoundError, TakenError, Workspace
-from evalflow.errors import Problem, UserError
+from evalflow.engine.folder import RunFolder
+from evalflow.errors import EvalflowError, Problem, UserError
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,49 @@ def failed_only(space: Workspace, request: RunRequest, run_id: str) -> RunReques
         raise TakenError(Problem(what, "failed_in", "choose another run, or all cases"))
     values = {name: {**request.dataset_values.get(name, {}), "ids": ids} for name, ids in chosen.items()}
     return replace(request, datasets=list(chosen), dataset_values=values)
+
+
+_KEY = re.compile(r"\b(?:judge|target|embedder|dataset|metric|budget|repeats)\.[A-Za-z_][\w.]*[A-Za-z0-9_]")
+_VALUES = ("base_url", "url", "api_key_env", "model")
+
+
+@dataclass(frozen=True, slots=True)
+class RunFault:
+    """Why a run failed.
+
+    Attributes:
+        key: The key of the configuration to change, such as judge.base_url; empty if the message tells of none.
+    """
+
+    what: str
+    hint: str
+    key: str
+
+
+@requires("read")
+def fault_of(space: Workspace, run_id: str) -> RunFault | None:
+    """Why a run failed, with the key that its message names, or whose value it names; None if it did not fail."""
+    run = get_run(space, run_id)
+    if run.state != "failed" or not run.message:
+        return None
+    problem, _, _ = run.message.removeprefix("error:").strip().partition("\nwhat was finished is in ")
+    what, _, hint = problem.partition("\n  hint: ")
+    named = _KEY.search(problem)
+    return RunFault(what, hint, named[0] if named else _key_of_value(run, what))
+
+
+def _key_of_value(run: Run, what: str) -> str:
+    """The key of the bot or the judge whose address, key or model a message names."""
+    try:
+        config = RunFolder(run.folder).read_manifest().config
+    except (EvalflowError, OSError, ValueError):
+        return ""
+    parts: dict[str, Mapping[str, Any]] = {group: config.get(group) or {} for group in ("target", "judge")}
+    for key in _VALUES:
+        for group, values in parts.items():
+            if values.get(key) and str(values[key]) in what:
+                return f"{group}.{key}"
+    return ""
 
 
 @requires("edit")

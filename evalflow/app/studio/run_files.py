@@ -259,7 +259,7 @@ def _rewrite(
 
 def _ended_row(space: Workspace, run_id: str, expected: int | None) -> dict[str, Any]:
     row = run_row(space, run_id)
-    if row["state"] not in ENDED or not row["facts"]:
+    if row["state"] not in ENDED or not row["facts"].get("metrics"):
         raise TakenError(Problem(f"run {run_id} has not ended", "run", "wait until it has, or resume it"))
     if expected not in (None, row["version"]):
         raise stale("run", run_id, expected, row, {})

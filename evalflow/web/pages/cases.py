@@ -27,8 +27,21 @@ from evalflow.app.studio.space import Workspace
 from evalflow.app.studio.tags import project_tags
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import confirmation, dialog
-from evalflow.web.ui.parts import Latest, address, badge, button, counted, empty, joined, link_button, tell, text
+from evalflow.web.ui.parts import (
+    Latest,
+    address,
+    badge,
+    button,
+    counted,
+    empty,
+    joined,
+    link_button,
+    tell,
+    tell_fault,
+    text,
+)
 from evalflow.web.ui.tag_field import TagField
+from evalflow.web.ui.ticks import packed, tick_box
 from evalflow.web.ui.undo import offer_undo
 from evalflow.web.ui.visitor import may
 
@@ -218,7 +231,7 @@ class CaseList(CaseBrowser[StoredCase]):
             with ui.element("div").classes("whole"):
                 text(f"All {len(here)} on this page are selected.")
                 button(f"Select all {total:,}", self._select_all, kind="quiet")
-        tick = (lambda: _tick_box("Select this page", is_whole, self._select_page)) if may("edit") else None
+        tick = (lambda: tick_box("Select this page", is_whole, self._select_page)) if may("edit") else None
         with case_table(tick):
             for case in items:
                 self._row(case)
@@ -229,7 +242,7 @@ class CaseList(CaseBrowser[StoredCase]):
             if may("edit"):
                 with ui.element("td").classes("tick"):
                     label = f"Select {question or case.body['id']}"
-                    _tick_box(label, case.id in self._selected, lambda on: self._select(case.id, on))
+                    tick_box(label, case.id in self._selected, lambda on: self._select(case.id, on))
             with ui.element("td").classes("question"):
                 ui.link(question or "(no question)", self._search.case(self._dataset, case.id)).classes("clamp")
                 _foot(case.body, is_draft=case.is_draft)
@@ -262,6 +275,7 @@ class BulkBar:
         with self._bar:
             self._number = text("").props("role=status")
             with ui.element("div").classes("actions"):
+                button("Run these", self._run)
                 button("Add tag", self._add_tag)
                 button("Remove tag", self._remove_tag)
                 button("Add a check", self._add_check)
@@ -280,6 +294,13 @@ class BulkBar:
     async def _clear(self) -> None:
         self._selected.clear()
         await self._on_change()
+
+    def _run(self) -> None:
+        selected = packed(self._selected)
+        if selected is None:
+            tell_fault("These are too many single cases for a new run. Add a tag to them, and run the tag.")
+        else:
+            ui.navigate.to(address("/runs/new", {"dataset": self._dataset, "cases": selected}))
 
     async def _add_tag(self) -> None:
         known = [tag for tag, _ in await to_thread.run_sync(project_tags, self._workspace)]
@@ -387,7 +408,7 @@ _SHOWN_TAGS = 4
 
 
 @contextmanager
-def case_table(build_tick: Callable[[], None] | None = None) -> Generator[None]:
+def case_table(build_tick: Callable[[], object] | None = None) -> Generator[None]:
     """A context manager for a table: build the rows inside. `build_tick` builds the checkbox in the head."""
     with ui.element("table").classes("cases"):
         with ui.element("thead"), ui.element("tr"):
@@ -398,13 +419,6 @@ def case_table(build_tick: Callable[[], None] | None = None) -> Generator[None]:
                 text(name, "th").props("scope=col")
         with ui.element("tbody"):
             yield
-
-
-def _tick_box(label: str, on: bool, on_change: Callable[[bool], object]) -> None:
-    box = ui.element("input").props("type=checkbox").classes("tick-box")
-    box.props["aria-label"] = label
-    box.props["checked"] = on
-    box.on("change", lambda event: on_change(bool(event.args)), js_handler="(event) => emit(event.target.checked)")
 
 
 def declared_row(row: Mapping[str, Any]) -> None:

@@ -12,24 +12,29 @@ from anyio import to_thread
 from nicegui import ui
 
 from evalflow.app.studio.bots import list_bots
+from evalflow.app.studio.cases import ids_of_rows
 from evalflow.app.studio.connections import connection_names
 from evalflow.app.studio.datasets import list_datasets
 from evalflow.app.studio.definitions import endpoint_judges
 from evalflow.app.studio.judges import list_judges
 from evalflow.app.studio.leases import ProjectBudget
 from evalflow.app.studio.metrics import list_library, list_metrics
-from evalflow.app.studio.runs import RunEstimate, changed_request, create_run, estimate_run, get_run
+from evalflow.app.studio.reruns import KnownCases, RunFault, fault_of, known_cases
+from evalflow.app.studio.runs import Run, RunEstimate, changed_request, create_run, estimate_run, get_run
+from evalflow.app.studio.scores import answered_cases, failed_cases
 from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import Workspace
 from evalflow.app.studio.spending import budget_left
-from evalflow.errors import EvalflowError
+from evalflow.errors import EvalflowError, Problem, UserError
 from evalflow.report.wording import cost
+from evalflow.web.pages.case_choice import Arrived, CaseChoiceFields, cases_in_words
 from evalflow.web.pages.runs import name_of
 from evalflow.web.ui import forms
 from evalflow.web.ui.budget import left_in_words
 from evalflow.web.ui.endpoint import CALLED, endpoint_fields
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import Latest, button, facts, link_button, message, text
+from evalflow.web.ui.ticks import unpacked
 
 SETTLE_S = 0.4
 """Seconds without a change after which the run is estimated."""
@@ -39,24 +44,67 @@ def add() -> None:
     """Register the page."""
 
     @guarded_page("/runs/new", "edit")
-    async def new(workspace: Workspace, source: str = "", bot: str = "", dataset: str = "") -> None:
-        run = await to_thread.run_sync(get_run, workspace, source) if source else None
+    async def new(
+        workspace: Workspace,
+        source: str = "",
+        bot: str = "",
+        dataset: str = "",
+        cases: str = "",
+        answers: str = "",
+        failed_in: str = "",
+    ) -> None:
+        run = await to_thread.run_sync(get_run, workspace, source or failed_in) if source or failed_in else None
         given = RunRequest(bot, [dataset] if dataset else [], [])
         request = changed_request(run) if run else given
+        arrived = await to_thread.run_sync(_arrived, workspace, request.datasets, run, cases, answers, failed_in)
+        if arrived:
+            request = _of_cases(request, arrived.known)
         offer = await to_thread.run_sync(read_options, workspace)
+        fault = await to_thread.run_sync(fault_of, workspace, run.run_id) if run else None
         title = f"{name_of(run)}, again" if run else "New run"
         with frame(title, place="Runs", trail=[("Runs", "/runs")]):
-            _NewRun(workspace, offer, request)
+            if run and fault:
+                message(f"{name_of(run)} failed: {fault.what}", fault.hint, "warn")
+            _NewRun(workspace, offer, request, arrived, fault)
+
+
+def _arrived(
+    workspace: Workspace, datasets: Sequence[str], run: Run | None, cases: str, answers: str, failed_in: str
+) -> Arrived | None:
+    """The cases that the address names: rows of a dataset, answers of a run, or what failed in it."""
+    if failed_in and run:
+        return Arrived(known_cases(workspace, failed_cases(workspace, run.run_id)), failed_in)
+    if answers and run:
+        return Arrived(known_cases(workspace, answered_cases(workspace, run.run_id, unpacked(answers))))
+    if cases and datasets:
+        rows = unpacked(cases)
+        ids = ids_of_rows(workspace, datasets[0], rows)
+        return Arrived(KnownCases({datasets[0]: ids} if ids else {}, len(rows) - len(ids)))
+    return None
+
+
+def _of_cases(request: RunRequest, known: KnownCases) -> RunRequest:
+    """The request for these cases alone, so without a limit and a sample."""
+    values = {name: {"ids": list(ids)} for name, ids in known.ids.items()}
+    options = {key: value for key, value in request.options.items() if key not in ("limit", "sample")}
+    return replace(request, datasets=list(values) or request.datasets, dataset_values=values, options=options)
 
 
 class _NewRun:
-    def __init__(self, workspace: Workspace, options: RunOptions, request: RunRequest) -> None:
-        self._workspace = workspace
+    def __init__(
+        self,
+        workspace: Workspace,
+        options: RunOptions,
+        request: RunRequest,
+        arrived: Arrived | None,
+        fault: RunFault | None,
+    ) -> None:
+        self._workspace, self._fault = workspace, fault
         self._latest = Latest()
         self._key = uuid.uuid4().hex
         with ui.element("div").classes("beside"):
             with forms.form():
-                self._form = RunForm(workspace, options, request, self._estimate)
+                self._form = RunForm(workspace, options, request, arrived, self._estimate)
             with ui.element("aside").classes("card stack estimate").props('aria-label="Estimate"'):
                 text("Estimate", "h2")
                 self._result = ui.element("div").classes("stack").props("aria-live=polite")
@@ -70,6 +118,8 @@ class _NewRun:
     async def _begin(self) -> None:
         await self._form.load()
         await self._estimate()
+        if self._fault is not None:
+            self._form.show_fault(self._fault)
 
     async def _estimate(self) -> None:
         """Check the choice and estimate the run; of several changes in a row only the last is estimated."""
@@ -125,6 +175,8 @@ def _estimate(found: RunEstimate, left: ProjectBudget) -> None:
     price = (
         "free" if found.requests == 0 else "unknown" if low is None or high is None else _between(cost(low), cost(high))
     )
+    if any(one.unselected or one.drafts for one in found.left_out.values()):
+        text(f"{cases_in_words(found.cases, found.left_out)}.", "p")
     facts([
         ("Cases", f"{cases:,}"),
         ("Scores", f"{found.scores:,}"),
@@ -211,30 +263,40 @@ class RunForm:
     """The fields, by the keys that problems name; `changed` is called after every change."""
 
     def __init__(
-        self, workspace: Workspace, choice: RunOptions, request: RunRequest, changed: Callable[[], Awaitable[None]]
+        self,
+        workspace: Workspace,
+        choice: RunOptions,
+        request: RunRequest,
+        arrived: Arrived | None,
+        changed: Callable[[], Awaitable[None]],
     ) -> None:
         self._workspace, self._choice, self._request, self._changed = workspace, choice, request, changed
         self.fields: dict[str, forms.Field] = {}
         with forms.fieldset("What is run"):
             self._what()
+        with forms.fieldset("Which cases"):
+            self.cases = CaseChoiceFields(workspace, request, arrived, self._choose_datasets, self._changed_cases)
         with forms.fieldset("Who judges"):
             self._judges()
         with ui.expansion("Limits and repeats").classes("more"), forms.fieldset("", "bare"):
             self._limits()
+        self.fields |= self.cases.numbers
         for field in dict.fromkeys(self.fields.values()):
             field.on_value_change(self._change)
 
     def is_complete(self) -> bool:
         """Whether all that an estimate requires is chosen."""
-        return bool(self._bot.value and self._datasets.value and self._metrics.value)
+        return bool(self._bot.value and self._datasets.value and self._metrics.value) and self.cases.is_complete()
 
     def read(self) -> RunRequest:
         """The request for the run."""
         metrics = list(self._metrics.value)
         thresholds = {name: value for name, value in self._request.thresholds.items() if name in metrics}
         judge = self._judge.value or None
-        judge_values = {key: value for key, field in self._endpoint.items() if (value := forms.written(field))}
-        return replace(
+        judge_values = self._kept_values(judge) | {
+            key: value for key, field in self._endpoint.items() if (value := forms.written(field))
+        }
+        request = replace(
             self._request,
             bot=str(self._bot.value or ""),
             datasets=list(self._datasets.value),
@@ -245,9 +307,28 @@ class RunForm:
             options=self._options(),
             title=forms.written(self._title) or "",
         )
+        return self.cases.apply(request)
+
+    def show_fault(self, fault: RunFault) -> None:
+        """Name what failed at its field and focus it, if it is known which."""
+        key = fault.key
+        if key.startswith("judge.") and not self._asks_elsewhere():
+            key = "judge"
+        _, field = forms.place(UserError(Problem(f"the run failed here: {fault.what}", key=key)), self.fields)
+        if field is not None:
+            forms.reveal(field)
+            field.run_method("focus")
 
     async def load(self) -> None:
-        """Offer the metrics of the chosen bot."""
+        """Offer the metrics of the chosen bot, and what cases can be chosen."""
+        await self._load_metrics()
+        await self._load_cases()
+
+    async def _load_cases(self) -> None:
+        await self.cases.load(self._datasets.value)
+        self.fields |= self.cases.fields
+
+    async def _load_metrics(self) -> None:
         bot = str(self._bot.value or "")
         own = [one.name for one in await to_thread.run_sync(list_metrics, self._workspace, bot)] if bot else []
         known = {**{name: f"{name} (this bot's)" for name in own}, **{name: name for name in self._choice.library}}
@@ -299,11 +380,13 @@ class RunForm:
         options = dict(self._request.options)
         for name in ("repeats", "budget"):
             options[name] = dict(options.get(name) or {})
-        for key in _LIMITS:
+        for key in ("sample", "seed", *_LIMITS):
             value = self.fields[key].value
             outer, _, inner = key.rpartition(".")
             whole = int(value) if value is not None and float(value).is_integer() else value
             (options[outer] if outer else options)[inner] = whole
+        if not options["seed"] and "seed" not in self._request.options:
+            options["seed"] = None  # 0 is the default
         options["generate"] = _GENERATE[self._answers.value] if self._asks_the_bot() else None
         options |= {name: _given(options[name]) for name in ("repeats", "budget")}
         return {key: value for key, value in _given(options).items() if value != {}}
@@ -314,9 +397,26 @@ class RunForm:
     def _asks_elsewhere(self) -> bool:
         return self._judge.value in self._choice.endpoints
 
+    def _kept_values(self, judge: str | None) -> dict[str, Any]:
+        """The values of the request's own judge that have no field, or an empty one for null, such as no key."""
+        shown = {*self._endpoint, *CALLED}
+        values = self._request.judge_values.items() if judge == self._request.judge else ()
+        return {key: value for key, value in values if value is None or key not in shown}
+
+    def _choose_datasets(self, names: Sequence[str]) -> None:
+        known = [name for name in names if name in self._choice.datasets]
+        if known and set(known) != set(self._datasets.value):
+            self._datasets.set_value(known)
+
+    async def _changed_cases(self) -> None:
+        await self._load_cases()
+        await self._changed()
+
     async def _change(self, event: Any) -> None:
         if event.sender is self._bot:
-            await self.load()
+            await self._load_metrics()
+        if event.sender is self._datasets:
+            await self._load_cases()
         await self._changed()
 
 

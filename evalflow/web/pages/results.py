@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -20,8 +20,9 @@ from evalflow.web.pages.results_filter import FilterBar, ResultQuery, Tags
 from evalflow.web.pages.run_case import case_content, case_heading
 from evalflow.web.pages.runs import ACTIVE, metrics_of
 from evalflow.web.ui.markup import filled, markup
-from evalflow.web.ui.parts import Latest, button, counted, tell_fault, text
-from evalflow.web.ui.visitor import root_path
+from evalflow.web.ui.parts import Latest, address, button, counted, tell_fault, text
+from evalflow.web.ui.ticks import packed, tick_box
+from evalflow.web.ui.visitor import may, root_path
 
 PAGE_SIZE = 25
 _WORST = "Worst first: most failed scores, then most errors, then the lowest mean of the scores from 0 to 1."
@@ -46,12 +47,18 @@ class ResultTable:
         self._order: Sequence[int] = ()
         self._shown: tuple[list[ResultRow], str] | None = None
         self._rows: dict[int, ui.element] = {}
+        self._ticked: set[int] = set()
+        self._boxes: dict[int, ui.element] = {}
+        self._page_box: ui.element | None = None
         self._latest, self._latest_case = Latest(), Latest()
         with ui.element("div").classes("results") as self._place:
             self.bar = FilterBar(query, metrics_of(run), tags, self._filtered)
             with ui.element("div").classes("above"):
                 self._count = text("", "span", "muted small").props("aria-live=polite")
             self._table = ui.element("div").classes("result-rows")
+            with ui.element("div").classes("bulk").props('role=region aria-label="Run again"') as self._bulk:
+                self._bulk_count = text("").props("role=status")
+                self._again = ui.element("div").classes("actions")
             with ui.element("nav").classes("actions page-nav").props('aria-label="Pages of results"'):
                 self._before = button("Previous", lambda: self._turn(-1))
                 self._after = button("Next", lambda: self._turn(1))
@@ -121,10 +128,11 @@ class ResultTable:
         if self._shown != (rows, query):
             self._shown = rows, query
             self._build(rows)
+        self._offer()
 
     def _build(self, rows: Sequence[ResultRow]) -> None:
         self._table.clear()
-        self._rows = {}
+        self._rows, self._boxes, self._page_box = {}, {}, None
         with self._table:
             if not rows:
                 text(self._nothing(), "p", "muted card")
@@ -132,6 +140,11 @@ class ResultTable:
             names = list(dict.fromkeys([*metrics_of(self._run), *(name for row in rows for name in row.cells)]))
             with ui.element("table"):
                 with ui.element("thead"), ui.element("tr"):
+                    if self._can_run_again:
+                        with ui.element("th").classes("tick"):
+                            here = [row.position for row in rows]
+                            is_whole = self._ticked.issuperset(here)
+                            self._page_box = tick_box("Tick this page", is_whole, partial(self._tick, here))
                     text("Question", "th").props("scope=col")
                     text("Answer", "th", "answer").props("scope=col")
                     for name in names:
@@ -150,12 +163,51 @@ class ResultTable:
         with ui.element("tr").on("click", opened, args=[], js_handler=_OPENS) as made:
             if row.position == self._open:
                 made.props('aria-selected="true"')
+            if self._can_run_again:
+                with ui.element("td").classes("tick"):
+                    label = f"Tick {row.question or row.case_id}"
+                    is_on, ticked = row.position in self._ticked, partial(self._tick, [row.position])
+                    self._boxes[row.position] = tick_box(label, is_on, ticked)
             _question(row, f"{root_path()}/runs/{self._run.run_id}{self._query(row.position)}")
             _answer(row)
             for name in names:
                 shown = chip(row.cells[name]) if name in row.cells else ()
                 filled("td", *shown, classes="chip-of").props["data-label"] = name
         return made
+
+    @property
+    def _can_run_again(self) -> bool:
+        """Whether some of its cases can be run again; before the end, positions may change."""
+        return may("edit") and self._run.request is not None and self._run.state not in ACTIVE
+
+    def _tick(self, positions: Collection[int], is_on: bool) -> None:
+        (self._ticked.update if is_on else self._ticked.difference_update)(positions)
+        for position, box in self._boxes.items():
+            box.props["checked"] = position in self._ticked
+        if self._page_box is not None:
+            self._page_box.props["checked"] = self._ticked.issuperset(self._boxes)
+        self._offer()
+
+    def _offer(self) -> None:
+        """Offer to run again what is ticked, or else what the filter leaves."""
+        ticked, found = len(self._ticked), len(self._order)
+        is_filtered = self.bar.query.narrowed() != ResultQuery()
+        self._bulk.set_visibility(self._can_run_again and bool(ticked or (is_filtered and found)))
+        self._bulk_count.set_text(f"{ticked:,} ticked" if ticked else f"{counted(found, 'result')} found")
+        self._again.clear()
+        with self._again:
+            if ticked and not self._ticked.issuperset(self._order):
+                button(f"Tick all {found:,}", lambda: self._tick(self._order, is_on=True), kind="quiet")
+            if ticked:
+                button("Untick", lambda: self._tick(list(self._ticked), is_on=False), kind="quiet")
+            button(f"Run these {ticked or found:,} again", lambda: self._run_again(self._ticked or self._order))
+
+    def _run_again(self, positions: Collection[int]) -> None:
+        answers = packed(positions)
+        if answers is None:
+            tell_fault("These are too many single answers for a new run. Filter more, or run a tag or a sample.")
+        else:
+            ui.navigate.to(address("/runs/new", {"source": self._run.run_id, "answers": answers}))
 
     async def _choose(self, position: int) -> None:
         await self._show_case(position)
@@ -199,12 +251,13 @@ class ResultTable:
 
 
 _OPENS = """(event) => {
+    if (event.target.closest(".tick")) return;
     const link = event.target.closest("a");
     if (link && (event.ctrlKey || event.metaKey || event.shiftKey)) return;
     if (link) event.preventDefault();
     emit();
 }"""
-"""A click opens the panel beside the table; with Ctrl the link of the question opens a page of its own."""
+"""A click opens the panel beside the table, but not at the tick; with Ctrl the link opens a page of its own."""
 
 
 def _question(row: ResultRow, path: str) -> None:

@@ -13,12 +13,14 @@ from nicegui.elements.mixins.text_element import TextElement
 
 from evalflow.app.studio import runs
 from evalflow.app.studio.bot_home import headline_of
+from evalflow.app.studio.case_choice import LeftOutCases
 from evalflow.app.studio.comparing import related
 from evalflow.app.studio.run_files import RunFile, list_files
 from evalflow.app.studio.scores import note_view, run_tags
 from evalflow.app.studio.space import Workspace
 from evalflow.errors import UserError
 from evalflow.report.wording import cost, number
+from evalflow.web.pages.case_choice import choice_in_words, left_out_in_words
 from evalflow.web.pages.results import ResultTable
 from evalflow.web.pages.results_filter import ResultQuery, Tags
 from evalflow.web.pages.run_metrics import MetricCard, TagTable, overview
@@ -62,8 +64,9 @@ def add() -> None:
         found = await to_thread.run_sync(runs.get_run, workspace, run)
         await to_thread.run_sync(note_view, workspace, run)
         tags, files = await to_thread.run_sync(_tags_and_files, workspace, found)
+        left_out = await to_thread.run_sync(runs.left_out_of, workspace, run)
         with frame(name_of(found), place="Runs", trail=[("Runs", "/runs")]) as actions:
-            RunView(workspace, found, tags, files, query, actions)
+            RunView(workspace, found, tags, files, query, actions, left_out)
 
 
 def _tags_and_files(workspace: Workspace, run: runs.Run) -> tuple[Tags, Sequence[RunFile]]:
@@ -85,8 +88,9 @@ class RunView:
         files: Sequence[RunFile],
         query: ResultQuery,
         actions: ui.element,
+        left_out: Mapping[str, LeftOutCases],
     ) -> None:
-        self._workspace, self._run, self._actions = workspace, run, actions
+        self._workspace, self._run, self._actions, self._left_out = workspace, run, actions, left_out
         self._progress: ProgressCard | None = None
         self._above = ui.element("div")
         self._results = Results(workspace, run, query, tags)
@@ -105,7 +109,7 @@ class RunView:
             with self._actions:
                 _actions(self._workspace, run)
         with self._above:
-            state = _about(run)
+            state = _about(run, self._left_out)
             if run.facts:
                 _verdict(run)
             if run.state in ACTIVE:
@@ -189,13 +193,16 @@ def _start_again_button(workspace: Workspace, run: runs.Run) -> None:
     starting = button("Start again", start, kind="primary")
 
 
-def _about(run: runs.Run) -> TextElement:
+def _about(run: runs.Run, left_out: Mapping[str, LeftOutCases]) -> TextElement:
     with ui.element("div").classes("actions said-of-run"):
         state = badge(*state_of(run))
         if run.origin != "workspace":
             badge(run.origin)
         took, price = duration(run), "" if run.cost_usd is None else f"${run.cost_usd:,.4f}"
         text(joined(run.bot, when(run.created_at), took and f"took {took}", price), "span", "muted small")
+        chosen = choice_in_words(run.request) if run.request else ""
+        if which := joined(chosen, left_out_in_words(left_out)):
+            text(which, "span", "muted small").props("dir=auto")
     return state
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from evalflow.app.studio import bots, cases, datasets
-from evalflow.app.studio.reruns import bot_with_prompt, failed_only, known_cases, run_with_prompt
-from evalflow.app.studio.runs import changed_request, create_run, estimate_run, get_run
+from evalflow.app.studio.reruns import bot_with_prompt, failed_only, fault_of, known_cases, run_with_prompt
+from evalflow.app.studio.runs import changed_request, create_run, estimate_run, get_run, list_runs
 from evalflow.app.studio.scores import answered_cases, failed_cases
 from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import TakenError, Workspace
@@ -42,6 +42,30 @@ def test_a_new_prompt_is_kept_by_the_bot_and_asks_the_same_cases(space: Workspac
     assert bot_with_prompt(space, recorded) is None
     with pytest.raises(UserError, match="no prompt"):
         run_with_prompt(space, recorded.run_id, "Be brief.", 1)
+
+
+def test_a_failed_run_names_the_key_that_is_to_be_changed(space: Workspace) -> None:
+    bots.create_bot(space, "desk", {"kind": "recorded"})
+    bots.create_bot(space, "helper", {**MODEL, "attempts": 1})
+    datasets.create_dataset(space, "mine")
+    rows = [{"id": "a", "question": "q?", "answer": "a", "reference": "a", "contexts": ["a"]}]
+    cases.add_cases(space, "mine", rows)
+    judge = {"judge": "openai", "judge_values": {**MODEL, "attempts": 1}}
+    del judge["judge_values"]["kind"]
+    asked = {
+        "judge.base_url": RunRequest("desk", ["mine"], ["faithfulness"], **judge),
+        "target.base_url": RunRequest("helper", ["mine"], ["exact_match"]),
+        "budget.requests": RunRequest("helper", ["mine"], ["exact_match"], options={"budget": {"requests": 0}}),
+    }
+    for key, request in asked.items():
+        with pytest.raises(AssertionError, match="what was finished"):
+            finish(space, request)
+        run = list_runs(space).items[0]
+        fault = fault_of(space, run.run_id)
+        assert fault is not None
+        assert (fault.key, "what was finished" in fault.hint) == (key, False)
+        assert fault.what in run.message
+    assert fault_of(space, create_run(space, asked["target.base_url"]).run_id) is None
 
 
 def test_only_what_failed_in_a_run_is_run_again(space: Workspace) -> None:

@@ -56,6 +56,11 @@ def test_runs_are_searched_and_two_that_are_ticked_are_compared(visit: Visit, fi
     page.get_by_label("Search runs").fill("")
     page.wait_for_url("**/runs?bot=fees")
     cards.nth(2).wait_for()
+    page.get_by_label("Search runs").fill("new questions exact")
+    cards.nth(1).wait_for(state="detached")
+    assert cards.get_attribute("href") == f"/runs/{finished.better}"
+    page.get_by_label("Search runs").fill("fees")
+    cards.nth(2).wait_for()
     for run in (finished.better, finished.worse):
         page.locator("ul.runs li", has=page.locator(f"a[href='/runs/{run}']")).get_by_role("checkbox").check()
     page.get_by_role("button", name="Compare").click()

@@ -235,7 +235,11 @@ def test_a_run_that_fails_says_why_and_what_next(visit: Visit, bot: Bot, pages: 
     failed = page.url
     page.get_by_role("link", name="Run again with changes").click()
     page.wait_for_url("**/runs/new?source=*")
-    assert field(page, "Its address").input_value() == "http://127.0.0.1:9/v1"
+    seen(page, "The run failed here: http://127.0.0.1:9/v1 gave no usable answer")
+    address = field(page, "Its address")
+    page.wait_for_function("address => address === document.activeElement", arg=address.element_handle())
+    assert address.input_value() == "http://127.0.0.1:9/v1"
+    page.locator(".estimate dd").first.wait_for()  # the judge still has no key, though the field of one is empty
     page = visit(urlsplit(failed).path)
     page.get_by_role("button", name="Start again").click()
     page.wait_for_function("before => location.href !== before", arg=failed)
