@@ -144,6 +144,7 @@ def test_cases_ticked_in_a_dataset_are_run_and_a_draft_among_them_is_left_out(vi
     page = visit("/datasets/questions")
     page.get_by_label("Select What is fee 1?", exact=True).check()
     page.get_by_role("button", name="Next").click()
+    page.get_by_text("51–61 of 61").wait_for()
     page.get_by_label("Select What is fee 0?", exact=True).check()  # the draft
     page.get_by_text("2 selected").wait_for()
     page.get_by_role("button", name="Run these").click()
