@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, case, func, or_, select
 
 from evalflow.store.cases import CaseQuery
-from evalflow.store.rows import Row, chunks, every
+from evalflow.store.rows import Row, every
 from evalflow.store.tables import case_checks, cases, datasets, runs, scores
 
-_AT_ONCE = 500
 _REPEATS = 4
 """A case that names a check repeatedly has scores `NAME`, `NAME#2`, ...; the first ones are searched for failures."""
 
@@ -42,13 +41,13 @@ def cases_with(connection: Connection, project: int, name: str, first: int = 0, 
 
 
 def among(wanted: CaseQuery, name: str) -> tuple[list[int], dict[int, bool]]:
-    """The row ids of the cases of a query; of those that name a check, whether it is enabled."""
-    ids, named = wanted.ids(), dict[int, bool]()
-    for chunk in chunks(ids, _AT_ONCE):
-        query = select(case_checks.c.case_id, case_checks.c.is_enabled)
-        query = query.where(case_checks.c.name == name, case_checks.c.case_id.in_(chunk))
-        named |= {row.case_id: row.is_enabled for row in wanted.connection.execute(query)}
-    return ids, named
+    """The row ids of the cases of a query; and of its dataset's cases that name a check, whether it is enabled."""
+    query = (
+        select(case_checks.c.case_id, case_checks.c.is_enabled)
+        .join(cases, cases.c.id == case_checks.c.case_id)
+        .where(cases.c.dataset_id == wanted.dataset, case_checks.c.name == name)
+    )
+    return wanted.ids(), {row.case_id: row.is_enabled for row in wanted.connection.execute(query)}
 
 
 def imperfect_runs(connection: Connection, project: int, name: str, limit: int) -> list[Row]:

@@ -26,7 +26,8 @@ from evalflow.metrics.case_checks import (
 )
 from evalflow.metrics.kinds.checks import param_problems
 from evalflow.store import check_uses
-from evalflow.store.rows import from_row
+from evalflow.store.cases import named_checks
+from evalflow.store.rows import from_row, storable
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +144,10 @@ def delete_check(space: Workspace, name: str, expected: int) -> int:
     if used:
         what = f"{used:,} case{'' if used == 1 else 's'} use{'s' if used == 1 else ''} the check {name!r}"
         raise TakenError(Problem(what, "check", "remove it from them first"))
+    for other in CHECKS.rows(space):
+        if name in (member for member, _ in named_checks(other["params"])):
+            what = f"the check {other['name']!r} has {name!r} in its group"
+            raise TakenError(Problem(what, "check", "remove it there first"))
     return CHECKS.delete(space, row, expected)
 
 
@@ -175,11 +180,14 @@ def check_values(draft: CheckDraft) -> dict[str, Any]:
         problems += wrong_params(draft.type, draft.params)
     if len(draft.examples) > MOST_EXAMPLES:
         problems.append(Problem(f"more than {MOST_EXAMPLES} examples", "check.examples"))
+    if any(is_too_deep(one.metadata or {}) for one in draft.examples):
+        what = f"the metadata of an example have more than {DEEPEST} maps and lists within each other"
+        problems.append(Problem(what, "check.examples"))
     if problems:
         raise UserError(problems)
     return {
         "name": draft.name,
-        "title": " ".join(draft.title.split()),
+        "title": " ".join(storable(draft.title).split()),
         "description": one_line(draft.description, "check"),
         "type": draft.type,
         "params": dict(draft.params),

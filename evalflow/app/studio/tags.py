@@ -89,7 +89,7 @@ def rename_tag(space: Workspace, old: str, new: str, *, merge: bool = False) -> 
         TakenError: A new name is in use by another tag, and `merge` does not say that the two become one.
     """
     metrics = list(_naming(space, readers.tag_name(old)))
-    name = f"{readers.tag_name(old)} → {readers.tag_name(new)}"
+    name = storable(f"{readers.tag_name(old)} → {readers.tag_name(new)}")
     with space.changing("rename", "tag", name, ["tags"]) as connection:
         plan = _plan(_tags(connection, space), old, new, metrics)
         if plan.merged and not merge:

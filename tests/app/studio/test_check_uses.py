@@ -6,7 +6,7 @@ from evalflow.app.studio import bots, cases, check_uses, checks, datasets, proje
 from evalflow.app.studio.check_uses import CheckUse
 from evalflow.app.studio.checks import CheckDraft
 from evalflow.app.studio.snapshot import RunRequest
-from evalflow.app.studio.space import Workspace
+from evalflow.app.studio.space import TakenError, Workspace
 from evalflow.app.studio.trash import restore
 from evalflow.errors import UserError
 
@@ -54,6 +54,28 @@ def test_uses_follow_every_change_of_a_case(space: Workspace) -> None:
     assert checks.get_check(space, "greets").params == {"keyword": "Hello"}
     with pytest.raises(UserError, match="there is no check 'greet'"):
         check_uses.enable_check(space, "fees", [first], "greet")
+
+
+def test_a_check_within_a_group_is_in_use(space: Workspace) -> None:
+    fill(space)
+    group = {"checks": [{"identifier": "greets"}, {"identifier": "equals", "params": {"expected_value": "a"}}]}
+    checks.create_check(space, CheckDraft("polite", "group", group))
+    with pytest.raises(TakenError, match="the check 'polite' has 'greets' in its group"):
+        checks.delete_check(space, "greets", 1)
+    checks.delete_check(space, "polite", 1)
+    case = cases.add_case(space, "fees", {"question": "?", "checks": [{"identifier": "group", "params": group}]})
+    assert check_uses.check_uses(space)["greets"] == CheckUse(1, 1)
+    for odd in ("abc", [1, {"identifier": 2}, {"identifier": "greets", "params": [3]}]):
+        row = {"question": f"{odd}?", "checks": [{"identifier": "mine", "params": {"checks": odd}}]}
+        cases.add_case(space, "fees", row)
+    assert {name: use.cases for name, use in check_uses.check_uses(space).items()} == {
+        **{"group": 1, "equals": 1, "greets": 2, "mine": 2},
+    }
+    with pytest.raises(TakenError, match="2 cases use the check"):
+        checks.delete_check(space, "greets", 1)
+    cases.delete_cases(space, "fees", [case.id, *cases.case_ids(space, "fees", text="abc")])
+    cases.delete_cases(space, "fees", cases.case_ids(space, "fees", text="identifier"))
+    checks.delete_check(space, "greets", 1)
 
 
 def test_the_last_failure_is_the_first_failed_answer_of_the_latest_run_with_one(space: Workspace) -> None:
