@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any, Literal, Self, cast
@@ -285,6 +285,36 @@ def starts_program(kind: Any, params: Any) -> bool:
         return False
     members = [cast("Mapping[str, Any]", one) for one in cast("Sequence[Any]", checks) if isinstance(one, Mapping)]
     return any(starts_program(one.get("identifier"), one.get("params")) for one in members)
+
+
+def named_checks(content: Any) -> Iterator[tuple[str, bool]]:
+    """The checks in the `checks` of a case and of its groups, or of a group's parameters, and whether each is enabled.
+
+    Parameters may be of any shape.
+    """
+    checks = cast("Mapping[str, Any]", content).get("checks") if isinstance(content, Mapping) else None
+    for check in cast("list[Any]", checks) if isinstance(checks, list) else ():
+        if isinstance(check, Mapping) and isinstance(name := cast("Mapping[str, Any]", check).get("identifier"), str):
+            is_enabled = bool(cast("Mapping[str, Any]", check).get("enabled", True))
+            yield name, is_enabled
+            for member, is_on in named_checks(cast("Mapping[str, Any]", check).get("params")):
+                yield member, is_enabled and is_on
+
+
+def circular(custom: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Of checks of one's own, by their parameters: those whose groups lead back to them."""
+    members = {name: {member for member, _ in named_checks(params)} for name, params in custom.items()}
+    found: list[str] = []
+    for name in custom:
+        seen, waiting = set[str](), list(members[name])
+        while waiting:
+            one = waiting.pop()
+            if one not in seen:
+                seen.add(one)
+                waiting += members.get(one, ())
+        if name in seen:
+            found.append(name)
+    return found
 
 
 VERDICT_STEP, FIELD = "verdict", "passed"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, func, insert, or_, select, update
 
 from evalflow.datasets import tag_name
+from evalflow.metrics.case_checks import named_checks
 from evalflow.store.rows import Query, Row, change, chunks, every, now, one, storable
 from evalflow.store.tables import answers, case_checks, case_tags, cases, datasets, runs
 
@@ -289,22 +290,9 @@ def relate(connection: Connection, rows: Mapping[int, Row]) -> None:
 def _checks_of(body: Mapping[str, Any]) -> dict[str, bool]:
     found: dict[str, bool] = {}
     for name, is_enabled in named_checks(body):
-        found[name] = found.get(name, False) or is_enabled
+        key = storable(name)
+        found[key] = found.get(key, False) or is_enabled
     return found
-
-
-def named_checks(content: Any) -> Iterator[tuple[str, bool]]:
-    """The checks in the `checks` of a case and of its groups, or of a group's parameters, and whether each is enabled.
-
-    Parameters may be of any shape.
-    """
-    checks = cast("Mapping[str, Any]", content).get("checks") if isinstance(content, Mapping) else None
-    for check in cast("list[Any]", checks) if isinstance(checks, list) else ():
-        if isinstance(check, Mapping) and isinstance(name := cast("Mapping[str, Any]", check).get("identifier"), str):
-            is_enabled = bool(cast("Mapping[str, Any]", check).get("enabled", True))
-            yield storable(name), is_enabled
-            for member, is_on in named_checks(cast("Mapping[str, Any]", check).get("params")):
-                yield member, is_enabled and is_on
 
 
 def _relate_by_key(connection: Connection, dataset: int, rows: Sequence[Row]) -> None:

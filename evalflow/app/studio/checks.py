@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, cast
 
 from pydantic import ConfigDict, ValidationError
@@ -20,13 +20,14 @@ from evalflow.metrics.case_checks import (
     CheckGroup,
     CommandParams,
     SemanticSimilarity,
+    circular,
     meaning_of,
+    named_checks,
     rulebook_of,
     starts_program,
 )
 from evalflow.metrics.kinds.checks import param_problems
 from evalflow.store import check_uses
-from evalflow.store.cases import named_checks
 from evalflow.store.rows import from_row, storable
 
 
@@ -107,6 +108,8 @@ def list_check_types(_: Workspace) -> list[BuiltInCheck]:
 
 CHECKS = DefinitionStore("check", "checks")
 MOST_EXAMPLES = 50
+_EMPTY = ("missing", "too_short", "string_too_short")
+"""Pydantic's errors for what is required."""
 
 
 @requires("read")
@@ -124,6 +127,7 @@ def get_check(space: Workspace, name: str) -> Check:
 @requires("edit")
 def create_check(space: Workspace, draft: CheckDraft) -> Check:
     """Define a check."""
+    _expect_members(space, draft)
     CHECKS.create(space, check_values(draft))
     return get_check(space, draft.name)
 
@@ -131,6 +135,7 @@ def create_check(space: Workspace, draft: CheckDraft) -> Check:
 @requires("edit")
 def update_check(space: Workspace, expected: int, draft: CheckDraft) -> Check:
     """Replace a check; its name stays."""
+    _expect_members(space, draft)
     CHECKS.change(space, CHECKS.get(space, draft.name), expected, check_values(draft))
     return get_check(space, draft.name)
 
@@ -166,6 +171,21 @@ def with_checks(space: Workspace, definition: Mapping[str, Any]) -> dict[str, An
     if definition.get("kind") != "checks" or not (known := custom_checks(space)):
         return dict(definition)
     return {**definition, "custom": {**known, **(definition.get("custom") or {})}}
+
+
+def _expect_members(space: Workspace, draft: CheckDraft) -> None:
+    """Expect that the checks of a group exist, and that none of them has this one in its own group."""
+    known: dict[str, Mapping[str, Any]] = {row["name"]: row["params"] for row in CHECKS.rows(space)}
+    known[draft.name] = draft.params
+    problems = [
+        Problem(f"there is no check {name!r}", "checks", did_you_mean(name, [*PARAMS, *known]), "checks")
+        for name, _ in (() if is_too_deep(draft.params) else named_checks(draft.params))
+        if name not in PARAMS and name not in known
+    ]
+    if not problems and draft.name in circular(known):
+        problems = [Problem("the group contains itself", "checks", "leave this check out of it", "checks")]
+    if problems:
+        raise UserError(problems)
 
 
 def check_values(draft: CheckDraft) -> dict[str, Any]:
@@ -211,7 +231,11 @@ def wrong_params(kind: str, params: Mapping[str, Any]) -> list[Problem]:
         if kind not in JUDGED and not isinstance(model, SemanticSimilarity | CommandParams):
             rulebook_of(kind, model)
     except ValidationError as error:
-        return list(param_problems(error, kind))
+        kinds = (one["type"] for one in error.errors(include_url=False))
+        return [
+            replace(problem, what=f"{problem.key}: is required", hint="") if type in _EMPTY else problem
+            for type, problem in zip(kinds, param_problems(error, kind), strict=True)
+        ]
     return []
 
 

@@ -32,6 +32,7 @@ from evalflow.metrics.case_checks import (
     SemanticSimilarity,
     SimilarityCheck,
     StringMatching,
+    circular,
     filled,
     meaning_of,
     rulebook_of,
@@ -167,6 +168,8 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
             for key, one in (config.custom or {}).items()
             if one.type not in PARAMS
         ]
+        circles = circular({key: one.params for key, one in (config.custom or {}).items()})
+        problems += [Problem("its group contains itself", f"{where}.custom.{key}", "leave it out") for key in circles]
         problems += [
             Problem(f"there is no check {one!r}", f"{where}.only", did_you_mean(one, known))
             for one in config.only or ()

@@ -84,6 +84,7 @@ class ExampleCards:
     def kind_changed(self) -> None:
         """Show the fields that a check of this kind needs, and try all."""
         kind, _ = self._checked()
+        self._judging.set_visibility(kind in JUDGED)
         for card in self._cards:
             card.show_fields(kind)
         self.try_soon()

@@ -10,6 +10,7 @@ from typing import Any, cast
 from nicegui import ui
 
 from evalflow.metrics.case_checks import COMPARISONS, PARAMS, meaning_of, starts_program
+from evalflow.web.pages.rule_fields import RuleFields, rule_in_words
 from evalflow.web.ui import forms
 from evalflow.web.ui.parts import button, capitalised, text
 from evalflow.web.ui.visitor import may
@@ -22,6 +23,8 @@ KINDS: Mapping[str, tuple[str, str, str]] = MappingProxyType({
     "regex_matching": ("Pattern", "A regular expression matches in the answer.", "code"),
     "metadata": ("Metadata", "The answer's metadata have the expected values.", "data_object"),
     "semantic_similarity": ("Semantic similarity", "The answer means about the same as a reference.", "compare_arrows"),
+    "rule": ("Rule", "The answer fits a rule on its words, length or number.", "checklist_rtl"),
+    "group": ("Group", "Several checks together: the share that pass.", "account_tree"),
     "json_schema": ("JSON schema", "The answer is JSON that fits a schema.", "schema"),
     "equals": ("Equals", "The answer equals a value.", "drag_handle"),
     "not_equals": ("Does not equal", "The answer differs from a value.", "block"),
@@ -42,7 +45,7 @@ _VALUE = forms.About("Expected value", "A text or a number.", "40", required=Tru
 _FIELD = forms.About("Field", "What is compared; usually the answer.", "answer", required=True, code=True)
 _RULE = "The agent should only answer in English."
 RULE_TIPS = "One behaviour a rule, that this conversation could break. For many conversations, write a reusable check."
-_PARAMS = forms.About("Parameters", "As JSON.", '{"op": "not_contains", "value": "refund"}', required=True, code=True)
+_PARAMS = forms.About("Parameters", "As JSON.", '{"checks": [{"identifier": "greets"}]}', required=True, code=True)
 _TYPES = {"string": "text contains", "boolean": "true or false", "number": "number equals"}
 _CLIPPED = 90
 """Maximum number of characters of a parameter in a sentence."""
@@ -86,6 +89,11 @@ def in_words(kind: str, params: Mapping[str, Any]) -> str:
             return f"The answer's metadata: {'; '.join(_paths_in_words(params))}."
         case "semantic_similarity":
             return f"The answer means about the same as {quoted('reference')}."
+        case "rule":
+            return rule_in_words(params) or about_kind(kind)[1]
+        case "group" if isinstance(params.get("checks"), list):
+            members = [cast("Mapping[str, Any]", one) for one in params["checks"] if isinstance(one, Mapping)]
+            return f"Several checks together: {', '.join(str(one.get('identifier')) for one in members)}."
         case _ if kind in COMPARISONS:
             _, about, _ = about_kind(kind)
             field = str(params.get("field", "answer"))
@@ -126,13 +134,16 @@ class ParamFields:
         self._paths: list[dict[str, Any]] = [
             dict(one) for one in cast("Sequence[Mapping[str, Any]]", params.get("json_path_rules") or [{}])
         ]
+        self._rule: RuleFields | None = None
         self._build()
         for key, field in self.fields.items():
-            if key not in _LISTS:
+            if key not in _LISTS and self._rule is None:
                 field.on_value_change(lambda _: self._on_change())
 
     def read(self) -> dict[str, Any]:
         """The parameters as they are, whether they are right or not."""
+        if self._rule is not None:
+            return self._rule.read()
         if "params" in self.fields:
             written = forms.as_value(forms.written(self.fields["params"]) or "{}")
             return cast("dict[str, Any]", written) if isinstance(written, dict) else {"params": written}
@@ -179,6 +190,8 @@ class ParamFields:
             case "semantic_similarity":
                 self.fields["reference"] = forms.area(_REFERENCE, value("reference"))
                 self.fields["threshold"] = forms.number_field(_THRESHOLD, value("threshold", 0.8)).props("step=0.05")
+            case "rule":
+                self._rule = RuleFields(self._params, self.fields, self._on_change)
             case "json_schema":
                 given = value("schema")
                 self.fields["schema"] = forms.area(_SCHEMA, json.dumps(given, indent=2) if given else "")

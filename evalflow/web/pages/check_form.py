@@ -112,7 +112,9 @@ class CheckForm:
     def _fields(self) -> dict[str, forms.Field]:
         named: dict[str, forms.Field] = {"check.name": self._identifier} if self._identifier else {}
         own = {"title": self._title, "check.description": self._description, "check.type": self._type}
-        return {**named, **own, **self._params.fields}
+        fields = self._params.fields
+        group = {"checks": fields["params"]} if "params" in fields else {}
+        return {**named, **own, **fields, **group}
 
     async def _save(self) -> None:
         title = forms.required(self._title)

@@ -204,12 +204,30 @@ def test_a_check_is_defined_once_and_enabled_on_many_conversations(space: Worksp
         (CheckDraft("correctness", "conformity", {"rules": ["Be kind."]}), "a built-in check has this name"),
         (CheckDraft("mine", "kindness", {}), "there is no check 'kindness'"),
         (CheckDraft("mine", "regex_matching", {"pattern": "("}), "pattern"),
-        (CheckDraft("mine", "correctness", {}), "reference"),
+        (CheckDraft("mine", "correctness", {}), "params.reference: is required"),
+        (CheckDraft("mine", "conformity", {"rules": []}), "params.rules: is required"),
+        (CheckDraft("mine", "group", {"checks": [{"identifier": "gone"}]}), "there is no check 'gone'"),
+        (CheckDraft("mine", "group", {"checks": [{"identifier": "mine"}]}), "the group contains itself"),
     ],
 )
 def test_a_wrong_check_is_refused(space: Workspace, draft: CheckDraft, what: str) -> None:
     with pytest.raises(UserError, match=what):
         checks.create_check(space, draft)
+
+
+def test_groups_that_contain_each_other_are_refused_wherever_they_come_from(space: Workspace) -> None:
+    rule = {"identifier": "rule", "params": {"op": "contains", "value": "a"}}
+    checks.create_check(space, CheckDraft("one", "group", {"checks": [rule]}))
+    checks.create_check(space, CheckDraft("two", "group", {"checks": [rule, {"identifier": "one"}]}))
+    assert tried(space, {"identifier": "two"}, "a").state == "passed"
+    inner = {"identifier": "group", "params": {"checks": [{"identifier": "two"}]}}
+    with pytest.raises(UserError, match="the group contains itself"):
+        checks.update_check(space, 1, CheckDraft("one", "group", {"checks": [inner]}))
+    custom = {"one": {"type": "group", "params": {"checks": [{"identifier": "one"}]}}}
+    definition = {"kind": "checks", "description": "Checks.", "needs": ["answer"], "custom": custom}
+    create_bot(space, "desk", {"kind": "recorded"})
+    with pytest.raises(UserError, match="its group contains itself"):
+        create_metric(space, "desk", MetricDraft("asked", definition))
 
 
 def test_drafts_stay_out_of_runs_and_are_counted(space: Workspace) -> None:

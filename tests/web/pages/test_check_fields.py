@@ -25,6 +25,14 @@ from evalflow.web.pages.check_fields import about_kind, in_words
         ("groundedness", {}, "All of the answer is in the earlier turns."),
         ("equals", {"expected_value": 40}, "The answer equals “40”."),
         ("less_than", {"expected_value": 3, "field": "metadata.n"}, "metadata.n is a number below “3”."),
+        ("rule", {"op": "not_contains", "value": "refund"}, "The answer does not contain “refund”."),
+        ("rule", {"op": "one_of", "values": ["a", "b"], "field": "actual"}, "actual is one of “a”, “b”."),
+        ("rule", {"op": "length", "max": 50, "unit": "words"}, "The answer has at most 50 words."),
+        (
+            "group",
+            {"checks": [{"identifier": "greets"}, {"identifier": "rule"}]},
+            "Several checks together: greets, rule.",
+        ),
         (
             "metadata",
             {"json_path_rules": [{"json_path": "$.ok", "expected_value": True, "expected_value_type": "boolean"}]},

@@ -16,7 +16,7 @@ Visit = Callable[..., Any]
 
 
 def choose(page: Any, label: str, option: str) -> None:
-    page.get_by_role("combobox", name=label).click()
+    page.get_by_role("combobox", name=re.compile(label)).click()
     page.get_by_role("option", name=re.compile(option)).click()
 
 
@@ -45,6 +45,15 @@ def test_a_check_is_tried_on_examples_enabled_on_many_cases_deleted_and_brought_
     bad.fill("Hi, can I help you?")
     seen(page, "The check is right on all 2 answers.")
     fits(page, "new-check")
+    choose(page, "Type", "^Rule")
+    field(page, "Text").fill("hello")
+    seen(page, "The check is wrong on 2 of 2 answers.")
+    choose(page, "^Rule", "^has a length")
+    press(page, "Create")
+    seen(page, "length needs `min`, `max` or both")
+    field(page, "At least").fill("2")
+    choose(page, "Type", "^String matching")  # what was written for it is still there
+    seen(page, "The check is right on all 2 answers.")
     press(page, "Create")
     page.wait_for_url("**/checks/it_greets")
     seen(page, "No case uses this check yet")
