@@ -278,13 +278,22 @@ def meaning_of(kind: str) -> str:
 
 def starts_program(kind: Any, params: Any) -> bool:
     """Whether a check, or one in its group, is of the type `command`. Both may be of any shape."""
-    if kind == "command":
+    return _is_among(("command",), kind, params)
+
+
+def asks_judge(kind: Any, params: Any) -> bool:
+    """Whether a judge decides a check, or one in its group. Both may be of any shape."""
+    return _is_among(JUDGED, kind, params)
+
+
+def _is_among(kinds: Sequence[str], kind: Any, params: Any) -> bool:
+    if kind in kinds:
         return True
     checks = cast("Mapping[str, Any]", params).get("checks") if isinstance(params, Mapping) else None
     if kind != "group" or not isinstance(checks, Sequence):
         return False
     members = [cast("Mapping[str, Any]", one) for one in cast("Sequence[Any]", checks) if isinstance(one, Mapping)]
-    return any(starts_program(one.get("identifier"), one.get("params")) for one in members)
+    return any(_is_among(kinds, one.get("identifier"), one.get("params")) for one in members)
 
 
 def named_checks(content: Any) -> Iterator[tuple[str, bool]]:

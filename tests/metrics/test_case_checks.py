@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from evalflow.calls import program
 from evalflow.errors import UserError
-from evalflow.metrics.case_checks import starts_program
+from evalflow.metrics.case_checks import asks_judge, starts_program
 from evalflow.records import Usage
 from tests.metrics.conftest import Bench
 
@@ -323,3 +323,5 @@ def test_what_starts_a_program_is_found_in_any_shape() -> None:
     for params in (None, [], {"checks": "command"}, {"checks": ["command", None, {"identifier": 3}]}, {}):
         assert not starts_program("group", params)
     assert not starts_program("rule", {"op": "equals", "value": "command"})
+    assert asks_judge("group", {"checks": [group({"identifier": "conformity"})]})
+    assert not asks_judge("group", {"checks": [command]})

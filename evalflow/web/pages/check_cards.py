@@ -15,7 +15,7 @@ from evalflow.app.studio.check_trial import CheckTrial, judge_check, try_checks
 from evalflow.app.studio.checks import Check
 from evalflow.app.studio.space import Workspace
 from evalflow.errors import EvalflowError
-from evalflow.metrics.case_checks import JUDGED, PARAMS
+from evalflow.metrics.case_checks import PARAMS, asks_judge
 from evalflow.web.pages.check_fields import ParamFields, about_kind, in_words, offered_kinds
 from evalflow.web.ui import forms
 from evalflow.web.ui.parts import Latest, Tone, badge, button, capitalised, tell_fault, text
@@ -153,12 +153,12 @@ class _CheckCard:
         kind = shared.type if shared else identifier
         gone = identifier, "This check does not exist any more.", "help_outline"
         title, about, icon = about_kind(kind) if kind in PARAMS else gone
-        self.is_judged = kind in JUDGED
+        self.is_judged = asks_judge(kind, {**(shared.params if shared else {}), **(check.get("params") or {})})
         self._fields: ParamFields | None = None
         with ui.element("section").classes("card check-card"):
             with ui.element("div").classes("check-title"):
                 ui.icon(icon).props("aria-hidden=true")
-                text((shared.title or shared.name) if shared else title, "h3")
+                text(shared.title or shared.name if shared else str(check.get("name") or title), "h3")
                 self._state = ui.element("div").classes("check-state")
             said = (shared.description or in_words(shared.type, shared.params)) if shared else about
             text(said, classes="muted small").props("dir=auto")
