@@ -230,7 +230,7 @@ LINK = re.compile(r'"href":"([^"?#]*)')
 BUTTON = re.compile(r'"label":"([^"]*)"')
 TO_CHANGE = re.compile(r"(New|Add|Write|Import|Open a|Run|Edit|Delete|Save|Start|Resume|Apply|Ask)( |$)")
 """What the buttons say that change something."""
-HIDDEN = frozenset({"Add one", "Add a check", "Add a piece", "Add a turn", "Add tag", "Delete cases"})
+HIDDEN = frozenset({"Add one", "Add a check", "Add a piece", "Add a turn", "Add tag", "Delete cases", "Run these"})
 """Of forms that a viewer may read, and of the bar of selected cases: there, but not visible."""
 
 

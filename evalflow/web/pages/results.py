@@ -192,9 +192,12 @@ class ResultTable:
         """Offer to run again what is ticked, or else what the filter leaves."""
         ticked, found = len(self._ticked), len(self._order)
         is_filtered = self.bar.query.narrowed() != ResultQuery()
-        self._bulk.set_visibility(self._can_run_again and bool(ticked or (is_filtered and found)))
+        is_offered = self._can_run_again and bool(ticked or (is_filtered and found))
+        self._bulk.set_visibility(is_offered)
         self._bulk_count.set_text(f"{ticked:,} ticked" if ticked else f"{counted(found, 'result')} found")
         self._again.clear()
+        if not is_offered:
+            return
         with self._again:
             if ticked and not self._ticked.issuperset(self._order):
                 button(f"Tick all {found:,}", lambda: self._tick(self._order, is_on=True), kind="quiet")
