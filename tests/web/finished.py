@@ -43,23 +43,26 @@ class Finished:
     other: str
 
 
-def finish_runs(space: Workspace) -> Finished:
-    """Define a bot, a metric and cases, and run them three times; in between the answers and the metric change."""
+def finish_runs(space: Workspace, title: str = "New prompt", question: str = "What is fee {}?") -> Finished:
+    """Define a bot, a metric and cases, and run them three times; in between the answers and the metric change.
+
+    `title`: of the second run, `question`: of each case, with a place for its number.
+    """
     bots.create_bot(space, "fees", {"kind": "recorded"}, "What the fees desk said.")
     metrics.create_metric(space, "fees", MetricDraft("exact", EXACT))
     datasets.create_dataset(space, "questions", "Twelve questions.")
-    cases.add_cases(space, "questions", [_case(i, right=i == 0) for i in range(12)])
+    cases.add_cases(space, "questions", [_case(i, question, right=i == 0) for i in range(12)])
     worse = _run(space, "As it was")
     for i, stored in enumerate(cases.list_cases(space, "questions").items):
-        cases.update_case(space, "questions", stored.id, stored.version, _case(i, right=i > 0))
-    better = _run(space, "New prompt")
+        cases.update_case(space, "questions", stored.id, stored.version, _case(i, question, right=i > 0))
+    better = _run(space, title)
     metrics.update_metric(space, "fees", MetricDraft("exact", {**EXACT, "version": 2}), 1)
     return Finished(space.root, worse, better, _run(space, "Second version"))
 
 
-def _case(i: int, *, right: bool) -> dict[str, Any]:
+def _case(i: int, question: str, *, right: bool) -> dict[str, Any]:
     answer = f"It costs {i} pounds." if right else EVIL
-    return {"id": f"c{i}", "question": f"What is fee {i}?", "reference": f"It costs {i} pounds.", "answer": answer}
+    return {"id": f"c{i}", "question": question.format(i), "reference": f"It costs {i} pounds.", "answer": answer}
 
 
 def _run(space: Workspace, title: str) -> str:

@@ -33,6 +33,7 @@ from evalflow.targets.registry import TARGET_KINDS, build_target
 from evalflow.targets.reply import Form
 
 KINDS = {"metric": METRIC_KINDS, "judge": JUDGE_KINDS, "target": TARGET_KINDS, "embedder": EMBEDDER_KINDS}
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _PASSWORD = re.compile(r"://[^/@:]*:(?!\$\{)[^/@]+@")
 _PARAMETER = re.compile(r"[?&]([^=&#]+)=([^&#]*)")
 
@@ -84,6 +85,10 @@ def written_secrets(parts: Mapping[str, Any]) -> Iterator[Problem]:
         if isinstance(members, dict):
             named = cast("dict[str, Any]", members)
             yield from written_secrets({f"{key}.members.{name}": member for name, member in named.items()})
+        variable = values.get("api_key_env")
+        if isinstance(variable, str) and "${" not in variable and not _VARIABLE.match(variable):
+            hint = "name the variable that holds the key, such as OPENAI_API_KEY; the key itself is never written"
+            yield Problem("this cannot be the name of an environment variable", f"{key}.api_key_env", hint)
         for address in ("base_url", "url"):
             if _PASSWORD.search(str(values.get(address))):
                 hint = "name a variable that holds it: http://USER:${oc.env:NAME}@HOST/v1"

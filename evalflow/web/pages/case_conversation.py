@@ -68,7 +68,7 @@ class Conversation:
             cast("forms.Field", bubble.field).error = None
         if messages == self._before:  # a file may have them in an unusual order
             return messages
-        empty = [(i, "Is required") for i, one in enumerate(messages) if not one["content"].strip()]
+        empty = [(i, forms.REQUIRED) for i, one in enumerate(messages) if not one["content"].strip()]
         faults = empty or cases.irregular_turns(messages)
         for number, what in faults:
             is_last = number == len(messages) - 1 and messages[number]["role"] != "user"

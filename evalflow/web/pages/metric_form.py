@@ -40,6 +40,7 @@ class YamlForm:
         }
         if not prompts:
             text("A metric copied from the library has its templates here.", classes="aside")
+        fields[""] = fields[KEY]  # where all that is wrong in it is shown
         # By file name, because a copy's templates are in another folder.
         fields |= {Path(file).name: field for file, field in self._prompts.items()}
 

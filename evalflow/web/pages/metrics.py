@@ -174,5 +174,12 @@ def _order(metric: MetricDefinition) -> tuple[bool, str, str]:
     return family == "others", family, metric.name
 
 
+_FAMILIES = frozenset({
+    *("checks", "coherence", "composite", "context", "conversation", "factual", "faithfulness", "guardrails", "match"),
+    *("others", "preference", "relevance", "retrieval", "routing", "safety", "summarisation", "task", "topics"),
+})  # fmt: skip
+
+
 def _title(name: str) -> str:
-    return "G-Eval" if name == "g_eval" else name.replace("_", " ").capitalize()
+    """A family that ships as a heading; other people's as they wrote it."""
+    return "G-Eval" if name == "g_eval" else name.capitalize() if name in _FAMILIES else name

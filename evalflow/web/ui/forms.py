@@ -22,6 +22,11 @@ from evalflow.web.ui.visitor import root_path
 Field = ValidationElement[Any]
 F = TypeVar("F", bound=Field)
 T = TypeVar("T")
+REQUIRED = "This field is required"
+_IS_REQUIRED = "data-required"
+_KEYS = re.compile(r"\b(?:metric\.[a-z][a-z0-9_]*|target|judge)\.(?=[a-z])")
+"""What the key paths of a configuration begin with, which a form does not show."""
+_KEY_PATH = re.compile(r"[a-z_]+(?:[.\[][a-z0-9_\]]+)*\Z")
 _SAVED = 'document.dispatchEvent(new Event("saved"))'
 
 
@@ -156,6 +161,8 @@ def labelled(about: About, make: Callable[[], F]) -> F:
         help = text(about.help, classes="help") if about.help else None
         made = make()
     made.props("outlined dense")
+    if about.required:
+        made.props[_IS_REQUIRED] = "true"
     tie(label, made)
     if help is not None:
         made.props["aria-describedby"] = help.html_id
@@ -210,15 +217,15 @@ def lines_of(field: Field) -> list[str]:
 
 def required(field: Field) -> str | None:
     """The stripped text of a field; if it is empty, the field says so and is focused."""
-    with faults_shown({"": field}):
-        return all_required({"": field})[""]
+    with faults_shown({"field": field}):
+        return all_required({"field": field})["field"]
     return None
 
 
 def all_required(fields: Mapping[str, Field]) -> dict[str, str]:
     """The stripped texts of fields by key; UserError names all that are empty, for `faults_shown`."""
     values = {key: written(field) for key, field in fields.items()}
-    missing = [Problem("this field is required", key=key) for key, value in values.items() if value is None]
+    missing = [Problem(REQUIRED, key=key) for key, value in values.items() if value is None]
     if missing:
         raise UserError(missing)
     return {key: value for key, value in values.items() if value is not None}
@@ -257,7 +264,7 @@ def show(error: EvalflowError, fields: Mapping[str, Field]) -> None:
     """Show each problem at its field and focus the first; the others become notifications."""
     elsewhere, first = place(error, fields)
     for problem in elsewhere:
-        tell_fault(str(problem))
+        tell_fault(_in_words(problem))
     if first is not None:
         reveal(first)
         first.run_method("focus")
@@ -273,7 +280,10 @@ def reveal(element: ui.element) -> None:
 
 
 def place(error: EvalflowError, fields: Mapping[str, Field]) -> tuple[list[Problem], Field | None]:
-    """Show each problem at its field. Returns the problems without a field, and the first field with one."""
+    """Show each problem at its field. Returns the problems without a field, and the first field with one.
+
+    A field of the key "" takes all that name another key.
+    """
     problems = error.problems if isinstance(error, UserError) else [Problem(str(error))]
     elsewhere: list[Problem] = []
     first: Field | None = None
@@ -282,7 +292,8 @@ def place(error: EvalflowError, fields: Mapping[str, Field]) -> tuple[list[Probl
         if field is None:
             elsewhere.append(problem)
         else:
-            field.error = _at_field(problem)
+            shown = REQUIRED if _IS_REQUIRED in field.props and not written(field) else _at_field(problem)
+            field.error = f"{field.error}\n{shown}" if field.error and shown != field.error else shown
             first = first or field
     return elsewhere, first
 
@@ -290,15 +301,28 @@ def place(error: EvalflowError, fields: Mapping[str, Field]) -> tuple[list[Probl
 def _at_field(problem: Problem) -> str:
     """The text of a problem for a form, without its key and without hints for the command line."""
     what = problem.what.removeprefix(f"{problem.key}: ")
-    if problem.key and what.startswith(f"{problem.key} "):
-        what = f"this field {what.removeprefix(problem.key).strip()}"
+    for name in (problem.key, (problem.key or problem.where).rpartition(".")[2]):
+        if name and what.startswith(f"{name} "):
+            what = f"this field {what.removeprefix(name).strip()}"
+    if what.startswith("is "):
+        what = f"this field {what}"
     of_a_form = problem.hint and f"{problem.key}=" not in problem.hint
-    return f"{capitalised(what)} ({problem.hint})" if of_a_form else capitalised(what)
+    said = capitalised(_KEYS.sub("", what))
+    return f"{said} ({problem.hint})" if of_a_form else said
+
+
+def _in_words(problem: Problem) -> str:
+    """The text of a problem without a field; of its place, only a file's or a row's is kept."""
+    is_place = problem.where and problem.where != "configuration" and not _KEY_PATH.match(problem.where)
+    said = _at_field(problem)
+    return f"{problem.where}: {said}" if is_place else said
 
 
 def _field_of(problem: Problem, fields: Mapping[str, Field]) -> Field | None:
     """The field whose key is the problem's key or a part of it; files are matched by name."""
     key = problem.key or problem.where
+    if not key:
+        return None
     if key.rpartition("/")[2] in fields:
         return fields[key.rpartition("/")[2]]
     parts = key.split(".")
@@ -306,7 +330,7 @@ def _field_of(problem: Problem, fields: Mapping[str, Field]) -> Field | None:
         for end in range(len(parts), start, -1):
             if (part := ".".join(parts[start:end])) in fields:
                 return fields[part]
-    return None
+    return fields.get("")
 
 
 _OTHERS = re.compile(r"[^a-z0-9]+")
@@ -376,7 +400,7 @@ class Pairs:
             if not name and not value.strip():
                 continue
             if not name or name in values:
-                name_field.error = "This name is used twice" if name else "This field is required"
+                name_field.error = "This name is used twice" if name else REQUIRED
                 is_wrong = True
             values[name] = as_value(value)
         return None if is_wrong else values

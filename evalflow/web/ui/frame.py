@@ -18,7 +18,7 @@ from starlette.responses import RedirectResponse, Response
 from evalflow.app.studio.access import ForbiddenError, Right, SignedOutError, expect_right
 from evalflow.app.studio.space import NotFoundError, Workspace
 from evalflow.errors import EvalflowError, InfrastructureError, UserError
-from evalflow.web.ui.parts import capitalised, empty, link_button, tell_fault, text
+from evalflow.web.ui.parts import capitalised, empty, link_button, run_as_typed, tell_fault, text
 from evalflow.web.ui.undo import PARAMETER, offer_undo
 from evalflow.web.ui.visitor import may, meet, root_path, visitor, workspace_of
 
@@ -251,7 +251,8 @@ def instead(title: str, about: str) -> None:
 
 
 def add() -> None:
-    """Register the error pages with NiceGUI."""
+    """Register the error pages with NiceGUI, and have every page show texts as they were typed."""
+    run_as_typed()
 
     async def missing(request: Request, _: Exception) -> Response:
         with suppress(EvalflowError):

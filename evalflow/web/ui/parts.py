@@ -23,6 +23,12 @@ def text(content: str, tag: str = "div", classes: str = "") -> TextElement:
     return TextElement(tag=tag, text=content).classes(classes)
 
 
+def run_as_typed() -> None:
+    """Let every text run in the direction of its own letters: names and texts of people may be in any script."""
+    for kind in (TextElement, ui.label, ui.link, ui.input, ui.textarea, ui.button):
+        kind.default_props("dir=auto")
+
+
 def capitalised(sentence: str) -> str:
     """The sentence with a capital first letter; `str.capitalize` would lower the other letters."""
     return f"{sentence[:1].upper()}{sentence[1:]}"

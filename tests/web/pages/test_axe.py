@@ -6,17 +6,30 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 import evalflow.web.pages
-from evalflow.app.studio import cases, check_uses, checks, reviews
+from evalflow.app.studio import (
+    bots,
+    cases,
+    check_uses,
+    checks,
+    comments,
+    datasets,
+    judges,
+    reviews,
+    tasks,
+)
 from evalflow.app.studio.checks import CheckDraft, CheckExample
+from evalflow.app.studio.comments import CommentedOn
 from evalflow.app.studio.reviews import ReviewRequest
+from evalflow.app.studio.tasks import TaskDraft
 
 from ..conftest import Server, working_in
-from ..finished import Finished
+from ..finished import Finished, finish_runs
 from .conftest import paged
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
@@ -30,18 +43,51 @@ UNSTUCK = """() => { for (const one of document.querySelectorAll("main *")) {
 """axe-core takes the page for the background of what is in a sticky element."""
 
 
+NAME, RIGHT_TO_LEFT = "Ünïcode «x» <b>bold 007", "שלום <b>עולם 007"
+NAMES = """([name, rightToLeft]) => {
+  const faults = [], visible = (node) => node.parentElement.checkVisibility();
+  const walk = document.createTreeWalker(document.querySelector("#app"), NodeFilter.SHOW_TEXT);
+  const flat = (it) => it.normalize("NFKD").toLowerCase().replaceAll(/[^a-z]+/g, "");
+  while (walk.nextNode()) {
+    const node = walk.currentNode, content = node.data, style = getComputedStyle(node.parentElement);
+    if (!content.trim() || !visible(node)) continue;
+    if (flat(content).includes(flat("Ünïcode «x» bold")) && !content.includes(name)) faults.push(`changed: ${content}`);
+    if (content.includes(name) && style.textTransform !== "none") faults.push(`${style.textTransform}: ${content}`);
+    const runs = style.direction === "rtl" || style.unicodeBidi === "plaintext";
+    if (content.trim().startsWith(rightToLeft.slice(0, 4)) && !runs) faults.push(`left to right: ${content}`);
+  }
+  for (const field of document.querySelectorAll("input, textarea"))
+    if (field.value.startsWith(rightToLeft.slice(0, 4)) && getComputedStyle(field).direction !== "rtl")
+      faults.push(`left to right, in a field: ${field.value}`);
+  if (document.querySelector("#app b")) faults.push(`as HTML: ${document.querySelector("#app b").textContent}`);
+  return faults;
+}"""
+"""Where a name is not shown as it was typed, or a text does not run in the direction of its letters."""
+
+
+@pytest.fixture(name="finished", scope="module")
+def _finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    """The runs, with names and texts that people may type."""
+    with working_in(tmp_path_factory.mktemp("typed")) as space:
+        finished = finish_runs(space, NAME, f"{RIGHT_TO_LEFT} {{}}?")
+        request = ReviewRequest(name=NAME, run_id=finished.better, metrics=["exact"], size=6, people=["local"])
+        reviews.create_review(space, request)
+        tasks.create_task(space, TaskDraft(NAME, RIGHT_TO_LEFT, run=finished.better, position=0))
+        comments.add_comment(space, CommentedOn(task=1), RIGHT_TO_LEFT)
+        bots.update_bot(space, "fees", 1, description=RIGHT_TO_LEFT)
+        datasets.update_dataset(space, "questions", 1, description=RIGHT_TO_LEFT)
+        ids = cases.case_ids(space, "questions")
+        cases.tag_cases(space, "questions", ids[:1], add=["Fees > Card", "fees", NAME, RIGHT_TO_LEFT])
+        judges.create_judge(space, "mine", {"kind": "openai", "model": NAME}, RIGHT_TO_LEFT)
+        examples = [CheckExample(RIGHT_TO_LEFT, passes=True), CheckExample("Hi!", passes=False)]
+        check = CheckDraft("greets", "string_matching", {"keyword": RIGHT_TO_LEFT}, NAME, RIGHT_TO_LEFT, examples)
+        checks.create_check(space, check)
+        check_uses.enable_check(space, "questions", ids[:1], "greets")
+        return finished
+
+
 @pytest.fixture(name="pages", scope="module")
 def _pages(finished: Finished) -> Iterator[Server]:
-    with working_in(finished.folder) as space:
-        request = ReviewRequest(name="Fees", run_id=finished.better, metrics=["exact"], size=6, people=["local"])
-        reviews.create_review(space, request)
-        examples = [CheckExample("Hello!", passes=True), CheckExample("Hi!", passes=False)]
-        checks.create_check(
-            space, CheckDraft("greets", "string_matching", {"keyword": "Hi"}, "It greets", "", examples)
-        )
-        first = cases.case_ids(space, "questions")[:1]
-        check_uses.enable_check(space, "questions", first, "greets")
-        cases.tag_cases(space, "questions", first, add=["Fees > Card", "fees"])
     with paged(finished.folder) as server:
         yield server
 
@@ -57,12 +103,12 @@ def _profile(browser: Any, pages: Server) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_no_page_breaks_a_rule(visit: Callable[..., Any], finished: Finished, path: str) -> None:
+def test_no_page_breaks_a_rule_or_changes_a_name(visit: Callable[..., Any], finished: Finished, path: str) -> None:
     names = {
         **{"bot": "fees", "metric": "exact", "dataset": "questions", "case": "1", "position": "0"},
         **{"run": finished.better, "worse": finished.worse, "better": finished.better},
-        **{"user": "nobody", "project": "default", "connection": "none", "judge": "openai", "task": "1"},
-        **{"review": "Fees", "check": "greets"},
+        **{"user": "nobody", "project": "default", "connection": "none", "judge": "mine", "task": "1"},
+        **{"review": quote(NAME, safe=""), "check": "greets"},
     }
     broken: list[str] = []
     for query in QUERIES.get(path, [""]):
@@ -70,6 +116,7 @@ def test_no_page_breaks_a_rule(visit: Callable[..., Any], finished: Finished, pa
         page = visit(address)
         page.locator("h1").wait_for()
         page.wait_for_load_state("networkidle")
+        broken += [f"{address} {fault}" for fault in page.evaluate(NAMES, [NAME, RIGHT_TO_LEFT])]
         for colours in ("light", "dark"):
             page.emulate_media(color_scheme=colours)
             broken += [f"{address} {colours} {one['id']}: {_where(one)}" for one in _violations(page)]
@@ -90,3 +137,55 @@ def _violations(page: Any) -> list[dict[str, Any]]:
 
 def _where(violation: dict[str, Any]) -> str:
     return "; ".join(f"{node['html'][:160]} ({node['failureSummary'][:200]})" for node in violation["nodes"][:3])
+
+
+FOCUSED = ["/", "/bots/{bot}/metrics/new", "/datasets/questions/cases/1", "/runs/{run}", "/runs/new", "/reviews/new"]
+MOST_STEPS = 60
+FOCUS = """() => {
+  const one = document.activeElement, control = one.closest(".q-field__control"), field = one.closest(".q-chip");
+  if (!one || one === document.body) return null;
+  const number = (colour) => {
+    const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+    canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1);
+    const [red, green, blue] = [...canvas.getImageData(0, 0, 1, 1).data].map(it => it / 255)
+      .map(it => it <= 0.04045 ? it / 12.92 : ((it + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+  };
+  const contrast = (colour, other) => {
+    const [low, high] = [number(colour), number(other)].sort((a, b) => a - b);
+    return (high + 0.05) / (low + 0.05);
+  };
+  const rings = () => [one, one.nextElementSibling, field].filter(Boolean).map(it => getComputedStyle(it))
+    .filter(it => it.outlineStyle === "solid" && parseFloat(it.outlineWidth) >= 2).map(it => it.outlineColor);
+  const frames = () => control ? [getComputedStyle(control, "::after")]
+    .filter(it => parseFloat(it.borderTopWidth) >= 2).map(it => it.borderTopColor) : [];
+  const shadows = () => [getComputedStyle(one).boxShadow].filter(it => it.includes(" 4px"))
+    .map(it => it.match(/rgba?\\([^)]*\\)(?=[^(]*4px)/)[0]);
+  const before = document.documentElement.dataset.colours, missing = [];
+  document.documentElement.classList.add("still");
+  for (const colours of ["light", "dark"]) {
+    document.documentElement.dataset.colours = colours;
+    const paper = getComputedStyle(document.documentElement).getPropertyValue("--paper");
+    const colour = [...rings(), ...frames(), ...shadows()];
+    if (!colour.some(it => contrast(it, paper) >= 3)) missing.push(`${colours} ${colour}`);
+  }
+  document.documentElement.dataset.colours = before;
+  const what = `${one.outerHTML.slice(0, 200)}`;
+  return {what, missing};
+}"""
+"""What has the focus, and in which colours no ring of a contrast of 3 is around it."""
+
+
+@pytest.mark.parametrize("path", FOCUSED)
+def test_the_focus_is_seen(visit: Callable[..., Any], finished: Finished, path: str) -> None:
+    page = visit(path.format(bot="fees", run=finished.better))
+    page.add_style_tag(content="*, ::before, ::after { transition: none !important; }")
+    unseen: set[str] = set()
+    for _ in range(MOST_STEPS):
+        page.keyboard.press("Tab")
+        found = page.evaluate(FOCUS)
+        if found is None:
+            break
+        if found["missing"]:
+            unseen.add(f"{found['missing']}: {found['what']}")
+    assert not unseen, "\n".join(sorted(unseen))
