@@ -80,6 +80,10 @@ class Peer:
         own = {"HOME": str(work), "PROMPTFOO_CONFIG_DIR": str(work / "promptfoo"), "PEER_HOME": str(self._home)}
         return {**kept, **QUIET, **own, "OPENAI_BASE_URL": url, "OPENAI_API_KEY": "none"}
 
+    def program(self, name: str) -> str:
+        """A program of a peer that is installed by npm."""
+        return str(self._home / "node_modules" / ".bin" / name)
+
     @property
     def _folder(self) -> Path:
         return HERE / "peers" / self.name

@@ -25,6 +25,7 @@ from evalflow.errors import Problem, UserError, command
 from evalflow.importers.deepeval import read_deepeval
 from evalflow.importers.files import ImportedConfig, ImportSource, key_for, secrets_in
 from evalflow.importers.govuk import read_config
+from evalflow.importers.inspect_logs import read_inspect
 from evalflow.importers.ledger import Ledger
 from evalflow.importers.openai_evals import read_openai_evals
 from evalflow.importers.promptfoo.read import read_promptfoo
@@ -37,6 +38,7 @@ from evalflow.report.wording import ColumnKind, literal, table_of
 Importer = Callable[[ImportSource], ImportedConfig]
 FORMATS: Mapping[str, Importer] = {
     "deepeval": read_deepeval,
+    "inspect": read_inspect,
     "govuk": lambda source: read_config(source.path),
     "openai-evals": read_openai_evals,
     "promptfoo": read_promptfoo,

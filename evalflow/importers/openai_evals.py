@@ -168,7 +168,7 @@ def _read_graders(archive: _Archive, declared: Mapping[str, Any], file: str) -> 
 
 
 def _write(archive: _Archive, file: DataFile, option: str, items: Iterator[tuple[str, Mapping[str, Any]]]) -> None:
-    answered = 0
+    answered = failed = 0
     for where, row in items:
         archive.ledger.found("cases")
         item: Any = row.get("item", row.get("datasource_item"))
@@ -181,8 +181,9 @@ def _write(archive: _Archive, file: DataFile, option: str, items: Iterator[tuple
         case |= {"openai": scores} if (scores := _scores(archive, row.get("results"), where)) else {}
         checks = [check for grader in archive.graders if (check := _check(archive, grader, known, where))]
         file.write({**case, "checks": checks} if checks else case)
-        answered += "answer" in case or "failure" in case
-    archive.columns[option] = (file.count, answered)
+        answered += "answer" in case
+        failed += "failure" in case
+    archive.columns[option] = (file.count - (failed if answered else 0), answered)
 
 
 def _case(item: Mapping[str, Any], sample: Mapping[str, Any]) -> dict[str, Any]:

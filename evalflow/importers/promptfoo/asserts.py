@@ -326,6 +326,7 @@ NOTES: Mapping[str, str] = {
     "factuality": "factuality is the check correctness: the classes A to E become yes or no",
     "similar": "similar uses the embedder of the run: the thresholds of another model's cosines may not fit",
     "context-faithfulness": "metrics over contexts score every case that has contexts",
+    "contains-json": "contains-json takes JSON alone here; promptfoo takes YAML-like text such as {note} for JSON too",
     "latency": "latency and cost are those of the run's own answers",
 }
 """What is not the same as before, by type of assertion."""

@@ -175,6 +175,9 @@ def _no_share(checks: Sequence[Mapping[str, Any]], threshold: Any) -> Untranslat
     share = as_number(threshold)
     if threshold is not None and (share is None or not 0 <= share <= 1):
         return Untranslatable(f"its threshold {threshold} is no share of the weight", "write a number from 0 to 1")
+    if any("threshold" in check["params"] for check in checks if check["identifier"] == "group"):
+        hint = "give the set no threshold, or the test neither weights nor a threshold"
+        return Untranslatable("it counts the share of a set that has a threshold of its own", hint)
     if not any(check.get("weight", 1.0) for check in checks):
         return Untranslatable("all its weights are 0", "give one a weight")
     return None

@@ -6,7 +6,7 @@ Rows are read one at a time, from `eval -o results.json` or `-o results.jsonl`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from math import isfinite
@@ -67,6 +67,7 @@ class _Results:
     stack: ExitStack
     columns: dict[tuple[str, str], _AnswerColumn] = field(default_factory=dict[tuple[str, str], "_AnswerColumn"])
     scores: dict[str, str] = field(default_factory=dict[str, str])
+    answers: int = 0
 
     @property
     def ledger(self) -> Ledger:
@@ -82,8 +83,9 @@ def read_results(source: ImportSource, path: Path) -> ImportedConfig:
         for where, row in _rows(path):
             _take(results, row, where)
             results.checks.settle(imported.ledger)
-    if not results.columns:
-        raise UserError(Problem("it has no results", shown(path), "run the evaluation to its end first"))
+    if not results.answers:
+        what = "all of its results are errors" if results.columns else "it has no results"
+        raise UserError(Problem(what, shown(path), "run the evaluation again, and import its results"))
     _declare(results, shown(path))
     return imported
 
@@ -141,7 +143,9 @@ def _take(results: _Results, row: Mapping[str, Any], where: str) -> None:
     )
     raw = str(as_map(row.get("prompt")).get("raw") or "")
     case: dict[str, Any] = {"id": str(number + 1), "question": question_of(variables, raw), **fields, "vars": variables}
-    case |= _answer(row)
+    answer = _answer(row)
+    results.answers += "answer" in answer
+    case |= answer
     case |= _bill(row)
     about = {"description": test.get("description"), "prompt": raw}
     case["metadata"] = {key: value for key, value in about.items() if value}
@@ -185,37 +189,56 @@ def _bill(row: Mapping[str, Any]) -> dict[str, float]:
 
 def _scores(results: _Results, row: Mapping[str, Any], where: str) -> dict[str, Any]:
     """The tool's scores of an answer: of the whole test, and of each assertion, by the name of its check."""
-    grading = as_map(row.get("gradingResult"))
-    found: dict[str, Any] = {}
-    seen: Counter[str] = Counter()
-    parts = [("score", row.get("score")), ("passed", row.get("success"))]
-    for part in as_list(grading.get("componentResults")):
-        known = as_map(part)
-        about = as_map(known.get("assertion")) or {
-            "type": "assert-set",
-            **as_map(as_map(known.get("metadata")).get("assertionSet")),
-        }
+    components = as_list(as_map(row.get("gradingResult")).get("componentResults"))
+    results.ledger.found("scores", 2 + len(components))
+    if row.get("failureReason") == _FAILED:
+        why = "the answer is an error, which has no score"
+        results.ledger.left("scores", "a score", where, why, count=2 + len(components))
+        return {}
+    parts: dict[str, list[tuple[Any, float]]] = {
+        "score": [(row.get("score"), 1.0)], "passed": [(row.get("success"), 1.0)],
+    }  # fmt: skip
+    numbers: Counter[str] = Counter()
+    for one in components:
+        known = as_map(one)
+        about = as_map(known.get("assertion")) or _set_of(known)
         name = name_of(about)
-        seen[name] += 1
-        parts.append((name if seen[name] == 1 else f"{name}#{seen[name]}", known.get("score")))
-    for name, score in parts:
-        results.ledger.found("scores")
-        key = results.scores.get(name) or _score_key(results, name)
-        if row.get("failureReason") == _FAILED:
-            results.ledger.left("scores", "a score", where, "the answer is an error, which has no score")
-        elif not isinstance(score, bool | int | float) or not isfinite(score) or key is None:
-            reason = "it is no number" if key else f"there are more than {_MANY} names of scores"
-            results.ledger.left("scores", f"score {name}", where, reason)
-        else:
-            found[key] = score
-            results.ledger.took("scores")
-    return found
+        if not about.get("metric"):
+            numbers[name] += 1
+            name = name if numbers[name] == 1 else f"{name}_{numbers[name]}"
+        weight = as_number(about.get("weight"))
+        # The check of a set with a threshold says whether it passes.
+        score = known.get("pass") if about.get("type") == "assert-set" and "threshold" in about else known.get("score")
+        parts.setdefault(name, []).append((score, 1.0 if weight is None else weight))
+    return {key: score for name, scores in parts.items() for key, score in _score(results, name, scores, where)}
+
+
+def _set_of(component: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"type": "assert-set", **as_map(as_map(component.get("metadata")).get("assertionSet"))}
+
+
+def _score(
+    results: _Results, name: str, scores: Sequence[tuple[Any, float]], where: str
+) -> Iterator[tuple[str, float | bool]]:
+    """The score under a name: of assertions that share it, the mean by their weights, as their check has it."""
+    key = results.scores.get(name) or _score_key(results, name)
+    usable = [(score, weight) for score, weight in scores if isinstance(score, bool | int | float) and isfinite(score)]
+    if key is None or len(usable) < len(scores):
+        reason = "it is no number" if key else f"there are more than {_MANY} names of scores"
+        results.ledger.left("scores", f"score {name}", where, reason, count=len(scores))
+        return
+    results.ledger.took("scores", len(scores))
+    total = sum(weight for _, weight in usable)
+    if len(usable) == 1 or not total:
+        yield key, usable[0][0] if name == "passed" else float(usable[0][0])
+    else:
+        yield key, sum(score * weight for score, weight in usable) / total
 
 
 def _score_key(results: _Results, name: str) -> str | None:
     if len(results.scores) >= _MANY:
         return None
-    key = key_for(name.replace("#", "_"), [*results.scores.values()], "score")
+    key = key_for(name, [*results.scores.values()], "score")
     results.scores[name] = key
     return key
 
@@ -236,7 +259,11 @@ def _declare(results: _Results, file: str) -> None:
         about = f"Answers of {column.label}, recorded in {file}."
         imported.datasets[column.key] = dataset_option(column.key, about, name=name)
         imported.targets[column.key] = {"kind": "recorded", "name": column.label}
-        defaults = [{"override /dataset": column.key}, {"override /metric": metrics}, {"override /target": column.key}]
+        defaults = [
+            {"override /dataset": column.key},
+            {"override /metric": metrics or ["relevance"]},
+            {"override /target": column.key},
+        ]
         imported.experiments[column.key] = {"defaults": defaults, "generate": False}
     if not results.checks.judged:
         imported.unjudged |= set(imported.experiments)

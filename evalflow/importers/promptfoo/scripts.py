@@ -140,11 +140,13 @@ def _json_value(found: re.Match[str]) -> Rule:
     rule: Rule = {"op": "jsonpath", "path": _json_path(found), "equals": value}
     operator = found["operator"]
     if operator in ("!=", "!=="):
-        # A reply that is no JSON, or a path through nothing, throws in JavaScript, and so fails.
+        # A reply that is no JSON, and a path through nothing, throw in JavaScript, and so fail.
         steps = re.findall(r"\.[\w$]+|\[[^\]]*\]", found["path"])
-        rules: list[Rule] = [{"op": "json_schema", "schema": {}}]
-        if len(steps) > 1:
-            rules.append({"op": "jsonpath", "path": "$" + "".join(steps[:-1]), "missing": False})
+        parent = "$" + "".join(steps[:-1])
+        rules: list[Rule] = [
+            {"op": "jsonpath", "path": parent, "missing": False},
+            {"op": "not", "rule": {"op": "jsonpath", "path": parent, "equals": None}},
+        ]
         return {"op": "all", "rules": [*rules, {"op": "not", "rule": rule}]}
     if operator == "==" and value is None:
         raise Untranslatable("== null holds for values that are missing too", COMMAND)

@@ -1,0 +1,242 @@
+"""Import of Inspect's logs: .eval, a zip of a header and samples, or .json.
+
+Newer versions compress the members of the zip by zstd, for which the package zstandard is needed.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isfinite
+from pathlib import Path
+from struct import unpack
+from typing import Any
+
+from evalflow.datasets.json_files import streamed_items
+from evalflow.datasets.sources import parse_json, shown
+from evalflow.errors import Problem, UserError
+from evalflow.importers.files import ImportedConfig, ImportSource, dataset_option, key_for, recorded_option
+from evalflow.importers.ledger import Ledger
+from evalflow.importers.promptfoo.csv_tests import output_text
+from evalflow.importers.sources import LARGEST_FILE, expect_text
+from evalflow.importers.values import as_list, as_map, as_number
+
+PARTS = ("samples", "scores", "scorers")
+_ZSTD = 93
+_VERSION = 2
+_LETTERS: Mapping[str, float] = {"C": 1.0, "P": 0.5, "I": 0.0}
+_MANY = 500  # names of scores
+_TO_JSON = "write it as JSON: inspect log convert --to json --output-dir DIR LOG"
+_HINTS: Mapping[str, str] = {
+    "model_graded_qa": "metric=factual_correctness, with a judge",
+    "model_graded_fact": "metric=factual_correctness, with a judge",
+    "exact": "metric=exact_match",
+    "match": "a check of the type `rule`: docs/rules.md",
+    "pattern": "a check of the type `rule`: docs/rules.md",
+    "answer": "a check of the type `rule`: docs/rules.md",
+    "choice": "metric=exact_match",
+    "f1": "metric=semantic_similarity",
+}
+
+
+@dataclass(slots=True)
+class _Log:
+    """What is read of a log: the recorded scores, and which scorers they are of."""
+
+    imported: ImportedConfig
+    scores: dict[str, str] = field(default_factory=dict[str, str])
+    scorers: dict[str, None] = field(default_factory=dict[str, None])
+    compared: bool = False
+    answers: int = 0
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.imported.ledger
+
+
+def read_inspect(source: ImportSource) -> ImportedConfig:
+    """Import a log; UserError if it is none, is truncated, or of an unknown version."""
+    path = source.path
+    if not path.is_file():
+        raise UserError(Problem("there is no such file", str(path), "name a log: logs/X.eval or logs/X.json"))
+    log = _Log(ImportedConfig(ledger=Ledger(PARTS)))
+    samples = _of_zip(path) if path.suffix.lower() == ".eval" else _of_json(path)
+    with source.rows(log.imported, source.name, "samples") as file:
+        for where, sample in samples:
+            log.ledger.found("samples")
+            case = _case(log, sample, where)
+            log.answers += "answer" in case
+            file.write(case)
+    if not log.answers:
+        what = "all samples of the log are errors" if file.count else "the log has no samples"
+        raise UserError(Problem(what, shown(path), "run the evaluation again, and import its log"))
+    _declare(source, log, shown(path))
+    return log.imported
+
+
+def _expect_version(version: Any, path: Path) -> None:
+    if version != _VERSION:
+        what = f"it is no log of Inspect, or of another version: {version} instead of {_VERSION}"
+        raise UserError(Problem(what, shown(path)))
+
+
+def _of_json(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    expect_text(path)
+
+    def version(found: Any) -> None:
+        _expect_version(found, path)
+
+    for number, sample in enumerate(streamed_items(path, "samples.item", {"version": version})):
+        yield f"{shown(path)}:samples[{number}]", as_map(sample)
+
+
+def _of_zip(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+            if "header.json" not in names:
+                raise UserError(Problem("the log has no header: the evaluation has not ended", shown(path)))
+            _expect_version(_member(archive, "header.json", path).get("version"), path)
+            for name in names:
+                if name.startswith("samples/") and name.endswith(".json"):
+                    yield f"{shown(path)}:{name}", _member(archive, name, path)
+    except (zipfile.BadZipFile, EOFError, OSError) as error:
+        raise UserError(Problem(f"the log is broken or truncated: {error}", shown(path))) from None
+
+
+def _member(archive: zipfile.ZipFile, name: str, path: Path) -> Mapping[str, Any]:
+    about = archive.getinfo(name)
+    where = f"{shown(path)}:{name}"
+    if about.file_size > LARGEST_FILE:
+        raise UserError(Problem(f"the sample has {about.file_size:,} bytes, at most {LARGEST_FILE:,} are read", where))
+    if about.compress_type == _ZSTD:
+        content = _of_zstd(_compressed(path, about, where), about.file_size, where)
+    else:
+        with archive.open(about) as file:
+            content = file.read(LARGEST_FILE + 1)
+    value = parse_json(content, where)
+    if isinstance(value, Problem):
+        raise UserError(value)
+    return as_map(value)
+
+
+def _compressed(path: Path, about: zipfile.ZipInfo, where: str) -> bytes:
+    """The compressed bytes of a member, which stand behind a header of their own."""
+    with path.open("rb") as file:
+        file.seek(about.header_offset)
+        header = file.read(30)
+        if len(header) < 30 or not header.startswith(b"PK\x03\x04"):
+            raise UserError(Problem("the log is broken or truncated", where))
+        name, extra = unpack("<HH", header[26:30])
+        file.seek(about.header_offset + 30 + name + extra)
+        return file.read(about.compress_size)
+
+
+def _of_zstd(content: bytes, size: int, where: str) -> bytes:
+    try:
+        import zstandard  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        what = "the log is compressed by zstd, which needs the package zstandard"
+        raise UserError(Problem(what, where, f"pip install zstandard; or {_TO_JSON}")) from None
+    try:
+        with zstandard.ZstdDecompressor().stream_reader(content) as reader:  # pyright: ignore
+            return bytes(reader.read(size + 1))  # pyright: ignore
+    except zstandard.ZstdError as error:  # pyright: ignore
+        raise UserError(Problem(f"the log is broken: {error}", where)) from None
+
+
+def _case(log: _Log, sample: Mapping[str, Any], where: str) -> dict[str, Any]:
+    if "input" not in sample or "id" not in sample:
+        raise UserError(Problem("it is no sample of Inspect: it has no id or input", where))
+    attachments = as_map(sample.get("attachments"))
+    epoch = sample.get("epoch", 1)
+    asked = [_message(one, attachments) for one in as_list(sample["input"])]
+    question = sample["input"] if isinstance(sample["input"], str) else ""
+    found: dict[str, Any] = {"id": f"{sample['id']}/{epoch}", "group": str(sample["id"])}
+    found |= (
+        {"messages": asked} if asked and asked[-1]["role"] == "user" else {"question": _text(question, attachments)}
+    )
+    target = sample.get("target")
+    targets = [str(one) for one in (as_list(target) or ([target] if isinstance(target, str) and target else []))]
+    found |= {"reference": targets[0]} if targets else {}
+    message = as_map(sample.get("error")).get("message")
+    output = as_map(sample.get("output"))
+    said = [as_map(as_map(one).get("message")) for one in as_list(output.get("choices"))]
+    answer = _text(said[0].get("content"), attachments) if said else output.get("completion")
+    found |= {"failure": str(message)} if message else {"answer": str(answer)} if answer is not None else {}
+    calls = list(_calls(as_list(sample.get("messages"))))
+    found |= {"actual": calls} if calls else {}
+    about = dict(as_map(sample.get("metadata")))
+    found |= {"metadata": about} if about else {}
+    choices = as_list(sample.get("choices"))
+    found["vars"] = {"targets": targets, **({"choices": choices} if choices else {})}
+    scores = _scores(log, as_map(sample.get("scores")), where)
+    found |= {"inspect": scores} if scores else {}
+    if "includes" in as_map(sample.get("scores")) and targets:
+        log.compared = True
+        rule = {"op": "contains_any", "values": targets, "normalize": None, "case_sensitive": False}
+        found["checks"] = [{"identifier": "rule", "name": "includes", "params": rule}]
+    return found
+
+
+def _message(declared: Any, attachments: Mapping[str, Any]) -> dict[str, str]:
+    known = as_map(declared)
+    return {"role": str(known.get("role")), "content": _text(known.get("content"), attachments)}
+
+
+def _text(content: Any, attachments: Mapping[str, Any]) -> str:
+    if isinstance(content, list):
+        return "\n".join(_text(as_map(part).get("text", ""), attachments) for part in as_list(content))
+    text = content if isinstance(content, str) else "" if content is None else output_text(content)
+    return str(attachments.get(text.removeprefix("attachment://"), text)) if text.startswith("attachment://") else text
+
+
+def _calls(messages: Sequence[Any]) -> Iterator[dict[str, Any]]:
+    for message in messages:
+        for call in as_list(as_map(message).get("tool_calls")):
+            known = as_map(call)
+            yield {"name": str(known.get("function")), "arguments": dict(as_map(known.get("arguments")))}
+
+
+def _scores(log: _Log, declared: Mapping[str, Any], where: str) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for scorer, one in declared.items():
+        log.scorers.setdefault(scorer)
+        value = as_map(one).get("value")
+        parts = {f"{scorer} {key}": inner for key, inner in as_map(value).items()} or {scorer: value}
+        for name, part in parts.items():
+            log.ledger.found("scores")
+            if name not in log.scores and len(log.scores) < _MANY:
+                log.scores[name] = key_for(name, [*log.scores.values()], "score")
+            number = float(part) if isinstance(part, bool) else as_number(part)
+            score = _LETTERS.get(part) if isinstance(part, str) else number
+            if name not in log.scores or score is None or not isfinite(score):
+                reason = "it is no answer" if part == "N" else f"its value {json.dumps(part)[:40]} is no number"
+                log.ledger.left("scores", f"score {name}", where, reason)
+            else:
+                found[log.scores[name]] = score
+                log.ledger.took("scores")
+    return found
+
+
+def _declare(source: ImportSource, log: _Log, file: str) -> None:
+    imported, name = log.imported, source.name
+    imported.datasets[name] = dataset_option(name, f"Samples of {file}.")
+    metrics = ["checks"] if log.compared else []
+    for scorer in log.scorers:
+        log.ledger.found("scorers")
+        if scorer == "includes" and log.compared:
+            log.ledger.took("scorers")
+        else:
+            hint = _HINTS.get(scorer, "write a metric: docs/metrics.md")
+            log.ledger.left("scorers", f"scorer {scorer}", file, "the log has its scores, not what it does", hint)
+    for label, score in log.scores.items():
+        key = key_for(f"{name} {score}", imported.metrics, "metric")
+        imported.metrics[key] = recorded_option(f"inspect.{score}", f"Inspect's own score: {label}.", "number")
+        metrics.append(key)
+    defaults = [{"override /dataset": name}, {"override /metric": metrics or ["relevance"]}]
+    imported.experiments[name] = {"defaults": defaults, "generate": False}
+    imported.unjudged.add(name)
+    imported.notes.append("epochs are cases of one group, so that repeats do not count as more questions")

@@ -1,0 +1,121 @@
+"""Inspect's logs, as a zip and as JSON."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import pytest
+
+from evalflow.errors import UserError
+from evalflow.importers.files import ImportedConfig, ImportSource
+from evalflow.importers.inspect_logs import read_inspect
+
+SAMPLE: dict[str, Any] = {
+    "id": "fr", "epoch": 1, "input": "Capital of France?", "target": ["Paris", "paris"], "metadata": {"lang": "en"},
+    "messages": [{"role": "assistant", "content": "", "tool_calls": [{"function": "map", "arguments": {"q": "fr"}}]}],
+    "output": {"choices": [{"message": {"content": "attachment://abc"}}], "completion": "attachment://abc"},
+    "attachments": {"abc": "Paris."},
+    "scores": {
+        "includes": {"value": "C", "answer": "Paris"}, "model_graded_qa": {"value": "P"},
+        "rubric": {"value": {"tone": 3, "facts": "N"}},
+    },
+}  # fmt: skip
+FAILED = {"id": 2, "epoch": 2, "input": [{"role": "user", "content": [{"type": "text", "text": "Spain?"}]}],
+          "target": "", "output": {"choices": [], "completion": ""}, "error": {"message": "no key"}}  # fmt: skip
+
+
+def read(path: Path) -> ImportedConfig:
+    scratch = Path(mkdtemp(dir=path.parent))
+    found = read_inspect(ImportSource(path, "old", scratch))
+    found.ledger.expect_balanced()
+    return found
+
+
+def zipped(path: Path, members: dict[str, Any]) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+def log(**changes: Any) -> dict[str, Any]:
+    return {
+        "header.json": {"version": 2},
+        "samples/fr_epoch_1.json": SAMPLE,
+        "samples/2_epoch_2.json": FAILED,
+        **changes,
+    }
+
+
+def rows(found: ImportedConfig) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in found.data["old.jsonl"].read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.mark.parametrize("form", ["eval", "json"])
+def test_samples_are_cases_with_scores(tmp_path: Path, form: str) -> None:
+    path = tmp_path / f"log.{form}"
+    if form == "eval":
+        zipped(path, log())
+    else:
+        path.write_text(json.dumps({"version": 2, "samples": [SAMPLE, FAILED]}), encoding="utf-8")
+    found = read(path)
+    first, second = rows(found)
+    assert (first["id"], first["group"], first["answer"], first["reference"]) == ("fr/1", "fr", "Paris.", "Paris")
+    assert first["inspect"] == {"includes": 1.0, "model_graded_qa": 0.5, "rubric_tone": 3.0}
+    assert first["actual"] == [{"name": "map", "arguments": {"q": "fr"}}]
+    assert first["checks"][0]["params"]["values"] == ["Paris", "paris"]
+    assert (second["messages"], second["failure"]) == ([{"role": "user", "content": "Spain?"}], "no key")
+    assert found.ledger.counts() == {"samples": (2, 2, 0), "scores": (4, 3, 1), "scorers": (3, 1, 2)}
+
+
+def test_zstd_is_read_or_named(tmp_path: Path) -> None:
+    zstandard = pytest.importorskip("zstandard")
+    path = zipped(tmp_path / "log.eval", {})
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        for name, content in log().items():
+            archive.writestr(name, zstandard.ZstdCompressor().compress(json.dumps(content).encode()))
+    # The members are marked as compressed by zstd, which Python's own zip cannot write.
+    content = path.read_bytes()
+    with zipfile.ZipFile(path) as archive:
+        for about in archive.infolist():
+            at = about.header_offset + 8
+            content = content[:at] + b"\x5d\x00" + content[at + 2 :]
+    at = 0
+    while (at := content.find(b"PK\x01\x02", at)) >= 0:
+        content = content[: at + 10] + b"\x5d\x00" + content[at + 12 :]
+        content = content[: at + 24] + (1 << 16).to_bytes(4, "little") + content[at + 28 :]
+        at += 46
+    path.write_bytes(content)
+    assert read(path).ledger.counts()["samples"] == (2, 2, 0)
+
+
+@pytest.mark.parametrize(
+    ("members", "said"),
+    [
+        ({"samples/a.json": SAMPLE}, "has no header"),
+        (log(**{"header.json": {"version": 9}}), "another version: 9"),
+        ({"header.json": {"version": 2}}, "the log has no samples"),
+        (log(**{"samples/fr_epoch_1.json": '{"id": '}), "broken JSON"),
+        (log(**{"samples/fr_epoch_1.json": {"x": 1}}), "it is no sample of Inspect"),
+    ],
+)
+def test_bad_logs_are_refused_in_words(tmp_path: Path, members: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        read(zipped(tmp_path / "log.eval", members))
+
+
+def test_truncated_logs_are_refused_in_words(tmp_path: Path) -> None:
+    path = zipped(tmp_path / "log.eval", log())
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(UserError, match="broken or truncated"):
+        read(path)
+    (tmp_path / "log.json").write_text(json.dumps({"version": 2, "samples": [SAMPLE]})[:-20])
+    with pytest.raises(UserError, match="broken JSON"):
+        read(tmp_path / "log.json")
+    (tmp_path / "log.json").write_text(json.dumps({"samples": [SAMPLE]}))
+    with pytest.raises(UserError, match="another version: None"):
+        read(tmp_path / "log.json")
