@@ -21,6 +21,7 @@ from evalflow.app.studio.check_uses import (
 from evalflow.app.studio.space import Workspace
 from evalflow.web.pages.cases import CaseSearch
 from evalflow.web.ui import forms
+from evalflow.web.ui.dialogs import confirmation
 from evalflow.web.ui.parts import Latest, badge, button, cell, counted, link_button, section, table, tell, text
 from evalflow.web.ui.visitor import may
 
@@ -110,7 +111,8 @@ class _Enabling:
             self._said = text("", "p", "small").props("role=status")
             with ui.element("div").classes("actions"):
                 self._enable = button("Enable", self._enabled)
-                self._remove = button("Remove", self._removed, kind="quiet")
+                self._remove = button("Remove", self._ask_to_remove, kind="quiet")
+            self._dialogs = ui.element("div")
         self._dataset.on_value_change(self._of_dataset)
         for field in (self._text, self._tag, self._state):
             field.on_value_change(self._read)
@@ -145,6 +147,12 @@ class _Enabling:
         on = set(self._found.enabled)
         wanted = [case for case in self._found.cases if case not in on]
         await self._change(enable_check, wanted, "enabled on", self._enable)
+
+    def _ask_to_remove(self) -> None:
+        title = f"Remove it from {counted(len(self._found.naming))}?"
+        self._dialogs.clear()
+        with self._dialogs:
+            confirmation(title, "This cannot be undone.", "Remove", self._removed, keep="Cancel").open()
 
     async def _removed(self) -> None:
         await self._change(remove_check, self._found.naming, "removed from", self._remove)

@@ -65,6 +65,11 @@ def test_a_check_is_tried_on_examples_enabled_on_many_cases_deleted_and_brought_
         None,
         *[[{"identifier": "it_greets", "enabled": True, "params": {}}]] * 2,
     ]
+    press(page, "Remove from 2 cases")
+    press(page, "Remove")
+    seen(page, "No case uses this check yet")
+    press(page, "Enable on 2 cases")
+    seen(page, "Enabled on 2 cases.")
     field(page, "Description").fill("Says hello first.")
     press(page, "Save")
     saved(page)
