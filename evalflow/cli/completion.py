@@ -56,6 +56,7 @@ OPTIONS: Mapping[str, Sequence[str]] = {
     "connections": (),
     "backup": ("--database-url", "--no-cache"),
     "restore": ("--database-url",),
+    "mcp": ("--allow-run",),
     "completion": (),
 }  # fmt: skip
 _ACTIONS = {

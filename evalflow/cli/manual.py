@@ -185,6 +185,11 @@ MANUALS: dict[str, Manual] = {
         (("restore workspace.tar.gz", "in an empty folder"),),
         "deploy.md",
     ),
+    "mcp": Manual(
+        f"An assistant starts this program itself; docs/assistants.md says how.\n\n{_DONE_CODES}",
+        (("mcp", "tools that send nothing"), ("mcp --allow-run", "and one that evaluates, within a budget")),
+        "assistants.md",
+    ),
     "completion": Manual(
         "Prints a script for the shell, which completes verbs, options, groups and the names in "
         f"conf/ of the working directory.\n\n{_DONE_CODES}",

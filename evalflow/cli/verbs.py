@@ -321,6 +321,12 @@ def _cache(words: list[str]) -> int:
     )
 
 
+def _mcp(words: list[str]) -> int:
+    from evalflow.cli.mcp_server import run_mcp
+
+    return run_mcp(words)
+
+
 def _config_dir_of(words: list[str]) -> tuple[Path | None, list[str]]:
     """Take `--config-dir DIR`, `--config-dir=DIR` or `-cd DIR` from the words; packaged files win over Hydra's flag.
 
@@ -387,5 +393,6 @@ VERBS: dict[str, Handler] = {
     "connections": server.manage_connections,
     "backup": server.back_up_workspace,
     "restore": server.restore_workspace,
+    "mcp": _mcp,
     "completion": print_completion,
 }
