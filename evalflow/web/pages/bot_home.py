@@ -73,7 +73,7 @@ def add() -> None:
 
 
 def _run_path(bot: str, runs: Sequence[Run]) -> str:
-    repeatable = next((run for run in runs if run.request is not None), None)
+    repeatable = next((run for run in runs if run.request and not run.request.picks_cases), None)
     return f"/runs/new?source={repeatable.run_id}" if repeatable else f"/runs/new?{urlencode({'bot': bot})}"
 
 

@@ -20,9 +20,11 @@ from evalflow.app.studio.bot_home import (
 )
 from evalflow.app.studio.comparing import ComparableRun, histories
 from evalflow.app.studio.runs import Progress, Run
+from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import Workspace
 from evalflow.web.pages.bot_home import since_last_time
 from evalflow.web.ui.headline import sentence
+from tests.finishing import finish
 from tests.web.finished import finish_runs
 
 
@@ -53,6 +55,18 @@ def test_a_home_says_how_good_the_latest_run_is_and_what_changed(space: Workspac
         (found.better, False),
         (found.other, True),
     ]
+
+
+def test_a_run_of_picked_cases_says_nothing_of_the_bot(space: Workspace) -> None:
+    found = finish_runs(space)
+    request = RunRequest("fees", ["questions"], ["exact"], dataset_values={"questions": {"ids": ["c0"]}})
+    picked = finish(space, request)
+    home = bot_home(space, "fees")
+    assert home.runs[0].run_id == picked.run_id
+    assert home.headline is not None
+    assert home.headline.run.run_id == found.other
+    assert headlines(space) == {"fees": home.headline}
+    assert list(histories(space, "fees", 12)[0][3].points[-1].changed) == ["which cases are run"]
 
 
 def test_a_bot_without_runs_has_no_headline(space: Workspace) -> None:
