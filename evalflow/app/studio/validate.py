@@ -131,12 +131,18 @@ _PROMPT = re.compile(r"[a-z][a-z0-9_]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+\.jinja\Z")
 
 def check_name(name: str, what: str) -> None:
     """Check that a name is allowed in configuration."""
+    problems = list(_wrong_name(name, what))
+    if problems:
+        raise UserError(problems)
+
+
+def _wrong_name(name: str, what: str) -> Iterator[Problem]:
     if not IDENTIFIER.match(name) or len(name) > 100:
         hint = "lower-case letters, digits and _, a letter first, at most 100"
-        raise UserError(Problem(f"{name!r} cannot be a name", f"{what}.name", hint))
+        yield Problem(f"{name!r} cannot be a name", f"{what}.name", hint)
     if name in RESERVED:
         why = f"{name!r} cannot be a name: an address of the application has that word in its place"
-        raise UserError(Problem(why, f"{what}.name", f"such as {name}_one"))
+        yield Problem(why, f"{what}.name", f"such as {name}_one")
 
 
 def check_bot(name: str, config: Mapping[str, Any], connections: Connections | None = None) -> dict[str, Any]:
@@ -144,14 +150,13 @@ def check_bot(name: str, config: Mapping[str, Any], connections: Connections | N
 
     `connections`: all that it may call; None: any address.
     """
-    check_name(name, "bot")
     plain = _plain(config, "target")
     kind = plain.get("kind")
     if kind not in BOT_KINDS:
         hint = f"one of {', '.join(BOT_KINDS)}"
         raise UserError(Problem(f"a bot of kind {kind!r} cannot be defined here", "target.kind", hint))
     called = plain if connections is None else connections.resolve(plain, "target")
-    problems = list(written_secrets({"target": called}))
+    problems = [*_wrong_name(name, "bot"), *written_secrets({"target": called})]
     model = cast("TargetConfig | None", _validated(called, "target", TARGET_KINDS.config, problems))
     if connections is not None and model is not None:
         problems += part_problems(connections, TARGET_KINDS, model, called, "target")
@@ -171,14 +176,13 @@ def check_judge(name: str, config: Mapping[str, Any], connections: Connections |
 
     `connections`: all that it may call; None: any address.
     """
-    check_name(name, "judge")
     plain = _plain(config, "judge")
     if plain.get("kind") not in DEFINABLE_JUDGES:
         what = f"a judge of kind {plain.get('kind')!r} cannot be defined here"
         hint = f"one of {', '.join(DEFINABLE_JUDGES)}; openai is any model behind an OpenAI-compatible endpoint"
         raise UserError(Problem(what, "judge.kind", hint))
     called = plain if connections is None else connections.resolve(plain, "judge")
-    problems = list(written_secrets({"judge": called}))
+    problems = [*_wrong_name(name, "judge"), *written_secrets({"judge": called})]
     written: Any = called.get("members")
     members = {
         name: _validated(cast("dict[str, Any]", one), f"judge.members.{name}", JUDGE_KINDS.config, problems)
@@ -208,11 +212,10 @@ def check_metric(
     looked up. Returns definition and prompts
     after a round trip through JSON.
     """
-    check_name(name, "metric")
     key = f"metric.{name}"
     plain, own = _plain(definition, key), {str(file): text for file, text in (prompts or {}).items()}
     judge = plain.get("judge")
-    problems = [*written_secrets({f"{key}.judge": judge}), *_wrong_prompts(name, own)]
+    problems = [*_wrong_name(name, "metric"), *written_secrets({f"{key}.judge": judge}), *_wrong_prompts(name, own)]
     is_named = isinstance(judge, str)
     model = _validated({**plain, "judge": None} if is_named else plain, key, METRIC_KINDS.config, problems)
     if connections is not None and isinstance(judge, dict):

@@ -319,11 +319,16 @@ class BotForm:
     def read(self) -> dict[str, Any]:
         """The configuration."""
         kept = self._config if self._config.get("kind") == self._kind else {}
-        values = {
-            key.removeprefix("target."): _value(key, field)
-            for key, field in self.fields.items()
-            if key.startswith("target.")
-        }
+        values: dict[str, Any] = {}
+        problems: list[Problem] = []
+        for key, field in self.fields.items():
+            if key.startswith("target."):
+                try:
+                    values[key.removeprefix("target.")] = _value(key, field)
+                except UserError as error:
+                    problems += error.problems
+        if problems:
+            raise UserError(problems)
         config = {**kept, "kind": self._kind, **values}
         if self._connections is not None:
             config = {key: value for key, value in config.items() if key not in CALLED}

@@ -280,13 +280,13 @@ def reveal(element: ui.element) -> None:
 
 
 def place(error: EvalflowError, fields: Mapping[str, Field]) -> tuple[list[Problem], Field | None]:
-    """Show each problem at its field. Returns the problems without a field, and the first field with one.
+    """Show each problem at its field. Returns the problems without a field, and the topmost field with one.
 
     A field of the key "" takes all that name another key.
     """
     problems = error.problems if isinstance(error, UserError) else [Problem(str(error))]
     elsewhere: list[Problem] = []
-    first: Field | None = None
+    wrong: list[Field] = []
     for problem in problems:
         field = _field_of(problem, fields)
         if field is None:
@@ -294,8 +294,8 @@ def place(error: EvalflowError, fields: Mapping[str, Field]) -> tuple[list[Probl
         else:
             shown = REQUIRED if _IS_REQUIRED in field.props and not written(field) else _at_field(problem)
             field.error = f"{field.error}\n{shown}" if field.error and shown != field.error else shown
-            first = first or field
-    return elsewhere, first
+            wrong.append(field)
+    return elsewhere, next((field for field in fields.values() if field in wrong), None)
 
 
 def _at_field(problem: Problem) -> str:

@@ -61,6 +61,18 @@ def test_what_names_no_key_has_no_field() -> None:
     assert ([problem.what for problem in elsewhere], first, at.error) == (["the endpoint is down"], None, None)
 
 
+def test_the_topmost_field_is_focused_whichever_problem_comes_first() -> None:
+    above, below = field(), field()
+    problems = [Problem("late", key="below"), Problem("early", key="above")]
+    assert forms.place(UserError(problems), {"above": above, "below": below}) == ([], above)
+
+
+def test_a_name_and_what_it_names_are_refused_together() -> None:
+    with pytest.raises(UserError) as refused:
+        check_bot("3 fees", {**BOT, "temperature": 9})
+    assert [problem.key or problem.where for problem in refused.value.problems] == ["bot.name", "target.temperature"]
+
+
 BOT = {"kind": "openai", "model": "m"}
 HTTP = {"kind": "http", "url": "http://127.0.0.1:9/"}
 METRIC = {"kind": "g_eval", "criteria": "Right.", "needs": ["answer"]}
