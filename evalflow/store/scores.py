@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, case, delete, false, func, not_, or_, select, tuple_
@@ -370,11 +371,24 @@ def failed_answers(connection: Connection, run: int, positions: Sequence[int]) -
 
 
 def common_cases(connection: Connection, one: int, other: int) -> list[tuple[str, str, str, bool]]:
-    """Dataset, id and question of the cases that two runs share, and whether answers differ. Scans both runs."""
-    a, b = answers.alias("a"), answers.alias("b")
-    same = (a.c[key] == b.c[key] for key in ("dataset", "case_id", "target_repeat"))
-    apart = or_(a.c.answer.is_distinct_from(b.c.answer), a.c.error.is_(None) != b.c.error.is_(None))
-    shown = (a.c.dataset, a.c.case_id, func.min(a.c.question), func.max(case((apart, 1), else_=0)))
-    query = select(*shown).join_from(a, b, and_(*same)).where(a.c.run == one, b.c.run == other)
-    found = connection.execute(query.group_by(a.c.dataset, a.c.case_id))
-    return [(dataset, case_id, question, bool(differs)) for dataset, case_id, question, differs in found]
+    """Dataset, id and question of the cases that two runs share, and whether answers differ. Scans both runs.
+
+    Not by a join: no index fits it, so that it would compare every answer of the one with every answer of the other.
+    """
+    key = (answers.c.dataset, answers.c.case_id, answers.c.target_repeat)
+    query = select(*key, answers.c.answer, answers.c.error.is_(None), answers.c.question)
+    known: dict[tuple[str, str, int], set[tuple[bytes | None, bool]]] = {}
+    for dataset, case_id, repeat, answer, is_answered, _ in connection.execute(query.where(answers.c.run == other)):
+        known.setdefault((dataset, case_id, repeat), set()).add((_digest(answer), is_answered))
+    found: dict[tuple[str, str], tuple[str, bool]] = {}
+    for dataset, case_id, repeat, answer, is_answered, asked in connection.execute(query.where(answers.c.run == one)):
+        others = known.get((dataset, case_id, repeat))
+        if others is not None:
+            question, differs = found.get((dataset, case_id), (asked, False))
+            differs = differs or others != {(_digest(answer), is_answered)}
+            found[dataset, case_id] = (min(question, asked), differs)
+    return [(dataset, case_id, *about) for (dataset, case_id), about in sorted(found.items())]
+
+
+def _digest(text: str | None) -> bytes | None:
+    return None if text is None else blake2b(text.encode(), digest_size=16).digest()

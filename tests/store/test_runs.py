@@ -133,6 +133,23 @@ def test_pages_are_in_order_and_hold_what_is_wanted(
     assert seen == back[::-1] == [(i, n) for i in range(30) for n in range(2) if holds(i, n)]
 
 
+def test_shared_cases_differ_if_any_answer_to_them_does(database: Database) -> None:
+    one, other = queued(database, "one"), queued(database, "other")
+    own = {"dataset": "d", "target": "t", "tags": [], "question": "q", "reference": None, "error": None}
+    said = {one: ["a", "a", None, "a"], other: ["b", "a", None, "a"]}  # answers 0 and 1 are of the same case
+    rows = [
+        {**own, "run": run, "position": i, "case_id": f"c{max(i, 1)}", "target_repeat": int(i == 0), "answer": answer}
+        for run, given in said.items()
+        for i, answer in enumerate(given)
+    ]
+    rows[-1] |= {"error": "late"}
+    rows.append({**own, "run": other, "position": 4, "case_id": "c4", "target_repeat": 0, "answer": "a"})
+    with database.writing() as connection:
+        scores.put(connection, rows, [], [], [])
+        found = scores.common_cases(connection, one, other)
+    assert found == [("d", "c1", "q", True), ("d", "c2", "q", False), ("d", "c3", "q", True)]
+
+
 def test_nothing_passes_or_fails_without_a_threshold(database: Database, run: int) -> None:
     with database.reading() as connection:
         assert RunScores(connection, run).page(ScoreFilter(passed=False), None, 7) == []

@@ -345,7 +345,12 @@ def labellers(space: Workspace) -> list[Labeller]:
 @requires("edit")
 def scored_run(space: Workspace, run_id: str) -> SavedRun:
     """A run that has scores, opened from its folder."""
-    return open_scored(RunFolder(Path(run_row(space, run_id)["folder"])), run_id)
+    folder = Path(run_row(space, run_id)["folder"])
+    try:
+        return open_scored(RunFolder(folder), run_id)
+    except OSError as error:
+        hint = "put the run's folder back, or review another run"
+        raise UserError(Problem(f"{folder}: {error.strerror}", "run", hint)) from None
 
 
 def as_metric(row: Mapping[str, Any], guidelines: str) -> ReviewMetric:
