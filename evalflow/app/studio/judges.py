@@ -15,6 +15,7 @@ from evalflow.app.studio.access import requires
 from evalflow.app.studio.definitions import DefinitionStore, declared, declared_content, given, kind_of
 from evalflow.app.studio.space import TakenError, Workspace, not_found
 from evalflow.app.studio.validate import check_judge, one_line
+from evalflow.config.yaml_text import MISSING
 from evalflow.errors import Problem, UserError
 from evalflow.store import definitions
 from evalflow.store import judges as stored
@@ -91,6 +92,13 @@ def _checked(space: Workspace, name: str, config: Mapping[str, Any]) -> dict[str
     whole = with_members(space, config)
     checked = check_judge(name, whole, space.allowed)
     return {key: list(config[key]) if key == "members" and whole is not config else checked[key] for key in config}
+
+
+@requires("edit")
+def tried_judge(space: Workspace, name: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    """A judge that is not saved, checked and complete, for a trial."""
+    _checked(space, name, config)
+    return {"name": name, **space.resolve(with_members(space, config), "judge")}
 
 
 @requires("read")
@@ -171,6 +179,17 @@ def with_judge(space: Workspace, name: str, definition: Mapping[str, Any]) -> Ma
     return {**definition, "judge": space.resolve(cast("Mapping[str, Any]", own), f"metric.{name}.judge")}
 
 
+def has_models(judge: StoredJudge) -> bool:
+    """Whether it reads prompts, by a model of its own or by its members'."""
+    return bool(judge.config.get("model") or judge.config.get("members"))
+
+
+def can_be_member(judge: StoredJudge) -> bool:
+    """Whether a panel or a cascade can have it as it is: it is single, and complete."""
+    is_embedded, model = judge.config.get("kind") == "embedded", judge.config.get("model")
+    return judge.name != "target" and "members" not in judge.config and (is_embedded or model not in (None, MISSING))
+
+
 def _runs(space: Workspace) -> dict[str, int]:
     with space.database.reading() as connection:
         return stored.runs_by_judge(connection, space.project_id)
@@ -233,4 +252,4 @@ def _missing_key(config: Mapping[str, Any]) -> str | None:
     members = config.get("members")
     called = [config, *cast("Mapping[str, Any]", members).values()] if isinstance(members, Mapping) else [config]
     variables = [cast("str | None", one.get("api_key_env")) for one in called]
-    return next((one for one in variables if one and not os.environ.get(one)), None)
+    return next((one for one in variables if one and not one.startswith("${") and not os.environ.get(one)), None)

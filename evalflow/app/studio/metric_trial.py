@@ -19,9 +19,9 @@ from evalflow.app.core.inspect import refusal_of
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.bots import get_bot
 from evalflow.app.studio.cases import read_rows
-from evalflow.app.studio.judges import named_judges, with_judge
+from evalflow.app.studio.judges import named_judges, tried_judge, with_judge
 from evalflow.app.studio.leases import trial_budget
-from evalflow.app.studio.metrics import MetricDraft, check_draft
+from evalflow.app.studio.metrics import MetricDraft, check_draft, get_library
 from evalflow.app.studio.snapshot import Own, RunRequest, judge_of, write_own
 from evalflow.app.studio.space import Workspace
 from evalflow.calls.client import CallSession
@@ -40,26 +40,38 @@ from evalflow.protocols import Judge
 from evalflow.records import Answer, Ask, Case, ScoreRecord, Usage
 from evalflow.targets.recorded import recorded_answer
 
-DATASET = "trial"
+DATASET, RECORDED = "trial", "recorded"
+
+
+@dataclass(frozen=True, slots=True)
+class TriedJudge:
+    """A judge to try: with a configuration that need not be saved, or by its name alone."""
+
+    name: str
+    config: Mapping[str, Any] | None = None
 
 
 @contextmanager
 @requires("edit")
 def trial_settings(
-    space: Workspace, bot: str, draft: MetricDraft, row: Mapping[str, Any]
+    space: Workspace, bot: str, draft: MetricDraft, row: Mapping[str, Any], judge: TriedJudge | None = None
 ) -> Generator[tuple[Settings, Case]]:
-    """The settings of a run of one case, and the case. The files that they name exist only within the context."""
+    """The settings of a run of one case, and the case. The files that they name exist only within the context.
+
+    `judge`: of the run; by default the one that the bot's runs have.
+    """
     found = get_bot(space, bot)
     definition, prompts = check_draft(space, draft)
     list(read_rows(DATASET, [row]))
     own = Own(
         targets={bot: space.resolve(found.config, "target")} if found.origin == "workspace" else {},
         metrics={draft.name: (with_judge(space, draft.name, definition), prompts)},
-        judges=named_judges(space, [], [definition]),
+        judges=named_judges(space, [judge.name] if judge and judge.config is None else [], [definition])
+        | ({judge.name: ("", tried_judge(space, judge.name, judge.config))} if judge and judge.config else {}),
         datasets={DATASET: ({}, [row])},
     )
     request = RunRequest(bot, [DATASET], [draft.name])
-    request = replace(request, judge=judge_of(found.config, request))
+    request = replace(request, judge=judge.name if judge else judge_of(found.config, request))
     asked = "false" if found.config.get("kind") == "recorded" else "missing"
     with TemporaryDirectory() as folder:
         write_own(Path(folder), own)
@@ -77,11 +89,11 @@ def _safe(composed: Composed) -> Settings:
 
 @asynccontextmanager
 async def _trial(
-    space: Workspace, bot: str, draft: MetricDraft, row: Mapping[str, Any]
+    space: Workspace, bot: str, draft: MetricDraft, row: Mapping[str, Any], judge: TriedJudge | None = None
 ) -> AsyncGenerator[tuple[Parts, Case]]:
     """The parts of a run, with a judge that supports all requests of its metrics, and the case."""
     with ExitStack() as stack:
-        settings, case = await to_thread.run_sync(stack.enter_context, trial_settings(space, bot, draft, row))
+        settings, case = await to_thread.run_sync(stack.enter_context, trial_settings(space, bot, draft, row, judge))
         budget = stack.enter_context(trial_budget(space, f"trial of {draft.name}"))
         session = CallSession(connections=space.allowed, budget=budget)
         parts = await to_thread.run_sync(lambda: assemble(settings, session=session))
@@ -210,7 +222,30 @@ async def write_steps(space: Workspace, bot: str, draft: MetricDraft) -> Written
 @requires("edit")
 async def try_metric(space: Workspace, bot: str, draft: MetricDraft, row: Mapping[str, Any]) -> TrialResult:
     """Score one case exactly as a run would; nothing is saved. The bot is called if the case has no answer."""
-    async with _trial(space, bot, draft, row) as (parts, case):
+    return await _score(space, bot, draft, row)
+
+
+JUDGED = ("judge", "g_eval", "rubric")
+"""The kinds of metrics that any judge can be tried with."""
+
+
+@requires("edit")
+async def try_judge(space: Workspace, judge: TriedJudge, metric: str, row: Mapping[str, Any]) -> TrialResult:
+    """Have a judge grade one answer by a metric of the library; nothing is saved.
+
+    UserError if the judge cannot answer what the metric asks, or its key is missing.
+    """
+    if not row.get("answer"):
+        raise UserError(Problem("there is no answer to grade", "answer", "write one, or take a case that has one"))
+    found = await to_thread.run_sync(get_library, space, metric)
+    definition = {**found.definition, "judge": None}
+    return await _score(space, RECORDED, MetricDraft(metric, definition), row, judge)
+
+
+async def _score(
+    space: Workspace, bot: str, draft: MetricDraft, row: Mapping[str, Any], judge: TriedJudge | None = None
+) -> TrialResult:
+    async with _trial(space, bot, draft, row, judge) as (parts, case):
         for metric in parts.metrics.values():
             if metric.parts:
                 what = f"a composite is made of the scores of {', '.join(metric.parts)}, which a run makes"

@@ -18,7 +18,9 @@ router = APIRouter(prefix="/judges", tags=["judges"])
 class JudgeChange(RequestBody):
     """What a judge is from now on."""
 
-    config: dict[str, Any] = Field(description="A judge's configuration: kind (openai), model and other keys.")
+    config: dict[str, Any] = Field(
+        description="kind (openai, panel, cascade or embedded) and its keys; members may be names of judges."
+    )
     description: str = Field(default="", max_length=10_000)
 
 

@@ -12,7 +12,7 @@ from nicegui import ui
 from evalflow.app.studio import metrics
 from evalflow.app.studio.bots import Bot, get_bot
 from evalflow.app.studio.datasets import list_datasets
-from evalflow.app.studio.judges import list_judges
+from evalflow.app.studio.judges import StoredJudge, has_models, list_judges
 from evalflow.app.studio.metric_trial import WrittenSteps, write_steps
 from evalflow.app.studio.space import Workspace
 from evalflow.web.pages.metric_form import NEW, MetricForm, YamlForm, why_no_form
@@ -55,18 +55,16 @@ def add() -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Around:
-    """The context of the form: the bot, and names of datasets and judges."""
+    """The context of the form: the bot, names of datasets, and the judges to choose from."""
 
     bot: Bot
     datasets: Sequence[str]
-    judges: Sequence[str]
+    judges: Sequence[StoredJudge]
 
 
 def _read_around(workspace: Workspace, bot: str) -> _Around:
     datasets = [one.name for one in list_datasets(workspace)]
-    return _Around(
-        get_bot(workspace, bot), datasets, [judge.name for judge in list_judges(workspace) if judge.config.get("model")]
-    )
+    return _Around(get_bot(workspace, bot), datasets, [one for one in list_judges(workspace) if has_models(one)])
 
 
 class _MetricEditor:

@@ -9,24 +9,28 @@ from typing import Any, cast
 from nicegui import ui
 
 from evalflow.app.studio.bots import Bot
+from evalflow.app.studio.judges import StoredJudge
 from evalflow.app.studio.metric_trial import WrittenSteps
 from evalflow.errors import Problem, UserError
 from evalflow.web.ui import forms
+from evalflow.web.ui.judges import judge_labels, missing_key_note
 from evalflow.web.ui.parts import badge, button, message, text
 
 
 class JudgeFields:
     """The fields of a metric's judge, added to `fields` by key. `judges` are those to choose from."""
 
-    def __init__(self, bot: Bot, judges: Sequence[str], judge: Any, fields: dict[str, forms.Field]) -> None:
+    def __init__(self, bot: Bot, judges: Sequence[StoredJudge], judge: Any, fields: dict[str, forms.Field]) -> None:
         self._bot, self._judge = bot, cast("str | dict[str, Any] | None", judge)
         own = {"": "The bot's own model" if self._has_model else "The run's judge"}
         if self._is_written:
             own[_WRITTEN] = f"{judge.get('name') or judge['model']}, as written in the YAML"
         named = judge if isinstance(judge, str) else _WRITTEN if self._is_written else ""
-        known = [*judges, *([judge] if isinstance(judge, str) and judge not in judges else [])]
+        self._known = {one.name: one for one in judges}
+        known = judge_labels(judges)
+        known |= {judge: judge} if isinstance(judge, str) and judge not in known else {}
         about = forms.About("Judge", "The model that grades. Define others on the page Judges.", required=True)
-        self._chosen = forms.pick(about, {**own, **{name: name for name in known}}, named)
+        self._chosen = forms.pick(about, {**own, **known}, named)
         self._chosen.on_value_change(self._fill)
         fields["judge"] = self._chosen
         ui.link("New judge", "/judges/new").classes("small")
@@ -64,6 +68,7 @@ class JudgeFields:
         self._logprobs.parent_slot.parent.set_visibility(chosen in ("", _WRITTEN))  # pyright: ignore - the field around it
         self._notes.clear()
         with self._notes:
+            missing_key_note(self._known.get(str(chosen)))
             if chosen == "" and self._has_model:
                 what = "Models tend to prefer their own answers (self-preference)."
                 message(what, "Compare its scores with a judge of another family, or with human labels.", "warn")

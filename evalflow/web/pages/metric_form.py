@@ -15,6 +15,7 @@ from nicegui import ui
 from pydantic import ValidationError
 
 from evalflow.app.studio.bots import Bot
+from evalflow.app.studio.judges import StoredJudge
 from evalflow.app.studio.metric_yaml import KEY, metric_yaml, read_metric_yaml
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.metrics.registry import METRIC_KINDS
@@ -150,7 +151,7 @@ class MetricForm:
     def __init__(
         self,
         bot: Bot,
-        judges: Sequence[str],
+        judges: Sequence[StoredJudge],
         definition: Mapping[str, Any],
         fields: dict[str, forms.Field],
         write: WriteSteps,

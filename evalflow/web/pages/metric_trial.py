@@ -10,6 +10,7 @@ from typing import Any, cast
 from nicegui import ui
 
 from evalflow.app.studio.cases import example_rows
+from evalflow.app.studio.leases import amount_in_words
 from evalflow.app.studio.metric_trial import PromptPreview, SentPrompt, preview_metric, try_metric
 from evalflow.app.studio.metrics import MetricDraft
 from evalflow.app.studio.space import Workspace
@@ -31,14 +32,21 @@ _FIELDS = MappingProxyType({
 })  # fmt: skip
 
 
-class CaseFields:
-    """The fields of a case; it can be loaded from a dataset and edited."""
+_GRADED = forms.About("Answer", "The answer to grade.", required=True)
 
-    def __init__(self, workspace: Workspace, datasets: Sequence[str]) -> None:
+
+class CaseFields:
+    """The fields of a case; it can be loaded from a dataset and edited.
+
+    `is_asked`: a bot gives the answer if it is empty.
+    """
+
+    def __init__(self, workspace: Workspace, datasets: Sequence[str], *, is_asked: bool = True) -> None:
         self._workspace = workspace
         self._base: Row = {}
         self._rows: list[Row] = []
-        self.fields = {key: forms.area(_FIELDS[key]) for key in ("question", "answer")}
+        answer = _FIELDS["answer"] if is_asked else _GRADED
+        self.fields = {"question": forms.area(_FIELDS["question"]), "answer": forms.area(answer)}
         with ui.expansion("Take a case, or add an expected answer and context").classes("more"):
             options = {"": "written here", **{name: name for name in datasets}}
             help = "Your test cases or the samples, e.g. rag; or write one here."
@@ -153,7 +161,7 @@ class TrialCard:
                     text("Answer", "h3")
                     text(found.answer.answer, classes="text said")
                 for score in found.scores:
-                    _show_score(score)
+                    show_score(score)
             forms.reveal(self._result)
 
 
@@ -184,7 +192,8 @@ def _show_prompt(prompt: SentPrompt) -> None:
             text(json.dumps(prompt.request, indent=2, ensure_ascii=False), "pre")
 
 
-def _show_score(score: ScoreRecord) -> None:
+def show_score(score: ScoreRecord) -> None:
+    """A score with its reason, what it took and cost, and what the judge replied."""
     with ui.element("div").classes("scored"):
         with ui.element("div").classes("actions"):
             text(f"{score.score:.2f}" if score.score is not None else "no score", "div", "figure")
@@ -201,6 +210,7 @@ def _show_score(score: ScoreRecord) -> None:
             ("Judge", score.judge or ""),
             ("Time", f"{score.latency_s:.2f} s" if score.latency_s is not None else ""),
             ("Tokens", "" if score.input_tokens is None else tokens),
+            ("Cost", "" if score.cost_usd is None else amount_in_words("usd", score.cost_usd)),
         ])  # fmt: skip
         if score.steps:
             with ui.expansion("What the judge replied, step by step"):

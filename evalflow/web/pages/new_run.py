@@ -16,7 +16,7 @@ from evalflow.app.studio.cases import ids_of_rows
 from evalflow.app.studio.connections import connection_names
 from evalflow.app.studio.datasets import list_datasets
 from evalflow.app.studio.definitions import endpoint_judges
-from evalflow.app.studio.judges import list_judges
+from evalflow.app.studio.judges import StoredJudge, list_judges
 from evalflow.app.studio.leases import ProjectBudget
 from evalflow.app.studio.metrics import list_library, list_metrics
 from evalflow.app.studio.reruns import KnownCases, RunFault, fault_of, known_cases
@@ -33,6 +33,7 @@ from evalflow.web.ui import forms
 from evalflow.web.ui.budget import left_in_words
 from evalflow.web.ui.endpoint import CALLED, endpoint_fields
 from evalflow.web.ui.frame import frame, guarded_page
+from evalflow.web.ui.judges import judge_labels, missing_key_note
 from evalflow.web.ui.parts import Latest, button, facts, link_button, message, text
 from evalflow.web.ui.ticks import unpacked
 
@@ -205,6 +206,7 @@ class RunOptions:
     kinds: Mapping[str, str]
     datasets: Mapping[str, str]
     judges: Mapping[str, str]
+    keyless: Mapping[str, StoredJudge]
     endpoints: Collection[str]
     connections: Sequence[str] | None
     library: Sequence[str]
@@ -213,13 +215,14 @@ class RunOptions:
 def read_options(workspace: Workspace) -> RunOptions:
     """Read the options of the form; may block."""
     bots = list_bots(workspace)
-    judges = [judge.name for judge in list_judges(workspace) if judge.name != "target"]
+    judges = [judge for judge in list_judges(workspace) if judge.name != "target"]
     datasets = [(one.name, "" if one.cases is None else f" ({one.cases:,} cases)") for one in list_datasets(workspace)]
     return RunOptions(
         bots={bot.name: bot.name if bot.origin == "workspace" else f"{bot.name} (conf)" for bot in bots},
         kinds={bot.name: str(bot.config.get("kind")) for bot in bots},
         datasets={name: f"{name}{size}" for name, size in datasets},
-        judges={_DEFAULT_JUDGE: "Default: the bot's own model, else embedded", **{name: name for name in judges}},
+        judges={_DEFAULT_JUDGE: "Default: the bot's own model, else embedded", **judge_labels(judges)},
+        keyless={judge.name: judge for judge in judges if judge.missing_key},
         endpoints=endpoint_judges(),
         connections=connection_names(workspace),
         library=[metric.name for metric in list_library(workspace)],
@@ -362,6 +365,15 @@ class RunForm:
         start = request.judge if request.judge in judges else _DEFAULT_JUDGE
         self._judge = forms.pick(forms.About("Judge", about, required=True), judges, start)
         self.fields["judge"] = self._judge
+        note = ui.element("div").classes("stack")
+
+        def mark() -> None:
+            note.clear()
+            with note:
+                missing_key_note(self._choice.keyless.get(str(self._judge.value)))
+
+        self._judge.on_value_change(mark)
+        mark()
         with ui.element("div").classes("stack-wide") as endpoint:
             connections = self._choice.connections
             self._endpoint = endpoint_fields(_ENDPOINT, request.judge_values, connections, about=_CONNECTION)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from evalflow.app.core.assemble import settings_of
 from evalflow.app.studio import bots, datasets, judges, metrics, runs
 from evalflow.app.studio.cases import add_case
+from evalflow.app.studio.metric_trial import TriedJudge, try_judge
 from evalflow.app.studio.metric_yaml import metric_yaml, read_metric_yaml
 from evalflow.app.studio.metrics import MetricDraft
 from evalflow.app.studio.snapshot import RunRequest, freeze, own_definitions, settings_for
@@ -15,6 +17,7 @@ from evalflow.app.studio.space import StaleError, TakenError, Workspace
 from evalflow.config.judges import CascadeConfig, OpenAIJudgeConfig, PanelConfig
 from evalflow.config.load import compose
 from evalflow.errors import UserError
+from evalflow.testing import Endpoint, Request
 
 CONFIG: dict[str, Any] = {"kind": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1", "api_key_env": "STRICT"}
 GRADED = {"kind": "g_eval", "criteria": "Is it right?", "needs": ["question", "answer"], "judge": "strict"}
@@ -143,3 +146,40 @@ def test_what_is_wrong_with_members_is_said(space: Workspace, members: list[str]
     defined(space)
     with pytest.raises(UserError, match=what):
         judges.create_judge(space, "jury", panel_of(*members))
+
+
+SAMPLE = {"question": "What does it cost?", "answer": "Forty pounds."}
+
+
+def graded(request: Request) -> dict[str, Any]:
+    assert "Forty pounds." in request.text
+    return {"reason": "It hangs together.", "score": 5}
+
+
+def test_a_judge_that_is_not_saved_grades_an_answer_by_a_metric(
+    space: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("STRICT", raising=False)
+    with Endpoint(graded) as endpoint:
+        priced = {"input_per_million": 1.0, "output_per_million": 2.0}
+        config = {**CONFIG, "base_url": endpoint.url, "api_key_env": None, "price": priced}
+        found = asyncio.run(try_judge(space, TriedJudge("strict", config), "coherence", SAMPLE))
+        [score] = found.scores
+        assert (score.score, score.reason, score.judge) == (1.0, "It hangs together.", "strict")
+        assert score.cost_usd
+        for name in ("one", "two"):
+            judges.create_judge(space, name, {**config, "model": name})
+        jury = TriedJudge("jury", panel_of("one", "two"))
+        [score] = asyncio.run(try_judge(space, jury, "coherence", SAMPLE)).scores
+        assert (score.score, score.judge) == (1.0, "jury")
+        [score] = asyncio.run(try_judge(space, TriedJudge("one"), "coherence", SAMPLE)).scores
+        assert score.judge == "one"
+    assert [row["name"] for row in judges.JUDGES.rows(space)] == ["one", "two"]
+    for judge, row, what in (
+        (TriedJudge("strict", CONFIG), SAMPLE, "STRICT"),
+        (TriedJudge("one"), {"question": "Why?"}, "no answer"),
+        (TriedJudge("none"), SAMPLE, "no judge 'none'"),
+        (TriedJudge("embedded"), SAMPLE, "name a model that judges"),
+    ):
+        with pytest.raises(UserError, match=what):
+            asyncio.run(try_judge(space, judge, "coherence", row))

@@ -1,0 +1,221 @@
+"""The forms of a judge: one model, several that vote or are asked in turn, or text overlap; and a trial of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast
+
+from nicegui import ui
+
+from evalflow.app.studio import judges
+from evalflow.app.studio.judges import StoredJudge
+from evalflow.app.studio.metric_trial import TriedJudge, try_judge
+from evalflow.app.studio.space import Workspace
+from evalflow.web.pages.metric_trial import CaseFields, show_score
+from evalflow.web.ui import forms
+from evalflow.web.ui.dialogs import Saving, State
+from evalflow.web.ui.endpoint import CALLED, endpoint_fields
+from evalflow.web.ui.parts import button, link_button, text
+from evalflow.web.ui.visitor import may
+
+_LINES = {
+    "model": forms.About("Model", "The provider's model name.", "gpt-4.1-mini", required=True, code=True),
+    "base_url": forms.About(
+        "Address", "The base URL, up to and including /v1. Empty: OpenAI's.", "http://127.0.0.1:11434/v1", code=True
+    ),
+    "api_key_env": forms.About(
+        "API key",
+        "The name of the environment variable that holds the key, never the key itself. Empty: no key.",
+        "OPENAI_API_KEY",
+        code=True,
+    ),
+}
+MODES = {
+    "json_schema": "JSON schema",
+    "tools": "Tool call",
+    "json": "JSON",
+    "md_json": "Plain text, for models without structured output",
+}
+"""How a judge is told the format of its replies."""
+_PRICES = {
+    "input_per_million": forms.About("Price of input", "US dollars for a million tokens.", "0.40"),
+    "output_per_million": forms.About("Price of output", "US dollars for a million tokens.", "1.60"),
+}
+_VOTES = {"mean": "The mean of their scores", "median": "The median", "majority": "The most frequent score"}
+_ESCALATE = forms.About(
+    "Ask the next below", "The next judge is asked if the probability of a verdict is below this.", "0.8", required=True
+)
+_SAMPLE = ("What does a library card cost?", "It costs 40 pounds a year.")
+_TRIED_WITH = "coherence"
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeChoices:
+    """What the forms offer: connections (None: any address), members, and metrics and datasets to try a judge with."""
+
+    connections: Sequence[str] | None
+    members: Mapping[str, str]
+    metrics: Sequence[str]
+    datasets: Sequence[str]
+
+
+def judge_form(workspace: Workspace, kind: str, stored: StoredJudge | None, choices: JudgeChoices) -> None:
+    """The form of a judge of a kind; of a new one if `stored` is None."""
+    made = {"panel": _MembersForm, "cascade": _MembersForm, "embedded": _EmbeddedForm}.get(kind, _ModelForm)
+    made(workspace, kind, stored, choices)
+
+
+class _JudgeForm:
+    """What the forms share. Keys without a field are kept."""
+
+    def __init__(self, workspace: Workspace, kind: str, stored: StoredJudge | None, choices: JudgeChoices) -> None:
+        self._workspace, self._kind, self._stored, self._choices = workspace, kind, stored, choices
+        self._config: Mapping[str, Any] = stored.config if stored else {}
+        self._fields: dict[str, forms.Field] = {}
+        with ui.element("div").classes("beside"):
+            with forms.form(locked=not may("edit")):
+                if stored is None:
+                    self._name = forms.NameField("Careful")
+                    self._fields["judge.name"] = self._name.field
+                self._build()
+                about = forms.About(
+                    "Description", "One sentence for those who choose it.", "Strict on facts, and cheap."
+                )
+                self._description = forms.line(about, stored.description if stored else "")
+                self._fields["judge.description"] = self._description
+                if may("edit"):
+                    with ui.element("div").classes("actions"):
+                        self._button = button("Save", self._save, kind="primary")
+                        link_button("Cancel", "/judges")
+            if may("edit"):
+                trial_card(workspace, choices, self._tried, self._fields)
+        name, version = (stored.name, stored.version) if stored else ("", 0)
+        self._saving = Saving[StoredJudge](partial(judge_state, workspace, name), version, f"/judges/{name}")
+
+    def _build(self) -> None:
+        raise NotImplementedError
+
+    def _read(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _tried(self) -> TriedJudge:
+        name = self._stored.name if self._stored else self._name.read() or "judge_trial"
+        return TriedJudge(name, self._read())
+
+    async def _save(self) -> None:
+        name = self._stored.name if self._stored else self._name.read()
+        config, description = self._read(), forms.written(self._description) or ""
+
+        def work(version: int) -> StoredJudge:
+            if self._stored is None:
+                return judges.create_judge(self._workspace, name, config, description)
+            return judges.update_judge(self._workspace, name, version, config, description)
+
+        mine = {**config, "description": description}
+        await self._saving.save(work, mine, self._fields, self._button, lambda _: forms.leave("/judges"))
+
+
+class _ModelForm(_JudgeForm):
+    """One model behind an OpenAI-compatible endpoint."""
+
+    def _build(self) -> None:
+        connections = self._choices.connections
+        self._endpoint = endpoint_fields(_LINES, self._config, connections)
+        if connections is not None:
+            self._fields |= {f"judge.{key}": self._endpoint["connection"] for key in CALLED}
+        self._fields |= {f"judge.{key}": field for key, field in self._endpoint.items()}
+        about = forms.About("Reply format", "How the model is told the format: JSON schema, if it supports that.")
+        self._fields["judge.mode"] = self._mode = forms.pick(about, MODES, self._config.get("mode", "json_schema"))
+        help = "G-Eval then asks once and weights the grades; otherwise it samples several replies."
+        about = forms.About("Use token probabilities", help)
+        self._logprobs = forms.tick(about, bool(self._config.get("logprobs")))
+        price: Mapping[str, Any] = self._config.get("price") or {}
+        with forms.pair():
+            self._prices = {key: forms.number_field(about, price.get(key)) for key, about in _PRICES.items()}
+        self._fields |= {f"price.{key}": field for key, field in self._prices.items()}
+
+    def _read(self) -> dict[str, Any]:
+        values: dict[str, Any] = {key: forms.written(field) for key, field in self._endpoint.items()}
+        prices = {key: field.value for key, field in self._prices.items()}
+        given = any(value is not None for value in prices.values())
+        values |= {"mode": self._mode.value, "logprobs": bool(self._logprobs.value), "price": prices if given else None}
+        gone = () if self._choices.connections is None else CALLED
+        kept = {**self._config, "kind": "openai", **values}
+        return {key: value for key, value in kept.items() if key not in gone and (key != "model" or value)}
+
+
+class _MembersForm(_JudgeForm):
+    """Several judges: a panel votes, a cascade asks one after the other. Members that an import wrote out are kept."""
+
+    def _build(self) -> None:
+        named = self._config.get("members")
+        self._members: forms.Field | None = None
+        if named is None or isinstance(named, list):
+            chosen = cast("list[str]", named or [])
+            order = " The first is asked first: choose the cheapest first." if self._kind == "cascade" else ""
+            about = forms.About("Members", f"Two judges or more.{order}", required=True)
+            options = {**self._choices.members, **{name: name for name in chosen if name not in self._choices.members}}
+            self._members = forms.several(about, options, chosen)
+            self._fields["judge.members"] = self._members
+        else:
+            text(f"Members: {', '.join(cast('Mapping[str, Any]', named))}", "p")
+        if self._kind == "panel":
+            vote = self._config.get("vote", "mean")
+            votes = _VOTES if vote in _VOTES else {**_VOTES, vote: "Weighted, as written in its file"}
+            self._rule: forms.Field = forms.pick(forms.About("Vote", required=True), votes, vote)
+            self._fields["judge.vote"] = self._rule
+        else:
+            self._rule = forms.number_field(_ESCALATE, self._config.get("escalate_below", 0.8))
+            self._fields["judge.escalate_below"] = self._rule
+
+    def _read(self) -> dict[str, Any]:
+        rule = {"vote" if self._kind == "panel" else "escalate_below": self._rule.value}
+        members = {} if self._members is None else {"members": list(self._members.value or [])}
+        return {**self._config, "kind": self._kind, **members, **rule}
+
+
+class _EmbeddedForm(_JudgeForm):
+    """Text overlap and sentence similarity; its scores pass or fail only if someone says that they are calibrated."""
+
+    def _build(self) -> None:
+        help = "Only if you have compared its scores with people's labels: its scores then pass or fail."
+        self._calibrated = forms.tick(
+            forms.About("Thresholds apply to its scores", help), bool(self._config.get("calibrated"))
+        )
+
+    def _read(self) -> dict[str, Any]:
+        return {**self._config, "kind": "embedded", "calibrated": bool(self._calibrated.value)}
+
+
+def judge_state(workspace: Workspace, name: str) -> State:
+    """The stored judge, for comparison."""
+    found = judges.get_judge(workspace, name)
+    return {**found.config, "description": found.description}, found.version
+
+
+def trial_card(
+    workspace: Workspace, choices: JudgeChoices, tried: Callable[[], TriedJudge], fields: Mapping[str, forms.Field]
+) -> None:
+    """A card in which the judge grades a sample answer by a metric of the library."""
+    with ui.element("aside").classes("card stack estimate").props('aria-label="Try it"'):
+        text("Try it", "h2")
+        about = forms.About("Metric", "By which the answer is graded; nothing is saved.", required=True)
+        metric = forms.pick(about, choices.metrics, _TRIED_WITH if _TRIED_WITH in choices.metrics else None)
+        case = CaseFields(workspace, choices.datasets, is_asked=False)
+        case.fields["question"].value, case.fields["answer"].value = _SAMPLE
+
+        async def grade() -> None:
+            place.clear()
+            with forms.faults_shown({**fields, **case.fields, "metric": metric}, grading):
+                judge, row, name = tried(), case.read(), str(metric.value or "")
+                found = await workspace.ask(lambda: try_judge(workspace, judge, name, row))
+                with place:
+                    for score in found.scores:
+                        show_score(score)
+                forms.reveal(place)
+
+        with ui.element("div").classes("actions"):
+            grading = button("Grade it", grade, icon="gavel")
+        place = ui.element("div").props("aria-live=polite").classes("stack")
