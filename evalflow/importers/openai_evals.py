@@ -177,7 +177,7 @@ def _write(archive: _Archive, file: DataFile, option: str, items: Iterator[tuple
             continue
         known = dict(cast("Mapping[str, Any]", item))
         sample: Any = row.get("sample")
-        case = {"id": str(file.count + 1), **_case(known, cast("Mapping[str, Any]", sample or {})), "vars": known}
+        case = {"id": str(file.count + 1), **_case(known, as_map(sample)), "vars": known}
         case |= {"openai": scores} if (scores := _scores(archive, row.get("results"), where)) else {}
         checks = [check for grader in archive.graders if (check := _check(archive, grader, known, where))]
         file.write({**case, "checks": checks} if checks else case)

@@ -35,7 +35,12 @@ class SourceFolder:
     def find(self, name: str, base: Path, where: str) -> Path:
         """The file of a relative or absolute name; UserError if it is not there, or outside of the folder."""
         path = self.inside(name, base, where)
-        if not path.exists():
+        try:
+            exists = path.exists()
+        except OSError as error:
+            what = f"it names {name[:60]}, which cannot be looked for: {error.strerror}"
+            raise UserError(Problem(what, where)) from None
+        if not exists:
             raise UserError(Problem(f"it names {name}, which is not there", where, f"looked for {shown(path)}"))
         if not path.is_file():
             raise UserError(Problem(f"it names {name}, which is a folder", where, "name a file in it"))

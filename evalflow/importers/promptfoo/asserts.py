@@ -253,8 +253,8 @@ def _words(value: Any, _declared: Any, _reader: Any) -> Rule:
 
 def _xml(value: Any, _declared: Any, _reader: Any) -> Rule:
     found = cast("dict[str, Any]", value).get("requiredElements") if isinstance(value, dict) else value
-    elements = [part.strip() for part in found.split(",")] if isinstance(found, str) else found or []
-    return {"op": "xml", "elements": [str(one) for one in cast("list[Any]", elements)]}
+    elements = [part.strip() for part in found.split(",")] if isinstance(found, str) else as_list(found)
+    return {"op": "xml", "elements": [str(one) for one in elements]}
 
 
 def _script(value: Any, _declared: Any, _reader: Any) -> Rule:

@@ -317,6 +317,7 @@ def _declare(suite: _Suite, columns: Sequence[_Column], checks: CheckWriter, tes
         imported.notes.append("the tests have no assertions: the experiments have metric=relevance; choose your own")
     imported.notes.extend(checks.notes)
     judge = _judge(suite) if checks.judged else {}
+    imported.notes.extend(judge.get("notes", ()))
     answered = [test.answer is not None for test in tests]
     for number, column in enumerate(columns):
         echoes = column.target is not None and column.target.echoes

@@ -255,6 +255,11 @@ def judge_of(provider: SourceProvider) -> dict[str, Any]:
     family = provider.id.partition(":")[0]
     if family not in _JUDGES:
         raise Untranslatable("there is no judge like it", "choose the judge of the run: judge=...")
-    values = target_of(provider, "judge", "").values
+    found = target_of(provider, "judge", "")
+    values = found.values
     kept = {key: value for key, value in values.items() if key in ("model", "base_url", "api_key_env")}
-    return {"choice": _JUDGES[family], "values": {**kept, "temperature": values["temperature"]}}
+    return {
+        "choice": _JUDGES[family],
+        "values": {**kept, "temperature": values["temperature"]},
+        "notes": [note.replace("target judge", "judge", 1) for note in found.notes],
+    }

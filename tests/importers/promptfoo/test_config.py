@@ -248,11 +248,14 @@ def test_the_judge_of_the_default_test_is_the_judge(read: Read) -> None:
     found = read(
         BASE
         + """
-defaultTest: {options: {provider: openai:gpt-4.1-mini}}
+defaultTest: {options: {provider: {id: openai:gpt-4.1-mini, config: {apiKey: sk-secret}}}}
 tests: [{vars: {question: When?}, assert: [{type: llm-rubric, value: 'Names {{question}}'}]}]
 """
     )
     assert found.experiments["pool"]["judge"]["model"] == "gpt-4.1-mini"
+    assert found.experiments["pool"]["judge"]["api_key_env"] == "JUDGE_API_KEY"
+    assert any(note.startswith("judge: the key in") for note in found.notes)
+    assert "sk-secret" not in "".join([*found.files().values(), *found.notes])
     assert found.unjudged == {"pool"}
     assert rows(found)[0]["checks"][0] == {
         "identifier": "conformity", "name": "llm-rubric", "params": {"rules": ["Names When?"]},
