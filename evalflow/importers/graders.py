@@ -154,7 +154,7 @@ def rubric_option(description: str, scale: Mapping[str, Any], threshold: float |
 
 
 def _score_model(name: str, declared: Mapping[str, Any]) -> Grader:
-    bounds = as_list(declared.get("range", [0, 1]))
+    bounds = as_list(declared.get("range") or [0, 1])
     low, high = (as_number(bound) for bound in bounds) if len(bounds) == 2 else (None, None)
     if low is None or high is None or not low < high:
         raise Untranslatable(f"its range is {bounds}", "give it [least, most]")
