@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -23,11 +24,13 @@ from evalflow.config.schema import IDENTIFIER
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError, command
 from evalflow.importers.deepeval import read_deepeval
+from evalflow.importers.exports import read_export
 from evalflow.importers.files import ImportedConfig, ImportSource, key_for, secrets_in
 from evalflow.importers.govuk import read_config
 from evalflow.importers.inspect_logs import read_inspect
 from evalflow.importers.ledger import Ledger
 from evalflow.importers.openai_evals import read_openai_evals
+from evalflow.importers.platforms import PLATFORMS
 from evalflow.importers.promptfoo.read import read_promptfoo
 from evalflow.importers.tiamat import read_test
 from evalflow.paths import private_folder, write_atomically
@@ -43,6 +46,7 @@ FORMATS: Mapping[str, Importer] = {
     "openai-evals": read_openai_evals,
     "promptfoo": read_promptfoo,
     "tiamat": lambda source: read_test(source.path),
+    **{name: partial(read_export, platform) for name, platform in PLATFORMS.items()},
 }
 _TARGET = ("target=vllm", "target.model=MODEL")
 _FOLDER = Path(".evalflow") / "tiamat"

@@ -133,7 +133,11 @@ MANUALS: dict[str, Manual] = {
     "import": Manual(
         "Writes conf/, data/ and prompts/, and never over a file that is there; then prints what was taken, and each "
         f"thing that was not, with its place and what to do.\n\n{_DONE_CODES}",
-        (("import tiamat TEST.json", "a Tiamat test as YAML"),),
+        (
+            ("import tiamat TEST.json", "a Tiamat test as YAML"),
+            ("import langfuse traces.csv --name desk", "cases, and old scores beside new ones"),
+        ),
+        "import.md",
     ),
     "schema": Manual(
         f"Prints JSON Schema, or writes a file for each group.\n\n{_DONE_CODES}",

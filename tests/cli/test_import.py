@@ -44,6 +44,10 @@ EVAL = {"eval": {"testing_criteria": [
     {"type": "score_model", "name": "tone", "model": "m", "input": [{"role": "user", "content": "{{item.a}}"}]},
 ]}, "rows": [{"item": {"a": "b"}, "sample": {"output_text": "b"}}]}  # fmt: skip
 SAMPLE = {"input": "Spain", "ideal": "Madrid"}
+TRACE = {"id": "t", "name": "bot", "input": "Q", "output": "A", "helpful": [0.5], "totalCost": 0.1}
+EXAMPLE = {"id": "e", "inputs": {"question": "Q"}, "outputs": {"answer": "A"}}
+SPAN = {"input": "Q", "output": "A", "expected": "B", "scores": {"right": 0.5}}
+PHOENIX_CSV = "example_id,input,reference_output,output,annotation_exact_score\nx,Q,R,A,0.5\n"
 
 
 @pytest.mark.parametrize(
@@ -55,6 +59,10 @@ SAMPLE = {"input": "Spain", "ideal": "Madrid"}
         ("deepeval", "run.json", json.dumps(RUN)),
         ("openai-evals", "archive.json", json.dumps(EVAL)),
         ("openai-evals", "samples.jsonl", json.dumps(SAMPLE)),
+        ("langfuse", "traces.json", json.dumps([TRACE, {**TRACE, "output": None}])),
+        ("langsmith", "examples.jsonl", json.dumps(EXAMPLE)),
+        ("braintrust", "experiment.json", json.dumps([SPAN])),
+        ("phoenix", "experiment.csv", PHOENIX_CSV),
     ],
 )
 def test_the_printed_commands_work_as_printed(program: Program, kind: str, name: str, content: str) -> None:

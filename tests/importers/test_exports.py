@@ -1,0 +1,102 @@
+"""What every export of a platform goes through: bad files, shapes of inputs and outputs, size."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalflow.errors import UserError
+from evalflow.importers.exports import read_export, text_of
+from evalflow.importers.files import ImportedConfig, ImportSource
+from evalflow.importers.platforms import PLATFORMS
+
+
+def read(path: Path, tool: str = "braintrust") -> ImportedConfig:
+    scratch = path.parent / f"scratch_{path.name}"
+    scratch.mkdir()
+    return read_export(PLATFORMS[tool], ImportSource(path, "old", scratch))
+
+
+@pytest.mark.parametrize("tool", PLATFORMS)
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("e.json", "", "the file is empty"),
+        ("e.json", "[]", "the file has no rows"),
+        ("e.json", "[1]", "object"),
+        ("e.json", "true", "list of objects"),
+        ("e.json", '[{"input": "Q", "inputs": "Q"', "broken JSON"),
+        ("e.jsonl", '{"input": "a", "inputs": "a"}\n{"input": ', "e.jsonl:2: broken JSON"),
+        ("e.json", '[{"foo": 1}]', "it has none of input"),
+        ("e.csv", "foo,bar\n1,2\n", "it has none of input"),
+        ("e.csv", 'input\n"open', "csv"),
+        ("e.xlsx", "x", "unknown kind of file"),
+    ],
+)
+def test_bad_files_are_refused_in_words(tmp_path: Path, tool: str, name: str, content: str, said: str) -> None:
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    with pytest.raises(UserError, match=said):
+        read(tmp_path / name, tool)
+
+
+@pytest.mark.parametrize("name", ["e.json", "e.jsonl", "e.csv"])
+def test_other_encodings_are_refused_in_words(tmp_path: Path, name: str) -> None:
+    for encoding in ("utf-16", "latin-1"):
+        (tmp_path / f"{encoding}_{name}").write_bytes('[{"input": "é"}]'.encode(encoding))
+        with pytest.raises(UserError, match=r"UTF|broken JSON"):
+            read(tmp_path / f"{encoding}_{name}")
+
+
+def test_a_score_table_says_what_to_export(tmp_path: Path) -> None:
+    path = tmp_path / "scores.jsonl"
+    path.write_text(json.dumps({"name": "ok", "value": 1, "dataType": "NUMERIC", "traceId": "t"}))
+    with pytest.raises(UserError, match="a score without its trace") as refused:
+        read(path, "langfuse")
+    assert "table of traces" in refused.value.problems[0].hint
+
+
+def test_messages_that_cannot_be_asked_are_listed(tmp_path: Path) -> None:
+    path = tmp_path / "e.jsonl"
+    chat = [{"role": "user", "content": "Q"}, {"role": "tool", "content": "x"}]
+    path.write_text(json.dumps({"input": "Q"}) + "\n" + json.dumps({"input": chat, "scores": {"a": 1}}))
+    found = read(path)
+    found.ledger.expect_balanced()
+    assert found.ledger.counts() == {"cases": (2, 1, 1), "scores": (1, 0, 1)}
+    assert "message 2 has the role 'tool'" in found.ledger.left_out[0].reason
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("A", "A"),
+        ('{"answer": "A"}', '{"answer": "A"}'),  # what a bot said in JSON stays as it is
+        ({"answer": "A", "contexts": ["c"]}, "A"),
+        ({"role": "assistant", "content": [{"type": "text", "text": "A"}]}, "A"),
+        ({"choices": [{"message": {"role": "assistant", "content": "A"}}]}, "A"),
+        ([{"role": "user", "content": "Q"}, {"role": "assistant", "content": "A"}], "A"),
+        ({"x": {"y": "A"}}, "A"),
+        ({"x": 1, "y": 2}, '{"x":1,"y":2}'),
+        (3, "3"),
+        (False, "false"),
+        ([], "[]"),
+    ],
+)
+def test_the_text_of_an_output(value: Any, text: str) -> None:
+    assert text_of(value) == text
+
+
+def test_a_large_file_needs_no_memory(tmp_path: Path) -> None:
+    path = tmp_path / "many.jsonl"
+    row = {"output": "A", "scores": {"s": 0.5}, "context": "y" * 800}
+    path.write_text("".join(json.dumps({"input": f"Q{number}", **row}) + "\n" for number in range(4_000)))
+    tracemalloc.start()
+    try:
+        read(path)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert path.stat().st_size > 3_400_000 > 2 * peak
