@@ -217,7 +217,7 @@ def changed(page: Any, act: Callable[[], None], place: str = ".result-rows") -> 
         place,
     )
     act()
-    page.wait_for_function("window.changed > 0", timeout=60_000)
+    page.wait_for_function("window.changed > 0", timeout=60_000, polling=20)  # by frames it would cause frames
     page.wait_for_timeout(300)
     return float(page.evaluate("window.changed - window.clicked"))
 
