@@ -11,7 +11,7 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$python; break; }; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-live check format format-check lint types imports yaml bench clean
+.PHONY: help demo serve site test test-live check format format-check lint types imports yaml bench clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1 \t\2/' | expand -t 22
@@ -49,6 +49,9 @@ imports: $(VENV)/.ready-dev ## Check who may import whom
 
 yaml: $(VENV)/.ready-dev ## Check the YAML
 	@$(BIN)/yamllint --strict .
+
+site: $(VENV)/.ready-dev ## The documentation as pages, in build/site
+	@$(BIN)/python docs/build.py
 
 bench: $(VENV)/.ready-dev ## Measure; ARGS="NAME [ARGUMENTS]", without it a list
 	@$(BIN)/python -m bench $(ARGS)

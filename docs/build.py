@@ -1,0 +1,240 @@
+"""Builds the documentation site into build/site: the pages of docs/, the README, and a reference made from the code.
+
+    python docs/build.py
+
+A link that leads nowhere, or to no heading, ends it with an error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import io
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import evalflow
+from evalflow.app.core.json_schema import SCHEMA_GROUPS, group_schema
+from evalflow.cli import help_text, run_command
+from evalflow.cli.manual import MANUALS
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE, SITE = ROOT / "build" / "pages", ROOT / "build" / "site"
+OUTSIDE = {
+    "../README.md": "index.md",
+    "../bench/README.md": "benchmarks.md",
+    "../data/README.md": "data.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+}
+"""Pages that stand outside of docs/, by how others link to them, with their names on the site."""
+NAVIGATION: Mapping[str, Mapping[str, str]] = {
+    "Start": {
+        "evalflow": "index.md",
+        "Installing": "install.md",
+        "A tutorial in ten minutes": "tutorial.md",
+        "Coming from other tools": "import.md",
+    },
+    "Evaluate": {
+        "Metrics": "metrics.md",
+        "Checks of a case": "checks.md",
+        "Rules": "rules.md",
+        "G-Eval": "g-eval.md",
+        "Targets": "targets.md",
+        "The embedded judge": "embedded-judge.md",
+        "Panels and cascades": "panels.md",
+        "Guardrails, routers, topics": "govuk.md",
+        "Tiamat": "tiamat.md",
+        "Sample data": "data.md",
+    },
+    "Trust the numbers": {
+        "Statistics": "statistics.md",
+        "Looks, labels, groups": "looks-labels-groups.md",
+        "Calibration": "calibration.md",
+        "Labels": "labels.md",
+        "Ranking": "ranking.md",
+        "Benchmarks": "benchmarks.md",
+    },
+    "Build it in": {
+        "Python": "python.md",
+        "Tests and CI": "ci.md",
+        "Assistants": "assistants.md",
+        "Kinds of your own": "extending.md",
+    },
+    "The application": {
+        "The application": "application.md",
+        "Reviews": "reviews.md",
+        "Who may do what": "access.md",
+        "Signing in": "sign-in.md",
+        "Connections": "connections.md",
+        "A server for a team": "deploy.md",
+    },
+    "Reference": {
+        "Commands": "reference-commands.md",
+        "Configuration keys": "reference-keys.md",
+        "Python": "reference-python.md",
+        "REST": "reference-rest.md",
+    },
+    "The project": {"Contributing": "contributing.md", "Changelog": "changelog.md"},
+}
+
+
+def main() -> int:
+    """Copy and generate the pages, and build the site; returns the builder's exit code."""
+    shutil.rmtree(SOURCE, ignore_errors=True)
+    shutil.copytree(ROOT / "docs", SOURCE, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    for page in SOURCE.glob("*.md"):
+        page.write_text(_relinked(page.read_text(encoding="utf-8")), encoding="utf-8")
+    for place, name in OUTSIDE.items():
+        text = (ROOT / place.removeprefix("../")).read_text(encoding="utf-8")
+        (SOURCE / name).write_text(_relinked(text), encoding="utf-8")
+    reference = {"commands": commands(), "keys": keys(), "python": python(), "rest": rest()}
+    for name, lines in reference.items():
+        (SOURCE / f"reference-{name}.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    config = ROOT / "build" / "zensical.toml"
+    config.write_text(_config(), encoding="utf-8")
+    command = [sys.executable, "-m", "zensical", "build", "--strict", "--clean", "--config-file", str(config)]
+    return subprocess.run(command, cwd=ROOT / "build").returncode
+
+
+def _relinked(text: str) -> str:
+    """The page with its links as they are on the site; files that are no pages are named without a link."""
+    for place, name in OUTSIDE.items():
+        text = text.replace(f"]({place}", f"]({name}")
+    text = text.replace("](docs/", "](").replace("](../docs/", "](")
+    return re.sub(r"\[([^\]]*)\]\((?:\.\./)?(?:LICENSE|data|conf|bench|prompts)[^)]*\)", r"\1", text)
+
+
+def _config() -> str:
+    def entries(pages: Mapping[str, str]) -> str:
+        return ", ".join(f"{{{json.dumps(title)} = {json.dumps(page)}}}" for title, page in pages.items())
+
+    sections = ",\n".join(f"  {{{json.dumps(title)} = [{entries(pages)}]}}" for title, pages in NAVIGATION.items())
+    return f"""[project]
+site_name = "evalflow"
+site_description = "Evaluate LLM applications from YAML, with numbers that can be defended."
+docs_dir = "{SOURCE.name}"
+site_dir = "{SITE.name}"
+nav = [
+{sections}
+]
+
+[project.theme]
+font = false
+features = ["navigation.sections", "navigation.footer", "content.code.copy", "search.highlight"]
+
+[[project.theme.palette]]
+media = "(prefers-color-scheme: light)"
+scheme = "default"
+
+[[project.theme.palette]]
+media = "(prefers-color-scheme: dark)"
+scheme = "slate"
+
+[project.markdown_extensions.toc]
+permalink = true
+
+[project.markdown_extensions.tables]
+[project.markdown_extensions.attr_list]
+[project.markdown_extensions.md_in_html]
+[project.markdown_extensions.pymdownx.superfences]
+[project.markdown_extensions.pymdownx.highlight]
+"""
+
+
+def commands() -> Iterator[str]:
+    """The help of the program and of each verb."""
+    yield "# Commands\n"
+    yield f"```text\n{help_text().rstrip()}\n```\n"
+    for verb in MANUALS:
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            run_command([verb, "--help"])
+        yield f"## {verb}\n\n```text\n{out.getvalue().rstrip()}\n```\n"
+
+
+def keys() -> Iterator[str]:
+    """A table of the keys of each kind, with meaning, default and example."""
+    yield "# Configuration keys\n"
+    yield "Made from the schema that editors use (`python -m evalflow schema`).\n"
+    for group in SCHEMA_GROUPS:
+        yield f"## {group}\n"
+        for name, model in group_schema(group)["$defs"].items():
+            kind = model.get("properties", {}).get("kind", {}).get("anyOf", [{}])[0].get("const")
+            yield f"### {group}: {kind or re.sub('Config$', '', name)}\n"
+            yield f"{_cell(model.get('description', ''))}\n"
+            if not model.get("properties"):
+                continue
+            yield "| key | meaning | default | example |"
+            yield "|---|---|---|---|"
+            for key, about in model["properties"].items():
+                default = f"`{_json(about['default'])}`" if "default" in about else ""
+                example = f"`{_json(about['examples'][0])}`" if about.get("examples") else ""
+                yield f"| `{key}` | {_cell(about.get('description', ''))} | {default} | {example} |"
+            yield ""
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False).replace("|", "\\|")
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+
+
+def python() -> Iterator[str]:
+    """The public names, with their signatures and docstrings."""
+    yield "# Python\n\n[How to use it](python.md)."
+    for name in sorted(evalflow.__all__, key=lambda name: (not name.islower(), name)):
+        found = getattr(evalflow, name)
+        signature = _signature(found) if inspect.isfunction(found) else ""
+        yield f"\n## {name}\n\n```python\n{name}{signature}\n```\n"
+        yield _docstring(found)
+        if inspect.isclass(found) and not issubclass(found, Exception):
+            for own, member in vars(found).items():
+                if not own.startswith("_") and (isinstance(member, property) or inspect.isfunction(member)):
+                    called = "" if isinstance(member, property) else _signature(member)
+                    yield f"\n- `{name}.{own}{called}`: {_docstring(member).replace(chr(10), ' ')}"
+
+
+def _signature(found: Callable[..., Any]) -> str:
+    """The signature, without the quotes of annotations that are not evaluated."""
+    return re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(found)))
+
+
+def _docstring(found: object) -> str:
+    """The docstring; its lists of arguments become lists."""
+    lines: list[str] = []
+    for line in (inspect.getdoc(found) or "").splitlines():
+        if section := re.match(r"(Args|Raises|Attributes):$", line):
+            lines += [f"**{section[1]}**", ""]
+        elif item := re.match(r"    (\w+): (.*)", line):
+            lines.append(f"- `{item[1]}`: {item[2]}")
+        else:
+            lines.append(line.strip() if line.startswith("     ") else line)
+    return "\n".join(lines)
+
+
+def rest() -> Iterator[str]:
+    """The requests of the REST API, by resource."""
+    from evalflow.web.application import rest_api
+
+    yield "# REST\n"
+    yield "Below `/api/v1`, where `serve` has the whole description at `openapi.json`. [Who may do what](access.md).\n"
+    found: dict[str, list[str]] = {}
+    for path, requests in rest_api().openapi()["paths"].items():
+        for method, about in requests.items():
+            said = _cell((about.get("description") or about.get("summary") or "").split("\n\n")[0])
+            found.setdefault(path.split("/")[1], []).append(f"| `{method.upper()} {path}` | {said} |")
+    for resource, lines in sorted(found.items()):
+        yield "\n".join([f"\n## {resource}\n", "| request | |", "|---|---|", *lines])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
