@@ -29,6 +29,7 @@ from evalflow.importers.files import ImportedConfig, ImportSource, key_for, secr
 from evalflow.importers.govuk import read_config
 from evalflow.importers.inspect_logs import read_inspect
 from evalflow.importers.ledger import Ledger
+from evalflow.importers.lm_eval import read_lm_eval
 from evalflow.importers.openai_evals import read_openai_evals
 from evalflow.importers.platforms import PLATFORMS
 from evalflow.importers.promptfoo.read import read_promptfoo
@@ -43,6 +44,7 @@ FORMATS: Mapping[str, Importer] = {
     "deepeval": read_deepeval,
     "inspect": read_inspect,
     "govuk": lambda source: read_config(source.path),
+    "lm-eval": read_lm_eval,
     "openai-evals": read_openai_evals,
     "promptfoo": read_promptfoo,
     "tiamat": lambda source: read_test(source.path),

@@ -97,7 +97,7 @@ def read_export(platform: Platform, source: ImportSource) -> ImportedConfig:
                 continue
             cases.write(case, scores, where)
     cases.declare(source, source.name, shown(path))
-    unused = _unused(platform, [name for name in columns if name not in cases.scores])
+    unused = _unused(platform, [name for name in columns if name not in cases.names])
     if unused:
         more = f" and {len(unused) - _LISTED} more" if len(unused) > _LISTED else ""
         imported.notes.append(f"columns that are not copied: {', '.join(unused[:_LISTED])}{more}")
@@ -156,7 +156,7 @@ def _case(platform: Platform, row: Row, encoded: bool) -> dict[str, Any]:
     given, said, expected = (read(field_of(row, names)) for names in (platform.asked, platform.said, platform.expected))
     if given is None:
         raise Untranslatable(f"it has none of {', '.join(platform.asked)}")
-    found = _question(given)
+    found = input_of(given)
     is_run = not platform.runs or any(field_of(row, [name]) is not None for name in platform.runs)
     if expected is None and not is_run:
         expected, said = said, None
@@ -185,7 +185,7 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _question(given: Any) -> dict[str, Any]:
+def input_of(given: Any) -> dict[str, Any]:
     """The question or messages, and all that an input of several parts holds as variables."""
     known = as_map(given)
     listed = as_list(known.get("messages", given))

@@ -11,6 +11,7 @@ from typing import Any, cast
 from evalflow.errors import Problem, UserError
 from evalflow.importers.files import DataFile, ImportedConfig, ImportSource, dataset_option, key_for, recorded_option
 from evalflow.importers.ledger import Ledger
+from evalflow.importers.values import as_list
 
 PARTS = ("cases", "scores")
 _MANY = 500  # names of scores
@@ -31,6 +32,7 @@ class RecordedCases:
         tool: The tool's name, for people.
         column: The column of data/ that holds the scores.
         scores: The key of each name of a score.
+        names: All names of scores, also of those without a number.
         lower: Names of scores of which less is better.
     """
 
@@ -39,6 +41,7 @@ class RecordedCases:
     tool: str
     column: str
     scores: dict[str, str] = field(default_factory=dict[str, str])
+    names: set[str] = field(default_factory=set[str])
     lower: set[str] = field(default_factory=set[str])
     recorded: int = 0
     answered: int = 0
@@ -92,13 +95,15 @@ class RecordedCases:
         for name, value in scores:
             self.ledger.found("scores")
             number = score_number(value)
+            if len(self.names) < _MANY:
+                self.names.add(name)
             if number is not None and name not in self.scores and len(self.scores) < _MANY:
                 self.scores[name] = key_for(name, [*self.scores.values()], "score")
             key = self.scores.get(name)
             if value is None:
                 self.ledger.left("scores", f"score {name}", where, "it has no value")
             elif number is None:
-                reason = "it has several values" if isinstance(value, list) else "its value is a label, not a number"
+                reason = "it has several values" if len(as_list(value)) > 1 else "its value is a label, not a number"
                 self.ledger.left("scores", f"score {name}", where, reason, "write one number for it, and import again")
             elif key is None:
                 self.ledger.left("scores", "score", where, f"there are more than {_MANY} names of scores")

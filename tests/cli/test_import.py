@@ -47,6 +47,8 @@ SAMPLE = {"input": "Spain", "ideal": "Madrid"}
 TRACE = {"id": "t", "name": "bot", "input": "Q", "output": "A", "helpful": [0.5], "totalCost": 0.1}
 EXAMPLE = {"id": "e", "inputs": {"question": "Q"}, "outputs": {"answer": "A"}}
 SPAN = {"input": "Q", "output": "A", "expected": "B", "scores": {"right": 0.5}}
+HARNESS = {"doc_id": 0, "doc": {"q": "Q"}, "target": "A", "arguments": [["Q", {"until": []}]], "resps": [["A"]],
+           "filtered_resps": ["A"], "filter": "none", "metrics": ["exact_match"], "exact_match": 1.0}  # fmt: skip
 PHOENIX_CSV = "example_id,input,reference_output,output,annotation_exact_score\nx,Q,R,A,0.5\n"
 
 
@@ -63,6 +65,7 @@ PHOENIX_CSV = "example_id,input,reference_output,output,annotation_exact_score\n
         ("langsmith", "examples.jsonl", json.dumps(EXAMPLE)),
         ("braintrust", "experiment.json", json.dumps([SPAN])),
         ("phoenix", "experiment.csv", PHOENIX_CSV),
+        ("lm-eval", "samples_sums_2026-01-02T03-04-05.6.jsonl", json.dumps(HARNESS)),
     ],
 )
 def test_the_printed_commands_work_as_printed(program: Program, kind: str, name: str, content: str) -> None:
