@@ -80,7 +80,8 @@ def read_export(platform: Platform, source: ImportSource) -> ImportedConfig:
     """Import one file; UserError if it is no export of the platform."""
     path = source.path
     if not path.is_file():
-        raise UserError(Problem("there is no such file", str(path), platform.hint))
+        what = "it is a folder: name one file" if path.is_dir() else "there is no such file"
+        raise UserError(Problem(what, str(path), platform.hint))
     imported = ImportedConfig(ledger=Ledger(PARTS))
     encoded = platform.encoded or path.suffix.lower() == ".csv"
     with source.rows(imported, source.name) as file:
@@ -157,6 +158,8 @@ def _case(platform: Platform, row: Row, encoded: bool) -> dict[str, Any]:
     if given is None:
         raise Untranslatable(f"it has none of {', '.join(platform.asked)}")
     found = input_of(given)
+    if not found.get("messages") and (not given or not found["question"].strip()):
+        raise Untranslatable("its input is empty")
     is_run = not platform.runs or any(field_of(row, [name]) is not None for name in platform.runs)
     if expected is None and not is_run:
         expected, said = said, None
@@ -168,7 +171,8 @@ def _case(platform: Platform, row: Row, encoded: bool) -> dict[str, Any]:
     found |= {"reference": text_of(expected)} if expected is not None else {}
     contexts = _contexts(said) or _contexts(given) or _contexts(expected)
     found |= {"contexts": contexts} if contexts else {}
-    about = dict(as_map(parsed(field_of(row, ("metadata",)))))
+    noted = parsed(field_of(row, ("metadata",)))
+    about = dict(as_map(noted)) if isinstance(noted, Mapping) or noted is None else {"metadata": noted}
     number, group = field_of(row, platform.number), field_of(row, platform.group)
     about |= {f"{platform.column}_id": number} if isinstance(number, str | int) else {}
     found |= {"metadata": about} if about else {}

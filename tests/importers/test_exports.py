@@ -69,6 +69,17 @@ def test_messages_that_cannot_be_asked_are_listed(tmp_path: Path) -> None:
     assert "message 2 has the role 'tool'" in found.ledger.left_out[0].reason
 
 
+def test_empty_inputs_are_listed_and_plain_metadata_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "e.jsonl"
+    rows = [{"input": {}}, {"input": []}, {"input": {"q": " "}}, {"input": "Q", "metadata": "by hand"}]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = read(path)
+    assert found.ledger.counts()["cases"] == (4, 1, 3)
+    assert '"metadata": {"metadata": "by hand"}' in found.data["old.jsonl"].read_text(encoding="utf-8")
+    with pytest.raises(UserError, match="it is a folder"):
+        read(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [
