@@ -34,6 +34,7 @@ from evalflow.importers.openai_evals import read_openai_evals
 from evalflow.importers.platforms import PLATFORMS
 from evalflow.importers.promptfoo.read import read_promptfoo
 from evalflow.importers.tiamat import read_test
+from evalflow.importers.traces import read_traces
 from evalflow.paths import private_folder, write_atomically
 from evalflow.records.manifest import Manifest
 from evalflow.report.comparison import native_means, print_pairs
@@ -49,6 +50,7 @@ FORMATS: Mapping[str, Importer] = {
     "promptfoo": read_promptfoo,
     "tiamat": lambda source: read_test(source.path),
     **{name: partial(read_export, platform) for name, platform in PLATFORMS.items()},
+    "traces": read_traces,
 }
 _TARGET = ("target=vllm", "target.model=MODEL")
 _FOLDER = Path(".evalflow") / "tiamat"

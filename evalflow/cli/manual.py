@@ -136,6 +136,7 @@ MANUALS: dict[str, Manual] = {
         (
             ("import tiamat TEST.json", "a Tiamat test as YAML"),
             ("import langfuse traces.csv --name desk", "cases, and old scores beside new ones"),
+            ("import traces traces.jsonl --name live", "a case for each trace of OTLP JSON"),
         ),
         "import.md",
     ),

@@ -51,6 +51,14 @@ HARNESS = {"doc_id": 0, "doc": {"q": "Q"}, "target": "A", "arguments": [["Q", {"
            "filtered_resps": ["A"], "filter": "none", "metrics": ["exact_match"], "exact_match": 1.0}  # fmt: skip
 PHOENIX_CSV = "example_id,input,reference_output,output,annotation_exact_score\nx,Q,R,A,0.5\n"
 
+CHAT = {"gen_ai.operation.name": "chat", "gen_ai.prompt": "Q", "gen_ai.completion": "A"}
+OTLP_SPAN = {
+    "traceId": "a",
+    "spanId": "b",
+    "attributes": [{"key": key, "value": {"stringValue": value}} for key, value in CHAT.items()],
+}
+TRACES = {"resourceSpans": [{"scopeSpans": [{"spans": [OTLP_SPAN]}]}]}
+
 
 @pytest.mark.parametrize(
     ("kind", "name", "content"),
@@ -66,6 +74,7 @@ PHOENIX_CSV = "example_id,input,reference_output,output,annotation_exact_score\n
         ("braintrust", "experiment.json", json.dumps([SPAN])),
         ("phoenix", "experiment.csv", PHOENIX_CSV),
         ("lm-eval", "samples_sums_2026-01-02T03-04-05.6.jsonl", json.dumps(HARNESS)),
+        ("traces", "spans.jsonl", json.dumps(TRACES)),
     ],
 )
 def test_the_printed_commands_work_as_printed(program: Program, kind: str, name: str, content: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -11,6 +12,10 @@ from evalflow.app.importing import FORMATS
 from tests.docs.test_readme import ROOT, blocks, run
 
 PAGE = (ROOT / "docs" / "import.md").read_text(encoding="utf-8")
+CHAIN = {"openinference.span.kind": "CHAIN", "input.value": "When?", "output.value": "At 9."}
+ATTRIBUTES = [{"key": key, "value": {"stringValue": value}} for key, value in CHAIN.items()]
+SPAN = {"traceId": "a1", "spanId": "b2", "name": "chain", "attributes": ATTRIBUTES}
+TRACE = {"resourceSpans": [{"scopeSpans": [{"spans": [SPAN]}]}]}
 
 
 @pytest.mark.slow
@@ -18,7 +23,7 @@ def test_the_example_runs(tmp_path: Path) -> None:
     [config] = blocks("yaml", PAGE)
     (tmp_path / "promptfooconfig.yaml").write_text(config, encoding="utf-8")
     (tmp_path / "check.py").write_text("", encoding="utf-8")
-    imported, checked = "".join(blocks("bash", PAGE)).splitlines()
+    imported, checked, traced = "".join(blocks("bash", PAGE)).splitlines()
     done = run(imported, tmp_path)
     assert done.returncode == 0, done.stderr
     shown = re.search(r"^    not translated\n(.*?)\n\n", PAGE, re.MULTILINE | re.DOTALL)
@@ -31,6 +36,9 @@ def test_the_example_runs(tmp_path: Path) -> None:
     assert run(checked, tmp_path).returncode == 0
     written = "".join(path.read_text(encoding="utf-8") for path in tmp_path.glob("[cdp]*/**/*.*"))
     assert "sk-do-not-copy-me" not in written
+    (tmp_path / "traces.jsonl").write_text(json.dumps(TRACE), encoding="utf-8")
+    assert run(traced, tmp_path).returncode == 0
+    assert json.loads((tmp_path / "data" / "live.jsonl").read_text(encoding="utf-8"))["answer"] == "At 9."
 
 
 def test_the_page_names_every_tool() -> None:
