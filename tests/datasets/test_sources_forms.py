@@ -69,7 +69,7 @@ def test_a_shipped_dataset_declares_every_key_under_its_own_package(name: str) -
     assert text.splitlines()[0] == f"# @package dataset.{name}"
     assert list(yaml.safe_load(text)) == [
         "description", "path", "format", "sheet", "fields", "group", "generates", "labels_of", "conversation",
-        "tags", "ids", "allow_irregular",
+        "tags", "every_tag", "ids", "allow_irregular",
     ]  # fmt: skip
     assert list(read(name, DatasetConfig(**yaml.safe_load(text))))
 
