@@ -102,6 +102,13 @@ def _take(cases: RecordedCases, sample: Mapping[str, Any], better: Mapping[str, 
         cases.leave(failure.reason, failure.hint, scores, where)
         return
     case |= {"tags": [str(chosen)]} if end else {}
+    responses = [one for one in as_list(sample.get("filtered_resps")) if _likelihood(one) is None]
+    texts = sum(1 for _ in _texts(responses)) if "answer" in case else 0
+    if texts > 1:
+        cases.ledger.found("answers", texts)
+        cases.ledger.took("answers")
+        reason = "a case has one answer, the first; its scores are of all of them"
+        cases.ledger.left("answers", f"{texts - 1} more answers", where, reason, count=texts - 1)
     cases.lower |= {f"{name}{end}" for name in values if not better.get(name, name not in _LOWER)}
     cases.write(case, scores, where)
 
@@ -145,6 +152,14 @@ def _likelihood(response: Any) -> float | None:
     pair = as_list(response)
     greedy = len(pair) == 2 and str(pair[1]) in ("True", "False")
     return score_number(pair[0]) if greedy else None
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """The texts of nested lists."""
+    if isinstance(value, str):
+        yield value
+    for one in as_list(value):
+        yield from _texts(one)
 
 
 def _first(value: Any) -> Any:

@@ -74,6 +74,14 @@ def test_filters_are_cases_of_one_group(tmp_path: Path) -> None:
     assert "metadata" not in second
 
 
+def test_further_answers_to_one_prompt_are_listed(tmp_path: Path) -> None:
+    write(tmp_path, {"sums": [{**TEXT, "filtered_resps": [["2", "3", "2"]]}]})
+    found = read(tmp_path / f"samples_sums_{DATE}.jsonl")
+    assert cases(found)[0]["answer"] == "2"
+    assert found.ledger.counts()["answers"] == (3, 1, 2)
+    assert any("2 more answers" in one.what for one in found.ledger.left_out)
+
+
 def test_results_lead_to_the_samples_of_their_tasks(tmp_path: Path) -> None:
     better = {"capitals": {"acc": True, "acc_norm": False}}
     results = {"results": {"capitals": {"acc,none": 1}, "sums": {}, "all": {}}, "higher_is_better": better}
