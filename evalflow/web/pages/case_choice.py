@@ -29,7 +29,7 @@ _KINDS = {
 }
 _KIND = forms.About("Cases", "Drafts are left out.", required=True)
 _TAGS = forms.About("Tags", "With the number of cases; a tag includes its sub-tags.", "Choose", required=True)
-_NEED = forms.About("A case needs", required=True)
+_NEED = forms.About("A case needs", "Whether one of the tags is enough.", required=True)
 _NEEDS = {"any": "any of these tags", "all": "all of these tags"}
 _RUN = forms.About("Run", "Its cases with a failed score or an error.", required=True)
 _SAMPLE = forms.About("Random sample", "So many cases of each dataset.", "all")

@@ -32,7 +32,7 @@ _FIELDS = MappingProxyType({
 })  # fmt: skip
 
 
-_GRADED = forms.About("Answer", "The answer to grade.", required=True)
+_GRADED = forms.About("Answer", "The answer to grade.", "You can return it within 30 days.", required=True)
 
 
 class CaseFields:

@@ -215,7 +215,7 @@ def test_a_bot_calls_a_connection_where_there_are_accounts(visit: Visit, pages: 
         field(page, "Name").fill("connected")
         field(page, "Model").fill("m")
         page.get_by_role("button", name="Save").click()
-        seen(page, "belongs to no connection of this server")
+        seen(page, "This field is required")
         page.get_by_role("combobox", name="Connection").click()
         page.get_by_role("option", name="own").click()
         field(page, "Question").fill("What does it cost?")
