@@ -127,6 +127,7 @@ def test_a_group_is_the_weighted_share_of_its_checks(checks: list[tuple[bool, fl
     share = sum(weight for holds, weight in checks if holds) / total
     decided, open_one = (bench.score(metric, case=case) for metric in METRIC.bind(case))
     assert open_one.score == open_one.value == decided.value == pytest.approx(share)
+    assert open_one.score is not None
     assert 0 <= open_one.score <= 1
     assert decided.score == float(share >= limit - 1e-9)
 

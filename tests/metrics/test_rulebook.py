@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from evalflow import patterns
 from evalflow.apart import TooSlow
+from evalflow.errors import UserError
 from evalflow.metrics import json_schema
 from evalflow.metrics.rulebook import BaseOperation, Operation, Rulebook
 
@@ -276,7 +277,7 @@ def test_what_is_no_operation(rule: dict[str, Any], message: str) -> None:
 def test_a_check_metric_declares_the_fields_of_all_its_rules(bench: Any) -> None:
     rules = [{"op": "length", "max": 5}, negated({"op": "equals", "field": "actual", "against": "expected"})]
     values = {"kind": "check", "checks": rules, "needs": ["answer", "latency_s"]}
-    with pytest.raises(Exception, match="does not declare") as error:
+    with pytest.raises(UserError, match="does not declare") as error:
         bench.build("mine", values)
     assert [problem.where for problem in error.value.problems] == [
         "metric.mine.checks[1].rule.field", "metric.mine.checks[1].rule.against",

@@ -13,6 +13,7 @@ from nicegui.page import page
 
 from evalflow.app.studio.bots import Bot
 from evalflow.app.studio.definitions import declared, declared_content
+from evalflow.app.studio.judges import StoredJudge
 from evalflow.app.studio.metric_yaml import metric_yaml, read_metric_yaml
 from evalflow.errors import UserError
 from evalflow.web.pages.metric_form import NEW, MetricForm, why_no_form
@@ -78,6 +79,7 @@ CHANGES: Mapping[str, tuple[st.SearchStrategy[Any], set[str]]] = {
 }
 """What is entered into which field, and the keys that it may change."""
 
+MINE = StoredJudge("mine", "", {"kind": "openai", "model": "m"}, [], 0, None)
 QUICK = settings(max_examples=30, phases=[Phase.generate])  # to shrink what a whole form shows takes minutes
 
 
@@ -88,7 +90,7 @@ class Shown:
         self.fields: dict[str, Any] = {}
         self.client = Client(page("/"), request=None)
         with self.client:
-            self.form = MetricForm(BOT, ["mine"], definition, self.fields, _no_steps, ui.element())
+            self.form = MetricForm(BOT, [MINE], definition, self.fields, _no_steps, ui.element())
             self.fields["criterion"] = self.fields["criteria" if definition["kind"] == "g_eval" else "description"]
 
     def read(self) -> dict[str, Any]:
