@@ -158,4 +158,5 @@ def _shared_file(session: str, name: str) -> Path:
     for old in folder.iterdir():
         if time.time() - old.stat().st_mtime > _KEPT_S:
             old.unlink(missing_ok=True)
-    return folder / f"{hashlib.sha256(session.encode()).hexdigest()[:16]}-{name}.json"
+    here = f"{session} {Path.cwd()}"  # a session started within another one inherits its id
+    return folder / f"{hashlib.sha256(here.encode()).hexdigest()[:16]}-{name}.json"

@@ -130,7 +130,8 @@ def test_all_that_is_wrong_with_a_folder_is_said_at_once(space: Workspace, tmp_p
         (folder / ("new.yaml" if group == "target" else "import.yaml")).write_text(text, encoding="utf-8")
     with pytest.raises(UserError) as refused:
         import_files(space, tmp_path / "in")
-    assert [problem.what.split(" cannot")[0] for problem in refused.value.problems] == ["'new'", "'import'"]
+    said = [problem.what.split(" cannot")[0] for problem in refused.value.problems]
+    assert said == ["'new'", "'import'", "there is no metric kind 'exact_match'"]
 
 
 def _filled(file: Path, definition: dict[str, Any], rows: list[dict[str, Any]]) -> Workspace:
