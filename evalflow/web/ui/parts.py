@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, Self, TypeVar
 from urllib.parse import urlencode
 
-from nicegui import ui
+from nicegui import app, ui
 from nicegui.elements.mixins.text_element import TextElement
 
 from evalflow.errors import EvalflowError, InfrastructureError
@@ -218,21 +218,38 @@ async def fill(
 
 
 def polled(seconds: float, work: Callable[[], Awaitable[object]], *, active: bool = True) -> ui.timer:
-    """A timer for work that reads the database. While it does not answer, the page says so and keeps trying."""
-    outage: list[ui.notification] = []
+    """A timer for work that reads the database. While it does not answer, the page says so once and keeps trying."""
+    outage: _Outage = app.storage.client.setdefault("outage", _Outage())
 
     async def poll() -> None:
         try:
             await work()
         except InfrastructureError as error:
-            if not outage:
-                about = f"{error}. This page tries again."
-                outage.append(ui.notification(about, icon="error_outline", multi_line=True, timeout=None))
+            outage.begin(poll, error)
         else:
-            while outage:
-                outage.pop().dismiss()
+            outage.end(poll)
 
     return ui.timer(seconds, poll, active=active)
+
+
+class _Outage:
+    """What a page says while something that it polls does not answer: one notification, however much it polls."""
+
+    def __init__(self) -> None:
+        self._waiting: set[object] = set()
+        self._notice: ui.notification | None = None
+
+    def begin(self, poll: object, error: InfrastructureError) -> None:
+        self._waiting.add(poll)
+        if self._notice is None:
+            about = f"{error}. This page tries again."
+            self._notice = ui.notification(about, icon="error_outline", multi_line=True, timeout=None)
+
+    def end(self, poll: object) -> None:
+        self._waiting.discard(poll)
+        if self._notice is not None and not self._waiting:
+            self._notice.dismiss()
+            self._notice = None
 
 
 @contextmanager
