@@ -23,7 +23,7 @@ from evalflow.app.core.comparison import ComparisonOptions, Kind, compare_labell
 from evalflow.app.core.labels import bound_labels, other_runs
 from evalflow.app.core.open_run import inspected
 from evalflow.app.core.rederive import calibrate_run
-from evalflow.app.core.saved import find_run
+from evalflow.app.core.saved import expect_two, find_run
 from evalflow.app.core.screen import TerminalScreen, shown
 from evalflow.app.run import run as run_to_end
 from evalflow.config.env_file import load_env_file
@@ -153,6 +153,7 @@ def compare(
         UserError: The runs cannot be compared; it lists every obstacle.
     """
     older, newer = (scored_run(one) for one in (a, b))
+    expect_two(older, newer)
     how = ComparisonOptions(allow, adjust, margin, by_tag=tags, unpaired=unpaired, allow_option="allow=")
     if labels is not None and (judge_alone or unpaired):
         what = "labels correct the difference of runs that are compared case by case"

@@ -12,7 +12,16 @@ from typing import Literal, get_args
 from rich.console import Console
 
 from evalflow.app.core.comparison import ComparisonOptions, compare_labelled, compare_pairs
-from evalflow.app.core.saved import SavedRun, expect_scores, find_folder, find_run, jobs_of, open_scored
+from evalflow.app.core.saved import (
+    ANOTHER,
+    SavedRun,
+    expect_scores,
+    expect_two,
+    find_folder,
+    find_run,
+    jobs_of,
+    open_scored,
+)
 from evalflow.app.core.screen import shown
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError
@@ -21,10 +30,6 @@ from evalflow.report.comparison import print_comparison, write_comparison
 from evalflow.report.markdown import write_comparison_markdown
 from evalflow.report.wording import print_json
 from evalflow.summary.compare import by_case
-
-_ANOTHER = (
-    "name the folder of another run, such as one of outputs/runs: `compare` takes A and B, or A for the latest as B"
-)
 
 
 def compare(options: argparse.Namespace, console: Console) -> int:
@@ -62,10 +67,9 @@ def _pairs(given: Sequence[str]) -> tuple[Path, list[tuple[SavedRun, SavedRun]]]
             raise UserError(Problem("fewer than two runs of this sweep have scores", str(folder)))
         return folder, list(combinations(runs, 2))
     if not given:
-        raise UserError(Problem("compare with what?", "command line", _ANOTHER))
+        raise UserError(Problem("compare with what?", "command line", ANOTHER))
     a, b = find_run(given[0]), find_run(given[1] if len(given) > 1 else None)
-    if a.folder == b.folder:
-        raise UserError(Problem("this is one run, not two", str(a.folder.path), _ANOTHER))
+    expect_two(a, b)
     return b.folder.path, [(expect_scores(a), expect_scores(b))]
 
 

@@ -162,6 +162,8 @@ def test_compare_and_calibrate_follow_the_command_line() -> None:
     assert row["corrected_estimate"] > 0.9
     with pytest.raises(evalflow.UserError, match="zz"):
         evalflow.calibrate(a, [{**labels[0], "case_id": "zz"}])
+    with pytest.raises(evalflow.UserError, match="this is one run, not two"):
+        evalflow.compare(a, a.folder)
     with pytest.raises(evalflow.UserError, match="this is no folder of a run"):
         evalflow.compare(a, "nowhere")
 

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 
 LATEST = Path("outputs") / "latest"
+ANOTHER = (
+    "name the folder of another run, such as one of outputs/runs: `compare` takes A and B, or A for the latest as B"
+)
 _ID = re.compile(rb'\{"id":("(?:[^"\\]|\\.)*")')  # the id with which a line of cases.jsonl begins
 # Parts of a line with one question, an answer and a reference, in their order.
 _TEXT = r'"(?:[^"\\]|\\.)*"'
@@ -236,6 +239,12 @@ def find_run(given: str | None, *verb: str) -> SavedRun:
         where = str(given or LATEST)
         raise UserError(Problem("this is a sweep of several runs", where, f"name one of them:\n    {lines}"))
     return SavedRun(folder, found, folder.path.name)
+
+
+def expect_two(a: SavedRun, b: SavedRun) -> None:
+    """UserError if both are one run."""
+    if a.folder == b.folder:
+        raise UserError(Problem("this is one run, not two", str(a.folder.path), ANOTHER))
 
 
 def find_scored(given: str | None, *verb: str) -> SavedRun:
