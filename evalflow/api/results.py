@@ -15,7 +15,7 @@ from evalflow.app.core.saved import SavedRun, expect_scores, find_run
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import EvalflowError
 from evalflow.lazy import pl
-from evalflow.report.results_csv import AnsweredCase, columns_of_scores, json_or_text, rows
+from evalflow.report.results_csv import AnsweredCase, by_column, columns_of_scores, json_or_text, rows, score_cells
 from evalflow.summary.compare import Verdict
 
 if TYPE_CHECKING:
@@ -82,7 +82,11 @@ class RunResult:
             schema |= {score: pl.Float64, passed: pl.Boolean, reason: pl.String}
         with answers_of(saved.folder, saved.rules.settings.run) as answers:
             answered = rows(saved.cases(), answers, saved.scores())
-            found = [[*_cells(row), *_score_cells(row, columns)] for row in answered]
+            found = [
+                [*_cells(row), *(cell for key in columns for cell in score_cells(scores.get(key)))]
+                for row in answered
+                for scores in [by_column(row)]
+            ]
         return pl.DataFrame(found, schema=schema, orient="row")
 
     @property
@@ -194,19 +198,6 @@ def _cells(row: AnsweredCase) -> list[Any]:
         None if said is None else json_or_text(said), case.reference,
         None if contexts is None else [one.text for one in contexts],
     ]  # fmt: skip
-
-
-def _score_cells(row: AnsweredCase, columns: Mapping[Any, Any]) -> Iterator[Any]:
-    own = {(one["metric"], one["judge"], one["repeat"]): one for one in row.scores if one["member_of"] is None}
-    for key in columns:
-        score = own.get(key)
-        if score is None:
-            yield from (None, None, None)
-        elif score["status"] == "scored":
-            yield from (score["score"], score["passed"], score["reason"])
-        else:
-            why = score["error"] or score["reason"]
-            yield from (None, score["passed"], f"{score['status']}: {why}" if why else score["status"])
 
 
 def _frame(documents: Iterable[Mapping[str, Any]]) -> polars.DataFrame:

@@ -125,11 +125,16 @@ class ResultsWriter:
         case = row.case
         cells: list[Any] = [case.dataset, case.id, row.target, row.target_repeat]
         cells += ["; ".join(case.tags), case.question or "", said or ""]
-        own = (score for score in row.scores if score["member_of"] is None)
-        by_key = {(score["metric"], score["judge"], score["repeat"]): score for score in own}
+        own = by_column(row)
         for key in self._series:
-            cells += _cells(by_key.get(key))
+            cells += _cells(own.get(key))
         self._writer.writerow([safe_text(one) if isinstance(one, str) and one[:1] in FORMULA else one for one in cells])
+
+
+def by_column(row: AnsweredCase) -> dict[_Key, Score]:
+    """The scores of an answer by the keys of `columns_of_scores`; without those of a panel's members."""
+    own = (score for score in row.scores if score["member_of"] is None)
+    return {(score["metric"], score["judge"], score["repeat"]): score for score in own}
 
 
 class CasesWriter:
@@ -171,14 +176,19 @@ def columns_of_scores(scores: pl.LazyFrame) -> Mapping[_Key, tuple[str, str, str
     return found
 
 
-def _cells(score: Mapping[str, Any] | None) -> list[Any]:
+def score_cells(score: Score | None) -> tuple[float | None, bool | None, str | None]:
+    """The score, whether it passed, and the reason, which begins with the state where there is no score."""
     if score is None:
-        return ["", "", ""]
-    passed = "" if score["passed"] is None else str(score["passed"]).lower()
+        return None, None, None
     if score["status"] == "scored":
-        return [round(score["score"], 4), passed, score["reason"] or ""]
-    why = score["error"] or score["reason"] or ""
-    return ["", passed, f"{score['status']}: {why}" if why else score["status"]]
+        return score["score"], score["passed"], score["reason"]
+    why = score["error"] or score["reason"]
+    return None, score["passed"], f"{score['status']}: {why}" if why else score["status"]
+
+
+def _cells(score: Score | None) -> list[Any]:
+    value, passed, reason = score_cells(score)
+    return ["" if value is None else round(value, 4), "" if passed is None else str(passed).lower(), reason or ""]
 
 
 def json_or_text(value: Any) -> str:
