@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _GROUPS = "dataset|metric|judge|target|embedder|experiment"
 _ALLOWED = re.compile(
-    rf"(({_GROUPS})=[\w,\[\]./-]*|(limit|sample|seed|generate|stop|case_timeout_s|max_error_rate|baseline)=.*"
+    rf"(({_GROUPS})=[\w,\[\]-]*|(limit|sample|seed|generate|stop|case_timeout_s|max_error_rate)=[\w.]*"
     r"|(repeats|budget)\.\w+=[\w.]+|cache\.mode=\w+|(judge|target|embedder)\.(model|temperature|max_tokens)=.*"
     r"|gate=.*|metric\.\w+\.(threshold|gate|datasets)=.*|dataset\.\w+\.(tags|every_tag|ids)=.*)"
 )

@@ -79,6 +79,8 @@ async def test_a_run_needs_a_budget(folder: Path) -> None:
         "target={kind: command, argv: [sh]}",
         "+metric.checks.commands={x: {argv: [sh]}}",
         "dataset.rag.path=/etc/passwd",
+        "target=../../elsewhere/target",
+        "baseline=../other/outputs/latest",
         "cache.path=/tmp/elsewhere",
         "metric.exact_match.threshold=${oc.env:SECRET}",
         "judge.model=${oc.env:SECRET}",
