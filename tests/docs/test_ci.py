@@ -59,7 +59,7 @@ class Runner:
         output.write_text("", encoding="utf-8")
         variables = {
             "GITHUB_OUTPUT": str(output), "GITHUB_STEP_SUMMARY": str(self.folder / "page.md"), "GITHUB_RUN_ID": "7",
-            "GITHUB_RUN_ATTEMPT": "1", "GITHUB_ACTION": "here", "GITHUB_REPOSITORY": "us/bot",
+            "GITHUB_RUN_ATTEMPT": "1", "GITHUB_REPOSITORY": "us/bot",
         }  # fmt: skip
         variables |= {name: self._filled(str(text), inputs) for name, text in step.get("env", {}).items()}
         path = f"{self.bin}{os.pathsep}{os.environ['PATH']}"
@@ -92,7 +92,7 @@ def test_a_pull_request_is_compared_with_the_base_branch(tmp_path: Path) -> None
     assert runner("push", "dataset=rag\nmetric=exact_match\n") == 0
     assert (tmp_path / ".evalflow" / "base" / "mine" / "scores.parquet").is_file()
     assert runner.calls == []
-    (tmp_path / "outputs" / "runs" / "7-1-here").rename(tmp_path / "before")
+    (tmp_path / "outputs" / "runs" / "7-1-mine").rename(tmp_path / "before")
     assert runner("pull_request", "  dataset=rag\n\n  metric=exact_match  \n") == 0
     asked, posted = runner.calls
     assert asked["words"][:2] == ["api", "--paginate"]
