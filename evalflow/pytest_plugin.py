@@ -17,7 +17,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -28,7 +28,9 @@ from evalflow.api.functions import gates_of, load, run
 from evalflow.api.results import RunResult
 from evalflow.errors import EvalflowError
 
-_CACHED: dict[str, RunResult | EvalflowError] = {}
+Ended = tuple[RunResult, Sequence[Mapping[str, Any]]]
+"""A run, and what its gates say."""
+_CACHED: dict[str, Ended | EvalflowError] = {}
 """The runs of this process, so that all gates of a run are tests of one."""
 _KEPT_S = 24 * 3600  # how long what workers share is kept
 
@@ -45,11 +47,15 @@ class EvalflowRun:
     def gates(self) -> list[str]:
         return gates_of(*self.overrides, **self.options)
 
-    def result(self) -> RunResult:
-        """The run, started for the first of its tests; workers of pytest-xdist share it. EvalflowError as by `run`."""
+    def result(self) -> Ended:
+        """The run and its gates. It is started for the first of its tests, and workers of pytest-xdist share it.
+
+        EvalflowError as by `run`.
+        """
         if self.name not in _CACHED:
             session = os.environ.get("PYTEST_XDIST_TESTRUNUID")
-            _CACHED[self.name] = self._once(_shared_file(session, self.name)) if session else self._started()
+            ended = self._once(_shared_file(session, self.name)) if session else self._started()
+            _CACHED[self.name] = ended if isinstance(ended, EvalflowError) else (ended, ended.gates)
         found = _CACHED[self.name]
         if isinstance(found, EvalflowError):
             raise found
@@ -128,8 +134,8 @@ class GateTest(pytest.Item):
         self._evaluated = evaluated
 
     def runtest(self) -> None:
-        result = self._evaluated.result()
-        rows = [row for row in result.gates if row["name"] == self.name]
+        result, gates = self._evaluated.result()
+        rows = [row for row in gates if row["name"] == self.name]
         said = "\n".join(row["message"] for row in rows)
         if not rows or any(row["passed"] is False for row in rows):
             raise GateError(f"{said or f'{self.name}: the run has no such gate'}\nreport {result.report.path}")
