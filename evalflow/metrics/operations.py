@@ -37,7 +37,7 @@ _NUMBERS: Mapping[str, tuple[Callable[[float, float], bool], str]] = {
     "greater_than": (operator.gt, "greater than"),
     "greater_than_equals": (operator.ge, "at least"),
 }
-_UNITS: Mapping[str, Callable[[str], int]] = {
+UNITS: Mapping[str, Callable[[str], int]] = {
     "characters": len,
     "words": lambda text: len(text.split()),
     "lines": lambda text: len(text.splitlines()),
@@ -322,7 +322,7 @@ class LengthOperation(QuickOperation):
 
     def test(self, name: str, value: Any, fields: Mapping[str, Any]) -> RuleFinding:
         if self.unit != "items":
-            count = _UNITS[self.unit](written(value))
+            count = UNITS[self.unit](written(value))
         elif isinstance(value, Sized) and not isinstance(value, str):
             count = len(value)
         else:

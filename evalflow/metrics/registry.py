@@ -52,6 +52,8 @@ _BUILT_IN: Mapping[str, tuple[str, Calls | Callable[[Declared], Calls]]] = {
     "tool_calls": ("tool_calls:ToolCallsMetric", _NONE),
     "retrieval": ("retrieval:RetrievalMetric", _NONE),
     "set_match": ("labels:SetMatchMetric", _NONE),
+    "lexical": ("lexical:LexicalMetric", _NONE),
+    "number": ("number:NumberMetric", _NONE),
     "recorded": ("recorded:RecordedMetric", _NONE),
 }  # The class of each kind, below `evalflow.metrics.kinds`, and its calls. `list` reads it without loading classes.
 

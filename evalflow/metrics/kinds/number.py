@@ -1,0 +1,91 @@
+"""The kind `number`: a number of the answer itself, such as its latency, its cost, its length or its readability.
+
+The readability indices need no dictionary, so that they work for any language written with spaces; they were made for
+English (`ari`: Smith and Senter, 1967; `coleman_liau`: Coleman and Liau, 1975) and Swedish (`lix`: Björnsson, 1968).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sized
+from typing import Any, Literal
+
+from evalflow.config.schema import MetricConfig, Word
+from evalflow.jsonvalues import kind, look_up, written
+from evalflow.llm.evidence import sentences
+from evalflow.metrics.base import FieldMetric, scored
+from evalflow.metrics.operations import UNITS, as_number
+from evalflow.records import Outcome
+
+_WORD = re.compile(r"\w+(?:['’.-]\w+)*")
+_LONG = 6  # letters of a word that lix does not yet call long
+
+
+class NumberMetricConfig(MetricConfig):
+    """A case field, and what is taken from it.
+
+    Attributes:
+        field: A case field, or a dotted path into one, such as latency_s, cost_usd or metadata.tokens.
+        unit: `value`: the field is the number. `characters`, `words`, `lines` or `items`: how many it has.
+            `words_per_sentence`, and the readability indices: `ari` and `coleman_liau` are about the American school
+            year that reads the text with ease; `lix` is below 30 for very easy and above 60 for very hard texts.
+    """
+
+    kind: Literal["number"]  # pyright: ignore[reportIncompatibleVariableOverride]
+    field: Word
+    unit: Literal[
+        "value", "characters", "words", "lines", "items", "words_per_sentence", "ari", "coleman_liau", "lix"
+    ] = "value"
+
+
+class NumberMetric(FieldMetric[NumberMetricConfig]):
+    """The score is the number itself, on no fixed scale; the threshold of a metric is in the same unit."""
+
+    Config = NumberMetricConfig
+    names_fields = ("field",)
+    bounded = False
+
+    async def compare(self, fields: dict[str, Any]) -> Outcome:
+        found = look_up(self.config.field, fields)
+        if self.config.unit == "value":
+            number = as_number(found)
+            if number is None:
+                raise ValueError(f"the {self.config.field} is no number: it is {kind(found)}")
+            return scored(number, number, f"the {self.config.field} is {number:g}")
+        if self.config.unit in _READING:
+            read = _Read(written(found))
+            if not read.words:
+                return Outcome(status="undefined", reason=f"the {self.config.field} has no words")
+            number = _READING[self.config.unit](read)
+            reason = f"{number:.2f}: {read.words:,} words, {read.sentences:,} sentences, {read.letters:,} letters"
+            return scored(number, number, reason)
+        number = _count(self.config.unit, self.config.field, found)
+        unit = self.config.unit.removesuffix("s") if number == 1 else self.config.unit
+        return scored(float(number), number, f"the {self.config.field} has {number:,} {unit}")
+
+
+def _count(unit: str, field: str, value: Any) -> int:
+    if unit != "items":
+        return UNITS[unit](written(value))
+    if isinstance(value, Sized) and not isinstance(value, str):
+        return len(value)
+    raise ValueError(f"the {field} is no list: it is {kind(value)}")
+
+
+class _Read:
+    """What the indices count in a text."""
+
+    def __init__(self, text: str) -> None:
+        found = _WORD.findall(text)
+        self.words = len(found)
+        self.letters = sum(sum(map(str.isalnum, word)) for word in found)
+        self.long_words = sum(len(word) > _LONG for word in found)
+        self.sentences = max(1, sum(bool(_WORD.search(one)) for one in sentences(text)))
+
+
+_READING: Mapping[str, Callable[[_Read], float]] = {
+    "words_per_sentence": lambda t: t.words / t.sentences,
+    "ari": lambda t: 4.71 * t.letters / t.words + 0.5 * t.words / t.sentences - 21.43,
+    "coleman_liau": lambda t: 5.88 * t.letters / t.words - 29.6 * t.sentences / t.words - 15.8,
+    "lix": lambda t: t.words / t.sentences + 100 * t.long_words / t.words,
+}

@@ -1,0 +1,122 @@
+"""The kind `lexical`, against the numbers of the reference implementations."""
+
+import sys
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from evalflow.errors import UserError
+
+LEXICAL = ("levenshtein", "token_f1", "rouge_1", "rouge_2", "rouge_l", "bleu", "chrf")
+
+
+@pytest.fixture
+def alike(bench):
+    """Score an answer against a reference; `name` is a shipped metric's."""
+
+    def alike(name, answer, reference, **changed):
+        metric = bench.shipped(name, **changed)
+        return bench.score(metric, None, case=bench.case(reference=reference), answer=bench.answer(answer=answer))
+
+    return alike
+
+
+@pytest.mark.parametrize(
+    ("answer", "reference", "one", "two", "longest"),
+    [
+        ("The cat sat on the mat.", "The cat is on the mat.", 0.833333333, 0.6, 0.833333333),
+        ("Refunds take 14 days, not 30.", "Refunds take 30 days.", 0.8, 0.25, 0.6),
+        ("No.", "The library opens at nine and closes at five.", 0.0, 0.0, 0.0),
+        ("police killed the gunman", "police kill the gunman", 0.75, 0.333333333, 0.75),
+        ("the gunman kill police the the", "police killed the gunman", 0.6, 0.25, 0.4),
+        ("e-mail us: help_desk@example.org", "E-mail the help desk at example.org", 0.8, 0.461538462, 0.8),
+    ],
+)
+def test_rouge_gives_the_numbers_of_rouge_score(alike, answer, reference, one, two, longest):
+    """By rouge_score 0.1.2 without its stemmer."""
+    found = [alike(name, answer, reference).score for name in ("rouge_1", "rouge_2", "rouge_l")]
+    assert found == pytest.approx([one, two, longest], abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "reference", "score"),
+    [
+        ("levenshtein", "kitten", "sitting", 1 - 3 / 7),
+        ("levenshtein", "Ja", "ja", 0.5),
+        ("levenshtein", "", "yes", 0.0),
+        ("token_f1", "The Eiffel Tower, Paris!", "an eiffel tower", 0.8),
+        ("token_f1", "Rome", "Paris", 0.0),
+        ("token_f1", "a cat", "the cat", 1.0),
+        ("bleu", "the cat sat on the mat", "the cat is on the mat", 0.379917842826),
+        ("bleu", "the cat is on the mat", "the cat is on the mat", 1.0),
+        ("bleu", "dog", "the cat is on the mat", 0.0),
+        ("rouge_1", "東京 です", "東京 でした", 0.5),
+    ],
+)
+def test_measures_give_known_numbers(alike, name, answer, reference, score):
+    """Levenshtein's own example, SQuAD's rule for words, and sacrebleu's for sentences."""
+    found = alike(name, answer, reference)
+    assert (found.status, found.score) == ("scored", pytest.approx(score, abs=1e-6))
+
+
+def test_chrf_agrees_with_sacrebleu(alike):
+    import sacrebleu
+
+    answer, reference = "Die Bibliothek öffnet um neun.", "Die Bücherei macht um neun auf."
+    for measure, order in (("chrf", 0), ("chrf++", 2)):
+        expected = sacrebleu.sentence_chrf(answer, [reference], word_order=order).score / 100
+        assert alike("chrf", answer, reference, measure=measure).score == pytest.approx(expected, abs=1e-9)
+    assert alike("bleu", "図書館は九時", "図書館は九時", tokenize="zh").score == pytest.approx(1)
+
+
+def test_several_references_are_alternatives(alike, bench):
+    metric = bench.build(
+        "mine", {"kind": "lexical", "measure": "rouge1", "needs": ["answer", "expected"], "against": "expected"}
+    )
+    case = bench.case(expected=["nine o'clock", "it opens at nine"])
+    assert bench.score(metric, None, case=case, answer=bench.answer(answer="it opens at nine")).score == 1
+    assert bench.score(metric, None, case=bench.case(expected=[]), answer=bench.answer()).status == "undefined"
+
+
+@pytest.mark.parametrize("name", LEXICAL)
+def test_bad_input_is_never_a_score(alike, name):
+    assert alike(name, "yes", None).status == "skipped"
+    assert alike(name, "yes", "  ").status == "undefined"
+    too_long = alike(name, "yes", "a" * 200_001)
+    assert (too_long.status, too_long.error_type, too_long.score) == ("error", "data", None)
+    assert "200,001" in too_long.error
+
+
+def test_a_reference_without_enough_words_is_undefined(alike):
+    assert alike("rouge_1", "yes", "!?").status == "undefined"
+    assert alike("rouge_2", "yes indeed", "yes").status == "undefined"
+    assert alike("token_f1", "the", "the").status == "undefined"
+
+
+def test_lowercase_and_tokenize(alike, bench):
+    assert alike("levenshtein", "JA", "ja", lowercase=True).score == 1
+    with pytest.raises(ValidationError, match="`tokenize` is for bleu"):
+        bench.shipped("rouge_1", tokenize="zh")
+
+
+def test_a_missing_package_comes_with_its_command(bench, monkeypatch):
+    monkeypatch.setitem(sys.modules, "rapidfuzz.distance", None)
+    with pytest.raises(UserError, match=r"needs the package .*rapidfuzz") as error:
+        bench.shipped("levenshtein")
+    assert "rapidfuzz" in error.value.problems[0].hint
+
+
+TEXTS = st.text(alphabet=st.sampled_from("ab cdé. 東-_'A"), max_size=40)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(TEXTS, TEXTS)
+def test_scores_lie_in_the_unit_interval_and_a_text_equals_itself(bench, one, two):
+    for name in LEXICAL:
+        metric = bench.shipped(name)
+        found = bench.score(metric, None, case=bench.case(reference=two), answer=bench.answer(answer=one))
+        assert found.status == "undefined" or 0 <= found.score <= 1
+        same = bench.score(metric, None, case=bench.case(reference=two), answer=bench.answer(answer=two))
+        assert same.status == "undefined" or same.score == pytest.approx(1, abs=1e-9)
