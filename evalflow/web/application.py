@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
 from types import MethodType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 API = "/api/v1"
 READY_S = 3.0
 """Seconds for the database to answer a check of readiness."""
-ASSETS = Path(__file__).with_name("assets")
 _ABOUT_API = """What evalflow's pages do, for programs. Every error is a problem document (RFC 9457); its `errors` say
 where the problem is and how to fix it. Every request needs the server's token. A change needs `Content-Type:
 application/json` or the header `X-Requested-With`. It names the version that it was made from in `If-Match`. A creation
@@ -48,6 +46,7 @@ def application(workspace: Workspace, address: Address, worker: Child | None, to
     from evalflow.web.observe import RequestsTold, metrics_route, request_histogram
     from evalflow.web.pages.sign_in import sign_in_routes
     from evalflow.web.security.clients import end_with_sessions, guard_events
+    from evalflow.web.static import ASSETS, bundle
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
@@ -67,8 +66,10 @@ def application(workspace: Workspace, address: Address, worker: Child | None, to
         openapi_url=None, lifespan=lifespan, middleware=security_middleware(workspace, address, token), routes=routes
     )
     app.mount(API, rest_api())
+    scripts, styles = bundle(_SCRIPTS, "js"), bundle(_STYLES, "css")
+    app.router.routes += [scripts, styles]
     app.mount("/assets", StaticFiles(directory=ASSETS))
-    add_pages(app)
+    add_pages(app, scripts.path, styles.path)
     app.add_middleware(RequestsTold, seconds=seconds)  # around all guards
     if address.public:
         guard_events()
@@ -144,8 +145,8 @@ _STYLES = (
 )
 
 
-def add_pages(app: FastAPI) -> None:
-    """Mount the pages at the root of the application."""
+def add_pages(app: FastAPI, scripts: str, styles: str) -> None:
+    """Mount the pages at the root of the application; `scripts` and `styles` are the paths of theirs."""
     from nicegui import app as pages
     from nicegui import helpers, ui
 
@@ -176,6 +177,7 @@ def add_pages(app: FastAPI) -> None:
         tasks,
         users,
     )
+    from evalflow.web.static import ASSETS
     from evalflow.web.ui import frame
 
     helpers.expects_arguments = remembered(helpers.expects_arguments)  # pyright: ignore - partly untyped in NiceGUI
@@ -187,9 +189,7 @@ def add_pages(app: FastAPI) -> None:
     ):
         module.add()
     # Scripts come first: they must run before the first paint.
-    scripts = [f'<script src="/assets/{name}.js"></script>' for name in _SCRIPTS]
-    styles = [f'<link rel="stylesheet" href="/assets/{name}.css">' for name in _STYLES]
-    ui.add_head_html("".join([*scripts, *styles]), shared=True)
+    ui.add_head_html(f'<script src="{scripts}"></script><link rel="stylesheet" href="{styles}">', shared=True)
     # Quasar's bar for HTTP requests has no name that a screen reader could read; pages talk by their websocket.
     quasar = cast("dict[str, Any]", pages.config.quasar_config)  # pyright: ignore[reportUnknownMemberType] - untyped there
     quasar["loadingBar"]["skipHijack"] = True
@@ -225,6 +225,7 @@ def remembered(ask: Callable[[Callable[..., Any]], bool]) -> Callable[[Callable[
 
 def security_middleware(workspace: Workspace, address: Address, token: str | None) -> list[Middleware]:
     """The guards that every request passes, the outermost first."""
+    from nicegui.version import __version__ as nicegui_version
     from starlette.middleware import Middleware
     from starlette.middleware.gzip import GZipMiddleware
 
@@ -243,6 +244,7 @@ def security_middleware(workspace: Workspace, address: Address, token: str | Non
     from evalflow.web.security.proxy import BehindProxy
     from evalflow.web.security.sign_in import SignedIn
     from evalflow.web.security.token import KnownToken
+    from evalflow.web.static import KeptFiles
 
     public = address.public
     return [
@@ -259,6 +261,7 @@ def security_middleware(workspace: Workspace, address: Address, token: str | Non
         *([Middleware(SignedIn), Middleware(OwnClients)] if public else []),
         Middleware(NoForgery, prefix=API),
         Middleware(BoundedBodies, largest={API: LARGEST_JSON, "/": LARGEST_UPLOAD}),
+        Middleware(KeptFiles, paths=["/assets/", f"/_nicegui/{nicegui_version}/"]),
     ]
 
 

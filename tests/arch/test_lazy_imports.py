@@ -45,6 +45,7 @@ APART = (
     "evalflow.web.observe",
     "evalflow.web.pages",
     "evalflow.web.security",
+    "evalflow.web.static",
     "evalflow.web.ui",
     "evalflow.app.backup",
     "evalflow.app.studio",
