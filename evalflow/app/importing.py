@@ -33,6 +33,7 @@ from evalflow.importers.lm_eval import read_lm_eval
 from evalflow.importers.openai_evals import read_openai_evals
 from evalflow.importers.platforms import PLATFORMS
 from evalflow.importers.promptfoo.read import read_promptfoo
+from evalflow.importers.ragas import read_ragas
 from evalflow.importers.tiamat import read_test
 from evalflow.importers.traces import read_traces
 from evalflow.paths import private_folder, write_atomically
@@ -48,6 +49,7 @@ FORMATS: Mapping[str, Importer] = {
     "lm-eval": read_lm_eval,
     "openai-evals": read_openai_evals,
     "promptfoo": read_promptfoo,
+    "ragas": read_ragas,
     "tiamat": lambda source: read_test(source.path),
     **{name: partial(read_export, platform) for name, platform in PLATFORMS.items()},
     "traces": read_traces,

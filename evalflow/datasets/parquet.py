@@ -21,12 +21,15 @@ BATCH = 8192
 ROWS = 512
 
 
-def open_parquet(path: Path) -> Table:
-    """Open the file as a table. Dates become ISO 8601 text, decimals floats, bytes base64; NaN is refused."""
-    return Table(_rows(path))
+def open_parquet(path: Path, *, missing_nan: bool = False) -> Table:
+    """Open the file as a table. Dates become ISO 8601 text, decimals floats, bytes base64.
+
+    NaN is refused; with `missing_nan`, one in a column of numbers is a missing value, as pandas writes it.
+    """
+    return Table(_rows(path, missing_nan))
 
 
-def _rows(path: Path) -> Iterator[SourceRow | Problem]:
+def _rows(path: Path, missing_nan: bool) -> Iterator[SourceRow | Problem]:
     import polars as pl
 
     name = shown(path)
@@ -40,6 +43,7 @@ def _rows(path: Path) -> Iterator[SourceRow | Problem]:
                 yield too_long(f"{name}[{index + long}]")
                 return
             together = max(1, min(ROWS, MAX_RECORD // max(1, int(cast("int", sizes.max())))))
+            batch = batch.fill_nan(None) if missing_nan else batch
             for data in batch.iter_rows(named=True, buffer_size=together):
                 yield _row(data, f"{name}[{index}]")
                 index += 1

@@ -8,23 +8,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass, field
-from math import isfinite
 from pathlib import Path
 from typing import Any, cast
 
 from evalflow.datasets.json_files import streamed_items
 from evalflow.datasets.sources import shown
 from evalflow.errors import Problem, UserError
-from evalflow.importers.files import DataFile, ImportedConfig, ImportSource, dataset_option, key_for, recorded_option
-from evalflow.importers.known_metrics import fields_in, like_metrics
+from evalflow.importers.files import ImportedConfig, ImportSource
 from evalflow.importers.ledger import Ledger
+from evalflow.importers.recorded import PARTS, Counterparts, recorded_cases
 from evalflow.importers.sources import expect_text, read_rows
 from evalflow.importers.untranslatable import Untranslatable
 from evalflow.importers.values import as_list, as_map, as_number
 
-PARTS = ("cases", "scores", "metrics")
 _LISTS = ("testCases", "conversationalTestCases", "goldens", "conversationalGoldens")
 _LIKE: Mapping[str, str] = {
     "answer relevancy": "answer_relevancy",
@@ -53,52 +49,33 @@ _HINTS: Mapping[str, str] = {
     "pattern match": "a check `regex_matching`, or a metric of the kind check",
     "role adherence": "metric=role_adherence, with a column chatbot_role",
 }
-_MANY = 500  # names of metrics
 
 
-@dataclass(slots=True)
-class _Metric:
-    """A metric of a run: the key of its recorded scores, and its threshold."""
-
-    name: str
-    key: str
-    threshold: float | None
+def _plain(name: str) -> str:
+    """The name of a metric in lower case; of one with criteria of its own, such as `Tone [GEval]`, its kind."""
+    bracket = re.search(r"\[([^\]]+)\]\s*\Z", name)
+    return (bracket[1] if bracket else name).strip().lower().removesuffix(" metric")
 
 
-@dataclass(slots=True)
-class _Cases:
-    imported: ImportedConfig
-    file: DataFile
-    metrics: dict[str, _Metric] = field(default_factory=dict[str, "_Metric"])
-    fields: set[str] = field(default_factory=set[str])
-    answered: int = 0
-
-    @property
-    def ledger(self) -> Ledger:
-        return self.imported.ledger
+_COUNTERPARTS = Counterparts(_LIKE, _HINTS, _plain)
 
 
 def read_deepeval(source: ImportSource) -> ImportedConfig:
     """Import goldens, test cases or a run; UserError if the file is none of them."""
     path = _file(source.path)
     imported = ImportedConfig(ledger=Ledger(PARTS))
-    with ExitStack() as stack:
-        cases = _Cases(imported, stack.enter_context(source.rows(imported, source.name)))
+    with recorded_cases(source, imported, source.name, "deepeval", "deepeval", shown(path), _COUNTERPARTS) as cases:
         for where, row in _rows(path):
             imported.ledger.found("cases")
+            known = {_snake(key): value for key, value in row.items() if value not in (None, "")}
+            declared = [as_map(one) for one in as_list(known.get("metrics_data"))]
+            scores = [(str(one.get("name") or "score"), one.get("score")) for one in declared]
+            limits = {str(one.get("name")): as_number(one.get("threshold")) for one in declared}
+            cases.thresholds |= {name: limit for name, limit in limits.items() if limit is not None}
             try:
-                case = _case(cases, row, where)
+                cases.write(_case(known), scores, where)
             except Untranslatable as failure:
-                imported.ledger.left("cases", "case", where, failure.reason, failure.hint)
-                _leave_scores(cases, row, where)
-                continue
-            cases.fields |= fields_in(case)
-            cases.answered += "answer" in case
-            cases.file.write({"id": str(cases.file.count + 1), **case})
-    if not cases.file.count:
-        problems = [Problem(entry.reason, entry.where, entry.hint) for entry in imported.ledger.left_out]
-        raise UserError(problems or [Problem("it has no cases", shown(path))])
-    _declare(source, cases, shown(path))
+                cases.leave(failure.reason, failure.hint, scores, where)
     return imported
 
 
@@ -156,22 +133,17 @@ def _top_level(path: Path) -> set[str] | None:
     return found
 
 
-def _case(cases: _Cases, row: Mapping[str, Any], where: str) -> dict[str, Any]:
-    known = {_snake(key): value for key, value in row.items() if value not in (None, "")}
+def _case(known: Mapping[str, Any]) -> dict[str, Any]:
     case = _conversation(known) if "turns" in known or known.get("scenario") else _single(known)
-    metadata = _parsed(known.get("additional_metadata", known.get("metadata")))
-    about: dict[str, Any] = dict(cast("Mapping[str, Any]", metadata)) if isinstance(metadata, Mapping) else {}
+    about = dict(as_map(_parsed(known.get("additional_metadata", known.get("metadata")))))
     about |= {name: known[name] for name in ("name", "comments", "completion_time", "token_cost") if known.get(name)}
-    columns = _parsed(known.get("custom_column_key_values"))
-    extra: dict[str, Any] = dict(cast("Mapping[str, Any]", columns)) if isinstance(columns, Mapping) else {}
+    extra = dict(as_map(_parsed(known.get("custom_column_key_values"))))
     extra |= {name: known[name] for name in ("scenario", "expected_outcome", "user_description") if known.get(name)}
     case |= {"metadata": about} if about else {}
     case |= {"group": str(known["source_file"])} if known.get("source_file") else {}
     case |= {"vars": extra} if extra else {}
-    if isinstance(known.get("tags"), list):
-        case["tags"] = [str(tag) for tag in cast("list[Any]", known["tags"]) if str(tag).strip(" >")]
-    scores = _scores(cases, known.get("metrics_data"), where)
-    return case | ({"deepeval": scores} if scores else {})
+    tags = [str(tag) for tag in as_list(known.get("tags")) if str(tag).strip(" >")]
+    return case | ({"tags": tags} if tags else {})
 
 
 def _single(known: Mapping[str, Any]) -> dict[str, Any]:
@@ -204,90 +176,6 @@ def _conversation(known: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {"messages": messages} | ({} if answer is None else {"answer": answer})
     contexts = _texts(known.get("context"))
     return found | ({"contexts": contexts} if contexts else {})
-
-
-def _scores(cases: _Cases, declared: Any, where: str) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for one in as_list(declared):
-        data: Mapping[str, Any] = as_map(one)
-        name, score = str(data.get("name") or "score"), data.get("score")
-        cases.ledger.found("scores")
-        metric = cases.metrics.get(name)
-        if metric is None and len(cases.metrics) < _MANY:
-            threshold = data.get("threshold")
-            limit = as_number(threshold)
-            key = key_for(name, [known.key for known in cases.metrics.values()], "score")
-            metric = cases.metrics[name] = _Metric(name, key, limit)
-        if metric is None:
-            cases.ledger.left("scores", "score", where, f"there are more than {_MANY} names of metrics")
-        elif isinstance(score, bool) or not isinstance(score, int | float) or not isfinite(score):
-            why = f"it has no score: {data['error']}" if data.get("error") else "it has no score"
-            cases.ledger.left("scores", f"score {name}", where, why)
-        elif metric.key in found:
-            cases.ledger.left("scores", f"score {name}", where, "the case has a score of this name already")
-        else:
-            found[metric.key] = float(score)
-            cases.ledger.took("scores")
-    return found
-
-
-def _leave_scores(cases: _Cases, row: Mapping[str, Any], where: str) -> None:
-    declared = row.get("metricsData", row.get("metrics_data"))
-    count = len(cast("list[Any]", declared)) if isinstance(declared, list) else 0
-    if count:
-        cases.ledger.found("scores", count)
-        cases.ledger.left("scores", "score", where, "its case is not translated", count=count)
-
-
-def _declare(source: ImportSource, cases: _Cases, file: str) -> None:
-    imported, name = cases.imported, source.name
-    imported.datasets[name] = dataset_option(name, f"Cases of {file}.")
-    like = {metric.name: _like(metric.name) for metric in cases.metrics.values()}
-    wanted = {known: metric.threshold for metric in cases.metrics.values() if (known := like[metric.name])}
-    usable = like_metrics(wanted, cases.fields)
-    chosen: list[str] = []
-    for metric in cases.metrics.values():
-        imported.ledger.found("metrics")
-        known = like[metric.name]
-        if known is None:
-            hint = _HINTS.get(_plain(metric.name), "write a metric: docs/metrics.md; its old scores are taken")
-            reason = "there is no metric like it" if "[" not in metric.name else "the file has not its criteria"
-            imported.ledger.left("metrics", f"metric {metric.name}", file, reason, hint)
-        elif missing := usable[known]:
-            imported.ledger.left("metrics", f"metric {metric.name}", file, f"no case has {', '.join(missing)}")
-        else:
-            imported.ledger.took("metrics")
-            chosen.append(known)
-    for metric in cases.metrics.values():
-        key = key_for(f"{name} {metric.key}", imported.metrics, "metric")
-        option = recorded_option(f"deepeval.{metric.key}", f"deepeval's own score: {metric.name}.", "number")
-        limits = {"threshold": metric.threshold} if like[metric.name] not in _LOWER else {}
-        lower = {"direction": "lower_is_better", "threshold": metric.threshold} if like[metric.name] in _LOWER else {}
-        imported.metrics[key] = {**option, **limits, **lower}
-        chosen.append(key)
-    experiment: dict[str, Any] = {
-        "defaults": [{"override /dataset": name}, {"override /metric": chosen or ["relevance"]}],
-        "generate": False if cases.answered == cases.file.count else "missing" if cases.answered else True,
-    }
-    limits = {known: {"threshold": limit} for known, limit in wanted.items() if known in chosen and limit is not None}
-    imported.experiments[name] = experiment | ({"metric": limits} if limits else {})
-    if not chosen:
-        imported.notes.append("the file has no metrics: the experiment has metric=relevance; choose your own")
-    if not any(known in chosen for known in wanted if known not in ("exact_match", "tool_correctness")):
-        imported.unjudged.add(name)
-
-
-_LOWER = frozenset({"hallucination", "bias", "toxicity", "pii_leakage"})
-"""Metrics of which less is better, in evalflow as in deepeval."""
-
-
-def _plain(name: str) -> str:
-    bracket = re.search(r"\[([^\]]+)\]\s*\Z", name)
-    return (bracket[1] if bracket else name).strip().lower()
-
-
-def _like(name: str) -> str | None:
-    return None if "[" in name else _LIKE.get(name.strip().lower().removesuffix(" metric"))
 
 
 def _snake(key: str) -> str:

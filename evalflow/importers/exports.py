@@ -21,7 +21,7 @@ from evalflow.importers.files import ImportedConfig, ImportSource
 from evalflow.importers.ledger import Ledger
 from evalflow.importers.promptfoo.csv_tests import output_text
 from evalflow.importers.promptfoo.questions import question_of
-from evalflow.importers.recorded import PARTS, RecordedCases
+from evalflow.importers.recorded import PARTS, recorded_cases
 from evalflow.importers.sources import expect_text, read_rows
 from evalflow.importers.untranslatable import Untranslatable
 from evalflow.importers.values import as_list, as_map
@@ -84,9 +84,8 @@ def read_export(platform: Platform, source: ImportSource) -> ImportedConfig:
         raise UserError(Problem(what, str(path), platform.hint))
     imported = ImportedConfig(ledger=Ledger(PARTS))
     encoded = platform.encoded or path.suffix.lower() == ".csv"
-    with source.rows(imported, source.name) as file:
-        cases = RecordedCases(imported, file, platform.tool, platform.column)
-        columns: dict[str, None] = {}
+    columns: dict[str, None] = {}
+    with recorded_cases(source, imported, source.name, platform.tool, platform.column, shown(path)) as cases:
         for where, row in _rows(platform, path):
             imported.ledger.found("cases")
             columns |= dict.fromkeys(list(row)[:200]) if len(columns) < 1000 else {}
@@ -97,7 +96,6 @@ def read_export(platform: Platform, source: ImportSource) -> ImportedConfig:
                 cases.leave(failure.reason, platform.hint, scores, where)
                 continue
             cases.write(case, scores, where)
-    cases.declare(source, source.name, shown(path))
     unused = _unused(platform, [name for name in columns if name not in cases.names])
     if unused:
         more = f" and {len(unused) - _LISTED} more" if len(unused) > _LISTED else ""
@@ -194,7 +192,7 @@ def input_of(given: Any) -> dict[str, Any]:
     known = as_map(given)
     listed = as_list(known.get("messages", given))
     inner = as_list(listed[0]) if len(listed) == 1 else []
-    messages = [_message(one) for one in inner or listed]
+    messages = [message_of(one) for one in inner or listed]
     if messages and all(messages):
         turns = [Message(one["role"], one["content"]) for one in messages if one]
         for number, fault in irregular(turns):
@@ -205,7 +203,7 @@ def input_of(given: Any) -> dict[str, Any]:
     return {"question": question_of(rest, "") or text_of(given), **({"vars": rest} if rest else {})}
 
 
-def _message(value: Any) -> dict[str, str] | None:
+def message_of(value: Any) -> dict[str, str] | None:
     """A chat message with its role and text; None if it is none."""
     known = as_map(value)
     known = as_map(known["kwargs"]) if "kwargs" in known else known
@@ -226,7 +224,7 @@ def text_of(value: Any) -> str:
     choices = as_list(known.get("choices"))
     said = as_map(choices[0]).get("message") if choices else value
     turns = as_list(known.get("messages", value))
-    message = _message(turns[-1] if turns else said)
+    message = message_of(turns[-1] if turns else said)
     if message is not None:
         return message["content"]
     texts = {name: text for name, text in known.items() if isinstance(text, str) and text.strip()}

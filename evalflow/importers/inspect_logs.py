@@ -5,11 +5,8 @@ Newer versions compress the members of the zip by zstd, for which the package zs
 
 from __future__ import annotations
 
-import json
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from math import isfinite
 from pathlib import Path
 from struct import unpack
 from typing import Any
@@ -17,17 +14,16 @@ from typing import Any
 from evalflow.datasets.json_files import streamed_items
 from evalflow.datasets.sources import parse_json, shown
 from evalflow.errors import Problem, UserError
-from evalflow.importers.files import ImportedConfig, ImportSource, dataset_option, key_for, recorded_option
+from evalflow.importers.files import ImportedConfig, ImportSource
 from evalflow.importers.ledger import Ledger
 from evalflow.importers.promptfoo.csv_tests import output_text
+from evalflow.importers.recorded import PARTS, Counterparts, recorded_cases
 from evalflow.importers.sources import LARGEST_FILE, expect_text
-from evalflow.importers.values import as_list, as_map, as_number
+from evalflow.importers.values import as_list, as_map
 
-PARTS = ("samples", "scores", "scorers")
 _ZSTD = 93
 _VERSION = 2
 _LETTERS: Mapping[str, float] = {"C": 1.0, "P": 0.5, "I": 0.0}
-_MANY = 500  # names of scores
 _TO_JSON = "write it as JSON: inspect log convert --to json --output-dir DIR LOG"
 _HINTS: Mapping[str, str] = {
     "model_graded_qa": "metric=factual_correctness, with a judge",
@@ -39,21 +35,7 @@ _HINTS: Mapping[str, str] = {
     "choice": "metric=exact_match",
     "f1": "metric=semantic_similarity",
 }
-
-
-@dataclass(slots=True)
-class _Log:
-    """What is read of a log: the recorded scores, and which scorers they are of."""
-
-    imported: ImportedConfig
-    scores: dict[str, str] = field(default_factory=dict[str, str])
-    scorers: dict[str, None] = field(default_factory=dict[str, None])
-    compared: bool = False
-    answers: int = 0
-
-    @property
-    def ledger(self) -> Ledger:
-        return self.imported.ledger
+_COUNTERPARTS = Counterparts({"includes": "checks"}, _HINTS)
 
 
 def read_inspect(source: ImportSource) -> ImportedConfig:
@@ -61,19 +43,17 @@ def read_inspect(source: ImportSource) -> ImportedConfig:
     path = source.path
     if not path.is_file():
         raise UserError(Problem("there is no such file", str(path), "name a log: logs/X.eval or logs/X.json"))
-    log = _Log(ImportedConfig(ledger=Ledger(PARTS)))
+    imported = ImportedConfig(ledger=Ledger(PARTS))
     samples = _of_zip(path) if path.suffix.lower() == ".eval" else _of_json(path)
-    with source.rows(log.imported, source.name, "samples") as file:
+    with recorded_cases(source, imported, source.name, "Inspect", "inspect", shown(path), _COUNTERPARTS) as cases:
         for where, sample in samples:
-            log.ledger.found("samples")
-            case = _case(log, sample, where)
-            log.answers += "answer" in case
-            file.write(case)
-    if not log.answers:
-        what = "all samples of the log are errors" if file.count else "the log has no samples"
-        raise UserError(Problem(what, shown(path), "run the evaluation again, and import its log"))
-    _declare(source, log, shown(path))
-    return log.imported
+            imported.ledger.found("cases")
+            cases.write(_case(sample, where), _scores(as_map(sample.get("scores"))), where)
+        if not cases.answered:
+            what = "all samples of the log are errors" if cases.file.count else "the log has no samples"
+            raise UserError(Problem(what, shown(path), "run the evaluation again, and import its log"))
+    imported.notes.append("epochs are cases of one group, so that repeats do not count as more questions")
+    return imported
 
 
 def _expect_version(version: Any, path: Path) -> None:
@@ -147,7 +127,7 @@ def _of_zstd(content: bytes, size: int, where: str) -> bytes:
         raise UserError(Problem(f"the log is broken: {error}", where)) from None
 
 
-def _case(log: _Log, sample: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _case(sample: Mapping[str, Any], where: str) -> dict[str, Any]:
     if "input" not in sample or "id" not in sample:
         raise UserError(Problem("it is no sample of Inspect: it has no id or input", where))
     attachments = as_map(sample.get("attachments"))
@@ -172,10 +152,7 @@ def _case(log: _Log, sample: Mapping[str, Any], where: str) -> dict[str, Any]:
     found |= {"metadata": about} if about else {}
     choices = as_list(sample.get("choices"))
     found["vars"] = {"targets": targets, **({"choices": choices} if choices else {})}
-    scores = _scores(log, as_map(sample.get("scores")), where)
-    found |= {"inspect": scores} if scores else {}
     if "includes" in as_map(sample.get("scores")) and targets:
-        log.compared = True
         rule = {"op": "contains_any", "values": targets, "normalize": None, "case_sensitive": False}
         found["checks"] = [{"identifier": "rule", "name": "includes", "params": rule}]
     return found
@@ -200,43 +177,11 @@ def _calls(messages: Sequence[Any]) -> Iterator[dict[str, Any]]:
             yield {"name": str(known.get("function")), "arguments": dict(as_map(known.get("arguments")))}
 
 
-def _scores(log: _Log, declared: Mapping[str, Any], where: str) -> dict[str, float]:
-    found: dict[str, float] = {}
+def _scores(declared: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Each value of each scorer; letters are grades, and N is no answer."""
     for scorer, one in declared.items():
-        log.scorers.setdefault(scorer)
         value = as_map(one).get("value")
-        parts = {f"{scorer} {key}": inner for key, inner in as_map(value).items()} or {scorer: value}
-        for name, part in parts.items():
-            log.ledger.found("scores")
-            if name not in log.scores and len(log.scores) < _MANY:
-                log.scores[name] = key_for(name, [*log.scores.values()], "score")
-            number = float(part) if isinstance(part, bool) else as_number(part)
-            score = _LETTERS.get(part) if isinstance(part, str) else number
-            if name not in log.scores or score is None or not isfinite(score):
-                reason = "it is no answer" if part == "N" else f"its value {json.dumps(part)[:40]} is no number"
-                log.ledger.left("scores", f"score {name}", where, reason)
-            else:
-                found[log.scores[name]] = score
-                log.ledger.took("scores")
-    return found
-
-
-def _declare(source: ImportSource, log: _Log, file: str) -> None:
-    imported, name = log.imported, source.name
-    imported.datasets[name] = dataset_option(name, f"Samples of {file}.")
-    metrics = ["checks"] if log.compared else []
-    for scorer in log.scorers:
-        log.ledger.found("scorers")
-        if scorer == "includes" and log.compared:
-            log.ledger.took("scorers")
-        else:
-            hint = _HINTS.get(scorer, "write a metric: docs/metrics.md")
-            log.ledger.left("scorers", f"scorer {scorer}", file, "the log has its scores, not what it does", hint)
-    for label, score in log.scores.items():
-        key = key_for(f"{name} {score}", imported.metrics, "metric")
-        imported.metrics[key] = recorded_option(f"inspect.{score}", f"Inspect's own score: {label}.", "number")
-        metrics.append(key)
-    defaults = [{"override /dataset": name}, {"override /metric": metrics or ["relevance"]}]
-    imported.experiments[name] = {"defaults": defaults, "generate": False}
-    imported.unjudged.add(name)
-    imported.notes.append("epochs are cases of one group, so that repeats do not count as more questions")
+        for name, part in (
+            {f"{scorer} {key}": inner for key, inner in as_map(value).items()} or {scorer: value}
+        ).items():
+            yield name, None if part == "N" else _LETTERS.get(part, part) if isinstance(part, str) else part

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from evalflow.importers.files import ImportedConfig, ImportSource, key_for
 from evalflow.importers.ledger import Ledger
 from evalflow.importers.promptfoo.csv_tests import output_text
 from evalflow.importers.promptfoo.questions import question_of
-from evalflow.importers.recorded import PARTS, RecordedCases, score_number
+from evalflow.importers.recorded import PARTS, RecordedCases, recorded_cases, score_number
 from evalflow.importers.sources import read_document, read_rows
 from evalflow.importers.untranslatable import Untranslatable
 from evalflow.importers.values import as_list, as_map
@@ -41,15 +40,12 @@ def read_lm_eval(source: ImportSource) -> ImportedConfig:
         files = _with_samples(path, results, imported.ledger)
     imported.ledger.found("tasks", len(files))
     imported.ledger.took("tasks", len(files))
-    with ExitStack() as stack:
-        for task, samples in files.items():
-            key = source.name if len(files) == 1 else key_for(f"{source.name} {task}", imported.datasets, "dataset")
-            file = stack.enter_context(source.rows(imported, key))
-            cases = RecordedCases(imported, file, "lm-evaluation-harness", "lm_eval")
-            better = as_map(as_map(results.get("higher_is_better")).get(task))
+    for task, samples in files.items():
+        key = source.name if len(files) == 1 else key_for(f"{source.name} {task}", imported.datasets, "dataset")
+        better = as_map(as_map(results.get("higher_is_better")).get(task))
+        with recorded_cases(source, imported, key, "lm-evaluation-harness", "lm_eval", shown(samples)) as cases:
             for row in read_rows(samples):
                 _take(cases, row.data, better, row.where)
-            cases.declare(source, key, shown(samples))
     return imported
 
 
@@ -90,7 +86,7 @@ def _with_samples(path: Path, results: Mapping[str, Any], ledger: Ledger) -> dic
 
 
 def _take(cases: RecordedCases, sample: Mapping[str, Any], better: Mapping[str, Any], where: str) -> None:
-    cases.ledger.found("cases")
+    cases.imported.ledger.found("cases")
     named = [str(name) for name in as_list(sample.get("metrics"))]
     values = {name: sample.get(name) for name in named or (name for name in sample if name not in _OWN)}
     chosen = sample.get("filter")
@@ -105,10 +101,10 @@ def _take(cases: RecordedCases, sample: Mapping[str, Any], better: Mapping[str, 
     responses = [one for one in as_list(sample.get("filtered_resps")) if _likelihood(one) is None]
     texts = sum(1 for _ in _texts(responses)) if "answer" in case else 0
     if texts > 1:
-        cases.ledger.found("answers", texts)
-        cases.ledger.took("answers")
+        cases.imported.ledger.found("answers", texts)
+        cases.imported.ledger.took("answers")
         reason = "a case has one answer, the first; its scores are of all of them"
-        cases.ledger.left("answers", f"{texts - 1} more answers", where, reason, count=texts - 1)
+        cases.imported.ledger.left("answers", f"{texts - 1} more answers", where, reason, count=texts - 1)
     cases.lower |= {f"{name}{end}" for name in values if not better.get(name, name not in _LOWER)}
     cases.write(case, scores, where)
 

@@ -1,27 +1,55 @@
-"""Cases with the scores that another tool gave them: each name of a score becomes a metric of the kind `recorded`."""
+"""Cases with the scores that another tool gave them, and with people's labels.
+
+Each name of a score becomes a metric of the kind `recorded`, beside evalflow's own metric of the same meaning.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, cast
 
+import yaml
+
+from evalflow import paths
 from evalflow.errors import Problem, UserError
 from evalflow.importers.files import DataFile, ImportedConfig, ImportSource, dataset_option, key_for, recorded_option
-from evalflow.importers.ledger import Ledger
-from evalflow.importers.values import as_list
+from evalflow.importers.secrets import hidden
+from evalflow.importers.values import as_list, as_map
+from evalflow.metrics.registry import Calls, calls_of
 
 PARTS = ("cases", "scores")
 _MANY = 500  # names of scores
-_SECRET_NAME = re.compile(
-    r"(?:.*[-_.])?(?:api[-_]?key|secret(?:[-_]?key)?|password|passwd|authorization|cookie|(?:access|auth)[-_]?token)",
-    re.IGNORECASE,
-)
-_SECRET_VALUE = re.compile(
-    r"(?:sk|pk|rk)-[\w-]{8,}|lsv2_\w{8,}|(?:Bearer|Basic) \S{8,}|gh[pousr]_\w{16,}|AIza[\w-]{20,}"
-)
+_FILLED = frozenset({"messages", "history", "answer"})
+"""Fields that every case has, or that the target fills."""
+_WRITE = "write a metric: docs/metrics.md; its old scores are taken"
+
+
+@dataclass(frozen=True, slots=True)
+class Counterparts:
+    """Which of evalflow's metrics mean the same as a tool's.
+
+    Attributes:
+        like: The metric of evalflow, by the plain name of the tool's.
+        hints: What to do about those that have none, by their plain names.
+        plain: Makes a plain name of the name of a score.
+    """
+
+    like: Mapping[str, str]
+    hints: Mapping[str, str] = field(default_factory=dict[str, str])
+    plain: Callable[[str], str] = str.lower
+
+
+@dataclass(frozen=True, slots=True)
+class PersonsScore:
+    """A score that a person gave, as the tool recorded it: a number or a label."""
+
+    value: Any
+    by: str
+    comment: str | None = None
+    at: str | None = None
 
 
 @dataclass(slots=True)
@@ -29,105 +57,156 @@ class RecordedCases:
     """The cases of one data file, and the names of their scores.
 
     Attributes:
+        labels: The file of people's labels.
         tool: The tool's name, for people.
         column: The column of data/ that holds the scores.
+        counterparts: evalflow's metrics for those of the tool, if the names of its metrics have a meaning of their own.
         scores: The key of each name of a score.
-        names: All names of scores, also of those without a number.
+        thresholds: The thresholds of scores, by their names.
         lower: Names of scores of which less is better.
+        fields: The fields that cases have.
     """
 
     imported: ImportedConfig
     file: DataFile
+    labels: DataFile
     tool: str
     column: str
+    counterparts: Counterparts | None = None
     scores: dict[str, str] = field(default_factory=dict[str, str])
-    names: set[str] = field(default_factory=set[str])
+    names: dict[str, None] = field(default_factory=dict[str, None])
+    thresholds: dict[str, float] = field(default_factory=dict[str, float])
     lower: set[str] = field(default_factory=set[str])
+    fields: set[str] = field(default_factory=set[str])
+    irregular: bool = False
     recorded: int = 0
     answered: int = 0
 
-    @property
-    def ledger(self) -> Ledger:
-        return self.imported.ledger
-
     def write(self, case: Mapping[str, Any], scores: Iterable[tuple[str, Any]], where: str) -> None:
-        """Write a case without the keys in it, and count its scores."""
-        row = {"id": str(self.file.count + 1), **case}
-        row |= {name: self._without_keys(row[name], where) for name in ("vars", "metadata") if name in row}
-        found = self._numbers(scores, where)
+        """Write a case without the secrets in it, and count its scores."""
+        row = {"id": str(self.file.count + 1), **hidden(case, self.imported.ledger, where)}
+        found = self._numbers(row["id"], scores, where)
         self.file.write(row | ({self.column: found} if found else {}))
+        self.fields |= _fields_in(row)
         self.answered += "answer" in case
         self.recorded += "answer" in case or "failure" in case
 
     def leave(self, reason: str, hint: str, scores: Sequence[tuple[str, Any]], where: str) -> None:
         """List a row that is no case, and its scores."""
-        self.ledger.left("cases", "row", where, reason, hint)
+        ledger = self.imported.ledger
+        ledger.left("cases", "row", where, reason, hint)
         if scores:
-            self.ledger.found("scores", len(scores))
-            self.ledger.left("scores", "score", where, "its row is no case", count=len(scores))
+            ledger.found("scores", len(scores))
+            ledger.left("scores", "score", where, "its row is no case", count=len(scores))
 
-    def declare(self, source: ImportSource, key: str, file: str) -> None:
-        """Add the dataset, a metric for each score, and the experiment; UserError if there are no cases."""
-        if not self.file.count:
-            problems = [Problem(entry.reason, entry.where, entry.hint) for entry in self.ledger.left_out]
-            raise UserError(problems or [Problem("it has no cases", file)])
-        imported = self.imported
-        imported.datasets[key] = dataset_option(key, f"Cases of {file}.", name=source.name)
-        chosen: list[str] = []
-        for label, score in self.scores.items():
-            metric = key_for(f"{key} {score}", imported.metrics, "metric")
-            option = recorded_option(f"{self.column}.{score}", f"{self.tool}'s own score: {label}.", "number")
-            imported.metrics[metric] = option | ({"direction": "lower_is_better"} if label in self.lower else {})
-            chosen.append(metric)
-        only_scores = bool(chosen) and not self.answered
-        complete = self.recorded == self.file.count and self.answered
-        imported.experiments[key] = {
-            "defaults": [{"override /dataset": key}, {"override /metric": chosen or ["relevance"]}],
-            "generate": False if complete or only_scores else "missing" if self.answered else True,
-        }
-        if chosen:
-            imported.unjudged.add(key)
-        else:
-            imported.notes.append("the file has no scores: the experiment has metric=relevance; choose your own")
-
-    def _numbers(self, scores: Iterable[tuple[str, Any]], where: str) -> dict[str, float]:
-        found: dict[str, float] = {}
+    def _numbers(self, case: str, scores: Iterable[tuple[str, Any]], where: str) -> dict[str, float]:
+        ledger, found = self.imported.ledger, dict[str, float]()
         for name, value in scores:
-            self.ledger.found("scores")
-            number = score_number(value)
             if len(self.names) < _MANY:
-                self.names.add(name)
+                self.names.setdefault(name)
+            if isinstance(value, PersonsScore):
+                self._label(case, name, value, where)
+                continue
+            ledger.found("scores")
+            number = score_number(value)
             if number is not None and name not in self.scores and len(self.scores) < _MANY:
                 self.scores[name] = key_for(name, [*self.scores.values()], "score")
             key = self.scores.get(name)
             if value is None:
-                self.ledger.left("scores", f"score {name}", where, "it has no value")
+                ledger.left("scores", f"score {name}", where, "it has no value")
             elif number is None:
                 reason = "it has several values" if len(as_list(value)) > 1 else "its value is a label, not a number"
-                self.ledger.left("scores", f"score {name}", where, reason, "write one number for it, and import again")
+                ledger.left("scores", f"score {name}", where, reason, "write one number for it, and import again")
             elif key is None:
-                self.ledger.left("scores", "score", where, f"there are more than {_MANY} names of scores")
+                ledger.left("scores", "score", where, f"there are more than {_MANY} names of scores")
             elif key in found:
-                self.ledger.left("scores", f"score {name}", where, "the case has a score of this name already")
+                ledger.left("scores", f"score {name}", where, "the case has a score of this name already")
             else:
                 found[key] = number
-                self.ledger.took("scores")
+                ledger.took("scores")
         return found
 
-    def _without_keys(self, value: Any, where: str) -> Any:
-        """The value without API keys and the like, which are listed."""
-        if isinstance(value, list):
-            return [self._without_keys(inner, where) for inner in cast("list[Any]", value)]
-        if not isinstance(value, Mapping):
-            return value
-        found: dict[str, Any] = {}
-        for name, inner in cast("Mapping[str, Any]", value).items():
-            if isinstance(inner, str) and inner and (_SECRET_NAME.fullmatch(name) or _SECRET_VALUE.fullmatch(inner)):
-                self.ledger.found("keys")
-                self.ledger.left("keys", f"key {name}", where, "a key is never copied")
+    def _label(self, case: str, name: str, label: PersonsScore, where: str) -> None:
+        """A row in the columns of docs/labels.md."""
+        self.imported.ledger.found("labels")
+        if not isinstance(label.value, str | int | float):
+            self.imported.ledger.left("labels", f"label {name}", where, "it has no value")
+            return
+        row = {"case_id": case, "metric": key_for(name, (), "label"), "value": label.value, "by": label.by}
+        self.labels.write(row | {key: value for key in ("comment", "at") if (value := getattr(label, key))})
+
+    def declare(self, source: ImportSource, key: str, file: str) -> None:
+        """Add the dataset, a metric for each score, and the experiment; UserError if there are no cases."""
+        if not self.file.count:
+            problems = [Problem(entry.reason, entry.where, entry.hint) for entry in self.imported.ledger.left_out]
+            raise UserError(problems or [Problem("it has no cases", file)])
+        imported = self.imported
+        loose = {"allow_irregular": True} if self.irregular else {}
+        imported.datasets[key] = dataset_option(key, f"Cases of {file}.", name=source.name, **loose)
+        like = self._like(file)
+        old = [self._declare_score(key, name, score) for name, score in self.scores.items()]
+        complete = self.recorded == self.file.count and self.answered
+        only_scores = old and not self.answered
+        experiment: dict[str, Any] = {
+            "defaults": [{"override /dataset": key}, {"override /metric": [*like, *old] or ["relevance"]}],
+            "generate": False if complete or only_scores else "missing" if self.answered else True,
+        }
+        limits = {name: {"threshold": limit} for name, limit in like.items() if limit is not None}
+        imported.experiments[key] = experiment | ({"metric": limits} if limits else {})
+        if not like and not old:
+            imported.notes.append("the file has no scores: the experiment has metric=relevance; choose your own")
+        elif not any(_asks_judge(name) for name in like):
+            imported.unjudged.add(key)
+        if self.labels.count:
+            path = f"data/{key}_labels.jsonl"
+            hint = "for a judge of the same name: evalflow calibrate RUN --labels"
+            imported.notes.append(f"people's labels are in {path}; {hint} {path}")
+
+    def _declare_score(self, key: str, name: str, score: str) -> str:
+        """Add the metric that reads the tool's own score."""
+        metric = key_for(f"{key} {score}", self.imported.metrics, "metric")
+        option = recorded_option(f"{self.column}.{score}", f"{self.tool}'s own score: {name}.", "number")
+        known = self._counterpart(name)
+        is_lower = name in self.lower or (known and _shipped(known)["direction"] == "lower_is_better")
+        option |= {"threshold": self.thresholds.get(name)} | ({"direction": "lower_is_better"} if is_lower else {})
+        self.imported.metrics[metric] = option
+        return metric
+
+    def _counterpart(self, name: str) -> str | None:
+        return self.counterparts.like.get(self.counterparts.plain(name)) if self.counterparts else None
+
+    def _like(self, file: str) -> dict[str, float | None]:
+        """The metrics that mean the same and have what they need, with their thresholds; others are listed."""
+        found: dict[str, float | None] = {}
+        for name in self.names if self.counterparts else ():
+            self.imported.ledger.found("metrics")
+            known = self._counterpart(name)
+            if known is None:
+                hint = self.counterparts.hints.get(self.counterparts.plain(name), _WRITE) if self.counterparts else ""
+                reason = "evalflow has no metric that means the same"
+                self.imported.ledger.left("metrics", f"metric {name}", file, reason, hint)
+            elif missing := _needs(known) - self.fields:
+                self.imported.ledger.left(
+                    "metrics", f"metric {name}", file, f"no case has {', '.join(sorted(missing))}"
+                )
             else:
-                found[name] = self._without_keys(inner, where)
+                self.imported.ledger.took("metrics")
+                found[known] = self.thresholds.get(name)
         return found
+
+
+@contextmanager
+def recorded_cases(
+    source: ImportSource, imported: ImportedConfig, key: str, tool: str, column: str, file: str,
+    counterparts: Counterparts | None = None,
+) -> Generator[RecordedCases]:  # fmt: skip
+    """Cases to be written to data/KEY.jsonl, and labels beside them; declared when the block ends."""
+    with source.rows(imported, key) as rows, source.rows(imported, f"{key}_labels", "labels") as labels:
+        cases = RecordedCases(imported, rows, labels, tool, column, counterparts)
+        yield cases
+    if not labels.count:
+        imported.data.pop(f"{key}_labels.jsonl").unlink()
+    cases.declare(source, key, file)
 
 
 def score_number(value: Any) -> float | None:
@@ -144,3 +223,26 @@ def score_number(value: Any) -> float | None:
         except ValueError:
             return None
     return float(value) if isinstance(value, int | float) and isfinite(value) else None
+
+
+def _fields_in(case: Mapping[str, Any]) -> set[str]:
+    """The fields that metrics find in a case."""
+    found = {name for name, value in case.items() if value not in (None, [], "")}
+    found |= {"question"} if "messages" in found else set()
+    return found | {f"vars.{name}" for name in as_map(case.get("vars"))}
+
+
+def _shipped(name: str) -> Mapping[str, Any]:
+    """The YAML of a metric that ships."""
+    return yaml.safe_load((paths.share_dir() / "conf" / "metric" / f"{name}.yaml").read_text(encoding="utf-8"))
+
+
+def _needs(name: str) -> set[str]:
+    declared = _shipped(name)
+    return {"checks"} if declared["kind"] == "checks" else {*declared["needs"]} - _FILLED
+
+
+def _asks_judge(name: str) -> bool:
+    """Whether a metric asks a model; checks of an import are rules."""
+    declared = _shipped(name)
+    return declared["kind"] not in ("similarity", "checks") and calls_of(declared) != Calls()

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from evalflow.datasets.csv_file import open_csv
 from evalflow.datasets.json_files import open_json, open_jsonl
-from evalflow.datasets.sources import SourceRow, shown
+from evalflow.datasets.parquet import open_parquet
+from evalflow.datasets.sources import MAX_RECORD, SourceRow, Table, shown
 from evalflow.errors import Problem, UserError
 from evalflow.importers.located import Broken, located_json, located_yaml
 
 LARGEST_FILE = 64 * 2**20  # bytes of a file that is read whole
-_OPENERS = {".jsonl": open_jsonl, ".ndjson": open_jsonl, ".json": open_json, ".csv": open_csv}
 _MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"\x1f\x8b": "gzip", b"PK": "zip"}
+
+
+def _open_json(path: Path) -> Table:
+    """Open a list of rows, or JSON lines that are called .json, as `datasets` writes them."""
+    with path.open("rb") as file:
+        first, second = file.readline(MAX_RECORD).strip(), file.readline(64).strip()
+    is_lines = second.startswith(b"{") and first.endswith(b"}")
+    return open_jsonl(path) if is_lines else open_json(path)
+
+
+_OPENERS: Mapping[str, Callable[[Path], Table]] = {
+    ".jsonl": open_jsonl, ".ndjson": open_jsonl, ".json": _open_json, ".csv": open_csv,
+    ".parquet": partial(open_parquet, missing_nan=True),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +134,7 @@ def read_document(path: Path) -> Any:
 
 
 def read_rows(path: Path) -> Iterator[SourceRow]:
-    """The rows of a .jsonl, .json or .csv file, one at a time; UserError at the first that is broken."""
+    """The rows of a .jsonl, .json, .csv or .parquet file, one at a time; UserError at the first that is broken."""
     opener = _OPENERS.get(path.suffix.lower())
     if opener is None:
         raise UserError(Problem("unknown kind of file", shown(path), f"known endings: {', '.join(_OPENERS)}"))

@@ -15,9 +15,9 @@ from evalflow.datasets import irregular
 from evalflow.datasets.sources import MAX_RECORD, shown
 from evalflow.errors import Problem, UserError
 from evalflow.importers.files import ImportedConfig, ImportSource, dataset_option
-from evalflow.importers.hidden_secrets import HiddenSecrets
 from evalflow.importers.ledger import Ledger
 from evalflow.importers.otlp import Span, read_spans
+from evalflow.importers.secrets import hidden
 from evalflow.importers.span_messages import SpanMessage, arguments_of, indexed, messages_of, parsed
 from evalflow.importers.trace_store import MANY_SPANS, StoredTrace, TraceStore
 from evalflow.importers.trace_tree import TraceTree
@@ -38,7 +38,6 @@ class _Import:
     """What is known of all traces that were read."""
 
     imported: ImportedConfig
-    secrets: HiddenSecrets = field(default_factory=HiddenSecrets)
     fields: set[str] = field(default_factory=set[str])
     is_irregular: bool = False
 
@@ -95,7 +94,7 @@ def _case_of(found: _Import, stored: StoredTrace) -> dict[str, Any] | None:
         for span in tree.spans:
             ledger.left("spans", f"span ({tree.kind(span)})", span.where, "its trace has no user's message")
         return None
-    case = found.secrets.hide(_case(trace))
+    case = hidden(_case(trace), ledger, stored.where)
     found.fields |= set(case)
     turns = [Message(one["role"], one["content"]) for one in case["messages"]]
     found.is_irregular = found.is_irregular or any(irregular(turns))
@@ -289,5 +288,3 @@ def _declare(source: ImportSource, found: _Import, file: str) -> None:
     imported.notes.append("traces have no metrics: choose your own, here they are " + " and ".join(metrics))
     if "answer" not in found.fields:
         imported.notes.append("no trace has an answer: the experiment asks a target")
-    if found.secrets.count:
-        imported.notes.append(f"{found.secrets.count:,} values that look like keys or headers are *** in data/")

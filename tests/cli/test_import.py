@@ -50,6 +50,7 @@ SPAN = {"input": "Q", "output": "A", "expected": "B", "scores": {"right": 0.5}}
 HARNESS = {"doc_id": 0, "doc": {"q": "Q"}, "target": "A", "arguments": [["Q", {"until": []}]], "resps": [["A"]],
            "filtered_resps": ["A"], "filter": "none", "metrics": ["exact_match"], "exact_match": 1.0}  # fmt: skip
 PHOENIX_CSV = "example_id,input,reference_output,output,annotation_exact_score\nx,Q,R,A,0.5\n"
+RAGAS = {"user_input": "Q", "response": "A", "retrieved_contexts": ["c"], "faithfulness": 0.5}
 
 CHAT = {"gen_ai.operation.name": "chat", "gen_ai.prompt": "Q", "gen_ai.completion": "A"}
 OTLP_SPAN = {
@@ -73,6 +74,7 @@ TRACES = {"resourceSpans": [{"scopeSpans": [{"spans": [OTLP_SPAN]}]}]}
         ("langsmith", "examples.jsonl", json.dumps(EXAMPLE)),
         ("braintrust", "experiment.json", json.dumps([SPAN])),
         ("phoenix", "experiment.csv", PHOENIX_CSV),
+        ("ragas", "result.jsonl", json.dumps(RAGAS)),
         ("lm-eval", "samples_sums_2026-01-02T03-04-05.6.jsonl", json.dumps(HARNESS)),
         ("traces", "spans.jsonl", json.dumps(TRACES)),
     ],

@@ -78,23 +78,23 @@ def test_turns_are_messages(tmp_path: Path) -> None:
 
 
 def test_a_run_has_scores_and_metrics_like_its_own(tmp_path: Path) -> None:
-    scores = [metric("Faithfulness"), metric("Tone [GEval]"), metric("Bias", score=None, error="no key")]
+    scores = [metric("Faithfulness"), metric("Tone [GEval]"), metric("Bias", score=0.2), metric("Toxicity", score=None)]
     found = read(tmp_path, run(retrievalContext=["c"], metricsData=scores), ".latest_run_full.json")
     [case] = rows(found)
-    assert case["deepeval"] == {"faithfulness": 0.5, "tone_geval": 0.5}
-    assert found.ledger.counts()["scores"] == (3, 2, 1)
-    assert found.ledger.counts()["metrics"] == (3, 2, 1)
+    assert case["deepeval"] == {"faithfulness": 0.5, "tone_geval": 0.5, "bias": 0.2}
+    assert found.ledger.counts()["scores"] == (4, 3, 1)
+    assert found.ledger.counts()["metrics"] == (4, 3, 1)
     experiment = found.experiments["old"]
     assert experiment["metric"]["faithfulness"] == {"threshold": 0.7}
     assert found.metrics["old_faithfulness"]["field"] == "deepeval.faithfulness"
     assert found.metrics["old_bias"]["direction"] == "lower_is_better"
-    assert "the file has not its criteria" in [entry.reason for entry in found.ledger.left_out]
+    assert "docs/g-eval.md" in found.ledger.left_out[-1].hint
 
 
 def test_a_metric_without_its_fields_is_listed(tmp_path: Path) -> None:
     found = read(tmp_path, run(metricsData=[metric("Contextual Recall")]))
     [entry] = found.ledger.left_out
-    assert entry.reason == "no case has reference, contexts"
+    assert entry.reason == "no case has contexts, reference"
 
 
 def test_a_large_file_needs_no_memory(tmp_path: Path) -> None:
@@ -134,5 +134,4 @@ def test_other_encodings_are_refused_in_words(tmp_path: Path) -> None:
     for name in ("g.json", "g.jsonl", "g.csv"):
         (tmp_path / name).write_bytes('[{"input": "é"}]'.encode("utf-16"))
         with pytest.raises(UserError, match=r"UTF|broken JSON"):
-            read_deepeval(ImportSource(tmp_path / name, "old", tmp_path))
-        (tmp_path / "old.jsonl").unlink(missing_ok=True)
+            read_deepeval(ImportSource(tmp_path / name, "old", Path(mkdtemp(dir=tmp_path))))

@@ -69,7 +69,7 @@ def test_samples_are_cases_with_scores(tmp_path: Path, form: str) -> None:
     assert first["actual"] == [{"name": "map", "arguments": {"q": "fr"}}]
     assert first["checks"][0]["params"]["values"] == ["Paris", "paris"]
     assert (second["messages"], second["failure"]) == ([{"role": "user", "content": "Spain?"}], "no key")
-    assert found.ledger.counts() == {"samples": (2, 2, 0), "scores": (4, 3, 1), "scorers": (3, 1, 2)}
+    assert found.ledger.counts() == {"cases": (2, 2, 0), "scores": (4, 3, 1), "metrics": (4, 1, 3)}
 
 
 def test_zstd_is_read_or_named(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_zstd_is_read_or_named(tmp_path: Path) -> None:
         content = content[: at + 24] + (1 << 16).to_bytes(4, "little") + content[at + 28 :]
         at += 46
     path.write_bytes(content)
-    assert read(path).ledger.counts()["samples"] == (2, 2, 0)
+    assert read(path).ledger.counts()["cases"] == (2, 2, 0)
 
 
 @pytest.mark.parametrize(

@@ -49,9 +49,10 @@ def test_langfuse_traces_have_scores_as_columns(tmp_path: Path, form: str) -> No
     found = read(tmp_path, "langfuse", [trace], form)
     assert cases(found) == [{
         "id": "1", "messages": CHAT, "vars": {"lang": "en"}, "answer": "At 9.", "group": "s", "tags": ["a"],
-        "metadata": {"v": 2, "langfuse_id": "t1"}, "latency_s": 1.5, "cost_usd": 0.01, "langfuse": {"helpful": 0.5},
+        "metadata": {"v": 2, "api_key": "***", "langfuse_id": "t1"}, "latency_s": 1.5, "cost_usd": 0.01,
+        "langfuse": {"helpful": 0.5},
     }]  # fmt: skip
-    assert found.ledger.counts() == {"cases": (1, 1, 0), "scores": (3, 1, 2), "keys": (1, 0, 1)}
+    assert found.ledger.counts() == {"cases": (1, 1, 0), "scores": (3, 1, 2), "secrets": (1, 0, 1)}
     assert found.metrics["old_helpful"]["field"] == "langfuse.helpful"
     assert found.experiments["old"]["generate"] is False
     assert any("name" in note for note in found.notes)
