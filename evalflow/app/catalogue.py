@@ -236,7 +236,14 @@ def print_option(name: str, config_dir: Path | None, console: Console, *, as_jso
 
 
 def _facts(option: Option, matches: Catalogue) -> dict[str, Any]:
-    facts = {"group": option.group, "name": option.name, "description": option.description, "file": str(option.file)}
+    titled = {"title": option.title} if option.title != option.name else {}
+    facts = {
+        "group": option.group,
+        "name": option.name,
+        **titled,
+        "description": option.description,
+        "file": str(option.file),
+    }
     return {**facts, **metric_facts(option, matches)} if option.group == "metric" else facts
 
 

@@ -56,7 +56,13 @@ class ScorerConfig(Strict):
 
 
 class JudgeConfig(ScorerConfig):
-    """Keys that every judge has."""
+    """Keys that every judge has.
+
+    Attributes:
+        title: What people call it, in any script; null: its name.
+    """
+
+    title: str | None = None
 
 
 class EmbedderConfig(ScorerConfig):
@@ -64,11 +70,16 @@ class EmbedderConfig(ScorerConfig):
 
 
 class TargetConfig(Strict):
-    """Keys that every target has."""
+    """Keys that every target has.
+
+    Attributes:
+        title: What people call it, in any script; null: its name.
+    """
 
     runs_here: ClassVar[bool] = False  # whether it is a program that runs on this machine
     kind: str
     name: Word | None = None
+    title: str | None = None
 
     @property
     def calls(self) -> str | None:
@@ -86,6 +97,7 @@ class DatasetConfig(Strict):
 
     Attributes:
         name: The dataset's name in results; null: its key in the configuration.
+        title: What people call it, in any script; null: its name.
         path: A file or a glob.
         format: The file format; null: by the file extension.
         sheet: The sheet of an Excel workbook; null: its only visible one with rows.
@@ -102,6 +114,7 @@ class DatasetConfig(Strict):
     """
 
     name: Word | None = None
+    title: str | None = None
     path: str
     description: str | None = None
     format: Literal["jsonl", "json", "csv", "parquet", "xlsx"] | None = None
@@ -147,6 +160,7 @@ class MetricConfig(Strict):
     Attributes:
         kind: The kind of metric.
         name: The metric's name in results; null: its key in the configuration.
+        title: What people call it, in any script, as in reports; null: its name.
         datasets: The datasets whose cases it scores, by name; null: all of the run.
         family: The section of `list metric` that shows it.
         description: What the score means, in one sentence.
@@ -162,6 +176,7 @@ class MetricConfig(Strict):
 
     kind: str
     name: Word | None = None
+    title: str | None = None
     datasets: list[Word] | None = None
     family: str | None = None
     version: int = Field(default=1, ge=1)

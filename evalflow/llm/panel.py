@@ -117,7 +117,7 @@ def _together(config: MembersConfig, name: str, members: Sequence[JudgeInfo]) ->
     else:
         how = config.vote if isinstance(config, PanelConfig) else config.kind
         nature = f"panel of {len(natures)}, {how}: {'; '.join(natures)}"
-    decisive = config.model_dump(mode="json", exclude={"name", "members", "calibrated", "thresholds"})
+    decisive = config.model_dump(mode="json", exclude={"name", "title", "members", "calibrated", "thresholds"})
     text = json.dumps([decisive, *zip(config.asked, [one.identity for one in members], strict=True)])
     limited = [(member.tasks, member) for member in members if member.tasks is not None]
     tasks = frozenset[str].intersection(*(tasks for tasks, _ in limited)) if limited else None

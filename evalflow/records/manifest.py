@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -129,6 +130,18 @@ class Manifest(Header):
     def full_cost(self) -> float | None:
         """US dollars without the cache; None if a price is unknown."""
         return None if self.cost_usd is None or self.saved_usd is None else self.cost_usd + self.saved_usd
+
+    @property
+    def titles(self) -> dict[str, str]:
+        """The titles of the metrics that have one, by name; without those that are also another metric's."""
+        configs = self.config.get("metric") or {}
+        found = {
+            name: str(configs.get(facts.key, {}).get("title") or name)
+            for name, facts in self.metrics.items()
+            if facts.declared == name
+        }
+        used = Counter([*found.values(), *self.metrics])
+        return {name: title for name, title in found.items() if title != name and used[title] == 1}
 
     def metric_config(self, name: str) -> Mapping[str, Any]:
         """The configuration of a metric. For a check named in a case, the configuration of its metric."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -59,6 +59,7 @@ def report_policy() -> str:
 
 def write_html(path: Path, run: Reported, explorer: ExplorerWriter) -> None:
     """Write the page."""
+    run = _with_titles(run)
     rows = without_means_of_figures(run.summary.to_dicts())
     context = {
         "title": title(run.manifest),
@@ -89,8 +90,10 @@ def write_html(path: Path, run: Reported, explorer: ExplorerWriter) -> None:
 def _data(run: Reported, explorer: ExplorerWriter) -> dict[str, Any]:
     """Data for script elements, inserted unescaped; all of it is from `script_json`, so it cannot end an element."""
     metrics = {name: {"description": m.description, "direction": m.direction} for name, m in run.metrics.items()}
+    legend = explorer.legend()
+    legend["series"] = [_with_title(series, "metric", run.manifest.titles) for series in legend["series"]]
     return {
-        "legend": script_json(explorer.legend() | {"metrics": metrics}),
+        "legend": script_json(legend | {"metrics": metrics}),
         "index": _listed(explorer.index),
         "blocks": _blocks(explorer.details),
     }
@@ -145,4 +148,26 @@ def write_reports(folder: Path, run: Reported) -> None:
         explorer.finish()
         write_html(folder / "report.html", run, explorer)
     write_junit(folder / "junit.xml", run)
-    write_markdown(folder / "summary.md", run)
+    write_markdown(folder / "summary.md", _with_titles(run))
+
+
+def _with_titles(run: Reported) -> Reported:
+    """The run for people: with the titles of metrics in place of their names."""
+    titles = run.manifest.titles
+    if not titles:
+        return run
+    shown, rows = pl.col("metric").replace(titles), run.calibration.rows if run.calibration else ()
+    labelled = [replace(row, metric=titles.get(row.metric, row.metric)) for row in rows]
+    return replace(
+        run,
+        scores=run.scores.with_columns(shown),
+        summary=run.summary.with_columns(shown),
+        details=[_with_title(detail, "metric", titles) for detail in run.details],
+        gates=[_with_title(gate, "name", titles) for gate in run.gates],
+        metrics={titles.get(name, name): config for name, config in run.metrics.items()},
+        calibration=replace(run.calibration, rows=labelled) if run.calibration else None,
+    )
+
+
+def _with_title(row: Mapping[str, Any], key: str, titles: Mapping[str, str]) -> dict[str, Any]:
+    return {**row, key: titles.get(row.get(key, ""), row.get(key))} if key in row else dict(row)

@@ -41,7 +41,7 @@ def facts(manifest: Manifest | SweepManifest) -> list[Fact]:
         ("Status", manifest.status),
         ("Dataset", ", ".join(datasets)),
         ("Target", run and run.target.name),
-        ("Metrics", run and ", ".join(run.metrics)),
+        ("Metrics", run and ", ".join(run.titles.get(name, name) for name in run.metrics)),
         ("Requests", _requests(manifest)),
         ("Tokens", None if sent is None or received is None else f"{sent:,} in, {received:,} out"),
         ("Cost", cost(manifest.cost_usd) if "cost_usd" in manifest.model_fields_set else None),
@@ -54,7 +54,8 @@ def facts(manifest: Manifest | SweepManifest) -> list[Fact]:
 
 def title(manifest: Manifest) -> str:
     """A one-line title, such as `faithfulness, relevance on rag`; else the run's id."""
-    metrics, datasets = list(manifest.metrics), list(manifest.datasets)
+    metrics = [manifest.titles.get(name, name) for name in manifest.metrics]
+    datasets = list(manifest.datasets)
     if not metrics or not datasets:
         return manifest.run_id
     what = ", ".join(metrics) if len(metrics) <= _NAMED else f"{len(metrics)} metrics"

@@ -64,7 +64,13 @@ def bring_up_to_date(engine: Engine, file: Path | None) -> Path | None:
         if revision is None:
             metadata.create_all(connection)
             moment = now()
-            first: dict[str, Any] = {"name": DEFAULT_PROJECT, "description": "", "budget": {}, "version": 1}
+            first: dict[str, Any] = {
+                "name": DEFAULT_PROJECT,
+                "title": DEFAULT_PROJECT,
+                "description": "",
+                "budget": {},
+                "version": 1,
+            }
             connection.execute(insert(projects).values(**first, created_at=moment, updated_at=moment))
             MigrationContext.configure(connection).stamp(scripts, "head")
             return None

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, func, insert, select
 
 from evalflow.store import rows
-from evalflow.store.rows import Row, every, now, one
+from evalflow.store.rows import Query, Row, every, now, one
 from evalflow.store.server_tables import connections, creations
 from evalflow.store.tables import bots, cases, checks, datasets, judges, metrics, projects, reviews
 
@@ -30,6 +30,14 @@ OWNERS: Mapping[TableName, str] = {
     "metrics": "bot_id",
 }
 """The column of a definition's owner, within which its name is unique; projects and connections have none."""
+TITLED: Mapping[TableName, str] = {
+    "bots": "bot",
+    "metrics": "metric",
+    "datasets": "dataset",
+    "judges": "judge",
+    "projects": "project",
+}
+"""The tables with titles, which are unique in the same way, and what one of their rows is."""
 
 
 def named(connection: Connection, table: TableName, name: str, owner: int | None = None) -> Row | None:
@@ -45,6 +53,28 @@ def by_id(connection: Connection, table: TableName, row: int) -> Row | None:
 def listed(connection: Connection, table: TableName, owner: int | None = None) -> list[Row]:
     """All definitions of an owner, by name."""
     return every(connection, _select(table, owner).order_by(_TABLES[table].c.name))
+
+
+def names(connection: Connection, table: TableName, owner: int | None = None) -> list[Row]:
+    """The id and name, and the title if the table has any, of all definitions of an owner."""
+    found = _TABLES[table]
+    columns = [found.c[name] for name in ("id", "name", "title") if name in found.c]
+    return every(connection, _select(table, owner).with_only_columns(*columns))
+
+
+def other_titles(connection: Connection, project: int) -> list[Row]:
+    """The titles of a project that differ from the name: kind, bot of a metric, name and title; and of all projects."""
+    queries: list[Query] = []
+    for table, kind in TITLED.items():
+        found = _TABLES[table]
+        bot, name, source = sa.literal(""), found.c.name, found
+        owner = found.c[OWNERS[table]] == project if table in OWNERS else sa.true()
+        if table == "metrics":  # its scores may have another name
+            bot, name = bots.c.name, func.coalesce(found.c.definition["name"].as_string(), found.c.name)
+            source, owner = found.join(bots), bots.c.project_id == project
+        columns = [sa.literal(kind).label("kind"), bot.label("bot"), name.label("name"), found.c.title]
+        queries.append(select(*columns).select_from(source).where(owner, found.c.title != found.c.name))
+    return [dict(row) for row in connection.execute(sa.union_all(*queries)).mappings()]
 
 
 def add(connection: Connection, table: TableName, values: Mapping[str, Any]) -> int:

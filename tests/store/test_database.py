@@ -38,7 +38,7 @@ from evalflow.store.schema import metadata
 from . import first_tables
 
 HEAD = ScriptDirectory(str(FOLDER)).get_current_head()
-BOT = {"project_id": 1, "name": "b", "description": "", "config": {"kind": "recorded"}}
+BOT = {"project_id": 1, "name": "b", "title": "b", "description": "", "config": {"kind": "recorded"}}
 
 
 def test_a_new_database_has_the_tables(database: Database) -> None:
@@ -170,6 +170,42 @@ def test_the_checks_and_examples_of_older_cases_are_known(
         assert list(connection.scalars(query)) == [3]
         named = connection.execute(select(tables.case_checks).order_by("case_id", "name")).all()
         assert [tuple(one) for one in named] == [(3, "greets", True), (3, "plain", True), (4, "greets", False)]
+    new.close()
+
+
+def test_what_there_was_has_its_name_as_its_title(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(FOLDER, before := tmp_path / "migrations", ignore=shutil.ignore_patterns("__pycache__", *_later(6)))
+    old = create_engine(database_url)
+    with old.begin() as connection:
+        context = MigrationContext.configure(connection)
+        with Operations.context(context):
+            first_tables.upgrade()
+        context.stamp(ScriptDirectory(str(FOLDER)), "0001")
+    with monkeypatch.context() as patch:
+        patch.setattr("evalflow.store.database.FOLDER", before)
+        open_database(database_url).close()
+    times = {"version": 1, "created_at": "then", "updated_at": "then"}
+    metric = {"id": 1, "bot_id": 1, "name": "polite", "definition": {}, "prompts": {}, **times}
+    bot = {"id": 1, **{key: value for key, value in BOT.items() if key != "title"}, **times}
+    deleted = {"row": {**bot, "name": "gone"}, "metrics": [metric], "runs": []}
+    with old.begin() as connection:
+        there = MetaData()
+        there.reflect(connection)
+        connection.execute(there.tables["bots"].insert().values(bot))
+        connection.execute(there.tables["metrics"].insert().values(metric))
+        kept = {"project_id": 1, "kind": "bot", "by": "ann", "at": "2026-01-01"}
+        for name, content in (("gone", deleted), ("back", {})):
+            connection.execute(there.tables["trash"].insert().values(**kept, name=name, content=content))
+    old.dispose()
+    new = open_database(database_url)
+    with new.reading() as connection:
+        assert [row["title"] for row in definitions.listed(connection, "bots", 1)] == ["b"]
+        assert [row["title"] for row in definitions.listed(connection, "metrics", 1)] == ["polite"]
+        assert [row["title"] for row in definitions.listed(connection, "projects")] == ["default"]
+        gone, back = connection.scalars(select(tables.trash.c.content).order_by("id"))
+        assert (gone["row"]["title"], gone["metrics"][0]["title"], back) == ("gone", "polite", {})
     new.close()
 
 

@@ -48,6 +48,12 @@ class Option:
         return next((comment for comment in comments if not comment.startswith("@package")), "")
 
     @property
+    def title(self) -> str:
+        """What people call it: its `title`, or else its name."""
+        title = self.values.get("title")
+        return title if isinstance(title, str) and title else self.name
+
+    @property
     def selection(self) -> str:
         """Its selection on the command line, without shell quotes; for a composite, together with its parts."""
         parts: Any = self.values.get("of") if self.values.get("kind") == "composite" else None

@@ -228,6 +228,7 @@ def searched_text(run: RunConfig) -> str:
     judges = [metric.judge or {} for metric in run.metric.values()]
     models = [getattr(one, "model", None) for one in (run.target, run.judge)] + [one.get("model") for one in judges]
     names = [run.target.name, *(one.name or name for name, one in run.dataset.items()), *run.metric]
+    names += [one.title for one in (run.target, *run.dataset.values(), *run.metric.values(), run.judge)]
     return "\n".join(dict.fromkeys(str(name) for name in (*names, *models) if name))
 
 
@@ -243,6 +244,7 @@ def facts_of_metrics(run: SavedRun) -> list[dict[str, Any]]:
     return [
         {
             "name": name,
+            "title": run.manifest.titles.get(name, name),
             "judge": metric.judge,
             "threshold": limits.get(name),
             "declared": original.get(name),

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import chain, count
 from typing import Any, Literal, cast
 
 from anyio import to_thread
@@ -17,6 +16,7 @@ from evalflow.app.studio.access import requires
 from evalflow.app.studio.definitions import DefinitionStore, given, kind_of, remembered_content
 from evalflow.app.studio.leases import trial_budget
 from evalflow.app.studio.space import Workspace, not_found
+from evalflow.app.studio.titles import lifted
 from evalflow.app.studio.validate import BOT_KINDS, check_bot, one_line
 from evalflow.calls.budget import Budget
 from evalflow.calls.client import CallSession
@@ -43,6 +43,7 @@ class Bot:
 
     Attributes:
         name: Unique; the target's name in runs.
+        title: What people call it.
         description: For people.
         config: A target's configuration: kind (openai, http or recorded) and its keys. It holds names of secrets, not
             the secrets.
@@ -58,6 +59,7 @@ class Bot:
     version: int = 0
     created_at: str = ""
     updated_at: str = ""
+    title: str = ""
 
 
 BOTS = DefinitionStore("bot", "bots", "target", lambda option: kind_of(option) in BOT_KINDS)
@@ -79,22 +81,27 @@ def get_bot(space: Workspace, name: str) -> Bot:
     offered = BOTS.offered()
     if name not in offered:
         raise not_found("bot", name, [bot.name for bot in list_bots(space)])
-    return replace(_of_conf(offered[name]), config=remembered_content(space, "target", name))
+    return replace(_of_conf(offered[name]), config=lifted(remembered_content(space, "target", name), None)[0])
 
 
 @requires("edit")
-def create_bot(space: Workspace, name: str, config: Mapping[str, Any], description: str = "") -> Bot:
+def create_bot(
+    space: Workspace, name: str, config: Mapping[str, Any], description: str = "", title: str | None = None
+) -> Bot:
     """Define a bot."""
-    BOTS.create(space, bot_values(space, name, config, description))
+    BOTS.create(space, bot_values(space, name, config, description, title))
     return get_bot(space, name)
 
 
 @requires("edit")
-def bot_values(space: Workspace, name: str, config: Mapping[str, Any], description: str = "") -> dict[str, Any]:
+def bot_values(
+    space: Workspace, name: str, config: Mapping[str, Any], description: str = "", title: str | None = None
+) -> dict[str, Any]:
     """The columns of a new bot, for `BOTS.add`."""
-    checked = check_bot(name, config, space.allowed)
+    plain, title = lifted(config, title)
+    checked = check_bot(name, plain, space.allowed)
     BOTS.expect_free(name)
-    return {"name": name, "description": one_line(description, "bot"), "config": checked}
+    return {"name": name, "title": title, "description": one_line(description, "bot"), "config": checked}
 
 
 @requires("edit")
@@ -106,14 +113,16 @@ def update_bot(
     config: Mapping[str, Any] | None = None,
     description: str | None = None,
     new_name: str | None = None,
+    title: str | None = None,
 ) -> Bot:
     """Change a bot. None leaves a value unchanged.
 
     `config` is the complete new one. Past runs keep an old name. `expected` is the version that the change is based on.
     """
     row = BOTS.get(space, name)
-    values: dict[str, Any] = {"name": new_name or name}
-    values["config"] = check_bot(values["name"], row["config"] if config is None else config, space.allowed)
+    plain, title = lifted(row["config"] if config is None else config, title)
+    values: dict[str, Any] = {"name": new_name or name, "title": title}
+    values["config"] = check_bot(values["name"], plain, space.allowed)
     values["description"] = row["description"] if description is None else one_line(description, "bot")
     if values["name"] != name:
         BOTS.expect_free(values["name"])
@@ -128,20 +137,16 @@ def delete_bot(space: Workspace, name: str, expected: int) -> int:
 
 
 @requires("edit")
-def copy_bot(space: Workspace, source: str, name: str, changes: Mapping[str, Any] | None = None) -> Bot:
+def copy_bot(
+    space: Workspace, source: str, name: str, changes: Mapping[str, Any] | None = None, title: str | None = None
+) -> Bot:
     """Copy a bot, which may be of conf/, and change some keys."""
     bot = get_bot(space, source)
-    return create_bot(space, name, {**given(bot.config), **(changes or {})}, bot.description)
-
-
-def free_name(name: str, taken: Collection[str]) -> str:
-    """The name, with a number if it is taken."""
-    numbered = (f"{name}_{i}" for i in count(2))
-    return next(free for free in chain([name], numbered) if free not in taken)
+    return create_bot(space, name, {**given(bot.config), **(changes or {})}, bot.description, title)
 
 
 def _of_conf(option: Option) -> Bot:
-    return Bot(option.name, option.description, option.values, "conf")
+    return Bot(option.name, option.description, lifted(option.values, None)[0], "conf", title=option.title)
 
 
 LONGEST_S = 120.0

@@ -195,15 +195,15 @@ def _stale(row: Mapping[str, Any], expected: int, wanted: Mapping[str, Any]) -> 
 
 
 @requires("edit")
-def copy_dataset(space: Workspace, source: str, name: str) -> Dataset:
+def copy_dataset(space: Workspace, source: str, name: str, title: str | None = None) -> Dataset:
     """Copy a dataset with all its cases; the source may be in conf/."""
     origin = get_dataset(space, source)
     if origin.origin == "workspace":
-        values = dataset_values(name, origin.description, origin.generates)
+        values = dataset_values(name, origin.description, origin.generates, title)
         rows, drafts = case_rows(space, source), case_rows(space, source, draft=True)
     else:
         config = declared_dataset(space, source)
-        values = dataset_values(name, config.description or "", config.generates)
+        values = dataset_values(name, config.description or "", config.generates, title)
         rows, drafts = declared_rows(space, source), iter(())
     prepared = [case_columns(row) for row in rows] + [{**case_columns(row), "is_draft": True} for row in drafts]
     with space.changing("create", "dataset", name) as connection:

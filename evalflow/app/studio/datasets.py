@@ -26,6 +26,7 @@ class Dataset:
 
     Attributes:
         name: Unique; the dataset's name in runs.
+        title: What people call it.
         description: For people.
         generates: The case field that a live bot's reply fills.
         cases: The number of cases; None if its files were not counted.
@@ -44,6 +45,7 @@ class Dataset:
     created_at: str = ""
     updated_at: str = ""
     drafts: int = 0
+    title: str = ""
 
 
 DATASETS = DefinitionStore("dataset", "datasets", "dataset")
@@ -58,7 +60,7 @@ def list_datasets(space: Workspace) -> list[Dataset]:
     own = [from_row(Dataset, row, cases=cases, drafts=drafts) for row, (cases, drafts) in numbers]
     taken = {dataset.name for dataset in own}
     return own + [
-        Dataset(name, option.description, origin="conf")
+        Dataset(name, option.description, origin="conf", title=option.title)
         for name, option in declared("dataset").items()
         if name not in taken
     ]
@@ -74,26 +76,36 @@ def get_dataset(space: Workspace, name: str) -> Dataset:
 
 
 @requires("edit")
-def create_dataset(space: Workspace, name: str, description: str = "", generates: Generates = "answer") -> Dataset:
+def create_dataset(
+    space: Workspace, name: str, description: str = "", generates: Generates = "answer", title: str | None = None
+) -> Dataset:
     """Create a dataset without cases."""
-    DATASETS.create(space, dataset_values(name, description, generates))
+    DATASETS.create(space, dataset_values(name, description, generates, title))
     return get_dataset(space, name)
 
 
-def dataset_values(name: str, description: str, generates: Generates) -> dict[str, Any]:
+def dataset_values(name: str, description: str, generates: Generates, title: str | None = None) -> dict[str, Any]:
     """The columns of a new dataset, for `DATASETS.add`."""
     check_name(name, "dataset")
     DATASETS.expect_free(name)
-    return {"name": name, "description": one_line(description, "dataset"), "generates": generates}
+    about = one_line(description, "dataset")
+    return {"name": name, "title": title, "description": about, "generates": generates}
 
 
 @requires("edit")
 def update_dataset(
-    space: Workspace, name: str, expected: int, *, description: str | None = None, generates: Generates | None = None
+    space: Workspace,
+    name: str,
+    expected: int,
+    *,
+    title: str | None = None,
+    description: str | None = None,
+    generates: Generates | None = None,
 ) -> Dataset:
-    """Change a dataset's description or `generates`. None leaves a value unchanged."""
+    """Change a dataset's title, description or `generates`. None leaves a value unchanged."""
     row = own_row(space, name)
     values = {
+        "title": title,
         "description": row["description"] if description is None else one_line(description, "dataset"),
         "generates": row["generates"] if generates is None else generates,
     }

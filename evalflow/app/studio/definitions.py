@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,6 +14,7 @@ import yaml
 from evalflow.app.core.options import Option, options
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.space import TakenError, Workspace, changed_keys, not_found, stale
+from evalflow.app.studio.titles import checked_title, name_for, same_title
 from evalflow.app.studio.trash import keep_definition
 from evalflow.config.load import compose
 from evalflow.config.yaml_text import MISSING, unescaped, unescaped_but_environment
@@ -73,22 +75,33 @@ class DefinitionStore:
             raise self._taken(name)
 
     def add(self, connection: Connection, owner: int, values: Mapping[str, Any], bot: str | None = None) -> int:
-        """Add a row within a transaction; returns its id.
+        """Add a row within a transaction; returns its id. Without a title it has its name as its title.
 
         `owner` is the id of its project, or of the bot of a metric, whose name is `bot`.
         """
         if definitions.named(connection, self.table, values["name"], owner):
             raise self._taken(values["name"], bot)
         owned = {definitions.OWNERS[self.table]: owner} if self.table in definitions.OWNERS else {}
+        if self.table in definitions.TITLED:
+            owned["title"] = self._free_title(connection, owner, values.get("title") or values["name"])
         return definitions.add(connection, self.table, {**values, **owned})
 
     def change(self, space: Workspace, row: Mapping[str, Any], expected: int, values: Mapping[str, Any]) -> None:
-        """Change a row of the expected version, or raise StaleError; NotFoundError if it has been deleted."""
+        """Change a row of the expected version, or raise StaleError; NotFoundError if it has been deleted.
+
+        A title of None stays; it follows a new name if there never was another one.
+        """
         name, bot = values.get("name", row["name"]), row.get("bot_id")
+        title = values.get("title") or (name if name != row["name"] == row.get("title") else None)
+        values = {column: value for column, value in values.items() if column != "title"}
+        if title is not None:
+            values["title"] = checked_title(title, self.noun)
         fields = [key for column, value in values.items() for key in changed_keys(column, row[column], value)]
         with space.changing("update", self.noun, row["name"], fields) as connection:
             if name != row["name"] and definitions.named(connection, self.table, name, bot or space.project_id):
                 raise self._taken(name)
+            if values.get("title") not in (None, row.get("title")):
+                self._free_title(connection, bot or space.project_id, values["title"], row["id"])
             if not definitions.change(connection, self.table, row["id"], expected, values):
                 raise stale(self.noun, row["name"], expected, self.get(space, row["name"], bot), values)
 
@@ -100,6 +113,21 @@ class DefinitionStore:
                 raise stale(self.noun, row["name"], expected, self.get(space, row["name"], row.get("bot_id")), {})
         return kept
 
+    def names(self, space: Workspace, bot: int | None = None) -> set[str]:
+        """The names that a new one cannot have."""
+        with space.database.reading() as connection:
+            found = definitions.names(connection, self.table, bot or space.project_id)
+        return {row["name"] for row in found} | set(self._declared())
+
+    def free(self, space: Workspace, title: str) -> tuple[str, str]:
+        """A free name and title for a new one in the project, by that title; with a number if it is taken."""
+        with space.database.reading() as connection:
+            found = definitions.names(connection, self.table, space.project_id)
+        taken = {same_title(one) for one in (*(row["title"] for row in found), *self._declared_titles())}
+        numbered = (f"{title} {number}" for number in count(2))
+        free = next(one for one in chain([title], numbered) if same_title(one) not in taken)
+        return name_for(free, self.names(space), self.noun), free
+
     def create(self, space: Workspace, values: Mapping[str, Any]) -> None:
         """Add a row to the project; see `add`."""
         with space.changing("create", self.noun, values["name"]) as connection:
@@ -107,6 +135,21 @@ class DefinitionStore:
 
     def _declared(self) -> dict[str, Option]:
         return declared(self.group) if self.group else {}
+
+    def _declared_titles(self) -> dict[str, str]:
+        return {option.title: name for name, option in self._declared().items()}
+
+    def _free_title(self, connection: Connection, owner: int, title: str, but: int | None = None) -> str:
+        """The title as it is stored; TakenError if another one of the owner, or of conf/, has it."""
+        found, same = checked_title(title, self.noun), same_title(title)
+        there = {
+            row["title"]: row["name"] for row in definitions.names(connection, self.table, owner) if row["id"] != but
+        }
+        for other, name in {**self._declared_titles(), **there}.items():
+            if same_title(other) == same:
+                what = f"there already is a {self.noun} called {other!r}, with the name {name}"
+                raise TakenError(Problem(what, f"{self.noun}.title", "choose another one"))
+        return found
 
     def _taken(self, name: str, bot: str | None = None) -> TakenError:
         what = f"the bot {bot!r} already has" if bot else "there already is"

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from evalflow import datasets as readers
 from evalflow.app.studio.access import requires
-from evalflow.app.studio.bots import BOTS, bot_values, free_name
+from evalflow.app.studio.bots import BOTS, bot_values
 from evalflow.app.studio.cases import append_stored, case_columns, read_row
-from evalflow.app.studio.datasets import DATASETS, dataset_values, list_datasets
+from evalflow.app.studio.datasets import DATASETS, dataset_values
 from evalflow.app.studio.metrics import MetricDraft, add_metric, check_draft
 from evalflow.app.studio.snapshot import RunRequest
+from evalflow.app.studio.titles import checked_title
 from evalflow.errors import Problem, UserError
 
 if TYPE_CHECKING:
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
     from evalflow.app.studio.space import Workspace
 
-DATASET, JUDGED, CONTAINED = "first_cases", "good_answer", "contains_expected"
+DATASET = "First cases"
+JUDGED, CONTAINED = "good_answer", "contains_expected"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +41,10 @@ class FirstCase:
     def metric(self) -> MetricDraft:
         """The metric that it is scored by."""
         if not self.criteria:
-            return MetricDraft(CONTAINED, _CONTAINED)
+            return MetricDraft(CONTAINED, _CONTAINED, title="Contains the expected answer")
         needs = ["question", "answer", *(["reference"] if self.reference else [])]
         definition = {"kind": "rubric", "description": self.criteria, "needs": needs, "scale": {"type": "boolean"}}
-        return MetricDraft(JUDGED, {**definition, "threshold": 1.0})
+        return MetricDraft(JUDGED, {**definition, "threshold": 1.0}, title="Good answer")
 
 
 _CONTAINED = {
@@ -55,21 +57,22 @@ _CONTAINED = {
 
 
 @requires("edit")
-def save_first_case(space: Workspace, name: str, config: Mapping[str, Any], case: FirstCase) -> RunRequest:
+def save_first_case(space: Workspace, title: str, config: Mapping[str, Any], case: FirstCase) -> RunRequest:
     """Save a new bot with its first case and metric, all or none; returns the run that scores it.
 
-    A bot or dataset of that name that is there already is left alone, and the new one gets a number.
+    A bot or dataset of that title that is there already is left alone, and the new one gets a number.
     """
     if not case.question.strip():
         raise UserError(Problem("the question is required", "question"))
     if not case.criteria and not case.reference:
         raise UserError(Problem("the expected answer is required", "reference", "or let a judge decide by criteria"))
-    bot = bot_values(space, free_name(name, [row["name"] for row in BOTS.rows(space)]), config)
-    dataset = dataset_values(free_name(DATASET, [one.name for one in list_datasets(space)]), "", "answer")
+    name, title = BOTS.free(space, checked_title(title, "bot"))
+    bot = bot_values(space, name, config, title=title)
+    name, title = DATASETS.free(space, DATASET)
+    dataset = dataset_values(name, "", "answer", title)
     row = {"question": case.question, "reference": case.reference or None}
     body = readers.case_to_row(read_row(dataset["name"], {key: value for key, value in row.items() if value}))
-    definition, prompts = check_draft(space, case.metric())
-    metric = MetricDraft(case.metric().name, definition, prompts)
+    metric = check_draft(space, case.metric())
     with space.changing("create", "bot", bot["name"], [metric.name, dataset["name"]]) as connection:
         add_metric(connection, BOTS.add(connection, space.project_id, bot), bot["name"], metric)
         append_stored(connection, DATASETS.add(connection, space.project_id, dataset), [case_columns(body)])

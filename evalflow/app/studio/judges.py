@@ -14,6 +14,7 @@ from typing import Any, cast
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.definitions import DefinitionStore, declared, declared_content, given, kind_of
 from evalflow.app.studio.space import TakenError, Workspace, not_found
+from evalflow.app.studio.titles import lifted, titled
 from evalflow.app.studio.validate import check_judge, one_line
 from evalflow.config.yaml_text import MISSING
 from evalflow.errors import Problem, UserError
@@ -28,6 +29,7 @@ class StoredJudge:
 
     Attributes:
         name: Unique in the project; it never changes.
+        title: What people call it.
         description: For people.
         config: A judge's configuration: kind, model and other keys. It holds the name of a key's variable, not the key.
         used_by: The metrics of the project that name it, as BOT/METRIC, and the judges of which it is a member.
@@ -48,6 +50,7 @@ class StoredJudge:
     version: int = 0
     created_at: str = ""
     updated_at: str = ""
+    title: str = ""
 
 
 JUDGES = DefinitionStore("judge", "judges", "judge")
@@ -74,18 +77,23 @@ def get_judge(space: Workspace, name: str) -> StoredJudge:
 
 
 @requires("edit")
-def create_judge(space: Workspace, name: str, config: Mapping[str, Any], description: str = "") -> StoredJudge:
+def create_judge(
+    space: Workspace, name: str, config: Mapping[str, Any], description: str = "", title: str | None = None
+) -> StoredJudge:
     """Define a judge."""
-    JUDGES.create(space, judge_values(space, name, config, description))
+    JUDGES.create(space, judge_values(space, name, config, description, title))
     return get_judge(space, name)
 
 
 @requires("edit")
-def judge_values(space: Workspace, name: str, config: Mapping[str, Any], description: str = "") -> dict[str, Any]:
+def judge_values(
+    space: Workspace, name: str, config: Mapping[str, Any], description: str = "", title: str | None = None
+) -> dict[str, Any]:
     """The columns of a new judge, for `JUDGES.add`."""
-    checked = _checked(space, name, config)
+    plain, title = lifted(config, title)
+    checked = _checked(space, name, plain)
     JUDGES.expect_free(name)
-    return {"name": name, "description": one_line(description, "judge"), "config": checked}
+    return {"name": name, "title": title, "description": one_line(description, "judge"), "config": checked}
 
 
 def _checked(space: Workspace, name: str, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -125,12 +133,22 @@ def with_members(space: Workspace, config: Mapping[str, Any]) -> Mapping[str, An
 
 @requires("edit")
 def update_judge(
-    space: Workspace, name: str, expected: int, config: Mapping[str, Any], description: str = ""
+    space: Workspace,
+    name: str,
+    expected: int,
+    config: Mapping[str, Any],
+    description: str = "",
+    title: str | None = None,
 ) -> StoredJudge:
-    """Replace a judge's configuration and description. Runs that exist keep the judge that they started with."""
+    """Replace a judge's configuration and description, and its title unless that is None.
+
+    Runs that exist keep the judge that they started with.
+    """
     row = JUDGES.get(space, name)
-    checked = _checked(space, name, config)
-    JUDGES.change(space, row, expected, {"config": checked, "description": one_line(description, "judge")})
+    plain, title = lifted(config, title)
+    checked = _checked(space, name, plain)
+    values = {"title": title, "config": checked, "description": one_line(description, "judge")}
+    JUDGES.change(space, row, expected, values)
     return get_judge(space, name)
 
 
@@ -162,11 +180,9 @@ def named_judges(
             raise not_found("judge", name, [*own, *shipped])
     found = [own[name] for name in wanted if name in own]
     return {
-        row["name"]: (
-            row["description"],
-            {"name": row["name"], **space.resolve(with_members(space, row["config"]), "judge")},
-        )
+        row["name"]: (row["description"], titled({"name": row["name"], **called}, row["name"], row["title"]))
         for row in found
+        for called in [space.resolve(with_members(space, row["config"]), "judge")]
     }
 
 
@@ -235,10 +251,11 @@ def _shown(
 def _of_conf(name: str, users: Mapping[str, list[str]], runs: Mapping[str, int]) -> StoredJudge:
     option = declared("judge")[name]
     values = declared_content("judge", name) if "members" in _inherited(option.values) else given(option.values)
-    config = {**values, "kind": kind_of(option)}
+    config = {**lifted(values, None)[0], "kind": kind_of(option)}
     config.pop("defaults", None)
     return StoredJudge(
-        name, option.description, config, users.get(name, []), runs.get(name, 0), _missing_key(config), "conf"
+        *(name, option.description, config, users.get(name, []), runs.get(name, 0), _missing_key(config), "conf"),
+        title=option.title,
     )
 
 

@@ -61,7 +61,8 @@ def trial_settings(
     `judge`: of the run; by default the one that the bot's runs have.
     """
     found = get_bot(space, bot)
-    definition, prompts = check_draft(space, draft)
+    checked = check_draft(space, draft)
+    definition, prompts = checked.definition, checked.prompts or {}
     list(read_rows(DATASET, [row]))
     own = Own(
         targets={bot: space.resolve(found.config, "target")} if found.origin == "workspace" else {},

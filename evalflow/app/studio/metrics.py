@@ -13,7 +13,8 @@ from evalflow.app.studio.access import requires
 from evalflow.app.studio.bots import BOTS, Origin
 from evalflow.app.studio.definitions import DefinitionStore, declared, find_declared, remembered_content
 from evalflow.app.studio.judges import named_judges
-from evalflow.app.studio.space import NotFoundError, Workspace, not_found, refuse_elsewhere, stale
+from evalflow.app.studio.space import NotFoundError, TakenError, Workspace, not_found, refuse_elsewhere, stale
+from evalflow.app.studio.titles import checked_title, lifted, same_title
 from evalflow.app.studio.validate import check_metric
 from evalflow.errors import Problem, UserError
 from evalflow.paths import prompt_dirs
@@ -31,6 +32,7 @@ class MetricDefinition:
 
     Attributes:
         bot: The name of its bot; None for the library.
+        title: What people call it.
         name: Unique for the bot. Also the metric's name in scores, unless the definition has its own `name`.
         prompts: Its own templates, by name; shipped templates that it uses are not included.
         origin: "conf" if a file declares it; it cannot be changed here.
@@ -46,16 +48,21 @@ class MetricDefinition:
     version: int = 0
     created_at: str = ""
     updated_at: str = ""
+    title: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class MetricDraft:
-    """A metric to be saved: its name, the content of its YAML, and its own templates as NAME/FILE.jinja."""
+    """A metric to be saved: its name, the content of its YAML, and its own templates as NAME/FILE.jinja.
+
+    Without a title, the definition's own counts, or else the one that it has already.
+    """
 
     __pydantic_config__ = ConfigDict(extra="forbid")  # it is also the body of requests
     name: str
     definition: Mapping[str, Any]
     prompts: Mapping[str, str] | None = None
+    title: str | None = None
 
 
 METRICS = DefinitionStore("metric", "metrics")
@@ -64,7 +71,10 @@ METRICS = DefinitionStore("metric", "metrics")
 @requires("read")
 def list_library(_: Workspace) -> list[MetricDefinition]:
     """The metrics of conf/, as their files declare them."""
-    return [MetricDefinition(None, name, option.values, {}, "conf") for name, option in declared("metric").items()]
+    return [
+        MetricDefinition(None, name, lifted(option.values, None)[0], {}, "conf", title=option.title)
+        for name, option in declared("metric").items()
+    ]
 
 
 @requires("read")
@@ -73,7 +83,8 @@ def get_library(space: Workspace, name: str) -> MetricDefinition:
     option = find_declared("metric", "metric", name)
     prompts = Prompts(prompt_dirs())
     texts = {prompt: prompts.source(prompt) for prompt in option.prompts}
-    return MetricDefinition(None, name, remembered_content(space, "metric", name), texts, "conf")
+    content, _ = lifted(remembered_content(space, "metric", name), None)
+    return MetricDefinition(None, name, content, texts, "conf", title=option.title)
 
 
 @requires("read")
@@ -98,25 +109,26 @@ def get_metric(space: Workspace, bot: str, name: str) -> MetricDefinition:
 @requires("edit")
 def create_metric(space: Workspace, bot: str, draft: MetricDraft) -> MetricDefinition:
     """Define a metric."""
-    definition, prompts = _complete(space, draft)
+    checked = _complete(space, draft)
     row = BOTS.get(space, bot)["id"]
     with space.changing("create", "metric", f"{bot}/{draft.name}") as connection:
-        add_metric(connection, row, bot, MetricDraft(draft.name, definition, prompts))
+        add_metric(connection, row, bot, checked)
     return get_metric(space, bot, draft.name)
 
 
 @requires("edit")
-def check_draft(space: Workspace, draft: MetricDraft) -> tuple[dict[str, Any], dict[str, str]]:
-    """Definition and prompts of a valid draft, which takes steps of no run that the person may not see."""
-    refuse_elsewhere(space, {"metric": {draft.name: draft.definition}})
-    return check_metric(draft.name, draft.definition, draft.prompts, space.allowed)
+def check_draft(space: Workspace, draft: MetricDraft) -> MetricDraft:
+    """A valid draft with all its parts, which takes steps of no run that the person may not see."""
+    plain, title = lifted(draft.definition, draft.title)
+    refuse_elsewhere(space, {"metric": {draft.name: plain}})
+    return MetricDraft(draft.name, *check_metric(draft.name, plain, draft.prompts, space.allowed), title)
 
 
-def _complete(space: Workspace, draft: MetricDraft) -> tuple[dict[str, Any], dict[str, str]]:
+def _complete(space: Workspace, draft: MetricDraft) -> MetricDraft:
     """The same for a draft whose judge must be there by now."""
     checked = check_draft(space, draft)
     try:
-        named_judges(space, [], [draft.definition])
+        named_judges(space, [], [checked.definition])
     except NotFoundError as error:
         where = f"metric.{draft.name}.judge"
         raise UserError([replace(problem, where=where, key=where) for problem in error.problems]) from None
@@ -125,7 +137,8 @@ def _complete(space: Workspace, draft: MetricDraft) -> tuple[dict[str, Any], dic
 
 def add_metric(connection: Connection, row: int, bot: str, checked: MetricDraft) -> None:
     """Add a metric within a transaction, to the bot of this row id and name."""
-    values = {"name": checked.name, "definition": checked.definition, "prompts": checked.prompts or {}}
+    values = {"name": checked.name, "title": checked.title, "definition": checked.definition}
+    values["prompts"] = checked.prompts or {}
     METRICS.add(connection, row, values, bot)
 
 
@@ -134,8 +147,9 @@ def update_metric(space: Workspace, bot: str, draft: MetricDraft, expected: int)
     """Replace a metric's definition and prompts. Without `prompts` in the draft, the templates stay."""
     row = _row(space, bot, draft.name)
     texts = row["prompts"] if draft.prompts is None else draft.prompts
-    definition, prompts = _complete(space, replace(draft, prompts=texts))
-    METRICS.change(space, row, expected, {"definition": definition, "prompts": prompts})
+    checked = _complete(space, replace(draft, prompts=texts))
+    values = {"title": checked.title, "definition": checked.definition, "prompts": checked.prompts}
+    METRICS.change(space, row, expected, values)
     return get_metric(space, bot, draft.name)
 
 
@@ -161,8 +175,9 @@ def replace_metrics(
             found = there.get(name, {"version": 0})
             if found["version"] != expected.get(name, 0):
                 raise stale("metric", name, expected.get(name, 0), found, {})
-        for name, (definition, prompts) in checked.items():
-            values = {"definition": definition, "prompts": prompts}
+        titles = _distinct_titles(checked, there)
+        for name, draft in checked.items():
+            values = {"title": titles[name], "definition": draft.definition, "prompts": draft.prompts}
             if name not in there:
                 definitions.add(connection, "metrics", {"bot_id": row, "name": name, **values})
             elif any(there[name][key] != value for key, value in values.items()):
@@ -173,14 +188,29 @@ def replace_metrics(
     return list_metrics(space, bot)
 
 
+def _distinct_titles(drafts: Mapping[str, MetricDraft], there: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """The titles of all metrics of a bot by name; TakenError if two are the same."""
+    found: dict[str, str] = {}
+    for name, draft in drafts.items():
+        title = checked_title(draft.title or there.get(name, {}).get("title") or name, "metric")
+        if other := next((other for other, one in found.items() if same_title(one) == same_title(title)), None):
+            what = f"the metrics {other} and {name} are both called {title!r}"
+            raise TakenError(Problem(what, "metric.title", "rename one of them"))
+        found[name] = title
+    return found
+
+
 @requires("edit")
-def copy_metric(space: Workspace, source: str, bot: str, name: str, *, of: str | None = None) -> MetricDefinition:
+def copy_metric(
+    space: Workspace, source: str, bot: str, name: str, *, of: str | None = None, title: str | None = None
+) -> MetricDefinition:
     """Copy a metric of the bot `of`, or of the library, with its prompts, so that changes affect only the copy."""
     if of is None:
         definition, prompts = own_prompts(name, get_library(space, source).definition)
-        return create_metric(space, bot, MetricDraft(name, definition, prompts))
+        return create_metric(space, bot, MetricDraft(name, definition, prompts, title))
     found = get_metric(space, of, source)
-    return create_metric(space, bot, with_prompts_of(MetricDraft(name, found.definition, found.prompts), source))
+    draft = MetricDraft(name, found.definition, found.prompts, title)
+    return create_metric(space, bot, with_prompts_of(draft, source))
 
 
 def own_prompts(name: str, definition: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
@@ -212,7 +242,7 @@ def own_prompts(name: str, definition: Mapping[str, Any]) -> tuple[dict[str, Any
 def with_prompts_of(draft: MetricDraft, source: str) -> MetricDraft:
     """The draft with its own prompts moved from the folder named `source` to the folder of its own name."""
     prompts = {f"{draft.name}/{file.partition('/')[2]}": text for file, text in (draft.prompts or {}).items()}
-    return MetricDraft(draft.name, _renamed(draft.definition, source, draft.name), prompts)
+    return replace(draft, definition=_renamed(draft.definition, source, draft.name), prompts=prompts)
 
 
 def _renamed(value: Any, old: str, new: str) -> Any:
@@ -224,8 +254,8 @@ def _renamed(value: Any, old: str, new: str) -> Any:
     return f"{new}/{value.partition('/')[2]}" if own else value
 
 
-def _checked(space: Workspace, drafts: Sequence[MetricDraft]) -> dict[str, tuple[dict[str, Any], dict[str, str]]]:
-    checked: dict[str, tuple[dict[str, Any], dict[str, str]]] = {}
+def _checked(space: Workspace, drafts: Sequence[MetricDraft]) -> dict[str, MetricDraft]:
+    checked: dict[str, MetricDraft] = {}
     problems: list[Problem] = []
     for draft in drafts:
         if draft.name in checked:

@@ -22,14 +22,16 @@ class Project:
 
     Attributes:
         name: Unique; its addresses begin with /p/NAME/. It never changes.
+        title: What people call it.
         description: For people.
         role: What the person who asks may do in it.
         members, bots, datasets, runs: How many it has.
-        version: Counts changes of the description.
+        version: Counts changes of the title and the description.
         created_at, updated_at: ISO 8601, UTC.
     """
 
     name: str
+    title: str
     description: str
     role: Role | Literal["owner"]
     version: int
@@ -88,10 +90,11 @@ def get_project(space: Workspace, name: str) -> Project:
 
 
 @requires("own")
-def create_project(space: Workspace, name: str, description: str = "") -> Project:
+def create_project(space: Workspace, name: str, description: str = "", title: str | None = None) -> Project:
     """Create an empty project, without members."""
     check_name(name, "project")
-    values: dict[str, Any] = {"name": name, "description": one_line(description, "project"), "budget": {}}
+    about = one_line(description, "project")
+    values: dict[str, Any] = {"name": name, "title": title, "description": about, "budget": {}}
     PROJECTS.create(replace(space, project=name), values)  # so that the audit has it as a change of the new project
     return get_project(space, name)
 

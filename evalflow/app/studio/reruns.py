@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from evalflow.app.studio.access import requires
-from evalflow.app.studio.bots import Bot, copy_bot, free_name, get_bot, list_bots, update_bot
+from evalflow.app.studio.bots import BOTS, Bot, copy_bot, get_bot, update_bot
 from evalflow.app.studio.cases import known_ids
 from evalflow.app.studio.datasets import list_datasets
 from evalflow.app.studio.runs import Run, changed_request, create_run, get_run
@@ -118,8 +118,8 @@ def run_with_prompt(space: Workspace, run_id: str, prompt: str, expected: int, c
     written, name = prompt.strip() or None, bot.name
     if written != (bot.config.get("system_prompt") or None):
         if bot.origin == "conf":
-            name = free_name(bot.name, [other.name for other in list_bots(space)])
-            copy_bot(space, bot.name, name, {"system_prompt": written})
+            name, title = BOTS.free(space, bot.title)
+            copy_bot(space, bot.name, name, {"system_prompt": written}, title)
         else:
             update_bot(space, name, expected, config={**bot.config, "system_prompt": written})
     options = {**run.request.options, "generate": True} if run.request else {}

@@ -26,6 +26,7 @@ from evalflow.app.studio.judges import named_judges, with_judge
 from evalflow.app.studio.metric_yaml import metric_yaml
 from evalflow.app.studio.metrics import list_metrics
 from evalflow.app.studio.space import Workspace, not_found
+from evalflow.app.studio.titles import titled
 from evalflow.app.studio.validate import write_prompts
 from evalflow.calls.budget import Lease
 from evalflow.calls.connections import Connections
@@ -209,7 +210,12 @@ def _flatten(folder: Path, config: dict[str, Any], drafted: Composed, request: R
         plain = DatasetConfig.model_validate(drafted.values["dataset"][name])
         if name not in own.datasets:
             _write_cases(folder, name, (readers.case_to_row(case) for case in readers.read(name, plain)))
-        options = {"name": plain.name, "description": plain.description, "generates": plain.generates}
+        options = {
+            "name": plain.name,
+            "title": plain.title,
+            "description": plain.description,
+            "generates": plain.generates,
+        }
         _write_dataset(folder, name, options, {key: values[key] for key in KEYS if values.get(key)})
     for group, name in (("target", request.bot), ("judge", request.judge), ("embedder", request.embedder)):
         _write(conf / group / f"{name}.yaml", yaml_of(config[group]))
@@ -306,14 +312,19 @@ def own_definitions(space: Workspace, request: RunRequest) -> Own:
     judges = named_judges(space, [judge_of(bot.config, request)], chosen)
     find_declared("embedder", "embedder", request.embedder)
     return Own(
-        targets={bot.name: space.resolve(bot.config, "target")} if bot.origin == "workspace" else {},
+        targets={bot.name: titled(space.resolve(bot.config, "target"), bot.name, bot.title)}
+        if bot.origin == "workspace"
+        else {},
         metrics={
-            name: (with_judge(space, name, own[name].definition), own[name].prompts)
+            name: (titled(with_judge(space, name, own[name].definition), name, own[name].title), own[name].prompts)
             for name in request.metrics
             if name in own
         },
         datasets={
-            one.name: ({"description": one.description, "generates": one.generates}, case_rows(space, one.name))
+            one.name: (
+                titled({"description": one.description, "generates": one.generates}, one.name, one.title),
+                case_rows(space, one.name),
+            )
             for one in datasets
             if one.origin == "workspace"
         },

@@ -22,6 +22,7 @@ from evalflow.app.studio.metric_yaml import judge_by_name
 from evalflow.app.studio.metrics import MetricDefinition, MetricDraft, add_metric, check_draft, list_metrics
 from evalflow.app.studio.snapshot import BASES, Own, write_own
 from evalflow.app.studio.space import TakenError, Workspace
+from evalflow.app.studio.titles import titled
 from evalflow.config.schema import DatasetConfig
 from evalflow.config.yaml_text import read_yaml, unescaped, unescaped_but_environment
 from evalflow.errors import Problem, UserError
@@ -63,13 +64,20 @@ def definitions_of(space: Workspace, bot: str | None, datasets: Sequence[str] = 
     targets, texts = {}, {}
     if bot is not None:
         found = get_bot(space, bot)
-        targets = {bot: space.resolve(found.config, "target")} if found.origin == "workspace" else {}
+        config = titled(space.resolve(found.config, "target"), bot, found.title)
+        targets = {bot: config} if found.origin == "workspace" else {}
         texts = {bot: found.description}
     metrics = list_metrics(space, bot) if bot else []
     return Own(
         targets=targets,
         metrics=_library_checks(space, metrics)
-        | {one.name: (with_checks(space, with_judge(space, one.name, one.definition)), one.prompts) for one in metrics},
+        | {
+            one.name: (
+                with_checks(space, titled(with_judge(space, one.name, one.definition), one.name, one.title)),
+                one.prompts,
+            )
+            for one in metrics
+        },
         judges=named_judges(space, [], [one.definition for one in metrics]),
         datasets={name: (_options(space, name), case_rows(space, name)) for name in datasets},
         descriptions=texts,
@@ -134,11 +142,10 @@ def _check_all(
             found.judges.append(judge_values(space, name, values, description))
     for metric in metrics:
         with _collected(problems):
-            definition, prompts = check_draft(space, metric)
-            found.metrics.append(MetricDraft(metric.name, definition, prompts))
+            found.metrics.append(check_draft(space, metric))
     for name, (config, rows) in cases.items():
         with _collected(problems):
-            values = dataset_values(name, config.description or "", config.generates)
+            values = dataset_values(name, config.description or "", config.generates, config.title)
             found.datasets.append((values, [case_columns(row) for row in rows]))
     if problems:
         raise UserError(problems)
@@ -172,7 +179,7 @@ def _save_all(space: Workspace, found: _CheckedDefinitions, owner: str | None) -
 
 def _options(space: Workspace, name: str) -> Mapping[str, Any]:
     dataset = get_dataset(space, name)
-    return {"description": dataset.description, "generates": dataset.generates}
+    return titled({"description": dataset.description, "generates": dataset.generates}, name, dataset.title)
 
 
 def _options_in(conf: Path, group: str) -> dict[str, Option]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.space import NotFoundError, TakenError, Workspace
+from evalflow.app.studio.titles import same_title
 from evalflow.errors import Problem
 from evalflow.store import definitions, trash
 
@@ -55,10 +56,10 @@ def restore(space: Workspace, deleted: int) -> Restored:
             _restore_cases(space, connection, name, content["cases"])
             return Restored(kind, name, name)
         owner = _owner(space, connection, kind, content)
-        table = trash.TABLES[kind]
-        if trash.is_taken(connection, table, owner, name):
+        if trash.is_taken(connection, trash.TABLES[kind], owner, name):
             what = f"there is another {kind} {name!r} by now"
             raise TakenError(Problem(what, f"{kind}.name", "rename or delete that one, and undo again"))
+        _expect_free_title(connection, kind, content["row"], *owner.values())
         trash.bring_back(connection, kind, content, owner)
     return Restored(kind, name, content.get("bot", ""))
 
@@ -70,6 +71,14 @@ def _owner(space: Workspace, connection: Connection, kind: str, content: Mapping
     if bot is None:
         raise TakenError(Problem(f"its bot {content['bot']!r} was deleted", hint="bring back the bot first"))
     return {"bot_id": bot["id"]}
+
+
+def _expect_free_title(connection: Connection, kind: str, row: Mapping[str, Any], owner: int) -> None:
+    tables = [table for table, what in definitions.TITLED.items() if what == kind]
+    others = [other["title"] for table in tables for other in definitions.names(connection, table, owner)]
+    if tables and same_title(row["title"]) in map(same_title, others):
+        what = f"there is another {kind} called {row['title']!r} by now"
+        raise TakenError(Problem(what, f"{kind}.title", "rename or delete that one, and undo again"))
 
 
 def _restore_cases(space: Workspace, connection: Connection, dataset: str, cases: list[dict[str, Any]]) -> None:

@@ -126,6 +126,9 @@ MAX_BYTES = 1 << 20
 RESERVED = frozenset({"add", "delete", "edit", "export", "import", "new", "preview", "steps", "try", "types", "upload"})
 """Names used in URLs of pages and of the REST API. An object with such a name could not be opened."""
 
+LONGEST_NAME = 100
+NO_NAMES = RESERVED | {"false", "inf", "nan", "null", "true"}
+"""Identifiers that cannot be names: the last ones are values in an override such as `target=null`."""
 _PROMPT = re.compile(r"[a-z][a-z0-9_]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+\.jinja\Z")
 
 
@@ -137,12 +140,14 @@ def check_name(name: str, what: str) -> None:
 
 
 def _wrong_name(name: str, what: str) -> Iterator[Problem]:
-    if not IDENTIFIER.match(name) or len(name) > 100:
-        hint = "lower-case letters, digits and _, a letter first, at most 100"
+    if not IDENTIFIER.match(name) or len(name) > LONGEST_NAME:
+        hint = f"lower-case letters, digits and _, a letter first, at most {LONGEST_NAME}"
         yield Problem(f"{name!r} cannot be a name", f"{what}.name", hint)
     if name in RESERVED:
         why = f"{name!r} cannot be a name: an address of the application has that word in its place"
         yield Problem(why, f"{what}.name", f"such as {name}_one")
+    elif name in NO_NAMES:
+        yield Problem(f"{name!r} cannot be a name: it is a value in overrides", f"{what}.name", f"such as {name}_one")
 
 
 def check_bot(name: str, config: Mapping[str, Any], connections: Connections | None = None) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from evalflow.app.studio import bots
 from evalflow.app.studio.space import Page
-from evalflow.web.api.deps import Cursor, Expected, Limit, Name, RequestBody, Space, created, page_of, tagged
+from evalflow.web.api.deps import Cursor, Expected, Limit, Name, RequestBody, Space, Title, created, page_of, tagged
 
 router = APIRouter(prefix="/bots", tags=["bots"])
 
@@ -19,6 +19,7 @@ class NewBot(RequestBody):
     """A bot to define."""
 
     name: str = Field(max_length=200, description="Lower-case letters, digits and _.")
+    title: Title = None
     description: str = Field(default="", max_length=10_000)
     config: dict[str, Any] = Field(description="A target's configuration: kind (openai, http, recorded) and its keys.")
 
@@ -27,6 +28,7 @@ class BotCopy(RequestBody):
     """A copy of a bot."""
 
     name: str = Field(max_length=200)
+    title: Title = None
     changes: dict[str, Any] = Field(default={}, description="Keys of the configuration with other values.")
 
 
@@ -34,6 +36,7 @@ class BotChange(RequestBody):
     """Changes to a bot; fields that are left out are unchanged."""
 
     name: str | None = Field(default=None, max_length=200)
+    title: Title = None
     description: str | None = Field(default=None, max_length=10_000)
     config: dict[str, Any] | None = Field(default=None, description="The whole configuration.")
 
@@ -65,7 +68,7 @@ def read_bots(space: Space, cursor: Cursor = None, limit: Limit = 50) -> Page[bo
 @router.post("", status_code=201)
 def post_bot(space: Space, new: NewBot, request: Request, response: Response) -> bots.Bot:
     """Define a bot."""
-    bot = bots.create_bot(space, new.name, new.config, new.description)
+    bot = bots.create_bot(space, new.name, new.config, new.description, new.title)
     created(request, response, bot.name)
     return tagged(response, bot)
 
@@ -79,14 +82,18 @@ def read_bot(space: Space, bot: Name, response: Response) -> bots.Bot:
 @router.post("/{bot}/copies", status_code=201)
 def post_copy(space: Space, bot: Name, copy: BotCopy, response: Response) -> bots.Bot:
     """Copy a bot, which may be declared in conf/."""
-    return tagged(response, bots.copy_bot(space, bot, copy.name, copy.changes))
+    return tagged(response, bots.copy_bot(space, bot, copy.name, copy.changes, copy.title))
 
 
 @router.patch("/{bot}")
 def patch_bot(space: Space, bot: Name, change: BotChange, expected: Expected, response: Response) -> bots.Bot:
     """Change a bot."""
     changed = bots.update_bot(
-        space, bot, expected, config=change.config, description=change.description, new_name=change.name
+        *(space, bot, expected),
+        config=change.config,
+        description=change.description,
+        new_name=change.name,
+        title=change.title,
     )
     return tagged(response, changed)
 

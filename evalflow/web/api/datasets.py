@@ -23,7 +23,7 @@ from evalflow.app.studio.cases import (
     update_case,
 )
 from evalflow.app.studio.space import Page
-from evalflow.web.api.deps import Cursor, Expected, Limit, Name, RequestBody, Space, created, page_of, tagged
+from evalflow.web.api.deps import Cursor, Expected, Limit, Name, RequestBody, Space, Title, created, page_of, tagged
 
 router = APIRouter(prefix="/datasets", tags=["datasets"])
 _JSONL = "application/jsonl"
@@ -34,6 +34,7 @@ class NewDataset(RequestBody):
     """A dataset to define, without cases."""
 
     name: str = Field(max_length=200, description="Lower-case letters, digits and _.")
+    title: Title = None
     description: str = Field(default="", max_length=10_000)
     generates: datasets.Generates = Field(default="answer", description="The case field that a live bot's reply fills.")
 
@@ -42,11 +43,13 @@ class DatasetCopy(RequestBody):
     """A copy of a dataset."""
 
     name: str = Field(max_length=200)
+    title: Title = None
 
 
 class DatasetChange(RequestBody):
     """Changes to a dataset; fields that are left out are unchanged."""
 
+    title: Title = None
     description: str | None = Field(default=None, max_length=10_000)
     generates: datasets.Generates | None = None
 
@@ -60,7 +63,7 @@ def read_datasets(space: Space, cursor: Cursor = None, limit: Limit = 50) -> Pag
 @router.post("", status_code=201)
 def post_dataset(space: Space, new: NewDataset, request: Request, response: Response) -> datasets.Dataset:
     """Define a dataset, without cases."""
-    made = datasets.create_dataset(space, new.name, new.description, new.generates)
+    made = datasets.create_dataset(space, new.name, new.description, new.generates, new.title)
     created(request, response, made.name)
     return tagged(response, made)
 
@@ -84,16 +87,16 @@ def read_dataset(space: Space, dataset: Name, response: Response) -> datasets.Da
 @router.post("/{dataset}/copies", status_code=201)
 def post_copy(space: Space, dataset: Name, copy: DatasetCopy, response: Response) -> datasets.Dataset:
     """Copy a dataset, which may be declared in conf/, with all its cases."""
-    return tagged(response, copy_dataset(space, dataset, copy.name))
+    return tagged(response, copy_dataset(space, dataset, copy.name, copy.title))
 
 
 @router.patch("/{dataset}")
 def patch_dataset(
     space: Space, dataset: Name, change: DatasetChange, expected: Expected, response: Response
 ) -> datasets.Dataset:
-    """Change the description of a dataset, or the kind of its replies."""
+    """Change the title or description of a dataset, or the kind of its replies."""
     changed = datasets.update_dataset(
-        space, dataset, expected, description=change.description, generates=change.generates
+        space, dataset, expected, title=change.title, description=change.description, generates=change.generates
     )
     return tagged(response, changed)
 

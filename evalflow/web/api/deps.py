@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Protocol, TypeVar, cast
 
 from fastapi import Depends, Header, HTTPException, Path, Query, Request, Response
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from evalflow.app.studio.space import Page, Workspace
 from evalflow.errors import Problem, UserError
@@ -73,6 +73,11 @@ def tagged(response: Response, thing: V) -> V:
 def created(request: Request, response: Response, name: str) -> None:
     """Set the response's Location."""
     response.headers["Location"] = f"{request.url.path}/{name}"
+
+
+Title = Annotated[
+    str | None, Field(max_length=1_000, description="What people call it, in any script; null: its name.")
+]
 
 
 class RequestBody(BaseModel):

@@ -10,7 +10,7 @@ from pydantic import Field
 from evalflow.app.studio import judges
 from evalflow.app.studio.judges import StoredJudge
 from evalflow.app.studio.space import Page
-from evalflow.web.api.deps import Cursor, Expected, Limit, Name, RequestBody, Space, created, page_of, tagged
+from evalflow.web.api.deps import Cursor, Expected, Limit, Name, RequestBody, Space, Title, created, page_of, tagged
 
 router = APIRouter(prefix="/judges", tags=["judges"])
 
@@ -22,6 +22,7 @@ class JudgeChange(RequestBody):
         description="kind (openai, panel, cascade or embedded) and its keys; members may be names of judges."
     )
     description: str = Field(default="", max_length=10_000)
+    title: Title = None
 
 
 class NewJudge(JudgeChange):
@@ -39,7 +40,7 @@ def read_judges(space: Space, cursor: Cursor = None, limit: Limit = 50) -> Page[
 @router.post("", status_code=201)
 def post_judge(space: Space, new: NewJudge, request: Request, response: Response) -> StoredJudge:
     """Define a judge."""
-    made = judges.create_judge(space, new.name, new.config, new.description)
+    made = judges.create_judge(space, new.name, new.config, new.description, new.title)
     created(request, response, made.name)
     return tagged(response, made)
 
@@ -53,7 +54,9 @@ def read_judge(space: Space, judge: Name, response: Response) -> StoredJudge:
 @router.put("/{judge}")
 def put_judge(space: Space, judge: Name, change: JudgeChange, expected: Expected, response: Response) -> StoredJudge:
     """Replace a judge's configuration and description; runs that exist keep the judge that they started with."""
-    return tagged(response, judges.update_judge(space, judge, expected, change.config, change.description))
+    return tagged(
+        response, judges.update_judge(space, judge, expected, change.config, change.description, change.title)
+    )
 
 
 @router.delete("/{judge}", status_code=204)

@@ -20,7 +20,7 @@ from evalflow.app.studio.metrics import (
     replace_metrics,
 )
 from evalflow.app.studio.space import Page
-from evalflow.web.api.deps import Cursor, Limit, Name, RequestBody, Space, page_of
+from evalflow.web.api.deps import Cursor, Limit, Name, RequestBody, Space, Title, page_of
 
 bot_router = APIRouter(prefix="/bots/{bot}/metrics", tags=["metrics"])
 _ETAG = re.compile(r'"((?:[a-z][a-z0-9_]{0,99}:\d{1,18}(?:,(?!"))?)*)"\Z')
@@ -39,6 +39,7 @@ class MetricCopy(RequestBody):
 
     source: str = Field(max_length=200, description="The name of the metric to copy.")
     name: str = Field(max_length=200)
+    title: Title = None
     of: str | None = Field(default=None, max_length=200, description="The bot whose metric it is; null: the library.")
 
 
@@ -133,7 +134,7 @@ async def post_trial(space: Space, bot: Name, asked: Previewed) -> MetricTried:
 @bot_router.post("", status_code=201)
 def post_metric_copy(space: Space, bot: Name, copy: MetricCopy) -> MetricDefinition:
     """Copy a metric of the library, or of another bot."""
-    return copy_metric(space, copy.source, bot, copy.name, of=copy.of)
+    return copy_metric(space, copy.source, bot, copy.name, of=copy.of, title=copy.title)
 
 
 def _all(metrics: list[MetricDefinition], response: Response) -> Page[MetricDefinition]:

@@ -10,7 +10,7 @@ from pydantic import Field
 from evalflow.app.studio import projects
 from evalflow.app.studio.access import Role
 from evalflow.app.studio.space import Page
-from evalflow.web.api.deps import Cursor, Expected, Limit, Name, RequestBody, Space, created, page_of, tagged
+from evalflow.web.api.deps import Cursor, Expected, Limit, Name, RequestBody, Space, Title, created, page_of, tagged
 
 router = APIRouter(prefix="/projects", tags=["projects"])
 members_router = APIRouter(prefix="/projects/{project}/members", tags=["projects"])
@@ -20,12 +20,14 @@ class NewProject(RequestBody):
     """A project to create."""
 
     name: str = Field(max_length=200, description="Lower-case letters, digits and _; it never changes.")
+    title: Title = None
     description: str = Field(default="", max_length=10_000)
 
 
 class ProjectChange(RequestBody):
     """Changes to a project; fields that are left out are unchanged."""
 
+    title: Title = None
     description: str | None = Field(default=None, max_length=10_000)
 
 
@@ -55,7 +57,7 @@ def read_projects(space: Space, cursor: Cursor = None, limit: Limit = 50) -> Pag
 @router.post("", status_code=201)
 def post_project(space: Space, new: NewProject, request: Request, response: Response) -> projects.Project:
     """Create a project; its pages and routes are those below /p/NAME/."""
-    made = projects.create_project(space, new.name, new.description)
+    made = projects.create_project(space, new.name, new.description, new.title)
     created(request, response, made.name)
     return tagged(response, made)
 

@@ -171,11 +171,11 @@ class _OwnBot:
             wanted |= {"description": self._criteria} if is_judged else {"reference": self._reference}
             values = forms.all_required(wanted)
             config, model = self._config(), values["target.model"]
-            name = forms.name_of(model.rpartition("/")[2]) or "my_bot"
+            title = model.rpartition("/")[2] or model
             reference = forms.written(self._reference) or ""
             case = FirstCase(values["question"], reference, values.get("description", ""))
             if self._request is None:
-                work = lambda: save_first_case(self._workspace, name, config, case)  # noqa: E731
+                work = lambda: save_first_case(self._workspace, title, config, case)  # noqa: E731
                 self._request = await to_thread.run_sync(work)
             await self._run(self._request)
 

@@ -60,9 +60,9 @@ def helper_of(connection: Connection) -> int:
     return row_of(connection, "bots", "helper")
 
 
-BOT = {"project_id": 1, "name": "other", "description": "", "config": MODEL}
-DATASET = {"project_id": 1, "name": "other", "description": "", "generates": "answer"}
-METRIC = {"name": "other", "definition": POLITE, "prompts": {}}
+BOT = {"project_id": 1, "name": "other", "title": "other", "description": "", "config": MODEL}
+DATASET = {"project_id": 1, "name": "other", "title": "other", "description": "", "generates": "answer"}
+METRIC = {"name": "other", "title": "other", "definition": POLITE, "prompts": {}}
 TAKEN: dict[str, tuple[Callable[[Connection], object], Callable[[Workspace], object]]] = {
     "bot": (
         lambda connection: definitions.add(connection, "bots", BOT),

@@ -40,19 +40,19 @@ def test_criteria_alone_need_no_expected_answer(space: Workspace) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "config", "case", "key"),
+    ("title", "config", "case", "key"),
     [
         ("fees", {**CONFIG, "base_url": "nowhere"}, FirstCase("Hello?", "Hi"), "target.base_url"),
-        ("Fees", CONFIG, FirstCase("Hello?", "Hi"), "bot.name"),
+        ("\t", CONFIG, FirstCase("Hello?", "Hi"), "bot.title"),
         ("fees", CONFIG, FirstCase("Hello?"), "reference"),
         ("fees", CONFIG, FirstCase(" ", "Hi"), "question"),
     ],
 )
 def test_what_is_wrong_saves_nothing(
-    space: Workspace, name: str, config: dict[str, object], case: FirstCase, key: str
+    space: Workspace, title: str, config: dict[str, object], case: FirstCase, key: str
 ) -> None:
     with pytest.raises(UserError) as refused:
-        save_first_case(space, name, config, case)
+        save_first_case(space, title, config, case)
     assert key in {problem.key or problem.where for problem in refused.value.problems}
     assert [bot for bot in list_bots(space) if bot.origin == "workspace"] == []
     assert [one for one in list_datasets(space) if one.origin == "workspace"] == []

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from evalflow.app.studio import bots, cases, datasets, judges, metrics, projects
 from evalflow.app.studio.metrics import MetricDraft
 from evalflow.app.studio.space import TakenError, Workspace, open_workspace
+from evalflow.app.studio.titles import checked_title
 from evalflow.app.studio.transfer import export_files, import_files
 from evalflow.app.studio.validate import check_metric
 from evalflow.config.load import resolved
@@ -28,6 +29,9 @@ TRICKY = st.sampled_from(
     ["${x}", "\\${x}", "\\\\${oc.env:HOME}", "on", "1e5", "010", "12:30", "~", "#", "a: b", "", "- x"]
 )
 TEXT = st.one_of(TRICKY, st.text(st.characters(exclude_categories=["C"])), st.tuples(TRICKY, TRICKY).map("".join))
+TITLE = st.one_of(st.sampled_from(["on", "1e5", "12:30", "~", "#", "a: b", "- x", "{{ x }}", "会議 🙂"]), TEXT).filter(
+    lambda text: is_title(text)
+)
 VALUES: Any = st.recursive(
     st.one_of(
         TEXT, st.none(), st.booleans(), st.integers(-(2**53), 2**53), st.floats(allow_nan=False, allow_infinity=False)
@@ -35,6 +39,13 @@ VALUES: Any = st.recursive(
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(TEXT, inner, max_size=3)),
     max_leaves=6,
 )
+
+
+def is_title(text: str) -> bool:
+    try:
+        return bool(checked_title(text, "bot"))
+    except UserError:
+        return False
 
 
 @given(st.dictionaries(TEXT, VALUES, max_size=4))
@@ -54,9 +65,14 @@ def test_a_variable_keeps_its_meaning_where_it_may(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.slow
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(criteria=TEXT.filter(str.strip), steps=st.lists(TEXT.filter(str.strip), min_size=1, max_size=3), data=st.data())
+@given(
+    title=TITLE,
+    criteria=TEXT.filter(str.strip),
+    steps=st.lists(TEXT.filter(str.strip), min_size=1, max_size=3),
+    data=st.data(),
+)
 def test_the_round_trip_loses_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, criteria: str, steps: list[str], data: st.DataObject
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, title: str, criteria: str, steps: list[str], data: st.DataObject
 ) -> None:
     definition = {"kind": "g_eval", "criteria": criteria, "steps": steps, "needs": ["question", "answer"]}
     try:
@@ -69,7 +85,7 @@ def test_the_round_trip_loses_nothing(
     monkeypatch.chdir(tmp_path)
     with TemporaryDirectory(dir=tmp_path) as name:
         place = Path(name)
-        before = _filled(place / "one.db", definition, rows)
+        before = _filled(place / "one.db", definition, rows, title)
         export_files(before, place / "out", "helper", ["mine"])
         after = open_workspace(f"sqlite:///{place / 'two.db'}")
         import_files(after, place / "out")
@@ -81,7 +97,8 @@ def test_the_round_trip_loses_nothing(
 def test_an_export_runs_on_the_command_line(space: Workspace, tmp_path: Path) -> None:
     bots.create_bot(space, "helper", {"kind": "recorded"})
     metrics.copy_metric(space, "exact_match", "helper", "same")
-    judges.create_judge(space, "careful", {"kind": "openai", "model": "m", "base_url": URL}, "Takes its time.")
+    endpoint = {"kind": "openai", "model": "m", "base_url": URL}
+    judges.create_judge(space, "careful", endpoint, "Takes its time.", "Sorgfältig?")
     graded = {"kind": "g_eval", "criteria": "Is it right?", "needs": ["question", "answer"], "judge": "careful"}
     metrics.create_metric(space, "helper", MetricDraft("graded", graded))
     datasets.create_dataset(space, "mine")
@@ -100,6 +117,7 @@ def test_an_export_runs_on_the_command_line(space: Workspace, tmp_path: Path) ->
     assert import_files(other, tmp_path / "out").judges == ["careful"]
     one, same = judges.get_judge(space, "careful"), judges.get_judge(other, "careful")
     assert (one.config, one.description, one.used_by) == (same.config, same.description, same.used_by)
+    assert one.title == same.title == "Sorgfältig?"
     assert metrics.get_metric(other, "helper", "graded").definition == graded
 
 
@@ -134,12 +152,13 @@ def test_all_that_is_wrong_with_a_folder_is_said_at_once(space: Workspace, tmp_p
     assert said == ["'new'", "'import'", "there is no metric kind 'exact_match'"]
 
 
-def _filled(file: Path, definition: dict[str, Any], rows: list[dict[str, Any]]) -> Workspace:
+def _filled(file: Path, definition: dict[str, Any], rows: list[dict[str, Any]], title: str | None = None) -> Workspace:
     space = open_workspace(f"sqlite:///{file}")
     config = {"kind": "openai", "model": "m", "system_prompt": "Say ${x} to {{ question }}"}
-    bots.create_bot(space, "helper", config, "Helps\n # people.")
-    metrics.create_metric(space, "helper", MetricDraft("m", definition, {"m/mine.jinja": "A {{ question }}\r\n\n"}))
-    datasets.create_dataset(space, "mine", "Mine: all.", "actual")
+    bots.create_bot(space, "helper", config, "Helps\n # people.", title)
+    draft = MetricDraft("m", definition, {"m/mine.jinja": "A {{ question }}\r\n\n"}, title)
+    metrics.create_metric(space, "helper", draft)
+    datasets.create_dataset(space, "mine", "Mine: all.", "actual", title)
     cases.add_cases(space, "mine", rows)
     return space
 
@@ -147,9 +166,9 @@ def _filled(file: Path, definition: dict[str, Any], rows: list[dict[str, Any]]) 
 def _content(space: Workspace) -> list[Any]:
     bot, dataset = bots.get_bot(space, "helper"), datasets.get_dataset(space, "mine")
     return [
-        (bot.config, bot.description),
-        [(one.name, one.definition, one.prompts) for one in metrics.list_metrics(space, "helper")],
-        (dataset.description, dataset.generates, dataset.cases),
+        (bot.title, bot.config, bot.description),
+        [(one.name, one.title, one.definition, one.prompts) for one in metrics.list_metrics(space, "helper")],
+        (dataset.title, dataset.description, dataset.generates, dataset.cases),
         list(cases.case_rows(space, "mine")),
     ]
 

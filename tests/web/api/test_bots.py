@@ -152,3 +152,32 @@ def test_what_is_not_there(api: Api) -> None:
         answer = api(method, path, If_Match='"1"')
         assert answer.status in (404, 405)
         assert answer.headers["Content-Type"] == "application/problem+json"
+
+
+def test_everything_that_people_define_has_a_title_as_typed(api: Api) -> None:
+    metric = {"kind": "check", "needs": ["answer"], "checks": [{"op": "contains", "value": "x"}]}
+    bodies = {
+        "bots": {"config": {"kind": "recorded"}},
+        "datasets": {},
+        "judges": {"config": {"kind": "embedded"}},
+        "projects": {},
+    }
+    for kind, body in bodies.items():
+        made = api("POST", f"/{kind}", {"name": "kaigi", "title": " 会議  – Köln? ", **body})
+        assert (made.status, made.json["name"], made.json["title"]) == (201, "kaigi", "会議 – Köln?")
+        same = api("POST", f"/{kind}", {"name": "other", "title": "会議 – KÖLN?", **body})
+        assert (same.status, same.json["errors"][0]["pointer"][-6:]) == (409, "/title")
+        assert "with the name kaigi" in same.json["detail"]
+        assert api("POST", f"/{kind}", {"name": "plain", **body}).json["title"] == "plain"
+        assert api("POST", f"/{kind}", {"name": "bad", "title": "a\u202eb", **body}).status == 422
+        method = "PUT" if kind == "judges" else "PATCH"
+        changed = api(method, f"/{kind}/plain", {"title": "Ganz anders", **body}, If_Match='"1"')
+        assert (changed.status, changed.json["name"], changed.json["title"]) == (200, "plain", "Ganz anders")
+    items = [{"name": "polite", "title": "Is it polite?", "definition": metric}]
+    (put,) = api("PUT", "/bots/kaigi/metrics", {"items": items}, If_Match='""').json["items"]
+    assert (put["name"], put["title"], "title" in put["definition"]) == ("polite", "Is it polite?", False)
+    copied = api(
+        "POST", "/bots/kaigi/metrics", {"source": "polite", "of": "kaigi", "name": "two", "title": "Two?"}
+    )
+    assert copied.json["title"] == "Two?"
+    assert api("POST", "/bots/kaigi/copies", {"name": "copy", "title": "Copy!"}).json["title"] == "Copy!"
