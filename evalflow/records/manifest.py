@@ -134,7 +134,7 @@ class Manifest(Header):
     @property
     def titles(self) -> dict[str, str]:
         """The titles of the metrics that have one, by name; without those that are also another metric's."""
-        configs = self.config.get("metric") or {}
+        configs: Mapping[str, Mapping[str, Any]] = self.config.get("metric") or {}
         found = {
             name: str(configs.get(facts.key, {}).get("title") or name)
             for name, facts in self.metrics.items()

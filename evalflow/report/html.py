@@ -91,7 +91,7 @@ def _data(run: Reported, explorer: ExplorerWriter) -> dict[str, Any]:
     """Data for script elements, inserted unescaped; all of it is from `script_json`, so it cannot end an element."""
     metrics = {name: {"description": m.description, "direction": m.direction} for name, m in run.metrics.items()}
     legend = explorer.legend()
-    legend["series"] = [_with_title(series, "metric", run.manifest.titles) for series in legend["series"]]
+    legend["series"] = [_with_title(series, run.manifest.titles) for series in legend["series"]]
     return {
         "legend": script_json(legend | {"metrics": metrics}),
         "index": _listed(explorer.index),
@@ -162,12 +162,11 @@ def _with_titles(run: Reported) -> Reported:
         run,
         scores=run.scores.with_columns(shown),
         summary=run.summary.with_columns(shown),
-        details=[_with_title(detail, "metric", titles) for detail in run.details],
-        gates=[_with_title(gate, "name", titles) for gate in run.gates],
+        details=[_with_title(detail, titles) for detail in run.details],
         metrics={titles.get(name, name): config for name, config in run.metrics.items()},
         calibration=replace(run.calibration, rows=labelled) if run.calibration else None,
     )
 
 
-def _with_title(row: Mapping[str, Any], key: str, titles: Mapping[str, str]) -> dict[str, Any]:
-    return {**row, key: titles.get(row.get(key, ""), row.get(key))} if key in row else dict(row)
+def _with_title(row: Mapping[str, Any], titles: Mapping[str, str]) -> dict[str, Any]:
+    return {key: titles.get(value, value) if key == "metric" else value for key, value in row.items()}

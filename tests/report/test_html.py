@@ -142,6 +142,25 @@ def test_the_page_says_who_judged_and_shows_all_four_counts(make_run, make_case,
     assert all(attrs["aria-label"] for attrs in pictures)
 
 
+def test_people_read_the_title_of_a_metric_and_files_have_its_name(make_run, make_case, tmp_path):
+    manifest = manifest_of(
+        datasets={"rag": {"cases": 1}},
+        metrics={"faithfulness": {}},
+        config={"metric": {"faithfulness": {"title": "忠実か?"}}},
+    )
+    cells = [{"case_id": "case-0", "score": 0.5}]
+    write_reports(tmp_path, make_run([make_case(0)], cells, manifest=manifest))
+    texts = {name: (tmp_path / name).read_text(encoding="utf-8") for name in ("report.html", "summary.md")}
+    page = Page(texts["report.html"])
+    assert title(manifest) == "忠実か? on rag"
+    assert ("Metrics", "忠実か?") in facts(manifest)
+    assert [series["metric"] for series in page.data("legend")["series"]] == ["忠実か?"]
+    assert list(page.data("legend")["metrics"]) == ["忠実か?"]
+    assert not [words for words in page.text if "faithfulness" in words and "忠実か" not in words]
+    assert "faithfulness" not in texts["summary.md"]
+    assert "faithfulness" in (tmp_path / "results.csv").read_text(encoding="utf-8")
+
+
 def test_index_and_details_of_a_case_stand_where_the_page_looks_for_them(make_run, make_case, tmp_path):
     n = 2 * BLOCK + 3
     cells = [{"case_id": f"case-{i}", "score": i / n, "threshold": 0.5, "passed": i / n >= 0.5} for i in range(n)]

@@ -11,6 +11,7 @@ from evalflow.app.studio.space import NotFoundError, TakenError, Workspace
 from evalflow.app.studio.titles import same_title
 from evalflow.errors import Problem
 from evalflow.store import definitions, trash
+from evalflow.store.definitions import TableName
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -74,7 +75,7 @@ def _owner(space: Workspace, connection: Connection, kind: str, content: Mapping
 
 
 def _expect_free_title(connection: Connection, kind: str, row: Mapping[str, Any], owner: int) -> None:
-    tables = [table for table, what in definitions.TITLED.items() if what == kind]
+    tables: list[TableName] = [table for table, what in definitions.TITLED.items() if what == kind]
     others = [other["title"] for table in tables for other in definitions.names(connection, table, owner)]
     if tables and same_title(row["title"]) in map(same_title, others):
         what = f"there is another {kind} called {row['title']!r} by now"

@@ -176,8 +176,6 @@ def test_everything_that_people_define_has_a_title_as_typed(api: Api) -> None:
     items = [{"name": "polite", "title": "Is it polite?", "definition": metric}]
     (put,) = api("PUT", "/bots/kaigi/metrics", {"items": items}, If_Match='""').json["items"]
     assert (put["name"], put["title"], "title" in put["definition"]) == ("polite", "Is it polite?", False)
-    copied = api(
-        "POST", "/bots/kaigi/metrics", {"source": "polite", "of": "kaigi", "name": "two", "title": "Two?"}
-    )
+    copied = api("POST", "/bots/kaigi/metrics", {"source": "polite", "of": "kaigi", "name": "two", "title": "Two?"})
     assert copied.json["title"] == "Two?"
     assert api("POST", "/bots/kaigi/copies", {"name": "copy", "title": "Copy!"}).json["title"] == "Copy!"
