@@ -46,6 +46,7 @@ NAVIGATION: Mapping[str, Mapping[str, str]] = {
         "Checks of a case": "checks.md",
         "Rules": "rules.md",
         "G-Eval": "g-eval.md",
+        "Agents": "agents.md",
         "Targets": "targets.md",
         "The embedded judge": "embedded-judge.md",
         "Panels and cascades": "panels.md",

@@ -186,4 +186,7 @@ def look_up(path: str, fields: Mapping[str, Any]) -> Any:
 
 def written(value: Any) -> str:
     """Text unchanged; anything else as JSON, so that 3 and "3" read the same."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
+    return value if isinstance(value, str) else _ENCODER.encode(value)
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, sort_keys=True, default=str)  # making one takes longer than using it

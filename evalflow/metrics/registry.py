@@ -49,7 +49,7 @@ _BUILT_IN: Mapping[str, tuple[str, Calls | Callable[[Declared], Calls]]] = {
     "composite": ("composite:CompositeMetric", _NONE),
     "similarity": ("similarity:SimilarityMetric", Calls(1, 1)),
     "classification": ("labels:ClassificationMetric", _NONE),
-    "tool_calls": ("tool_calls:ToolCallsMetric", _NONE),
+    "trajectory": ("trajectory:TrajectoryMetric", _NONE),
     "retrieval": ("retrieval:RetrievalMetric", _NONE),
     "set_match": ("labels:SetMatchMetric", _NONE),
     "lexical": ("lexical:LexicalMetric", _NONE),

@@ -14,6 +14,7 @@ from evalflow.records.answers import (
     JudgeInfo,
     Message,
     Reply,
+    ToolCall,
 )
 from evalflow.records.scores import (
     TOLERANCE,
@@ -32,5 +33,6 @@ from evalflow.records.spend import NOTHING, CallCosts, Spend, Usage
 __all__ = [
     "EMBED", "EVIDENCE_TASKS", "NOTHING", "RECORDED_FAILURE", "TOLERANCE", "Answer", "AnswerStatus", "Ask",
     "CallCosts", "Case", "Context", "Direction", "Distribution", "Embedded", "Figure", "FigureSpec", "JudgeInfo",
-    "Label", "Message", "Outcome", "Path", "Reply", "ScoreRecord", "Spend", "Status", "Usage", "passes",
+    "Label", "Message", "Outcome", "Path", "Reply", "ScoreRecord", "Spend", "Status", "ToolCall",
+    "Usage", "passes",
 ]  # fmt: skip

@@ -18,6 +18,15 @@ RECORDED_FAILURE = "recorded"  # the error_type of an answer whose failure is re
 
 
 @record()
+class ToolCall:
+    """A call of a tool: its arguments as an object, or as the text that was sent if that is no JSON object."""
+
+    name: str
+    arguments: Mapping[str, Any] | str | None = None
+    id: str | None = None  # which a tool's result names
+
+
+@record()
 class Message:
     """One turn of a conversation."""
 

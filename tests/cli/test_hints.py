@@ -61,7 +61,7 @@ def test_what_show_proposes_runs(option: Option, said: Said) -> None:
     shown = said("show", f"{option.group}/{option.name}")
     if suggested.command is None:
         assert (option.group, option.name) in {
-            ("metric", "tool_correctness"), ("target", "command"), ("target", "python")
+            ("target", "command"), ("target", "python")
         }  # fmt: skip
         assert suggested.note in shown
         return
@@ -77,7 +77,7 @@ def test_a_dataset_fits_only_by_what_its_cases_have_or_an_experiment_pairs(said:
     assert facts["coherence"] == (False, "rag", None)
     assert facts["checks"] == (None, "conversations", "demo")
     assert facts["topic_any"] == (True, "topic_tagger", None)
-    assert facts["tool_correctness"] == (True, None, None)
+    assert facts["tool_correctness"] == (True, "agent", None)
     assert facts["role_adherence"] == (False, "conversations", "demo")
     assert "rag" in said("list", "metric")
 

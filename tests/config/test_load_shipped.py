@@ -26,7 +26,7 @@ DATASET = {
     "checks": "conversations",
     "jailbreak_guardrails": "jailbreak_guardrails",
     "role_adherence": "conversations",
-    "tool_correctness": "jailbreak_guardrails",  # it has the fields; what is in them is looked at when they are scored
+    **dict.fromkeys(("tool_correctness", "tool_f1", "tool_limits", "trajectory_match"), "agent"),
     "output_guardrails": "output_guardrails",
     "output_guardrails_triggered": "output_guardrails",
     "question_router": "question_router",

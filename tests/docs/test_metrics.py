@@ -70,8 +70,8 @@ def test_the_metric_on_the_page_can_be_built() -> None:
         assert metric.name == "own"
 
 
-@pytest.mark.parametrize(("arguments", "score"), [(False, 1.0), (True, 0.5)])
-def test_the_tool_calls_on_the_page(arguments: bool, score: float) -> None:
+@pytest.mark.parametrize(("arguments", "score"), [("ignore", 1.0), ("exact", 0.5)])
+def test_the_tool_calls_on_the_page(arguments: str, score: float) -> None:
     (block,) = re.findall(r"^```json\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     said = json.loads(block)
     values = {**yaml.safe_load(FILES["tool_correctness"]), "arguments": arguments}

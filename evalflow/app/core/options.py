@@ -172,16 +172,18 @@ class Catalogue:
         needs = {need for one in self._parts(metric) or [metric] for need in one.needs}
         if metric.values.get("kind") == "checks":
             needs = {"answer", "checks"}
-        found: list[tuple[tuple[bool, bool], DatasetMatch]] = []
+        found: list[tuple[tuple[bool, bool, bool], DatasetMatch]] = []
         for name, cases in self._cases.items():
             paired = self._is_paired(metric, name)
             if not cases or (not paired and (not needs or needs & _OF_ANY_SHAPE)):
                 continue
             enough = any if paired else all
+            others = _OF_ANY_SHAPE - needs
             for demo in (False, True):
                 if enough(_has(case, need, demo=demo) for case in cases for need in needs):
                     one_turn = "messages" in needs and all(len(case.messages) == 1 for case in cases)
-                    found.append(((one_turn, demo), DatasetMatch(name, demo)))
+                    other_task = not paired and any(_has(case, field, demo=False) for case in cases for field in others)
+                    found.append(((one_turn, demo, other_task), DatasetMatch(name, demo)))
                     break
         return [match for _, match in sorted(found, key=lambda one: one[0])]
 

@@ -1,0 +1,200 @@
+"""Matches expected tool calls with actual ones, one to one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+
+from pydantic import Field
+
+from evalflow.config.schema import Strict, Word
+from evalflow.lazy import np
+from evalflow.records import ToolCall
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Matrix = NDArray[np.bool_]
+
+MOST = 1000
+"""The most calls on one side that are matched; an agent with more is in a loop, and matching would hold up others."""
+
+Arguments = Literal["exact", "ignore", "subset", "superset"] | Annotated[list[Word], Field(min_length=1)]
+
+
+class Tolerance(Strict):
+    """How far a number may be from the expected one: the sum of both.
+
+    Attributes:
+        absolute: As a number.
+        relative: As a share of the expected number.
+    """
+
+    absolute: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    relative: float = Field(default=0.0, ge=0, le=1)
+
+
+class ArgumentRule(Strict):
+    """How the arguments of two calls of one tool are compared.
+
+    Attributes:
+        arguments: exact; ignore; subset: the actual call may lack expected arguments; superset: it may have others
+            too; or a list of those that are compared, nested ones as dotted paths.
+        tolerance: How far numbers may differ, absolutely, or {absolute, relative}; null: not at all.
+    """
+
+    arguments: Arguments = "exact"
+    tolerance: Annotated[float, Field(ge=0, allow_inf_nan=False)] | Tolerance | None = None
+
+    @property
+    def limits(self) -> Tolerance | None:
+        return Tolerance(absolute=self.tolerance) if isinstance(self.tolerance, int | float) else self.tolerance
+
+
+Rules = Callable[[str], ArgumentRule]
+Pairs = list[tuple[int, int]]
+"""Positions of an expected call and of the actual call that it is matched with."""
+
+
+def fitting(expected: Sequence[ToolCall], actual: Sequence[ToolCall], rules: Rules) -> Matrix:
+    """Which actual call (column) fits which expected call (row): the same tool, and arguments by the tool's rule.
+
+    An expected call without arguments accepts any. Arguments that are no JSON object fit only where any are accepted.
+    """
+    fits = np.zeros((len(expected), len(actual)), dtype=bool)
+    rows, columns = _by_name(expected), _by_name(actual)
+    for name in rows.keys() & columns.keys():
+        ours, theirs = [expected[i] for i in rows[name]], [actual[j] for j in columns[name]]
+        fits[np.ix_(rows[name], columns[name])] = _block(ours, theirs, rules(name))
+    return fits
+
+
+def matched(fits: Matrix) -> Pairs:
+    """As many pairs as possible, whatever the order of the calls; of several such choices, calls in like places."""
+    if not fits.any():
+        return []
+    if fits.sum(0).max() <= 1 and fits.sum(1).max() <= 1:
+        return [(int(i), int(j)) for i, j in np.argwhere(fits)]
+    from scipy.optimize import linear_sum_assignment  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
+
+    rows, columns = (np.flatnonzero(fits.any(axis)) for axis in (1, 0))
+    some = fits[np.ix_(rows, columns)]
+    # All distances together weigh less than one pair.
+    apart = np.abs(rows[:, None] - columns[None, :]) / (4.0 * max(fits.shape) ** 2)
+    solve = cast("Callable[..., tuple[NDArray[np.int_], NDArray[np.int_]]]", linear_sum_assignment)
+    chosen = zip(*solve(np.where(some, 1.0 - apart, 0.0), maximize=True), strict=True)
+    return [(int(rows[i]), int(columns[j])) for i, j in chosen if some[i, j]]
+
+
+def matched_in_order(fits: Matrix) -> Pairs:
+    """A longest common subsequence, the earliest if there are several."""
+    count, width = fits.shape
+    length = np.zeros((count + 1, width + 1), dtype=np.int32)
+    for i in reversed(range(count)):
+        best = np.maximum(length[i + 1, :-1], length[i + 1, 1:] + fits[i])
+        length[i, :-1] = np.maximum.accumulate(best[::-1])[::-1]
+    pairs: Pairs = []
+    i = j = 0
+    while i < count and j < width and length[i, j]:
+        if fits[i, j] and length[i, j] == length[i + 1, j + 1] + 1:
+            pairs.append((i, j))
+            i, j = i + 1, j + 1
+        elif length[i, j + 1] == length[i, j]:
+            j += 1
+        else:
+            i += 1
+    return pairs
+
+
+def json_key(value: Any, numbers: list[float] | None = None) -> Hashable:
+    """A key that is equal for equal JSON: 1 and 1.0 are one, true and 1 are two.
+
+    With `numbers` it is the key of the shape alone, and the numbers are added there.
+    """
+    if isinstance(value, str) or value is None or value is _ABSENT:
+        return value
+    if isinstance(value, dict):
+        entries = cast("dict[str, Any]", value)
+        keyed = [
+            (key, one if type(one) is str else json_key(one, numbers))
+            for key, one in ((key, entries[key]) for key in sorted(entries))
+        ]
+        return ("map", *keyed)
+    if isinstance(value, bool):
+        return ("bool", value)
+    if isinstance(value, int | float):
+        if numbers is None or abs(value) > _LARGE:
+            return value
+        numbers.append(float(value))
+        return ("number",)
+    return ("list", *[json_key(one, numbers) for one in cast("Iterable[Any]", value)])
+
+
+_LARGE = 10**150  # above it a whole number may be none that a float can hold
+_ABSENT: Any = object()  # the value of an argument that a call does not have
+
+
+def _by_name(calls: Sequence[ToolCall]) -> dict[str, list[int]]:
+    places: dict[str, list[int]] = {}
+    for place, call in enumerate(calls):
+        places.setdefault(call.name, []).append(place)
+    return places
+
+
+def _block(expected: Sequence[ToolCall], actual: Sequence[ToolCall], rule: ArgumentRule) -> Matrix:
+    """The same for calls of one tool."""
+    anything = np.array([call.arguments is None for call in expected])
+    fits = np.ones((len(expected), len(actual)), dtype=bool)
+    if rule.arguments == "ignore" or anything.all():
+        return fits
+    readable = np.array([not isinstance(call.arguments, str) for call in actual])
+    ours, theirs = ([_arguments(call) for call in calls] for calls in (expected, actual))
+    if rule.arguments == "exact":
+        fits = _equal(ours, theirs, rule.limits)
+    elif isinstance(rule.arguments, list):
+        for path in rule.arguments:
+            mine, yours = ([_at(path, one) for one in side] for side in (ours, theirs))
+            fits &= _equal(mine, yours, rule.limits)
+    else:
+        for key in dict.fromkeys(key for one in (*ours, *theirs) for key in one):
+            mine, yours = ([one.get(key, _ABSENT) for one in side] for side in (ours, theirs))
+            lacks = [value is _ABSENT for value in (yours if rule.arguments == "subset" else mine)]
+            may_lack = np.array(lacks)[None, :] if rule.arguments == "subset" else np.array(lacks)[:, None]
+            fits &= _equal(mine, yours, rule.limits) | may_lack
+    return anything[:, None] | fits & readable[None, :]
+
+
+def _arguments(call: ToolCall) -> Mapping[str, Any]:
+    return {} if call.arguments is None or isinstance(call.arguments, str) else call.arguments
+
+
+def _at(path: str, arguments: Mapping[str, Any]) -> Any:
+    """The value of an argument of this name, else the one at the dotted path."""
+    here: Any = arguments
+    for part in [path] if path in arguments else path.split("."):
+        if not isinstance(here, dict) or part not in here:
+            return _ABSENT
+        here = cast("dict[str, Any]", here)[part]
+    return here
+
+
+def _equal(expected: Sequence[Any], actual: Sequence[Any], limits: Tolerance | None) -> Matrix:
+    """Which values are equal as JSON, numbers within the limits; two that are absent are equal."""
+    values, rows = (*expected, *actual), len(expected)
+    numbers: list[list[float]] = [[] for _ in values]
+    keys = [json_key(value, found if limits else None) for value, found in zip(values, numbers, strict=True)]
+    codes: dict[Hashable, int] = {}
+    shapes = np.array([codes.setdefault(key, len(codes)) for key in keys])
+    same = shapes[:rows, None] == shapes[None, rows:]
+    if limits is None:
+        return same
+    counts = np.array([len(found) for found in numbers])
+    for count in {*counts.tolist()} - {0}:
+        ours, theirs = np.flatnonzero(counts[:rows] == count), np.flatnonzero(counts[rows:] == count)
+        wanted, given = (np.array([numbers[at] for at in side]) for side in (ours, theirs + rows))
+        if not len(ours) or not len(theirs):
+            continue
+        for mine, yours in zip(wanted.T, given.T, strict=True):  # the first number of each, the second ...
+            reach = limits.absolute + limits.relative * np.abs(mine)
+            same[np.ix_(ours, theirs)] &= np.abs(mine[:, None] - yours[None, :]) <= reach[:, None]
+    return same

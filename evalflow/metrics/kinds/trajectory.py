@@ -1,0 +1,222 @@
+"""The kind `trajectory`: the tool calls that an agent made, against expected ones and limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from evalflow.apart import apart, within
+from evalflow.config.schema import Word
+from evalflow.metrics.base import FieldMetric, UnitMetricConfig, expect_declared, read_field, scored
+from evalflow.metrics.call_limits import CallLimits
+from evalflow.metrics.call_matching import (
+    MOST,
+    ArgumentRule,
+    Pairs,
+    fitting,
+    matched,
+    matched_in_order,
+)
+from evalflow.prompts import Prompts
+from evalflow.records import Outcome, ToolCall
+from evalflow.trajectories import Trajectory, call_text, listed, trajectory
+
+PATIENCE_S = 5.0  # time limit in seconds for the comparison of many calls
+_MANY = 200 * 200  # pairs of calls that are compared in the event loop; more would hold up other cases
+Match = Literal["strict", "unordered", "subset", "superset", "in_order"]
+
+
+class TrajectoryMetricConfig(UnitMetricConfig, ArgumentRule, CallLimits):
+    """Calls, or whole lists of messages, each in a case field or at a dotted path into metadata or vars.
+
+    Attributes:
+        expected: The expected calls; an empty list: no tool may be called. null: only limits count.
+        actual: The calls that were made.
+        score: match: 1 if they match and no limit is broken, else 0; precision, recall or f1 of the calls; limits: 1
+            if no limit is broken, else 0.
+        match: unordered: the same calls, in any order; strict: message by message, with the same roles (of a plain
+            list: call by call); superset: every expected call was made; subset: no other call was made; in_order: every
+            expected call was made, in this order.
+        tools: The same for single tools, by name: {search: {arguments: ignore}}.
+    """
+
+    kind: Literal["trajectory"]  # pyright: ignore[reportIncompatibleVariableOverride]
+    expected: Word | None = "expected"
+    actual: Word = "actual"
+    score: Literal["match", "precision", "recall", "f1", "limits"] = "match"
+    match: Match = "unordered"
+    tools: dict[Word, ArgumentRule] | None = Field(default=None, min_length=1)
+
+    @model_validator(mode="after")
+    def _limits_that_count(self) -> Self:
+        if self.score == "limits" and not self.has_limits:
+            raise ValueError("score: limits needs a limit: least, most, forbidden or repeats")
+        if self.score not in ("match", "limits") and self.has_limits:
+            raise ValueError(f"score: {self.score} has no use for limits; a metric of its own has them: score: limits")
+        if (self.expected is None) != (self.score == "limits"):
+            raise ValueError("score: limits goes with expected: null, and only that")
+        return self
+
+
+class TrajectoryMetric(FieldMetric[TrajectoryMetricConfig]):
+    """Compares calls one to one. The value has match, precision, recall and f1, whichever of them is the score."""
+
+    Config = TrajectoryMetricConfig
+    names_fields = ("expected", "actual")
+
+    @classmethod
+    def build(cls, name: str, config: Any, prompts: Prompts) -> Self:  # noqa: ARG003 - no prompts
+        named = {key: getattr(config, key) for key in cls.names_fields}
+        expect_declared(name, config.needs, {key: field for key, field in named.items() if field is not None})
+        return cls(name, config)
+
+    async def compare(self, fields: dict[str, Any]) -> Outcome:
+        config = self.config
+        actual = read_field(config.actual, fields, trajectory)
+        broken = list(config.broken(actual.calls))
+        flaws = "".join(f"; {flaw}" for flaw in actual.flaws())
+        if config.expected is None:
+            reason = "; ".join(broken) or f"{len(actual.calls)} calls made, within the limits"
+            return scored(float(not broken), {"called": len(actual.calls), "broken": broken}, reason + flaws)
+        expected = read_field(config.expected, fields, trajectory)
+        self._expect_comparable(expected, actual)
+        compare = partial(TrajectoryComparison, config, expected, actual)
+        if len(expected.calls) * len(actual.calls) > _MANY:
+            comparison = await apart(partial(within, PATIENCE_S, "matching the calls", compare))
+        else:
+            comparison = compare()
+        value = comparison.value | ({"broken": broken} if config.has_limits else {})
+        if config.score == "match":
+            reason = "; ".join([*broken, comparison.reason])
+            return scored(float(comparison.match and not broken), value, reason + flaws, comparison.steps())
+        score = comparison.value[config.score]
+        if score is None:
+            return Outcome(status="undefined", reason=f"nothing to divide by: {comparison.absent}", value=value)
+        return scored(score, value, comparison.reason + flaws, comparison.steps())
+
+    def _expect_comparable(self, expected: Trajectory, actual: Trajectory) -> None:
+        for at, side in ((self.config.expected, expected), (self.config.actual, actual)):
+            if len(side.calls) > MOST:
+                raise ValueError(f"{at}: {len(side.calls)} calls are too many to be matched; the most is {MOST}")
+        faulty = next((call for call in expected.calls if isinstance(call.arguments, str)), None)
+        if faulty:
+            raise ValueError(f"{self.config.expected}: the arguments of {call_text(faulty)} are no JSON object")
+
+
+class TrajectoryComparison:
+    """Two trajectories: which expected call met which actual one, and what follows."""
+
+    def __init__(self, config: TrajectoryMetricConfig, expected: Trajectory, actual: Trajectory) -> None:
+        self._config = config
+        self._expected, self._actual = expected.calls, actual.calls
+        self.pairs = self._matched(expected, actual)
+        self._met = dict(self.pairs)
+        self._lost = [i for i in range(len(self._expected)) if i not in self._met]
+        taken = set(self._met.values())
+        self._extra = [j for j in range(len(self._actual)) if j not in taken]
+        self._namesakes = {self._actual[j].name: j for j in reversed(self._extra)}
+        self._roles = [[step.role for step in side.steps] for side in (expected, actual)]
+        self._as_messages = expected.roles and actual.roles
+
+    @property
+    def _other_roles(self) -> bool:
+        return self._config.match == "strict" and self._as_messages and self._roles[0] != self._roles[1]
+
+    @property
+    def match(self) -> bool:
+        every_expected = len(self.pairs) == len(self._expected)
+        every_actual = len(self.pairs) == len(self._actual)
+        if not self._expected:
+            return every_actual and not self._other_roles
+        match self._config.match:
+            case "superset" | "in_order":
+                return every_expected
+            case "subset":
+                return every_actual
+            case _:
+                return every_expected and every_actual and not self._other_roles
+
+    @property
+    def value(self) -> dict[str, Any]:
+        expected, called, met = len(self._expected), len(self._actual), len(self.pairs)
+        return {
+            "expected": expected, "called": called, "matched": met, "match": self.match,
+            "precision": met / called if called else None,
+            "recall": met / expected if expected else None,
+            "f1": 2 * met / (expected + called) if expected + called else None,
+        }  # fmt: skip
+
+    @property
+    def absent(self) -> str:
+        """Why there is no score, where there is none."""
+        if self._config.score == "precision":
+            return "no tool was called"
+        return "no tool call is expected" + ("" if self._config.score == "recall" else ", and none was made")
+
+    @property
+    def reason(self) -> str:
+        rule = {"in_order": " in this order", "strict": " in their places"}.get(self._config.match, "")
+        parts = [f"{len(self.pairs)} of {len(self._expected)} expected calls made{rule}"]
+        if self._other_roles:
+            wanted, came = (", ".join(roles) or "none" for roles in self._roles)
+            parts.append(f"other messages: expected {wanted}; came {came}")
+        for name, count, texts in (
+            ("met", len(self.pairs), (f"{self._expected[i].name} as call {j + 1}" for i, j in self.pairs)),
+            ("missing", len(self._lost), (call_text(self._expected[i]) + self._nearest(i) for i in self._lost)),
+            ("not expected", len(self._extra), (f"{call_text(self._actual[j])} as call {j + 1}" for j in self._extra)),
+        ):
+            if count:
+                parts.append(f"{name}: {listed(texts, count)}")
+        return "; ".join(parts)
+
+    def steps(self) -> Sequence[Mapping[str, Any]]:
+        """One for each expected call, and one for each actual call that should not have been made."""
+        return [
+            *(self._step("call", self._expected[i], f"made as call {j + 1}", passed=True) for i, j in self.pairs),
+            *(self._step("call", self._expected[i], "not made" + self._nearest(i)) for i in self._lost),
+            *(
+                self._step("extra", self._actual[j], f"call {j + 1}, which is not expected{_fault(self._actual[j])}")
+                for j in (self._extra if self._extra_counts else ())
+            ),
+        ]
+
+    @staticmethod
+    def _step(kind: str, call: ToolCall, reason: str, *, passed: bool = False) -> Mapping[str, Any]:
+        return {"id": kind, "check": {"call": call_text(call)}, "passed": passed, "reason": reason}
+
+    @property
+    def _extra_counts(self) -> bool:
+        if self._config.score == "match":
+            return not self._expected or self._config.match in ("strict", "unordered", "subset")
+        return self._config.score != "recall"
+
+    def _nearest(self, lost: int) -> str:
+        """The call of the same tool that does not fit, with the reason if it is bad JSON."""
+        found = self._namesakes.get(self._expected[lost].name)
+        return "" if found is None else f" (call {found + 1} does not fit{_fault(self._actual[found])})"
+
+    def _matched(self, expected: Trajectory, actual: Trajectory) -> Pairs:
+        config = self._config
+        fits = fitting(expected.calls, actual.calls, lambda name: (config.tools or {}).get(name, config))
+        if config.match == "in_order":
+            return matched_in_order(fits)
+        if config.match == "strict":
+            as_messages = expected.roles and actual.roles
+            rows, columns = (_places(side, as_messages) for side in (expected, actual))
+            fits &= rows[:, None] == columns[None, :]
+        return matched(fits)
+
+
+def _places(side: Trajectory, as_messages: bool) -> Any:
+    """The position of each call's message, or its own if one side is a plain list."""
+    from evalflow.lazy import np
+
+    places = [at for at, step in enumerate(side.steps) for _ in step.calls]
+    return np.array(places if as_messages else range(len(places)), dtype=int)
+
+
+def _fault(call: ToolCall) -> str:
+    return ": its arguments are no JSON object" if isinstance(call.arguments, str) else ""

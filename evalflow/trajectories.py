@@ -1,0 +1,125 @@
+"""What an agent did, step by step: tool calls and messages in the forms that data have."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, cast
+
+from evalflow.frozen import record
+from evalflow.jsonvalues import kind, parsed, written
+from evalflow.records import ToolCall
+
+_FORM = "a name is wanted, or {name, arguments}"
+_SHOWN = 160
+
+
+@record()
+class TrajectoryStep:
+    """A message, or a call of a plain list: its role, the tools it calls, and the call that it is the result of."""
+
+    role: str
+    calls: tuple[ToolCall, ...] = ()
+    result_of: str | None = None
+
+
+@record()
+class Trajectory:
+    """Steps in their order. With `roles` they are messages; else each is one call of a plain list."""
+
+    steps: tuple[TrajectoryStep, ...]
+    roles: bool = False
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        return tuple([call for step in self.steps for call in step.calls])
+
+    def flaws(self) -> Iterator[str]:
+        """What is wrong with its ids, in words: two calls with one id, and results of no call."""
+        ids = Counter(call.id for call in self.calls if call.id is not None)
+        twice = [name for name, count in ids.items() if count > 1]
+        lost = [step.result_of for step in self.steps if step.result_of is not None and step.result_of not in ids]
+        if twice:
+            yield f"{len(twice)} ids of calls are used more than once ({shortened(twice[0])})"
+        if lost:
+            yield f"{len(lost)} results belong to no call ({shortened(lost[0])})"
+
+
+def trajectory(value: Any) -> Trajectory:
+    """Read a list of calls or of messages, or a JSON text with one; ValueError for anything else.
+
+    A call is a name, {name, arguments}, or in the form of chat completions, LangChain or Anthropic.
+    """
+    try:
+        items = parsed(value.encode()) if isinstance(value, str) else value
+    except ValueError as error:
+        raise ValueError(f"{shortened(value)!r} is no list of tool calls: no JSON: {error}") from None
+    if not isinstance(items, list | tuple):
+        raise ValueError(f"{shortened(written(value))} is no list of tool calls")
+    items = cast("list[Any]", items)
+    if any(isinstance(item, dict) and "role" in item for item in items):
+        return Trajectory(tuple([_message(item, i) for i, item in enumerate(items)]), roles=True)
+    return Trajectory(tuple([TrajectoryStep("assistant", (tool_call(item),)) for item in items]))
+
+
+def tool_call(value: Any) -> ToolCall:
+    """Read one call. Arguments that are no JSON object stay as text, since an agent under test may send them."""
+    if isinstance(value, str) and value.strip():
+        return ToolCall(value)
+    if isinstance(value, dict):
+        outer = cast("dict[str, Any]", value)
+        inner = outer.get("function")
+        entry = cast("dict[str, Any]", inner) if isinstance(inner, dict) else outer
+        name = entry.get("name", inner)
+        if isinstance(name, str) and name.strip():
+            given = entry.get("arguments", entry.get("args", entry.get("input")))
+            own = outer.get("id", outer.get("call_id"))
+            return ToolCall(name, _arguments(given), None if own is None else str(own))
+    raise ValueError(f"{shortened(written(value))} is no tool call: {_FORM}")
+
+
+def _arguments(given: Any) -> Mapping[str, Any] | str | None:
+    if given is None or isinstance(given, dict):
+        return cast("dict[str, Any] | None", given)
+    if not isinstance(given, str):
+        return written(given)
+    try:
+        known: Any = parsed(given.encode()) if given.strip() else {}
+    except ValueError:
+        return given
+    return {} if known is None else cast("dict[str, Any]", known) if isinstance(known, dict) else given
+
+
+def _message(value: Any, index: int) -> TrajectoryStep:
+    message = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    if not isinstance(message.get("role"), str):
+        raise ValueError(f"message {index} has no role: {shortened(written(value))}")
+    made = message.get("tool_calls")
+    content = message.get("content")
+    if made is None and isinstance(content, list):
+        parts = [cast("dict[str, Any]", part) for part in cast("list[Any]", content) if isinstance(part, dict)]
+        made = [part for part in parts if part.get("type") in ("tool_use", "tool_call")]
+    if made is not None and not isinstance(made, list):
+        raise ValueError(f"message {index}: tool_calls is {kind(made)}, and a list is wanted")
+    result_of = message.get("tool_call_id")
+    calls = tuple([tool_call(one) for one in cast("list[Any]", made or [])])
+    return TrajectoryStep(message["role"], calls, None if result_of is None else str(result_of))
+
+
+def call_text(call: ToolCall) -> str:
+    """A call as name(arguments), shortened in the middle."""
+    return call.name if call.arguments is None else f"{call.name}({shortened(written(call.arguments))})"
+
+
+def shortened(text: str, most: int = _SHOWN) -> str:
+    """A text whose middle is left out where it has more characters than `most`, with how many were."""
+    if len(text) <= most:
+        return text
+    end = most // 3
+    return f"{text[: most - end]} […{len(text) - most} characters…] {text[-end:]}"
+
+
+def listed(texts: Iterable[str], count: int, most: int = 5) -> str:
+    """Texts joined by commas; of many the first few, and how many more of `count` there are."""
+    return ", ".join(islice(texts, most)) + (f" and {count - most} more" if count > most else "")
