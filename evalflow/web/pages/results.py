@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 from anyio import to_thread
@@ -19,13 +21,42 @@ from evalflow.report.wording import number
 from evalflow.web.pages.results_filter import FilterBar, ResultQuery, Tags
 from evalflow.web.pages.run_case import case_content, case_heading
 from evalflow.web.pages.runs import ACTIVE, metrics_of
-from evalflow.web.ui.markup import filled, markup
+from evalflow.web.ui.markup import markup
 from evalflow.web.ui.parts import Latest, address, button, counted, tell_fault, text
-from evalflow.web.ui.ticks import packed, tick_box
+from evalflow.web.ui.ticks import packed, tick_markup
 from evalflow.web.ui.visitor import may, root_path
 
 PAGE_SIZE = 25
+_PAGE = "page"
+"""The value of the checkbox of the whole page; the other boxes have positions."""
 _WORST = "Worst first: most failed scores, then most errors, then the lowest mean of the scores from 0 to 1."
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a filter leaves of a run: the positions of all answers in order, and the rows of one page."""
+
+    order: Sequence[int]
+    page: int
+    rows: list[ResultRow]
+
+
+def find(workspace: Workspace, run: str, query: ResultQuery, thresholds: Mapping[str, float] | None = None) -> Found:
+    """Read the results that a page shows."""
+    order = order_results(workspace, run, query.filter(), query.order, thresholds)
+    return Found(order, *read_page(workspace, run, order, query.page_number, thresholds))
+
+
+def read_page(
+    workspace: Workspace, run: str, order: Sequence[int], page: int, thresholds: Mapping[str, float] | None
+) -> tuple[int, list[ResultRow]]:
+    """The rows of a page of an order, or of the nearest page that there is."""
+    page = min(max(1, page), _last_page(order))
+    return page, read_results(workspace, run, order[PAGE_SIZE * (page - 1) : PAGE_SIZE * page], thresholds)
+
+
+def _last_page(order: Sequence[int]) -> int:
+    return max(1, -(-len(order) // PAGE_SIZE))
 
 
 class ResultTable:
@@ -46,16 +77,15 @@ class ResultTable:
         self._page, self._open = query.page_number, query.position
         self._order: Sequence[int] = ()
         self._shown: tuple[list[ResultRow], str] | None = None
-        self._rows: dict[int, ui.element] = {}
         self._ticked: set[int] = set()
-        self._boxes: dict[int, ui.element] = {}
-        self._page_box: ui.element | None = None
         self._latest, self._latest_case = Latest(), Latest()
         with ui.element("div").classes("results") as self._place:
             self.bar = FilterBar(query, metrics_of(run), tags, self._filtered)
             with ui.element("div").classes("above"):
                 self._count = text("", "span", "muted small").props("aria-live=polite")
             self._table = ui.element("div").classes("result-rows")
+            self._table.on("click", lambda event: self._choose(event.args), js_handler=_OPENS)
+            self._table.on("change", lambda event: self._tick_box(*event.args), js_handler=_TICKS)
             with ui.element("div").classes("bulk").props('role=region aria-label="Run again"') as self._bulk:
                 self._bulk_count = text("").props("role=status")
                 self._again = ui.element("div").classes("actions")
@@ -74,19 +104,22 @@ class ResultTable:
         self._run = run
         self.bar.offer(metrics_of(run), tags)
 
-    async def load(self) -> None:
+    def show_first(self, first: asyncio.Task[Found]) -> None:
+        """Show the page as it was read before, if it is there by now; `load` shows it otherwise."""
+        if first.done() and first.exception() is None:
+            self._show(first.result())
+
+    async def load(self, first: Awaitable[Found] | None = None) -> None:
         """Read the order and show the page. If another page was requested meanwhile, only that one is shown."""
         is_latest = self._latest.begin()
-        query, thresholds = self.bar.query, dict(self._thresholds())
-        read = partial(order_results, self._workspace, self._run.run_id, query.filter(), query.order, thresholds)
+        read = partial(find, self._workspace, self._run.run_id, self._query(), dict(self._thresholds()))
         try:
-            order = await to_thread.run_sync(read)
+            found = await (first or to_thread.run_sync(read))
         except EvalflowError as error:
             tell_fault(str(error))
             return
         if is_latest():
-            self._order = order
-            await self._show_page()
+            self._show(found)
 
     async def open_case(self) -> None:
         """Open the case that the address names."""
@@ -113,12 +146,12 @@ class ResultTable:
         return replace(self.bar.query, page=page, case="" if opened is None else str(opened))
 
     async def _show_page(self) -> None:
-        last = max(1, -(-len(self._order) // PAGE_SIZE))
-        self._page = min(max(1, self._page), last)
-        start = PAGE_SIZE * (self._page - 1)
-        here = self._order[start : start + PAGE_SIZE]
-        read = partial(read_results, self._workspace, self._run.run_id, here, dict(self._thresholds()))
-        rows = await to_thread.run_sync(read)
+        read = partial(read_page, self._workspace, self._run.run_id, self._order, self._page, dict(self._thresholds()))
+        self._show(Found(self._order, *await to_thread.run_sync(read)))
+
+    def _show(self, found: Found) -> None:
+        self._order, self._page, rows = found.order, found.page, found.rows
+        last = _last_page(self._order)
         of = f", page {self._page:,} of {last:,}" if last > 1 else ""
         hint = f" {_WORST}" if self.bar.query.order == "worst" and rows else ""
         self._count.set_text(f"{counted(len(self._order), 'result')}{of}.{hint}")
@@ -131,62 +164,63 @@ class ResultTable:
         self._offer()
 
     def _build(self, rows: Sequence[ResultRow]) -> None:
-        self._table.clear()
-        self._rows, self._boxes, self._page_box = {}, {}, None
-        with self._table:
-            if not rows:
-                text(self._nothing(), "p", "muted card")
-                return
-            names = list(dict.fromkeys([*metrics_of(self._run), *(name for row in rows for name in row.cells)]))
-            with ui.element("table"):
-                with ui.element("thead"), ui.element("tr"):
-                    if self._can_run_again:
-                        with ui.element("th").classes("tick"):
-                            here = [row.position for row in rows]
-                            is_whole = self._ticked.issuperset(here)
-                            self._page_box = tick_box("Tick this page", is_whole, partial(self._tick, here))
-                    text("Question", "th").props("scope=col")
-                    text("Answer", "th", "answer").props("scope=col")
-                    for name in names:
-                        text(name, "th", "chip-of").props("scope=col").props["title"] = name
-                with ui.element("tbody"):
-                    for row in rows:
-                        self._rows[row.position] = self._row(row, names)
+        if not rows:
+            self._table.props["innerHTML"] = str(markup("p", self._nothing(), cls="muted card"))
+            return
+        names = list(dict.fromkeys([*metrics_of(self._run), *(name for row in rows for name in row.cells)]))
+        heads = [
+            markup("th", "Question", scope="col"),
+            markup("th", "Answer", cls="answer", scope="col"),
+            *(markup("th", name, cls="chip-of", scope="col", title=name, dir="auto") for name in names),
+        ]
+        if self._can_run_again:
+            is_whole = self._ticked.issuperset(self._here)
+            heads.insert(0, markup("th", tick_markup(_PAGE, "Tick this page", is_on=is_whole), cls="tick"))
+        lines = [self._row(row, names) for row in rows]
+        table = markup("table", markup("thead", markup("tr", *heads)), markup("tbody", *lines))
+        self._table.props["innerHTML"] = str(table)
 
     def _nothing(self) -> str:
         if self._run.state in ACTIVE and self.bar.query.narrowed() == ResultQuery():
             return "Nothing is scored yet. Results appear here as they come in."
         return "No matching results. Clear the filters to see all of them."
 
-    def _row(self, row: ResultRow, names: Sequence[str]) -> ui.element:
-        opened = partial(self._choose, row.position)
-        with ui.element("tr").on("click", opened, args=[], js_handler=_OPENS) as made:
-            if row.position == self._open:
-                made.props('aria-selected="true"')
-            if self._can_run_again:
-                with ui.element("td").classes("tick"):
-                    label = f"Tick {row.question or row.case_id}"
-                    is_on, ticked = row.position in self._ticked, partial(self._tick, [row.position])
-                    self._boxes[row.position] = tick_box(label, is_on, ticked)
-            _question(row, f"{root_path()}/runs/{self._run.run_id}{self._query(row.position)}")
-            _answer(row)
-            for name in names:
-                shown = chip(row.cells[name]) if name in row.cells else ()
-                filled("td", *shown, classes="chip-of").props["data-label"] = name
-        return made
+    def _row(self, row: ResultRow, names: Sequence[str]) -> Markup:
+        cells = [_question(row, f"{root_path()}/runs/{self._run.run_id}{self._query(row.position)}"), _answer(row)]
+        for name in names:
+            shown = chip(row.cells[name]) if name in row.cells else ()
+            cells.append(markup("td", *shown, cls="chip-of", **{"data-label": name}))
+        position = str(row.position)
+        if self._can_run_again:
+            label, is_on = f"Tick {row.question or row.case_id}", row.position in self._ticked
+            cells.insert(0, markup("td", tick_markup(position, label, is_on=is_on), cls="tick"))
+        is_open = "true" if row.position == self._open else "false"
+        return markup("tr", *cells, **{"data-position": position, "aria-selected": is_open})
 
     @property
     def _can_run_again(self) -> bool:
         """Whether some of its cases can be run again; before the end, positions may change."""
         return may("edit") and self._run.request is not None and self._run.state not in ACTIVE
 
+    def _tick_box(self, value: str, is_on: bool) -> None:
+        """Tick what a box stands for: a row or the page."""
+        self._tick([position for position in self._here if value in (_PAGE, str(position))], is_on)
+
     def _tick(self, positions: Collection[int], is_on: bool) -> None:
         (self._ticked.update if is_on else self._ticked.difference_update)(positions)
-        for position, box in self._boxes.items():
-            box.props["checked"] = position in self._ticked
-        if self._page_box is not None:
-            self._page_box.props["checked"] = self._ticked.issuperset(self._boxes)
+        self._mark()
         self._offer()
+
+    def _mark(self) -> None:
+        """Mark the ticked rows and the opened one where they stand, so that the focus stays."""
+        ticked = [position for position in self._here if position in self._ticked]
+        marks = json.dumps([ticked, len(ticked) == len(self._here), self._open])
+        self._table.client.run_javascript(f"({_MARKS})({marks})")
+
+    @property
+    def _here(self) -> Sequence[int]:
+        """The positions on the page."""
+        return [row.position for row in self._shown[0]] if self._shown else []
 
     def _offer(self) -> None:
         """Offer to run again what is ticked, or else what the filter leaves."""
@@ -213,15 +247,14 @@ class ResultTable:
             ui.navigate.to(address("/runs/new", {"source": self._run.run_id, "answers": answers}))
 
     async def _choose(self, position: int) -> None:
-        await self._show_case(position)
+        if position in self._order:
+            await self._show_case(position)
 
     async def _show_case(self, position: int) -> None:
         is_latest = self._latest_case.begin()
-        before, self._open = self._open, position
+        self._open = position
         self._note()
-        for place, selected in ((before, "false"), (position, "true")):
-            if place in self._rows:
-                self._rows[place].props(f'aria-selected="{selected}"')
+        self._mark()
         read = partial(get_run_case, self._workspace, self._run.run_id, position, dict(self._thresholds()))
         try:
             case = await to_thread.run_sync(read)
@@ -245,35 +278,43 @@ class ResultTable:
         await self._show_case(self._order[place])
 
     def _close(self) -> None:
-        before, self._open = self._open, None
-        if before in self._rows:
-            self._rows[before].props('aria-selected="false"')
+        self._open = None
+        self._mark()
         self._place.classes(remove="is-beside")
         self._panel.hide()
         self._note()
 
 
 _OPENS = """(event) => {
-    if (event.target.closest(".tick")) return;
-    const link = event.target.closest("a");
+    const row = event.target.closest("tbody tr"), link = event.target.closest("a");
+    if (!row || event.target.closest(".tick")) return;
     if (link && (event.ctrlKey || event.metaKey || event.shiftKey)) return;
     if (link) event.preventDefault();
-    emit();
+    emit(Number(row.dataset.position));
 }"""
 """A click opens the panel beside the table, but not at the tick; with Ctrl the link opens a page of its own."""
+_TICKS = "(event) => emit([event.target.value, event.target.checked])"
+_MARKS = """([ticked, isWhole, opened]) => {
+    for (const box of document.querySelectorAll(".result-rows .tick-box")) {
+        box.checked = box.value === "page" ? isWhole : ticked.includes(Number(box.value));
+    }
+    for (const row of document.querySelectorAll(".result-rows tbody tr")) {
+        row.setAttribute("aria-selected", Number(row.dataset.position) === opened);
+    }
+}"""
 
 
-def _question(row: ResultRow, path: str) -> None:
+def _question(row: ResultRow, path: str) -> Markup:
     asked = markup("span", row.question or row.case_id, cls="clamp", dir="auto")
     link = markup("a", asked, cls="nicegui-link question", href=path)
     repeat = [markup("span", f"answer {row.target_repeat + 1}", cls="small muted")] if row.target_repeat else []
-    filled("th", link, *repeat).props("scope=row")
+    return markup("th", link, *repeat, scope="row")
 
 
-def _answer(row: ResultRow) -> None:
+def _answer(row: ResultRow) -> Markup:
     said = row.answer if row.answer_error is None else f"No answer: {row.answer_error}"
     shown = markup("span", said or "No answer", cls="clamp" if row.answer else "clamp muted", dir="auto")
-    filled("td", shown, classes="answer")
+    return markup("td", shown, cls="answer")
 
 
 _SIGNS = {True: ("✓", "passed", "pass"), False: ("✗", "failed", "fail"), None: ("", "scored", "")}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -21,7 +22,7 @@ from evalflow.app.studio.space import Workspace
 from evalflow.errors import UserError
 from evalflow.report.wording import cost, number
 from evalflow.web.pages.case_choice import choice_in_words, left_out_in_words
-from evalflow.web.pages.results import ResultTable
+from evalflow.web.pages.results import Found, ResultTable, find
 from evalflow.web.pages.results_filter import ResultQuery, Tags
 from evalflow.web.pages.run_metrics import MetricCard, TagTable, overview
 from evalflow.web.pages.runs import ACTIVE, duration, name_of, seconds_in_words, state_of, when
@@ -50,6 +51,8 @@ from evalflow.web.ui.visitor import may
 
 POLL_S = 0.5
 """Seconds between polls of a run in progress; the worker saves its progress once a second."""
+FIRST_S = 0.3
+"""Seconds for which the page waits for the first results."""
 _INCONCLUSIVE = 3
 """Exit code."""
 _REPORT = "report.html"
@@ -62,11 +65,13 @@ def add() -> None:
     async def one(workspace: Workspace, run: str) -> None:
         query = ResultQuery.of_address()
         found = await to_thread.run_sync(runs.get_run, workspace, run)
+        first = asyncio.create_task(to_thread.run_sync(find, workspace, run, query))
         await to_thread.run_sync(note_view, workspace, run)
         tags, files = await to_thread.run_sync(_tags_and_files, workspace, found)
         left_out = await to_thread.run_sync(runs.left_out_of, workspace, run)
+        await asyncio.wait([first], timeout=FIRST_S)
         with frame(name_of(found), place="Runs", trail=[("Runs", "/runs")]) as actions:
-            RunView(workspace, found, tags, files, query, actions, left_out)
+            RunView(workspace, found, tags, files, query, actions, left_out, first)
 
 
 def _tags_and_files(workspace: Workspace, run: runs.Run) -> tuple[Tags, Sequence[RunFile]]:
@@ -89,14 +94,16 @@ class RunView:
         query: ResultQuery,
         actions: ui.element,
         left_out: Mapping[str, LeftOutCases],
+        first: asyncio.Task[Found],
     ) -> None:
         self._workspace, self._run, self._actions, self._left_out = workspace, run, actions, left_out
         self._progress: ProgressCard | None = None
         self._above = ui.element("div")
         self._results = Results(workspace, run, query, tags)
         self._below = ui.element("div")
+        self._results.table.show_first(first)
         self._build(files)
-        ui.timer(0, self._results.fill, once=True)
+        ui.timer(0, lambda: self._results.fill(self._results.table.load(first)), once=True)
         if run.state in ACTIVE:
             self._timer = polled(POLL_S, self._poll)
 
@@ -135,7 +142,7 @@ class RunView:
             self._run = found
             self._build(files)
             self._results.show(found, tags)
-            await self._results.fill()
+            await self._results.fill(self._results.table.load())
             return
         self._run = found
         if found != before and self._progress is not None:
@@ -398,9 +405,9 @@ class Results:
         if tags:
             self._tags = TagTable(self._workspace, run, self._pick)
 
-    async def fill(self) -> None:
-        """Read the scores, after the first paint."""
-        await self.table.load()
+    async def fill(self, loading: Awaitable[None]) -> None:
+        """Read the scores, those of the table first."""
+        await loading
         await self.table.open_case()
         for card in self._cards:
             await card.load()

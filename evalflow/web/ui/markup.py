@@ -13,7 +13,8 @@ def markup(tag: str, *content: str, cls: str = "", **attributes: str) -> Markup:
     """An element of that class as HTML. Texts are escaped, Markup is not. An attribute without a value is left out."""
     named = {"class": cls.strip(), **attributes}
     shown = "".join(f' {name}="{escape(value)}"' for name, value in named.items() if value)
-    return Markup(f"<{tag}{shown}>{''.join(map(escape, content))}</{tag}>")  # noqa: S704 - all parts are escaped
+    inside = "" if tag == "input" else f"{''.join(map(escape, content))}</{tag}>"
+    return Markup(f"<{tag}{shown}>{inside}")  # noqa: S704 - all parts are escaped
 
 
 def filled(tag: str, *content: Markup, classes: str = "") -> ui.element:

@@ -7,7 +7,10 @@ import zlib
 from collections.abc import Callable, Collection
 from typing import Any
 
+from markupsafe import Markup
 from nicegui import ui
+
+from evalflow.web.ui.markup import markup
 
 LONGEST = 6000
 """Characters of packed numbers in an address; with more, servers on the way may refuse it."""
@@ -26,6 +29,12 @@ def tick_box(label: str, on: bool, on_change: Callable[[bool], object]) -> ui.el
         on_change(bool(event.args))
 
     return box.on("change", changed, js_handler="(e) => emit(e.target.checked)")
+
+
+def tick_markup(value: str, label: str, *, is_on: bool) -> Markup:
+    """A checkbox as HTML; its value tells which it is. See `tick_box`."""
+    checked = {"checked": "checked"} if is_on else {}
+    return markup("input", type="checkbox", cls="tick-box", value=value, **{"aria-label": label}, **checked)
 
 
 def packed(numbers: Collection[int]) -> str | None:

@@ -144,6 +144,7 @@ def test_the_worst_come_first(visit: Visit, finished: Finished) -> None:
 
 def test_bars_have_the_colours_of_what_passes(visit: Visit, finished: Finished) -> None:
     page = visit(f"/runs/{finished.better}")
-    page.locator(".bin i.pass").wait_for()
-    assert page.locator(".bin i.pass").count() == page.locator(".bin i.fail").count() == 1
-    assert page.locator(".bin", has=page.locator("i.pass")).get_attribute("title") == "0.95 to 1.00: 11 pass"
+    page.locator(".bin rect.pass").wait_for()
+    assert page.locator(".bin rect.pass").count() == page.locator(".bin rect.fail").count() == 1
+    passed = page.locator(".bin", has=page.locator("rect.pass"))
+    assert passed.locator("title").text_content() == "0.95 to 1.00: 11 pass"
