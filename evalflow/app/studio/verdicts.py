@@ -5,8 +5,9 @@ Whoever gives a verdict has seen the score, so verdicts are labels that never en
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -122,22 +123,32 @@ class VerdictLabel:
 @requires("read")
 def score_verdicts(space: Workspace, run_id: str, position: int, metric: str) -> ScoreVerdicts:
     """What people say to a score, and how it can be graded."""
-    row, score = run_row(space, run_id), _score(space, run_id, position, metric)
-    fault, scale = "", None
-    try:
-        scale = _scale(_saved(row), score)
-    except UserError as error:
-        fault = error.problems[0].what
-    except OSError as error:
-        fault = f"the run's files cannot be read: {error.strerror}"
+    found = answer_verdicts(space, run_id, position).get(metric)
+    if found is None:
+        raise not_found("score", _name(run_id, position, metric), [])
+    return found
+
+
+@requires("read")
+def answer_verdicts(space: Workspace, run_id: str, position: int) -> dict[str, ScoreVerdicts]:
+    """What people say to the scores of an answer, by metric, and how each can be graded."""
+    row, scored = run_row(space, run_id), _scored(space, run_id, position)
+    saved = cache(partial(_saved, row))
     with space.database.reading() as connection:
-        labels = [one for one in stored.of_answer(connection, row["id"], position) if one["metric"] == metric]
-        out = [one for one in stored.exclusions_of(connection, row["id"], position) if one["metric"] == metric]
-    me, judged = space.identify().name, scale.judged if scale else None
-    said = [
-        from_row(Verdict, one, agrees=one["value"] == judged is not None, is_mine=one["by"] == me) for one in labels
-    ]
-    return ScoreVerdicts(scale, fault, said, from_row(Exclusion, out[0]) if out else None)
+        labels = stored.of_answer(connection, row["id"], position)
+        out = {one["metric"]: one for one in stored.exclusions_of(connection, row["id"], position)}
+    me, found = space.identify().name, dict[str, ScoreVerdicts]()
+    for metric, score in scored.items():
+        scale, fault = _scale_or_fault(saved, score)
+        judged = scale.judged if scale else None
+        said = [
+            from_row(Verdict, one, agrees=one["value"] == judged is not None, is_mine=one["by"] == me)
+            for one in labels
+            if one["metric"] == metric
+        ]
+        excluded = from_row(Exclusion, out[metric]) if metric in out else None
+        found[metric] = ScoreVerdicts(scale, fault, said, excluded)
+    return found
 
 
 @requires("edit")
@@ -262,12 +273,16 @@ def _give(space: Workspace, run_id: str, position: int, metric: str, value: Any,
 
 
 def _score(space: Workspace, run_id: str, position: int, metric: str) -> Score:
-    """The score of the metric on an answer; the first if several judges scored it."""
-    found = answer_scores(space, run_id, position) if 0 <= position < 2**31 else []
-    score = next((one for one in found if one.metric == metric), None)
+    score = _scored(space, run_id, position).get(metric)
     if score is None:
         raise not_found("score", _name(run_id, position, metric), [])
     return score
+
+
+def _scored(space: Workspace, run_id: str, position: int) -> dict[str, Score]:
+    """The scores of an answer by metric; the first if several judges scored it."""
+    found = answer_scores(space, run_id, position) if 0 <= position < 2**31 else []
+    return {score.metric: score for score in reversed(found)}
 
 
 def _saved(row: Mapping[str, Any]) -> SavedRun:
@@ -277,6 +292,15 @@ def _saved(row: Mapping[str, Any]) -> SavedRun:
 def _label_scale(saved: SavedRun, metric: str) -> Any:
     found = saved.rules.metrics[metric]
     return label_scale(found.config, bounded=found.bounded)
+
+
+def _scale_or_fault(saved: Callable[[], SavedRun], score: Score) -> tuple[VerdictScale | None, str]:
+    try:
+        return _scale(saved(), score), ""
+    except UserError as error:
+        return None, error.problems[0].what
+    except OSError as error:
+        return None, f"the run's files cannot be read: {error.strerror}"
 
 
 def _scale(saved: SavedRun, score: Score) -> VerdictScale:

@@ -13,16 +13,17 @@ from nicegui import ui
 
 from evalflow.app.studio.run_cases import RunCase, get_run_case
 from evalflow.app.studio.runs import get_run
-from evalflow.app.studio.scores import Score, note_view, order_results
+from evalflow.app.studio.scores import note_view, order_results
 from evalflow.app.studio.space import NotFoundError, Workspace
 from evalflow.errors import Problem
 from evalflow.records import Context
 from evalflow.web.pages.results_filter import ResultQuery
 from evalflow.web.pages.runs import name_of
 from evalflow.web.ui.frame import frame, guarded_page
+from evalflow.web.ui.markup import filled
 from evalflow.web.ui.parts import badge, fold, joined, link_button, message, text
-from evalflow.web.ui.score import details, outcome, prompts_fold, steps, why
-from evalflow.web.ui.verdict import verdict_bar
+from evalflow.web.ui.score import score_markup
+from evalflow.web.ui.verdict import AnswerSaid, verdict_bar
 
 LONGEST_HEADING = 90
 
@@ -69,9 +70,12 @@ def case_content(workspace: Workspace, run: str, case: RunCase) -> None:
     """All of a case: for the panel beside the results, and for its own page."""
     _about(case)
     _conversation(case)
+    said = AnswerSaid(workspace, run, case.position)
     with _part("Scores"):
         for score in case.scores:
-            _score(workspace, run, score)
+            with ui.element("article").classes("score"):
+                filled("div", *score_markup(score), classes="told")
+                verdict_bar(workspace, run, score, said)
     _expected(case)
 
 
@@ -148,22 +152,6 @@ def _contexts(contexts: Sequence[Context]) -> None:
         for place, context in enumerate(contexts, 1):
             with fold(context.title or f"Context {place}", is_open=len(contexts) <= 3):
                 text(context.text, classes="text").props("dir=auto")
-
-
-def _score(workspace: Workspace, run: str, score: Score) -> None:
-    with ui.element("article").classes("score"):
-        with ui.element("div").classes("actions"):
-            text(score.metric, "h4")
-            outcome(score)
-        if reason := why(score):
-            text(reason, classes="text").props("dir=auto")
-        details(score)
-        if score.steps:
-            with fold("The judge's steps"):
-                steps(score.steps)
-        if score.judge:
-            prompts_fold(workspace, run, score)
-        verdict_bar(workspace, run, score)
 
 
 def _plain(value: Any) -> str | None:

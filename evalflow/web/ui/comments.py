@@ -31,6 +31,12 @@ class CommentList:
         self._list = ui.element("ul").classes("comments").props("aria-live=polite")
         self._form = ui.element("div").classes("stack commenting")
         self._form.set_visibility(is_open)
+        self._is_built = False
+        if is_open:
+            self._build()
+
+    def _build(self) -> None:
+        self._is_built = True
         if may("edit"):
             with self._form:
                 self._field = forms.area(forms.About("Your comment", required=True))
@@ -39,6 +45,8 @@ class CommentList:
 
     async def open(self) -> None:
         """Show the field, or hide it again."""
+        if not self._is_built:
+            self._build()
         self._form.set_visibility(not self._form.visible)
         if self._form.visible:
             self._field.run_method("focus")
@@ -47,9 +55,10 @@ class CommentList:
         """Read the comments and show them."""
         found = await to_thread.run_sync(lambda: list_comments(self._workspace, self._on, None, MOST_SHOWN))
         if not self._list.is_deleted:
-            self._show(found.items)
+            self.show(found.items)
 
-    def _show(self, found: Sequence[Comment]) -> None:
+    def show(self, found: Sequence[Comment]) -> None:
+        """Show comments that were read already."""
         self._list.clear()
         with self._list:
             for one in found:

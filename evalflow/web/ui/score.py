@@ -6,13 +6,15 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from markupsafe import Markup
 from nicegui import ui
 
 from evalflow.app.studio.run_cases import JudgeCall, score_prompts
 from evalflow.app.studio.scores import Score
 from evalflow.app.studio.space import Workspace
 from evalflow.report.wording import cost, number
-from evalflow.web.ui.parts import badge, copyable, facts, fill, fold, lazy_fold, text
+from evalflow.web.ui.markup import markup
+from evalflow.web.ui.parts import Tone, badge, copyable, fill, fold, lazy_fold, text
 
 _RENDERED = (
     "The run stores the judge's replies, not the prompts. These prompts are rendered again from the templates, the "
@@ -20,20 +22,38 @@ _RENDERED = (
 )
 
 
-def outcome(score: Score) -> None:
+def score_markup(score: Score) -> list[Markup]:
+    """A score as HTML: its metric, number, reason, facts and the judge's steps."""
+    shown = [markup("div", markup("h4", score.metric, dir="auto"), _outcome(score), cls="actions")]
+    if reason := why(score):
+        shown.append(_text(reason))
+    entries = [markup("div", markup("dt", name), markup("dd", value, dir="auto")) for name, value in _facts(score)]
+    shown.append(markup("dl", *entries, cls="facts"))
+    if score.steps:
+        steps = (_step(step) for step in score.steps)
+        shown.append(markup("details", markup("summary", "The judge's steps"), *steps))
+    return shown
+
+
+def _outcome(score: Score) -> Markup:
     """The number and whether it passed, or the state of a case without a score."""
-    with ui.element("div").classes("verdict"):
-        if score.status == "scored":
-            text(number(score.score, 2), classes="reading")
-            if score.passed is not None:
-                badge("passed" if score.passed else "failed", "pass" if score.passed else "fail")
-        else:
-            status_badge(score.status)
+    if score.status != "scored":
+        shown = [markup("span", score.status, cls=f"badge {_tone(score.status)}")]
+    else:
+        shown = [markup("div", number(score.score, 2), cls="reading")]
+        if score.passed is not None:
+            word, tone = ("passed", "pass") if score.passed else ("failed", "fail")
+            shown.append(markup("span", word, cls=f"badge {tone}"))
+    return markup("div", *shown, cls="verdict")
+
+
+def _tone(status: str) -> Tone:
+    return "fail" if status == "error" else ""
 
 
 def status_badge(status: str) -> None:
     """The state of a score."""
-    badge(status, "fail" if status == "error" else "")
+    badge(status, _tone(status))
 
 
 def why(score: Score) -> str:
@@ -42,9 +62,9 @@ def why(score: Score) -> str:
     return score.reason or error or score.answer_error or ""
 
 
-def details(score: Score) -> None:
+def _facts(score: Score) -> list[tuple[str, str]]:
     """The judge, time and cost."""
-    facts([
+    entries = [
         ("Judge", score.judge or ""),
         ("On the metric's scale", "" if score.value is None else readable(score.value)),
         ("Threshold", "" if score.threshold is None else number(score.threshold, 2)),
@@ -52,7 +72,8 @@ def details(score: Score) -> None:
         ("Time", "" if score.latency_s is None else f"{score.latency_s:.2f} s"),
         ("Cost", "" if score.cost_usd is None else cost(score.cost_usd)),
         ("Repeat of the judge", f"{score.repeat + 1}" if score.repeat else ""),
-    ])  # fmt: skip
+    ]
+    return [(name, value) for name, value in entries if value]
 
 
 def score_source(score: Score) -> str:
@@ -66,29 +87,25 @@ def score_source(score: Score) -> str:
     return f"the mean of {samples} sampled replies" if samples else "probabilities of the judge"
 
 
-def steps(judge_steps: Sequence[Mapping[str, Any]]) -> None:
-    """The judge's replies, step by step."""
-    if not judge_steps:
-        text("No judge was asked for this score.", "p", "muted small")
-    for step in judge_steps:
-        with ui.element("div").classes("step"):
-            text(str(step.get("id", "step")), "h4")
-            _step(step)
-
-
-def _step(step: Mapping[str, Any]) -> None:
+def _step(step: Mapping[str, Any]) -> Markup:
     reply: Any = step["reply"] if "reply" in step else {key: value for key, value in step.items() if key != "id"}
     replies = cast("list[Any]", reply) if isinstance(reply, list) else [reply]
     items: Sequence[Any] = step.get("items") or []
+    shown = [markup("h4", str(step.get("id", "step")))]
     for place, one in enumerate(replies):
         if place < len(items):
-            text(readable(items[place]), classes="text item")
-        text(readable(one), classes="text reply")
+            shown.append(_text(readable(items[place]), "text item"))
+        shown.append(_text(readable(one), "text reply"))
     probabilities: Sequence[Any] = step.get("probabilities") or []
     if probabilities and not items:
-        text(f"Probabilities of {_chances(probabilities[0])}", classes="muted small")
+        shown.append(_text(f"Probabilities of {_chances(probabilities[0])}", "muted small"))
     if step.get("raw"):
-        text(f"Reply: {step['raw']}", classes="text small muted")
+        shown.append(_text(f"Reply: {step['raw']}", "text small muted"))
+    return markup("div", *shown, cls="step")
+
+
+def _text(content: str, classes: str = "text") -> Markup:
+    return markup("div", content, cls=classes, dir="auto")
 
 
 def _chances(probabilities: Mapping[str, Mapping[str, float]]) -> str:

@@ -5,7 +5,9 @@ Buttons have the attribute `data-key` with the key that presses them in a panel:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -13,15 +15,16 @@ from anyio import to_thread
 from nicegui import ui
 
 from evalflow.app.studio import verdicts
-from evalflow.app.studio.comments import CommentedOn
+from evalflow.app.studio.comments import Comment, CommentedOn, list_comments
 from evalflow.app.studio.scores import Score
 from evalflow.app.studio.space import Workspace
 from evalflow.app.studio.tasks import Task, TaskQuery, list_tasks
 from evalflow.app.studio.verdicts import Exclusion, ScoreVerdicts, Verdict, VerdictScale
 from evalflow.report.wording import number
 from evalflow.web.ui import forms
-from evalflow.web.ui.comments import CommentList
+from evalflow.web.ui.comments import MOST_SHOWN, CommentList
 from evalflow.web.ui.parts import address, button, counted, message, text
+from evalflow.web.ui.score import prompts_fold
 from evalflow.web.ui.visitor import may
 
 CAUSES = {"bot": "Bot wrong", "test": "Test wrong", "judge": "Judge wrong", "unknown": "Don't know"}
@@ -33,10 +36,40 @@ _REASON = forms.About(
 )
 
 
-def verdict_bar(workspace: Workspace, run_id: str, score: Score) -> None:
-    """Show what people say to a score, and, for those who may, the buttons to say it.
+class AnswerSaid:
+    """What people say to the scores of an answer, read at once for all of them."""
 
-    It is built and read when it is first scrolled into view, since a case may have scores of a hundred metrics.
+    def __init__(self, workspace: Workspace, run_id: str, position: int) -> None:
+        self._workspace, self._run, self._position = workspace, run_id, position
+        self._reading: asyncio.Task[_Said] | None = None
+
+    async def read(self, *, is_changed: bool = False) -> _Said:
+        """What was said; read again after a change or a fault."""
+        if self._reading is None or is_changed or (self._reading.done() and self._reading.exception()):
+            self._reading = asyncio.create_task(to_thread.run_sync(self._read))
+        return await self._reading
+
+    def _read(self) -> _Said:
+        space, run, position = self._workspace, self._run, self._position
+        on = CommentedOn(run=run, position=position)
+        return _Said(
+            verdicts.answer_verdicts(space, run, position),
+            list_tasks(space, TaskQuery(run=run, position=position), None, MOST_SHOWN).items,
+            list_comments(space, on, None, MOST_SHOWN).items,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    verdicts: Mapping[str, ScoreVerdicts]
+    tasks: Sequence[Task]
+    comments: Sequence[Comment]
+
+
+def verdict_bar(workspace: Workspace, run_id: str, score: Score, said: AnswerSaid) -> None:
+    """Show the prompts of a score, what people say to it, and, for those who may, the buttons to say it.
+
+    It is built when it is first scrolled into view, since a case may have scores of a hundred metrics.
     """
     bar: _VerdictBar | None = None
 
@@ -44,15 +77,17 @@ def verdict_bar(workspace: Workspace, run_id: str, score: Score) -> None:
         nonlocal bar
         if bar is None:
             with place:
-                bar = _VerdictBar(workspace, run_id, score)
+                if score.judge:
+                    prompts_fold(workspace, run_id, score)
+                bar = _VerdictBar(workspace, run_id, score, said)
             await bar.load()
 
     place = ui.element("q-intersection").props("once").classes("verdict-place").on("visibility", seen, args=[])
 
 
 class _VerdictBar:
-    def __init__(self, workspace: Workspace, run_id: str, score: Score) -> None:
-        self._workspace, self._run, self._score = workspace, run_id, score
+    def __init__(self, workspace: Workspace, run_id: str, score: Score, said: AnswerSaid) -> None:
+        self._workspace, self._run, self._score, self._all_said = workspace, run_id, score, said
         self._place = (run_id, score.position, score.metric)
         on = CommentedOn(run=run_id, position=score.position, metric=score.metric)
         with ui.element("div").classes("verdicts stack") as self._all:
@@ -61,16 +96,15 @@ class _VerdictBar:
             self._said = ui.element("div").classes("stack small").props("aria-live=polite")
             self._comments = CommentList(workspace, on, is_open=False)
 
-    async def load(self) -> None:
+    async def load(self, *, is_changed: bool = False) -> None:
         """Read what was said, and show it."""
-        query = TaskQuery(run=self._run, position=self._score.position, metric=self._score.metric)
-        found = await to_thread.run_sync(lambda: verdicts.score_verdicts(self._workspace, *self._place))
-        tasks = await to_thread.run_sync(lambda: list_tasks(self._workspace, query))
+        said = await self._all_said.read(is_changed=is_changed)
         if self._all.is_deleted:  # another case is shown by now
             return
+        metric = self._score.metric
         with self._all:  # the pressed button may be deleted
-            self._show(found, tasks.items)
-            await self._comments.load()
+            self._show(said.verdicts[metric], [one for one in said.tasks if one.metric == metric])
+            self._comments.show([one for one in said.comments if one.metric == metric])
 
     def _show(self, found: ScoreVerdicts, tasks: Sequence[Task]) -> None:
         mine = next((one for one in found.verdicts if one.is_mine), None)
@@ -204,7 +238,7 @@ class _VerdictBar:
         """Change something, and show it as it is then; an error stands at its field."""
         done = await forms.attempt(lambda: work(self._workspace, *self._place, *values) or True, fields)
         if done:
-            await self.load()
+            await self.load(is_changed=True)
 
 
 def _others(found: ScoreVerdicts) -> list[tuple[str, list[str]]]:
