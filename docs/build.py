@@ -65,6 +65,7 @@ NAVIGATION: Mapping[str, Mapping[str, str]] = {
     "Build it in": {
         "Python": "python.md",
         "Tests and CI": "ci.md",
+        "Export to other tools": "export.md",
         "Assistants": "assistants.md",
         "Kinds of your own": "extending.md",
     },

@@ -183,6 +183,10 @@ class Connections:
             raise UserError(Problem(what, f"{key}.headers", self._hint(), f"{key}.headers"))
         return mine
 
+    def of_receiver(self, url: str, key: str) -> Connection:
+        """The connection that a receiver's address belongs to; it is sent that connection's key alone."""
+        return self._at(url, key)[0]
+
     def resolve(self, values: Mapping[str, Any], key: str) -> dict[str, Any]:
         """The configuration of a bot, judge or embedder, with `connection: NAME` replaced by address and key.
 

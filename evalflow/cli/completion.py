@@ -15,7 +15,7 @@ ASK = "--complete"
 _GROUPS = (*GROUPS, "embedder", "experiment")
 _KEYS = (
     "generate=", "limit=", "sample=", "seed=", "repeats.target=", "repeats.judge=", "cache.mode=", "budget.usd=",
-    "budget.requests=", "gate=", "baseline=",
+    "budget.requests=", "gate=", "baseline=", "otel.endpoint=", "otel.text=",
 )  # fmt: skip
 _RUNS = frozenset({"run", "check", "race", "tiamat"})  # the verbs that take overrides
 # The options of each verb, in the order of its help; tests hold them against the parsers.
@@ -44,6 +44,7 @@ OPTIONS: Mapping[str, Sequence[str]] = {
     "show": ("--json",),
     "new": (),
     "import": ("--name", "--root"),
+    "export": ("--to", "--text", "--again"),
     "schema": ("--out", "--vscode"),
     "cache": (),
     "worker": ("--database-url", "--at-once", "--attached", "--log"),
@@ -61,6 +62,7 @@ OPTIONS: Mapping[str, Sequence[str]] = {
 }  # fmt: skip
 _ACTIONS = {
     "new": ("metric", "dataset"),
+    "export": ("otel",),
     "cache": ("stats", "prune"),
     "users": ("list", "add", "link", "disable", "enable", "delete"),
     "connections": ("list", "add", "delete"),

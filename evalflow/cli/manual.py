@@ -140,6 +140,16 @@ MANUALS: dict[str, Manual] = {
         ),
         "import.md",
     ),
+    "export": Manual(
+        "Sends scores, and notes in the run's folder what the other side took, so that nothing is sent twice. Keys "
+        "come from environment variables.\n\n"
+        "exit codes: 0 done, 2 a mistake (nothing was sent), 5 some scores could not be sent",
+        (
+            ("export otel --to http://127.0.0.1:4318", "the latest run, as OpenTelemetry log records"),
+            ("export otel outputs/latest --text reasons", "with the reasons, to the receiver that the run names"),
+        ),
+        "export.md",
+    ),
     "schema": Manual(
         f"Prints JSON Schema, or writes a file for each group.\n\n{_DONE_CODES}",
         (("schema metric", "of metric files"), ("schema --vscode", "completion and checks in VS Code")),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
+from typing import get_args
 
 from evalflow.cli import server
 from evalflow.cli.completion import print_completion
@@ -285,6 +286,22 @@ def _import(words: list[str]) -> int:
     return import_files(options.format, options.path, console(), options.name, options.root)
 
 
+def _export(words: list[str]) -> int:
+    from evalflow.app.exporting import DESTINATIONS, export
+    from evalflow.config.schema import TextToSend
+
+    parser = parser_of("export", "Send a finished run to another tool; what it has already is not sent again.")
+    known = " | ".join(DESTINATIONS)
+    parser.add_argument("destination", choices=DESTINATIONS, metavar="DESTINATION", help=known)
+    parser.add_argument("run", nargs="?", help="a run's folder; the latest without it")
+    parser.add_argument("--to", metavar="WHERE", help="the address of the receiver; without it, the one of the run")
+    texts = get_args(TextToSend)
+    what = "the texts to send too: reasons, which may quote answers; all: questions and answers"
+    parser.add_argument("--text", choices=texts, metavar="|".join(texts), help=what)
+    parser.add_argument("--again", action="store_true", help="send everything once more")
+    return export(parser.parse_args(words), console())
+
+
 def _schema(words: list[str]) -> int:
     from evalflow.app.core.json_schema import SCHEMA_GROUPS
     from evalflow.app.schema import print_schema
@@ -385,6 +402,7 @@ VERBS: dict[str, Handler] = {
     "new": _new,
     "tiamat": _tiamat,
     "import": _import,
+    "export": _export,
     "schema": _schema,
     "cache": _cache,
     "worker": server.run_worker,

@@ -254,6 +254,35 @@ class BudgetConfig(Strict):
     allow_unpriced: bool = False
 
 
+TextToSend = Literal["none", "reasons", "all"]
+"""Which texts leave with scores: none; reasons and errors, which may quote an answer; questions and answers too."""
+_HTTP = re.compile(r"https?://[^/?#@\s]+(/[^?#@\s]*)?\Z", re.IGNORECASE)
+
+
+class OtelConfig(Strict):
+    """Where the scores are sent as OpenTelemetry log records while the run goes on.
+
+    Attributes:
+        endpoint: An OTLP/HTTP receiver, to whose address /v1/logs is added; null: nothing is sent.
+        text: none; reasons: also the reasons of scores and errors, which may quote an answer; all: also questions and
+            answers.
+        timeout_s: Seconds that the run waits at its end for what is still to be sent.
+    """
+
+    endpoint: str | None = None
+    text: TextToSend = "none"
+    timeout_s: float = Field(default=30, gt=0)
+
+    @field_validator("endpoint")
+    @classmethod
+    def _address(cls, endpoint: str | None) -> str | None:
+        if endpoint is not None and not _HTTP.match(endpoint):
+            raise ValueError(
+                "write http(s)://HOST[:PORT][/PATH]; headers and keys go into OTEL_EXPORTER_OTLP_HEADERS, as NAME=VALUE"
+            )
+        return endpoint
+
+
 class RunConfig(Strict):
     """One run: dataset x target x metric x judge. Each part with a `kind` holds that kind's model.
 
@@ -276,6 +305,7 @@ class RunConfig(Strict):
         case_timeout_s: Seconds for an answer, and for each score, with all attempts; null: no limit.
         max_error_rate: The share of scores in state error above which the run is inconclusive.
         stop: Whether the run ends once all gates, each with looks, are decided; null: it asks all cases.
+        otel: Where the scores are sent as OpenTelemetry log records.
     """
 
     dataset: dict[str, DatasetConfig]
@@ -295,3 +325,4 @@ class RunConfig(Strict):
     baseline: str | None = None
     case_timeout_s: float | None = Field(default=3600, gt=0)
     max_error_rate: float = Field(default=0.0, ge=0, le=1)
+    otel: OtelConfig = OtelConfig()

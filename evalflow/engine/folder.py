@@ -54,6 +54,7 @@ class RunFolder:
     calibration = _File("calibration.json")  # the judge's agreement with labels, if there are any
     calibration_page = _File("calibration.html")  # the same, if `calibrate` was called
     exclusions = _File("exclusions.json")  # results that people took out of a metric, if there are any
+    delivered = _File("otel.jsonl")  # which scores an OpenTelemetry receiver was sent, if there is any
     log = _File("evalflow.log")  # warnings and errors
 
     def read(self) -> Manifest | SweepManifest:

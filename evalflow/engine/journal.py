@@ -153,7 +153,7 @@ class JournalSink:
     def __init__(self, folder: RunFolder, tally: Tally, redactor: Redactor = _NOTHING) -> None:
         self._folder = folder.path
         self._scores = _open(folder.journal)
-        _lock(self._scores, folder.path)
+        lock(self._scores, folder.path)
         self._answers = _open(folder.answers)
         self._files = ((str(folder.journal), _identity(self._scores)), (str(folder.answers), _identity(self._answers)))
         self._tally = tally
@@ -233,8 +233,8 @@ def _identity(file: int) -> tuple[int, int]:
     return known.st_dev, known.st_ino
 
 
-def _lock(file: int, folder: Path) -> None:
-    """Lock the file until it is closed or the process ends, even by a crash."""
+def lock(file: int, folder: Path) -> None:
+    """Lock a run's file until it is closed or the process ends, even by a crash; UserError if another has it."""
     try:
         import fcntl
     except ImportError:  # Windows, where msvcrt would lock bytes that readers need

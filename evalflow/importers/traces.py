@@ -148,8 +148,11 @@ def _case(trace: _Trace) -> dict[str, Any]:
     cost = _total(trace, _COST)
     found |= {} if cost is None else {"cost_usd": cost}
     tokens = {"input_tokens": _total(trace, _INPUT_TOKENS), "output_tokens": _total(trace, _OUTPUT_TOKENS)}
-    known = {key: int(value) for key, value in tokens.items() if value is not None}
-    found["metadata"] = {"trace_id": asked.trace, "span_id": (trace.replied or asked).id, **known}
+    known: dict[str, Any] = {key: int(value) for key, value in tokens.items() if value is not None}
+    replied = trace.replied or asked
+    response = replied.attributes.get("gen_ai.response.id")
+    known |= {"response_id": response} if isinstance(response, str) else {}
+    found["metadata"] = {"trace_id": asked.trace, "span_id": replied.id, **known}
     return found
 
 

@@ -68,6 +68,27 @@ class TargetFacts(_Facts):
     identity: str
 
 
+class ExportFacts(_Facts):
+    """What another tool was sent of a run, as of the last time.
+
+    Attributes:
+        to: The destination: otel, mlflow or weave.
+        where: Its address, without secrets.
+        sent: The scores that it took, and of those how many it `rejected`, by its own account.
+        unsent: The scores that could not be sent, and `why`.
+        id: What it calls the run; None where it has no runs.
+    """
+
+    to: str
+    where: str
+    at: str
+    sent: int
+    rejected: int = 0
+    unsent: int = 0
+    why: str | None = None
+    id: str | None = None
+
+
 class CaseOrder(_Facts):
     """Whether cases were asked in random order, and the seed of every random choice."""
 
@@ -125,6 +146,7 @@ class Manifest(Header):
     # What was paid, and what cached replies would have cost.
     cost_usd: float | None = None
     saved_usd: float | None = None
+    exports: Sequence[ExportFacts] = ()
 
     @property
     def full_cost(self) -> float | None:
@@ -142,6 +164,11 @@ class Manifest(Header):
         }
         used = Counter([*found.values(), *self.metrics])
         return {name: title for name, title in found.items() if title != name and used[title] == 1}
+
+    def exported(self, facts: ExportFacts) -> Manifest:
+        """The manifest with what a destination was sent, instead of what it was sent before."""
+        others = [one for one in self.exports if (one.to, one.where) != (facts.to, facts.where)]
+        return self.model_copy(update={"exports": [*others, facts]})
 
     def metric_config(self, name: str) -> Mapping[str, Any]:
         """The configuration of a metric. For a check named in a case, the configuration of its metric."""

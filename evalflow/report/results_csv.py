@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
@@ -36,7 +36,7 @@ MISCATEGORISED_COLUMNS = (
 class AnsweredCase:
     """One answer of a target to a case (None if the run has none), with its scores.
 
-    `scores` has rows of `scores` in their order, with only `COLUMNS`; empty if no metric applied.
+    `scores` has rows of `scores` in their order, with some of their columns; empty if no metric applied.
     """
 
     case: Case
@@ -46,15 +46,17 @@ class AnsweredCase:
     scores: tuple[Score, ...]
 
 
-def rows(cases: Iterable[Case], answers: AnswerOf, scores: pl.LazyFrame) -> Iterator[AnsweredCase]:
-    """Every case with every target and target_repeat in the scores, in this order.
+def rows(
+    cases: Iterable[Case], answers: AnswerOf, scores: pl.LazyFrame, columns: Sequence[str] = COLUMNS
+) -> Iterator[AnsweredCase]:
+    """Every case with every target and target_repeat in the scores, in this order, with these columns of its scores.
 
     UserError if some scores belong to none of the cases, so that these are not the cases that were scored.
     """
     pairs: list[tuple[str, int]] = list(
         scores.select("target", "target_repeat").unique(maintain_order=True).collect(engine="streaming").iter_rows()
     )
-    by_case = groupby(iterate_rows(scores.select(COLUMNS)), key=itemgetter("dataset", "case_id"))
+    by_case = groupby(iterate_rows(scores.select(columns)), key=itemgetter("dataset", "case_id"))
     key, group = next(by_case, (None, iter(())))
     for case in cases:
         by_pair: dict[tuple[str, int], list[Score]] = {}

@@ -22,6 +22,7 @@ from evalflow.config.targets import PythonTargetConfig
 from evalflow.config.validate import Settings, validate
 from evalflow.engine.scoring import Pair
 from evalflow.errors import Problem, UserError
+from evalflow.exporters.otel import expect_installed
 from evalflow.llm.panel import single, with_embedder
 from evalflow.llm.prices import price_facts, priced
 from evalflow.llm.registry import EMBEDDER_KINDS, JUDGE_KINDS, build_embedder, build_judge
@@ -221,6 +222,11 @@ class _Assembly:
         judges = self._judges(asking)
         embedder = self._embedder(judges) if embedding else None
         target = self._target(prompts)
+        if settings.run.otel.endpoint is not None:
+            try:
+                expect_installed("otel.endpoint")
+            except UserError as error:
+                self._note(error)
         if self._problems or target is None:
             raise UserError(self._problems)
         pairs: list[Pair] = []

@@ -32,6 +32,13 @@ def connection_problems(settings: Settings, connections: Connections) -> list[Pr
         *part_problems(connections, JUDGE_KINDS, run.judge, written["judge"], "judge"),
         *part_problems(connections, EMBEDDER_KINDS, run.embedder, written["embedder"], "embedder"),
     ]
+    if run.otel.endpoint is not None:
+        try:
+            connections.of_receiver(run.otel.endpoint, "otel.endpoint")
+        except UserError as error:
+            problems += error.problems
+        read = sorted(variables_in(written.get("otel")))
+        problems += [Problem(f"{name} cannot be read here", "otel", "write the address itself") for name in read]
     for name, metric in run.metric.items():
         key = settings.key("metric", name)
         problems += _plugin(METRIC_KINDS, metric.kind, key)

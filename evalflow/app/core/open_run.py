@@ -25,6 +25,7 @@ from evalflow.app.core.begin import (
 from evalflow.app.core.certificates import with_certificates
 from evalflow.app.core.derive import Derived, decide, derive, report
 from evalflow.app.core.inspect import Inspection, inspect
+from evalflow.app.core.outgoing import OutgoingScores
 from evalflow.app.core.saved import SavedRun, agree
 from evalflow.calls.client import CallSession
 from evalflow.engine import manifest as manifests
@@ -61,6 +62,8 @@ class OpenRun:
     journal: JournalSink
     tally: Tally
     screen: TerminalScreen
+    redactor: Redactor
+    outgoing: OutgoingScores | None = None
     stopped: Stop | None = None
     looks: GateLooks | None = None
     derived: Derived | None = None
@@ -101,11 +104,14 @@ class OpenRun:
             self.stopped = "decided"
 
     def sink(self, looks: GateLooks | None) -> Sink:
-        """Where the run's records go: into its journals, and before the eyes of those who watch."""
+        """Where the run's records go: into its journals, out to a receiver, and before the eyes of those who watch."""
         verbose = [
             name for name, metric in self.inspection.parts.metrics.items() if getattr(metric.config, "verbose", False)
         ]
-        sink: Sink = WatchedSink(self.journal, verbose, self.screen.scored) if verbose else self.journal
+        sink: Sink = self.journal
+        if self.outgoing is not None:
+            sink = self.outgoing.sink(sink, self.inspection.rules(), self.redactor)
+        sink = WatchedSink(sink, verbose, self.screen.scored) if verbose else sink
         return sink if looks is None else WatchedSink(sink, looks.metrics, looks.note)
 
     async def pipeline(self, resources: ExitStack, sink: Sink, looks: GateLooks | None = None) -> Pipeline:
@@ -169,13 +175,22 @@ def opened(order: RunOrder, inspection: Inspection, screen: TerminalScreen) -> G
     started = time.monotonic()
     secrets = secrets_of(inspection.parts.settings)
     redactor, log_file = Redactor(secrets), log_to(folder.log, secrets)
-    with telling_full_disks(folder), log_file, closing(JournalSink(folder, tally, redactor)) as journal:
+    with (
+        telling_full_disks(folder),
+        log_file,
+        closing(JournalSink(folder, tally, redactor)) as journal,
+        ExitStack() as resources,
+    ):
         folder.write_manifest(opening)
         agree(opening)
         if order.latest:
             point_latest(order.latest)
         screen.starts(inspection, folder)
-        one = OpenRun(order, inspection, folder, journal, tally, screen)
+        one = OpenRun(order, inspection, folder, journal, tally, screen, redactor)
+        if inspection.parts.settings.run.otel.endpoint is not None:
+            settings, session = inspection.parts.settings, inspection.parts.session
+            outgoing = OutgoingScores(settings.run.otel, folder, session.connections)
+            one.outgoing = resources.enter_context(closing(outgoing))
         status, code = "failed", EvalflowError.exit_code
         try:
             yield one
@@ -194,10 +209,13 @@ def opened(order: RunOrder, inspection: Inspection, screen: TerminalScreen) -> G
             raise
         finally:
             incomplete, ended = _end(one, opening, status, code, time.monotonic() - started)
+            if status != "done" or incomplete:
+                _tell_exports(one, ended)
         if incomplete:
             raise incomplete
         assert one.derived is not None  # by _end
         screen.ends(folder, ended, inspection.rules(), one.derived)
+        _tell_exports(one, ended)
 
 
 def _restore(folder: RunFolder) -> str:
@@ -226,8 +244,16 @@ def _end(
         report(folder, rules, derived, inspection.selected(), ended)
     except UserError as error:
         raise InfrastructureError(f"the reports cannot be written: {error}", _restore(folder)) from None
+    if one.outgoing is not None:  # at last: all files are written, whatever becomes of it
+        facts = one.outgoing.finish(SavedRun(folder, ended))
+        folder.write_manifest(ended := ended.exported(facts))
     one.derived = derived
     return incomplete, ended
+
+
+def _tell_exports(one: OpenRun, ended: Manifest) -> None:
+    if one.outgoing is not None:
+        one.screen.exported(ended.exports[-1], one.folder)
 
 
 def _calibrated(run: SavedRun, derived: Derived, *, in_data: bool) -> Derived:

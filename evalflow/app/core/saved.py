@@ -29,12 +29,12 @@ from evalflow.lazy import pl
 from evalflow.paths import private_file, private_folder
 from evalflow.records import Case
 from evalflow.records.manifest import Manifest, MetricFacts, SweepManifest
+from evalflow.report.results_csv import COLUMNS, AnsweredCase, rows
 from evalflow.summary.gate_config import parse_gates
 from evalflow.summary.journal import json_line
 from evalflow.targets.registry import TARGET_KINDS
 
 if TYPE_CHECKING:
-    from evalflow.report.results_csv import AnsweredCase
     from evalflow.summary.compare import Traits
 
 
@@ -346,11 +346,11 @@ def without_unanswered(run: SavedRun, scores: pl.LazyFrame) -> pl.LazyFrame:
     return scores.join(pl.LazyFrame(found, schema=schema, orient="row"), on=CELL, how="anti", maintain_order="left")
 
 
-def answered_rows(run: SavedRun, scores: pl.LazyFrame, wanted: Collection[tuple[str, str]]) -> Iterator[AnsweredCase]:
+def answered_rows(
+    run: SavedRun, scores: pl.LazyFrame, wanted: Collection[tuple[str, str]], columns: Sequence[str] = COLUMNS
+) -> Iterator[AnsweredCase]:
     """Each wanted case (dataset, id) with all targets' answers and their scores among `scores`, in input order."""
-    from evalflow.report.results_csv import rows
-
     keys = pl.DataFrame(list(wanted), schema={"dataset": pl.String, "case_id": pl.String}, orient="row")
     chosen = scores.join(keys.lazy(), on=["dataset", "case_id"], how="semi", maintain_order="left")
     with answers_of(run.folder, run.rules.settings.run, {case_id for _, case_id in wanted}) as answers:
-        yield from (row for row in rows(run.cases(set(wanted)), answers, chosen) if row.scores)
+        yield from (row for row in rows(run.cases(set(wanted)), answers, chosen, columns) if row.scores)

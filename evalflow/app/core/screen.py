@@ -15,7 +15,7 @@ from evalflow.errors import EvalflowError, Problem, UserError, command
 from evalflow.lazy import pl
 from evalflow.paths import write_atomically
 from evalflow.records import ScoreRecord
-from evalflow.records.manifest import Manifest
+from evalflow.records.manifest import ExportFacts, Manifest
 from evalflow.report.cases import print_eval_steps, print_score
 from evalflow.report.console import follow, print_gates, print_summary, print_totals, print_worst, worst_rows
 from evalflow.report.findings import print_details
@@ -115,6 +115,9 @@ class TerminalScreen:
         self._line("more", command("cases", *words))
         self._line("report", shown(folder.report))
 
+    def exported(self, facts: ExportFacts, folder: RunFolder) -> None:
+        print_export(self._err, facts, folder)
+
     def failed(self, error: EvalflowError, folder: Path | None) -> None:
         for problem in error.problems if isinstance(error, UserError) else [error]:
             self._err.print(Text.assemble(("error: ", "bold red"), plain(str(problem))), soft_wrap=True)
@@ -142,6 +145,21 @@ class TerminalScreen:
 
     def _line(self, label: str, text: str) -> None:
         self._out.print(Text.assemble((f"{label:<7}", "dim"), plain(text)), soft_wrap=True)
+
+
+def print_export(console: Console, facts: ExportFacts, folder: RunFolder) -> None:
+    """Print what a destination was sent of a run, and how to send the rest."""
+    taken, of = facts.sent - facts.rejected, facts.sent + facts.unsent
+    lost = facts.rejected + facts.unsent
+    console.print(
+        literal(f"{facts.to}: {taken:,} of {of:,} scores sent to {facts.where}", style="yellow" if lost else ""),
+        soft_wrap=True,
+    )
+    if facts.rejected:
+        console.print(literal(f"  {facts.rejected:,} rejected, which are not sent again: {facts.why}"), soft_wrap=True)
+    if facts.unsent:
+        again = command("export", facts.to, shown(folder.path))
+        console.print(literal(f"  {facts.unsent:,} not sent: {facts.why}\n  send them: {again}"), soft_wrap=True)
 
 
 def shown(path: Path) -> str:

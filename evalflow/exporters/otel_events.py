@@ -1,0 +1,151 @@
+"""Scores as OpenTelemetry log records: one event `gen_ai.evaluation.result` for each cell.
+
+The names are those of OpenTelemetry's semantic conventions for generative AI as of November 2026, whose status is
+Development and which have no release yet: https://github.com/open-telemetry/semantic-conventions-genai, docs/gen-ai/
+gen-ai-events.md. They have no names for the state of a cell, its judge or its threshold: those are `evalflow.*`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from hashlib import blake2b
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from evalflow import __version__
+from evalflow.config.schema import TextToSend
+from evalflow.frozen import record
+from evalflow.records import Answer
+from evalflow.report.results_csv import COLUMNS, Score
+
+SCORE_COLUMNS = (*COLUMNS, "finished_at")
+"""The columns of `scores` that an event is made of."""
+IDENTITY = ("dataset", "case_id", "target", "target_repeat", "metric", "judge", "repeat", "finished_at")
+LONGEST = 16_384
+"""The most characters of a text; receivers refuse requests of more than a few megabytes."""
+
+
+class SpanLink(NamedTuple):
+    """The span of an answer, and the identity of the model's response; 0 and None where they are unknown."""
+
+    trace: int = 0
+    span: int = 0
+    response: str | None = None
+
+
+@record()
+class Event:
+    """A score as it is sent; the same score always has the same uid."""
+
+    uid: str
+    time_ns: int
+    link: SpanLink
+    attributes: Mapping[str, Any]
+
+    @property
+    def size(self) -> int:
+        """The characters of its texts."""
+        return sum(len(value) for value in self.attributes.values() if isinstance(value, str))
+
+
+def uid_of(run_id: str, score: Mapping[str, Any]) -> str:
+    """The identity of a score as a UUID; a cell that is scored again has another one."""
+    text = "\0".join([run_id, *(str(score[name]) for name in IDENTITY)])
+    return str(UUID(bytes=blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()))
+
+
+def event_of(run_id: str, score: Score, answer: Answer | None, text: TextToSend) -> Event:
+    """The event of a score in any state; only a scored cell has a value. Texts are sent if they are asked for."""
+    link, uid = _link(answer), uid_of(run_id, score)
+    passed = score["passed"]
+    found: dict[str, Any] = {
+        "gen_ai.evaluation.name": score["metric"],
+        "gen_ai.evaluation.score.value": score["score"] if score["status"] == "scored" else None,
+        "gen_ai.evaluation.score.label": None if passed is None else "pass" if passed else "fail",
+        "gen_ai.response.id": link.response,
+        "error.type": (score["error_type"] or "_OTHER") if score["status"] == "error" else None,
+        "log.record.uid": uid,
+        "evalflow.score.state": score["status"],
+        "evalflow.score.threshold": score["threshold"],
+        "evalflow.engine.id": run_id,
+        "evalflow.dataset": score["dataset"],
+        "evalflow.case.id": score["case_id"],
+        "evalflow.target": score["target"],
+        "evalflow.target_repeat": score["target_repeat"],
+        "evalflow.judge": score["judge"],
+        "evalflow.judge_repeat": score["repeat"],
+    }
+    if text != "none":
+        found |= {"gen_ai.evaluation.explanation": score["reason"], "error.message": score["error"]}
+    if text == "all" and answer is not None:
+        asked = [message.content for message in answer.messages if message.role == "user"]
+        found |= {"evalflow.question": asked[-1] if asked else None, "evalflow.answer": answer.answer}
+    return Event(uid, _nanoseconds(score["finished_at"]), link, dict(_sendable(found)))
+
+
+def _sendable(attributes: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in attributes.items():
+        if isinstance(value, str):
+            yield name, shortened(value).encode("utf-8", "replace").decode()
+        elif value is not None:
+            yield name, value
+
+
+def shortened(text: str) -> str:
+    """The beginning of a long text, and how long it is."""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}... ({len(text):,} characters)"
+
+
+def _link(answer: Answer | None) -> SpanLink:
+    """What the answer's metadata says, as `import traces` writes it or a target returns it."""
+    known = (answer.metadata if answer else None) or {}
+    trace, span = (_id(known.get(name), size) for name, size in (("trace_id", 32), ("span_id", 16)))
+    response = known.get("response_id")
+    parented = (trace, span) if trace and span else (0, 0)
+    return SpanLink(*parented, response if isinstance(response, str) and response else None)
+
+
+def _id(value: Any, size: int) -> int:
+    if not isinstance(value, str) or len(value) != size:
+        return 0
+    try:
+        return int(value, 16)
+    except ValueError:
+        return 0
+
+
+def _nanoseconds(finished_at: str) -> int:
+    try:
+        return round(datetime.fromisoformat(finished_at).timestamp() * 1000) * 1_000_000
+    except ValueError:
+        return 0
+
+
+def encoded(events: Sequence[Event]) -> bytes:
+    """A request of OTLP/HTTP with the events; `OTEL_RESOURCE_ATTRIBUTES` adds to what is said of the sender."""
+    from opentelemetry._logs import LogRecord, SeverityNumber
+    from opentelemetry.exporter.otlp.proto.common._log_encoder import encode_logs
+    from opentelemetry.sdk._logs import ReadableLogRecord
+    from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+    from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+    from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
+
+    resource = Resource({"service.name": "evalflow", "service.version": __version__})
+    resource = resource.merge(OTELResourceDetector().detect())
+    scope = InstrumentationScope("evalflow", __version__)
+
+    def readable(event: Event) -> ReadableLogRecord:
+        flags = TraceFlags(TraceFlags.SAMPLED if event.link.trace else TraceFlags.DEFAULT)
+        span = SpanContext(event.link.trace, event.link.span, is_remote=True, trace_flags=flags)
+        log_record = LogRecord(
+            timestamp=event.time_ns,
+            observed_timestamp=event.time_ns,
+            context=set_span_in_context(NonRecordingSpan(span)),
+            severity_number=SeverityNumber.INFO,
+            event_name="gen_ai.evaluation.result",
+            attributes=dict(event.attributes),
+        )
+        return ReadableLogRecord(log_record, resource, scope)
+
+    return encode_logs([readable(event) for event in events]).SerializeToString()
