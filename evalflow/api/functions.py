@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import io
 import math
 import sys
@@ -18,7 +17,7 @@ from rich.console import Console
 
 from evalflow.api.results import Report, RunCalibration, RunComparison, RunResult, scored_run
 from evalflow.app.core.assemble import settings_of, with_default_judge
-from evalflow.app.core.begin import RunOrder
+from evalflow.app.core.begin import RunOrder, keep_cases
 from evalflow.app.core.comparison import ComparisonOptions, Kind, compare_labelled, compare_pairs
 from evalflow.app.core.labels import bound_labels, other_runs
 from evalflow.app.core.open_run import inspected
@@ -31,10 +30,9 @@ from evalflow.config.load import compose
 from evalflow.engine.deadline import Interrupter
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import EvalflowError, Problem, UserError, command
-from evalflow.paths import OWN_FOLDER, new_run_id, private_folder, write_atomically
+from evalflow.paths import new_run_id
 from evalflow.report.comparison import write_comparison
 from evalflow.report.markdown import write_comparison_markdown
-from evalflow.summary.journal import json_line
 
 if TYPE_CHECKING:
     from evalflow.app.core.derive import Derived
@@ -271,10 +269,7 @@ def _cases_words(cases: Any, overrides: Sequence[str]) -> list[str]:
     """The override that reads the cases from a file, named by its content, so that a run can be resumed."""
     if cases is None:
         return []
-    content = b"".join(json_line(row) + b"\n" for row in _dictionaries(cases))
-    file = Path(OWN_FOLDER, "cases", f"{hashlib.sha256(content).hexdigest()[:16]}.jsonl")
-    private_folder(file.parent)
-    write_atomically(file, content.decode())
+    file = keep_cases(_dictionaries(cases))
     chosen = next((word.partition("=")[2] for word in overrides if word.startswith("dataset=")), None)
     if chosen is None:
         return [f"+dataset.{CASES}.path={file}"]

@@ -17,7 +17,7 @@ _KEYS = (
     "generate=", "limit=", "sample=", "seed=", "repeats.target=", "repeats.judge=", "cache.mode=", "budget.usd=",
     "budget.requests=", "gate=", "baseline=", "otel.endpoint=", "otel.text=",
 )  # fmt: skip
-_RUNS = frozenset({"run", "check", "race", "tiamat"})  # the verbs that take overrides
+_RUNS = frozenset({"run", "check", "race", "prove", "tiamat"})  # the verbs that take overrides
 # The options of each verb, in the order of its help; tests hold them against the parsers.
 OPTIONS: Mapping[str, Sequence[str]] = {
     "run": ("--config-dir", "--multirun", "--fill-demo", "--replace-demo", "--help"),
@@ -31,6 +31,7 @@ OPTIONS: Mapping[str, Sequence[str]] = {
         "--margin", "--unpaired", "--labels", "--judge-alone", "--tags", "--classes", "--adjust", "--allow", "--json",
     ),
     "race": ("--metric", "--margin", "--json"),
+    "prove": ("--run", "--base", "--calls", "--by", "--json"),
     "rank": ("--metric", "--pairwise", "--items", "--labels", "--short", "--out", "--allow", "--json"),
     "calibrate": (
         "--labels", "--no-split", "--json", "--sample", "--out", "--seed", "--stratify", "--by-group", "--metric",

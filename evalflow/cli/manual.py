@@ -76,6 +76,17 @@ MANUALS: dict[str, Manual] = {
         (("race dataset=rag metric=exact_match generate=demo target.name=a,b", "until one is shown to be better"),),
         "statistics.md",
     ),
+    "prove": Manual(
+        "Runs the metric over answers that are good (people's references), and over the same answers with a fault put "
+        "in: another number or name, a negation, a sentence too many or too few; and with changes that should not "
+        "matter: spaces, order, paraphrase, padding. Writes proof.html and proof.json into the folder of that run.\n\n"
+        + _RUN_CODES,
+        (
+            ("prove faithfulness", "what the default judge sees, on the sample data"),
+            ("prove exact_match --base answer --calls 10", "with the recorded answers as the good ones"),
+        ),
+        "prove.md",
+    ),
     "rank": Manual(
         f"Writes rank.html, and with --items items.csv, into the folder of the last run.\n\n{_DONE_CODES}",
         (

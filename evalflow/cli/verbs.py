@@ -134,6 +134,25 @@ def _race(words: list[str]) -> int:
     return race([*sides, *overrides], options, config_dir, console(), console(stderr=True))
 
 
+def _prove(words: list[str]) -> int:
+    from evalflow.app.core.saved import is_override
+    from evalflow.app.prove import prove
+
+    config_dir, words = _config_dir_of(words)
+    what = "Put faults into good answers, and say which of them a metric and its judge see. No labels are needed."
+    parser = parser_of("prove", what)
+    parser.add_argument("metric", nargs="?", metavar="METRIC", help="the metric; overrides choose its judge and data")
+    parser.add_argument("--run", metavar="DIR", help="a run that `prove` made, such as one that was resumed")
+    base = "the good answers: people's references (the default), or the recorded answers"
+    parser.add_argument("--base", choices=("reference", "answer"), default="reference", help=base)
+    parser.add_argument("--calls", type=int, default=300, metavar="N", help="calls of the judge at most (300)")
+    parser.add_argument("--by", type=float, default=0.1, metavar="X", help="how far a score must move to count (0.1)")
+    parser.add_argument("--json", action="store_true", help="one JSON document")
+    overrides = [word for word in words if is_override(word)]
+    options = parser.parse_args([word for word in words if word not in overrides])
+    return prove(overrides, options, config_dir, console(), console(stderr=True))
+
+
 def _rank(words: list[str]) -> int:
     from evalflow.app.core.comparison import KINDS
     from evalflow.app.rank import rank
@@ -394,6 +413,7 @@ VERBS: dict[str, Handler] = {
     "open": _open,
     "compare": _compare,
     "race": _race,
+    "prove": _prove,
     "rank": _rank,
     "calibrate": _calibrate,
     "plan": _plan,

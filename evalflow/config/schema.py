@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, Self, cast
+from typing import Annotated, Any, ClassVar, Literal, Self, cast, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
@@ -154,6 +154,11 @@ GateValue = Annotated[bool | float | str | NotWorse, BeforeValidator(_gate_value
 under `max_undefined_rate` a share; under `looks` anytime, or how many looks are planned."""
 
 
+Fault = Literal["number", "name", "negation", "addition", "omission", "other_answer"]
+FAULTS: tuple[Fault, ...] = get_args(Fault)
+"""The faults that `prove` puts into answers."""
+
+
 class MetricConfig(Strict):
     """Keys that all metric kinds share.
 
@@ -172,6 +177,8 @@ class MetricConfig(Strict):
         gate: Conditions on its summary rows, by statistic: {mean: ">= 0.8"}.
         test_order: The order in which a comparison tests its mean and its pass rate; the second counts only after the
             first, and neither is adjusted for the other. null: both are adjusted.
+        faults: Faults that must worsen its score, which `prove` puts into good answers; what is not listed must leave
+            it as it is. null: it cannot be proved before somebody says so.
     """
 
     kind: str
@@ -187,6 +194,7 @@ class MetricConfig(Strict):
     judge: dict[str, Any] | None = None
     gate: dict[str, GateValue] | None = None
     test_order: tuple[Literal["mean", "pass_rate"], Literal["mean", "pass_rate"]] | None = None
+    faults: list[Fault] | None = None
 
     def covers(self, dataset: str) -> bool:
         return self.datasets is None or dataset in self.datasets

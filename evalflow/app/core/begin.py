@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
 import os
 import re
@@ -34,12 +35,12 @@ from evalflow.engine.plan import PreparedFile
 from evalflow.engine.scoring import MeteredJudge, Pair
 from evalflow.errors import Problem, UserError, command
 from evalflow.llm.panel import Panel
-from evalflow.paths import private_folder, write_atomically
+from evalflow.paths import OWN_FOLDER, private_folder, write_atomically
 from evalflow.protocols import Judge, Metric, Target
 from evalflow.records import NOTHING, Case, Outcome, Spend, Usage
 from evalflow.records.manifest import CaseOrder, DatasetFacts, JudgeFacts, Manifest, MetricFacts, TargetFacts
 from evalflow.redaction import Redactor
-from evalflow.summary.journal import bill_row
+from evalflow.summary.journal import bill_row, json_line
 
 _SECRET_VARIABLE = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
 
@@ -57,6 +58,15 @@ class RunOrder:
     resumed: Manifest | None = None  # run.json of the run to finish; None for a new run
     retry_errors: bool = False  # whether a resumed run retries what ended in error
     races: bool = False  # whether it is a side of a race, which asks its cases in random order
+
+
+def keep_cases(rows: Iterable[Mapping[str, Any]]) -> Path:
+    """Write rows of a dataset into a file named by their content, so that a run over them can be resumed."""
+    content = b"".join(json_line(row) + b"\n" for row in rows)
+    file = Path(OWN_FOLDER, "cases", f"{hashlib.sha256(content).hexdigest()[:16]}.jsonl")
+    private_folder(file.parent)
+    write_atomically(file, content.decode())
+    return file
 
 
 def open_folder(order: RunOrder) -> RunFolder:
