@@ -58,6 +58,7 @@ NAVIGATION: Mapping[str, Mapping[str, str]] = {
         "Statistics": "statistics.md",
         "Looks, labels, groups": "looks-labels-groups.md",
         "Calibration": "calibration.md",
+        "What a metric sees": "prove.md",
         "Labels": "labels.md",
         "Ranking": "ranking.md",
         "Benchmarks": "benchmarks.md",

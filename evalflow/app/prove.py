@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice, zip_longest
 from pathlib import Path
@@ -17,7 +17,7 @@ from evalflow.app.core.open_run import inspected, opened
 from evalflow.app.core.saved import SavedRun, find_scored, open_run
 from evalflow.app.core.screen import TerminalScreen, shown
 from evalflow.config.load import compose
-from evalflow.config.schema import FAULTS
+from evalflow.config.schema import FAULTS, MetricConfig
 from evalflow.datasets import case_to_row
 from evalflow.datasets.perturbations import CHANGES, perturbed
 from evalflow.errors import Problem, UserError, command
@@ -25,7 +25,7 @@ from evalflow.metrics.kinds.composite import CompositeMetricConfig
 from evalflow.paths import new_run_id
 from evalflow.records import Case
 from evalflow.report.proof import print_proof, write_proof
-from evalflow.report.wording import print_json
+from evalflow.report.wording import counted, print_json
 from evalflow.summary.proof import Proof, proof_of
 
 _FEWEST, _MOST = 2, 100
@@ -90,7 +90,9 @@ def _order(words: Sequence[str], options: argparse.Namespace, config_dir: Path |
     others = [f"metric={options.metric}", *(word for word in words if word not in data)]
     if not any(word.startswith("dataset=") for word in data):
         data.insert(0, f"dataset={_SAMPLE_DATA}")
-    bases = _bases(inspected(_composed([*others, *data], config_dir)), options.base)
+    order = _composed([*others, *data], config_dir)
+    _expect_provable(settings_of(order.composed).run.metric)
+    bases = _bases(inspected(order), options.base)
     while True:
         order = _composed([*others, *_case_words(bases)], config_dir)
         calls = inspected(order).estimate.requests
@@ -110,13 +112,15 @@ def _composed(words: Sequence[str], config_dir: Path | None) -> RunOrder:
     return RunOrder(compose(words, config_dir, run_id, check=settings_of), path, run_id, path)
 
 
-def _bases(found: Inspection, field: str) -> list[Case]:
-    """Cases with a good answer, of all groups in turn: what people wrote as reference, or the recorded answer."""
-    (name, metric), *more = found.parts.settings.run.metric.items()
-    if more or isinstance(metric, CompositeMetricConfig):
-        what = "one metric is proved at a time" if more else f"{name} is computed from other metrics"
-        one = name if more else next(iter(found.parts.metrics[name].parts), "faithfulness")
-        raise UserError(Problem(what, "command line", command("prove", one)))
+def _expect_provable(metrics: Mapping[str, MetricConfig]) -> None:
+    """UserError unless it is one metric that reads the answer, and says which faults must worsen its score."""
+    (name, metric), *more = metrics.items()
+    if more:
+        what = f"one metric is proved at a time, and these are {', '.join(metrics)}"
+        raise UserError(Problem(what, "command line", command("prove", name)))
+    if isinstance(metric, CompositeMetricConfig):
+        what, part = f"{name} is computed from other metrics", next(iter(metric.of))
+        raise UserError(Problem(what, "command line", f"prove one of these: {command('prove', part)}"))
     if "answer" not in metric.needs:
         what = f"{name} does not read the answer, so no change of it can be seen"
         raise UserError(Problem(what, f"metric.{name}.needs", "prove a metric that needs the answer"))
@@ -124,6 +128,10 @@ def _bases(found: Inspection, field: str) -> list[Case]:
         what = f"{name} does not say which faults must worsen its score"
         hint = command("prove", name, f"++metric.{name}.faults=[{','.join(FAULTS)}]")
         raise UserError(Problem(what, f"metric.{name}.faults", f"say so in its YAML, or here, such as {hint}"))
+
+
+def _bases(found: Inspection, field: str) -> list[Case]:
+    """Cases with a good answer, of all groups in turn: what people wrote as reference, or the recorded answer."""
     texts = ((case, case.reference if field == "reference" else case.answer) for case in found.selected())
     groups: dict[str, list[Case]] = {}
     for case, text in texts:
@@ -133,7 +141,7 @@ def _bases(found: Inspection, field: str) -> list[Case]:
     bases = list(islice((case for case in turns if case is not None), _MOST))
     if len(bases) < _FEWEST:
         other = "answer" if field == "reference" else "reference"
-        what = f"{len(bases)} of the cases have a {field}, and {_FEWEST} are needed"
+        what = f"{counted(len(bases), 'case')} with text in `{field}`, and {_FEWEST} are needed"
         raise UserError(Problem(what, "dataset", f"other cases, or --base {other}"))
     return bases
 

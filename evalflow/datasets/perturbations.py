@@ -32,7 +32,7 @@ ABOUT: Mapping[str, str] = {
 }
 
 T = TypeVar("T")
-_NUMBER = re.compile(r"(?<![\w.,])\d{1,3}(?:,\d{3})+(?!\d)|(?<![\w.,])\d+(?:\.\d+)?(?![\w]|[.,:]\d)")
+_NUMBER = re.compile(r"(?<![\w.,:])\d{1,3}(?:,\d{3})+(?!\d)|(?<![\w.,:])\d+(?:\.\d+)?(?![\w]|[.,:]\d)")
 _NUMBER_WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 _NUMBER_WORD = re.compile(rf"\b({'|'.join(_NUMBER_WORDS[1:])})\b", re.IGNORECASE)
 _NAME = re.compile(r"(?<=[a-z,;:] )[A-Z][\w’'-]*[a-z](?: [A-Z][\w’'-]*[a-z])*")
@@ -96,12 +96,14 @@ def _changed(case: Case, change: str, others: Sequence[str]) -> Case | None:
         turned = tuple(reversed(case.contexts or ()))
         return replace(case, contexts=turned) if turned != (case.contexts or ()) else None
     text = case.answer or ""
-    made = _HARMLESS[change](text) if change in _HARMLESS else _FAULTY[change](text, _Around(case, change, others))
+    made = (
+        _HARMLESS[change](text) if change in _HARMLESS else _FAULTY[change](text, _FaultSources(case, change, others))
+    )
     return None if made is None or (made.split() == text.split() and change != "noise") else replace(case, answer=made)
 
 
 @dataclass(frozen=True)
-class _Around:
+class _FaultSources:
     """What a fault may draw on."""
 
     case: Case
@@ -119,7 +121,7 @@ class _Around:
         return "\n".join([self.case.question or "", self.case.reference or "", self.case.answer or "", *contexts])
 
 
-def _number(text: str, around: _Around) -> str | None:
+def _number(text: str, around: _FaultSources) -> str | None:
     found = [*_NUMBER.finditer(text), *_NUMBER_WORD.finditer(text)]
     if not found:
         return None
@@ -144,13 +146,13 @@ def _near(number: str) -> list[str]:
     return [format(other, form) for other in changed if other > 0]
 
 
-def _name(text: str, around: _Around) -> str | None:
+def _name(text: str, around: _FaultSources) -> str | None:
     found, said = list(_NAME.finditer(text)), around.said()
     candidates = [name for other in around.others for name in _NAME.findall(other) if name not in said]
     return _in_place(text, around.pick(found), around.pick(candidates)) if found and candidates else None
 
 
-def _negation(text: str, around: _Around) -> str | None:
+def _negation(text: str, around: _FaultSources) -> str | None:
     for patterns in (_DENIED, _STATED):
         found = [(match, pattern, by) for pattern, by in patterns for match in pattern.finditer(text)]
         if found:
@@ -159,13 +161,13 @@ def _negation(text: str, around: _Around) -> str | None:
     return None
 
 
-def _addition(text: str, around: _Around) -> str | None:
+def _addition(text: str, around: _FaultSources) -> str | None:
     said = around.said()
     candidates = [one for other in around.others for one in sentences(other)[:1] if one not in said]
     return f"{text.rstrip()} {candidates[0]}" if candidates else None
 
 
-def _omission(text: str, around: _Around) -> str | None:
+def _omission(text: str, around: _FaultSources) -> str | None:
     parts = list(sentences(text))
     if len(parts) < 2:
         return None
@@ -173,7 +175,7 @@ def _omission(text: str, around: _Around) -> str | None:
     return " ".join(parts)
 
 
-def _other_answer(text: str, around: _Around) -> str | None:
+def _other_answer(text: str, around: _FaultSources) -> str | None:
     return next((other for other in around.others if other.strip() and other != text), None)
 
 
@@ -202,7 +204,7 @@ def _in_place(text: str, match: re.Match[str], by: str) -> str:
     return f"{text[: match.start()]}{by}{text[match.end() :]}"
 
 
-_FAULTY: Mapping[str, Callable[[str, _Around], str | None]] = {
+_FAULTY: Mapping[str, Callable[[str, _FaultSources], str | None]] = {
     "number": _number, "name": _name, "negation": _negation, "addition": _addition, "omission": _omission,
     "other_answer": _other_answer,
 }  # fmt: skip

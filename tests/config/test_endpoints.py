@@ -88,7 +88,7 @@ def test_a_file_is_valid_and_shows_every_key(group: str, name: str) -> None:
         values["members"] = {key: OpenAIJudgeConfig(**member) for key, member in values["members"].items()}
     model = (JUDGE_KINDS.config if group == "judge" else TARGET_KINDS.config)(values["kind"])
     config = model.model_validate(values)
-    assert set(values) == set(model.model_fields)
+    assert set(values) | {"title"} == set(model.model_fields)
     if isinstance(config, ReplyConfig):
         assert values["concurrency"] == config.concurrency.model_dump()
     if isinstance(config, EndpointConfig):

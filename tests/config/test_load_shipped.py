@@ -93,8 +93,9 @@ def fixed_keys(group: str, kind: str) -> set[str]:
         models["judge"] = JUDGE_KINDS.config(kind)
     if group == "target":
         models["target"] = TARGET_KINDS.config(kind)
-    # Another column name, fewer datasets, or an order of tests is the business of few files; it takes a `+` elsewhere.
-    rare = {"name", "datasets", "test_order"} if group in ("dataset", "metric") else set[str]()
+    # Another column name or title, fewer datasets, an order of tests, or what to prove is the business of few files; it
+    # takes a `+` elsewhere.
+    rare = {"title", *(("name", "datasets", "test_order", "faults") if group in ("dataset", "metric") else ())}
     return set(models[group].model_fields) - rare
 
 

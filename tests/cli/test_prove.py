@@ -1,0 +1,92 @@
+"""`prove` as a user starts it: what it writes, what it refuses, and how it ends."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from evalflow.metrics.registry import METRIC_KINDS
+from evalflow.testing import Endpoint, Request
+from tests.cli.conftest import judge_arguments
+from tests.docs.test_readme import ROOT, blocks, run
+
+PAGE = (ROOT / "docs" / "prove.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_the_page_is_right_about_the_default_judge(tmp_path: Path) -> None:
+    first, second = blocks("bash", PAGE)[0].splitlines()
+    said = run(first, tmp_path)
+    assert said.returncode == 0, said.stderr
+    assert "It sees addition, other answer." in said.stdout
+    assert "It is blind to number, negation." in said.stdout
+    done = run(second, tmp_path)
+    document = json.loads(done.stdout)
+    found = {row["change"]: row["finding"] for row in document["rows"]}
+    assert (found["number"], found["addition"], found["padding"]) == ("not seen", "seen", "not kept")
+    page = Path(tmp_path, document["page"])
+    assert page.is_file()
+    saved = json.loads(page.with_name("proof.json").read_text(encoding="utf-8"))
+    assert saved == {key: value for key, value in document.items() if key != "page"}
+    again = run(f"python -m evalflow prove --run {page.parent} --json", tmp_path)
+    assert json.loads(again.stdout) == document
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("", "prove which metric?"),
+        ("nothing_such", "nothing_such"),
+        ("rag_quality", "rag_quality is computed from other metrics"),
+        ("context_recall", "context_recall does not read the answer"),
+        ("preference", "preference"),
+        ("prompt_alignment", "prompt_alignment does not say which faults must worsen its score"),
+        ("faithfulness dataset=topic_tagger", "faithfulness needs answer"),
+        ("exact_match --base answer limit=1", "1 case with text in `answer`"),
+        ("faithfulness judge=openai judge.model=gpt-4.1 judge.api_key_env=null --calls 3", "--calls"),
+        ("faithfulness --run outputs/latest", "--run reads a run that is there"),
+        ("--run nowhere", "this is no folder of a run"),
+    ],
+)
+def test_what_cannot_be_proved_is_refused_before_anything_is_sent(words: str, said: str, tmp_path: Path) -> None:
+    done = run(f"python -m evalflow prove {words}", tmp_path)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.glob("outputs/runs/*/run.json"))
+
+
+def test_another_run_is_no_proof(tmp_path: Path) -> None:
+    assert run("python -m evalflow dataset=rag metric=exact_match", tmp_path).returncode == 0
+    done = run("python -m evalflow prove --run outputs/latest", tmp_path)
+    assert done.returncode == 2
+    assert "this run was not made by prove" in done.stderr
+
+
+def graded(request: Request) -> dict[str, object]:
+    """A judge of coherence that sees nothing but what does not belong."""
+    strange = " Board games are lent" in request.text
+    return {"reason": "So it is.", "score": 2 if strange else 5}
+
+
+def test_a_model_is_asked_within_the_calls_and_what_it_did_can_be_finished(tmp_path: Path) -> None:
+    with Endpoint(graded) as endpoint:
+        words = f"{' '.join(judge_arguments(endpoint.url))} repeats.judge=2"
+        stopped = run(f"python -m evalflow prove coherence {words} --calls 120 budget.requests=20", tmp_path)
+        assert (stopped.returncode, endpoint.count) == (4, 20), stopped.stderr
+        [folder] = tmp_path.glob("outputs/runs/*_coherence_*")
+        assert run(f"python -m evalflow resume {folder} budget.requests=200", tmp_path).returncode == 0
+        done = run(f"python -m evalflow prove --run {folder} --json", tmp_path)
+        assert endpoint.count <= 120
+    document = json.loads(done.stdout)
+    assert document["same"]["value"] == 1.0
+    assert {row["change"] for row in document["rows"]} >= {"all faults", "addition", "padding", "contexts"}
+    assert done.returncode == 0
+
+
+def test_the_metric_on_the_page_can_be_proved() -> None:
+    [block] = blocks("yaml", PAGE)
+    values = yaml.safe_load(block)
+    config = METRIC_KINDS.config(values["kind"]).model_validate(values)
+    assert config.faults == ["addition", "other_answer"]
