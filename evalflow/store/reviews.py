@@ -14,6 +14,7 @@ from sqlalchemy import (
     exists,
     func,
     insert,
+    literal,
     or_,
     select,
     tuple_,
@@ -54,12 +55,26 @@ _BEGUN = (
     .where(_IS_MINE, _own.c.state == "open")
 )  # fmt: skip
 _LISTED = review_items.c.item.in_(bindparam("items", expanding=True))
-_UNTAKEN_OF = _UNTAKEN.where(_LISTED)
 _FREE_OF = _FREE.where(_LISTED).order_by(review_items.c.item).limit(1)
 _OPENED = select(_own.c.item, _own.c.state, _own.c.is_flagged).where(_IS_MINE).order_by(_own.c.opened_at, _own.c.item)
-_OPENED_BEFORE = select(func.count()).where(
-    _IS_MINE, tuple_(_own.c.opened_at, _own.c.item) < tuple_(bindparam("opened_at"), bindparam("item"))
+_earlier = assignments.alias("earlier")
+_NUMBER = (
+    select(1 + func.count())
+    .where(
+        _earlier.c.review_id == _own.c.review_id,
+        _earlier.c.by == _own.c.by,
+        tuple_(_earlier.c.opened_at, _earlier.c.item) < tuple_(_own.c.opened_at, _own.c.item),
+    )
+    .correlate(_own)
+    .scalar_subquery()
 )
+_OF_PERSON = [column for column in _own.c if column.name not in ("review_id", "item")]
+_BEGUN_ITEM = (
+    select(review_items, *_OF_PERSON, _NUMBER.label("number"))
+    .add_columns((review_items.c.wanted > _HELD_BY_OTHERS).label("untaken"))
+    .join(_own, and_(_own.c.review_id == review_items.c.review_id, _own.c.item == review_items.c.item))
+    .where(_HERE, _IS_MINE, review_items.c.item == bindparam("wanted_item"))
+)  # fmt: skip
 
 # Items are served in order, so what was not free when a person was given their furthest item is free now only if
 # somebody declined it or let it expire. Thus nobody's search passes again over all that is done.
@@ -68,13 +83,17 @@ _FURTHEST = select(func.coalesce(func.max(assignments.c.item), -1)).where(
     assignments.c.review_id == bindparam("review")
 ).scalar_subquery()  # fmt: skip
 _GIVEN_UP = select(assignments.c.item).where(
-    assignments.c.review_id == bindparam("review"), or_(assignments.c.state == "declined", _IS_EXPIRED)
+    assignments.c.review_id == bindparam("review"),
+    assignments.c.state.in_(("declined", "open")),  # for the index: these are few
+    or_(assignments.c.state == "declined", _IS_EXPIRED),
 )
 _BACK = _FREE.where(review_items.c.item < _FURTHEST_OWN, review_items.c.item.in_(_GIVEN_UP))
 _FURTHER = _FREE.where(review_items.c.item > _FURTHEST_OWN)
 _FIRST_BACK, _FIRST_FURTHER = (one.order_by(review_items.c.item).limit(_CANDIDATES) for one in (_BACK, _FURTHER))
 _BETWEEN = _FURTHER.where(review_items.c.item <= _FURTHEST)
-_UNTOUCHED = select(func.count()).select_from(review_items).where(_HERE, review_items.c.item > _FURTHEST)
+_UNTOUCHED = select(review_items.c.item).where(_HERE, review_items.c.item > _FURTHEST)
+_counted = (select(func.count()).select_from(one.subquery()) for one in (_BEGUN, _BACK, _BETWEEN, _UNTOUCHED))
+_LEFT = select(sum((one.scalar_subquery() for one in _counted), literal(0)))
 
 
 def add_items(connection: Connection, review: int, items: Sequence[Row]) -> None:
@@ -121,34 +140,26 @@ def take(
     return item
 
 
-def is_untaken(connection: Connection, review: int, item: int, by: str, moment: float) -> bool:
-    """Whether fewer others than are wanted have submitted or lease an item, so that a person may label it."""
-    asked = {"review": review, "person": by, "moment": moment, "items": [item]}
-    return connection.scalar(_UNTAKEN_OF, asked) is not None
-
-
 def left_for(connection: Connection, review: int, by: str, moment: float) -> int:
     """How many items are free for a person, including those that they have begun."""
-    asked = {"review": review, "person": by, "moment": moment}
-    some = sum(len(list(connection.scalars(query, asked))) for query in (_BEGUN, _BACK, _BETWEEN))
-    return some + (connection.scalar(_UNTOUCHED, asked) or 0)
+    return connection.scalar(_LEFT, {"review": review, "person": by, "moment": moment}) or 0
 
 
-def assignment(connection: Connection, review: int, item: int, by: str) -> Row | None:
-    """A person's part in an item."""
-    return one(connection, select(assignments).where(_at(review, item, assignments), assignments.c.by == by))
+def begun_item(connection: Connection, review: int, item: int, by: str, moment: float) -> Row | None:
+    """An item and a person's part in it.
+
+    `number`: its place among those that they have opened, from 1. `untaken`: fewer others than are wanted have
+    submitted or lease it, so that this person may label it.
+    """
+    asked = {"review": review, "person": by, "moment": moment, "wanted_item": item}
+    found = connection.execute(_BEGUN_ITEM, asked).mappings().first()
+    return None if found is None else dict(found)
 
 
 def opened_items(connection: Connection, review: int, by: str) -> list[tuple[int, Any, bool]]:
     """The items that a person has opened, in that order, each with its state and whether they flagged it."""
     found = connection.execute(_OPENED, {"review": review, "person": by})
     return [(item, state, is_flagged) for item, state, is_flagged in found]
-
-
-def opened_before(connection: Connection, own: Row) -> int:
-    """How many items a person opened before the one of this assignment."""
-    asked = {"review": own["review_id"], "person": own["by"], "opened_at": own["opened_at"], "item": own["item"]}
-    return connection.scalar(_OPENED_BEFORE, asked) or 0
 
 
 def change_assignment(connection: Connection, review: int, item: int, by: str, values: Mapping[str, Any]) -> None:

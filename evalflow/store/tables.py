@@ -285,6 +285,7 @@ assignments = Table(
     Column("is_flagged", Boolean, nullable=False),
     PrimaryKeyConstraint("review_id", "item", "by"),
     Index(None, "review_id", "by", "state"),
+    Index(None, "review_id", "state"),
 )
 
 tasks = definition_table(

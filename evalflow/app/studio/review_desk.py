@@ -101,30 +101,32 @@ def next_item(space: Workspace, name: str) -> DeskItem | None:
     TakenError if others took all that was found, several times in a row. Once the review is closed it is the answer
     that they have begun, while it is reserved.
     """
-    review, me = named_review(space, name), space.identify().name
-    if review["state"] != "open":
-        return _begun_before_closing(space, review, me)
+    me = space.identify().name
     for _ in range(_SEARCHES):
         moment = time.time()
         with space.database.reading() as connection:
+            review = named_review(space, name, connection)
+            if review["state"] != "open":
+                return _begun_before_closing(connection, review, me)
             found = stored.candidates(connection, review["id"], me, moment)
         if not found:
             return None
         with space.database.writing() as connection:
             item = stored.take(connection, review["id"], found, me, moment, LEASE_S)
-        if item is not None:
-            return _read_item(space, review, item, me)
+            if item is not None:
+                return _read_item(connection, review, item, me)
     raise TakenError(Problem("others were given every answer that was free", "review", "ask again"))
 
 
 @requires("label")
 def open_item(space: Workspace, name: str, item: int) -> DeskItem:
     """An answer that the person has begun or submitted, to go on with it or to correct it."""
-    review, me = named_review(space, name), space.identify().name
+    me = space.identify().name
     with space.database.writing() as connection:
+        review = named_review(space, name, connection)
         _expect_mine(connection, review, item, me)
         _extend(connection, review["id"], item, me, {})
-    return _read_item(space, review, item, me)
+        return _read_item(connection, review, item, me)
 
 
 @requires("label")
@@ -135,10 +137,11 @@ def save_draft(
 
     `seconds` is the whole time that they have worked on it. A submitted answer is not changed by a draft.
     """
-    review, me = named_review(space, name), space.identify().name
+    me = space.identify().name
     if len(json.dumps(draft, default=str)) > LONGEST_DRAFT:
         raise UserError(Problem(f"a draft has at most {LONGEST_DRAFT:,} characters", "draft"))
     with space.database.writing() as connection:
+        review = named_review(space, name, connection)
         if _expect_mine(connection, review, item, me)["state"] == "open":
             kept = {"draft": _storable(dict(draft)), "seconds": _seconds(seconds), "is_flagged": flagged}
             _extend(connection, review["id"], item, me, kept)
@@ -160,17 +163,15 @@ def submit_item(
 
     `rubrics`: by metric the versions of the guidelines that the person has read; TakenError if there are newer ones.
     """
-    review, me = named_review(space, name), space.identify().name
-    if any((rubrics or {}).get(one["name"], one["rubric"]) != one["rubric"] for one in review["metrics"]):
-        what = "the guidelines were changed while you had this answer open"
-        raise TakenError(Problem(what, "guidelines", "read them again, and submit"))
-    comment = storable(comment.strip())
+    me, comment = space.identify().name, storable(comment.strip())
     if len(comment) > LONGEST_COMMENT:
         raise UserError(Problem(f"a comment has at most {LONGEST_COMMENT:,} characters", "comment"))
-    with space.changing("label", "review", review["name"]) as connection:
-        _expect_mine(connection, review, item, me)
-        found = stored.item_row(connection, review["id"], item)
-        assert found is not None
+    with space.changing("label", "review", name) as connection:
+        review = named_review(space, name, connection)
+        if any((rubrics or {}).get(one["name"], one["rubric"]) != one["rubric"] for one in review["metrics"]):
+            what = "the guidelines were changed while you had this answer open"
+            raise TakenError(Problem(what, "guidelines", "read them again, and submit"))
+        found = _expect_mine(connection, review, item, me)
         read = _read_values(review, found["content"]["metrics"], values)
         told = {metric: value for metric, value in read.items() if value is not None}
         draft = {"values": told, "cannot_tell": [one for one in read if one not in told], "comment": comment}
@@ -182,13 +183,12 @@ def submit_item(
 @requires("label")
 def decline_item(space: Workspace, name: str, item: int, reason: str = "") -> None:
     """Hand an answer back; the person is not given it again, and another is."""
-    review, me = named_review(space, name), space.identify().name
-    with space.changing("decline", "review", review["name"]) as connection:
-        before = _expect_mine(connection, review, item, me)
-        found = stored.item_row(connection, review["id"], item)
-        assert found is not None
+    me = space.identify().name
+    with space.changing("decline", "review", name) as connection:
+        review = named_review(space, name, connection)
+        found = _expect_mine(connection, review, item, me)
         stored.change_assignment(connection, review["id"], item, me, {"state": "declined", "expires_at": 0.0})
-        about = {"comment": storable(reason.strip())[:LONGEST_COMMENT] or None, "seconds": before["seconds"]}
+        about = {"comment": storable(reason.strip())[:LONGEST_COMMENT] or None, "seconds": found["seconds"]}
         nothing = dict.fromkeys(found["content"]["metrics"])
         _put_labels(connection, review, found, me, nothing, {**about, "missing": "declined"})
 
@@ -196,8 +196,9 @@ def decline_item(space: Workspace, name: str, item: int, reason: str = "") -> No
 @requires("label")
 def own_progress(space: Workspace, name: str) -> OwnProgress:
     """How far the person who asks is; also once the review is closed."""
-    review, me = named_review(space, name), space.identify().name
+    me = space.identify().name
     with space.database.reading() as connection:
+        review = named_review(space, name, connection)
         opened = stored.opened_items(connection, review["id"], me)
         if review["state"] == "open":
             left = stored.left_for(connection, review["id"], me, time.time())
@@ -208,11 +209,10 @@ def own_progress(space: Workspace, name: str) -> OwnProgress:
     return OwnProgress(states.count("submitted"), states.count("declined"), left, items, review["state"])
 
 
-def _begun_before_closing(space: Workspace, review: Mapping[str, Any], me: str) -> DeskItem | None:
-    with space.database.reading() as connection:
-        rows = stored.review_assignments(connection, review["id"], me)
+def _begun_before_closing(connection: Connection, review: Mapping[str, Any], me: str) -> DeskItem | None:
+    rows = stored.review_assignments(connection, review["id"], me)
     begun = next((row["item"] for row in rows if is_reserved(row)), None)
-    return None if begun is None else _read_item(space, review, begun, me)
+    return None if begun is None else _read_item(connection, review, begun, me)
 
 
 def is_reserved(row: Row) -> bool:
@@ -221,13 +221,14 @@ def is_reserved(row: Row) -> bool:
 
 
 def _expect_mine(connection: Connection, review: Mapping[str, Any], item: int, me: str) -> Row:
-    found = stored.assignment(connection, review["id"], item, me)
+    """The item and the person's part in it; refuses one that is not theirs to label."""
+    found = stored.begun_item(connection, review["id"], item, me, time.time())
     if found is None or found["state"] == "declined":
         raise not_found("answer", str(item), [])
     if review["state"] != "open" and not is_reserved(found):
         what = f"the review {review['name']!r} is closed"
         raise TakenError(Problem(what, "review", "ask whoever created it to open it again"))
-    if found["state"] == "open" and not stored.is_untaken(connection, review["id"], item, me, time.time()):
+    if found["state"] == "open" and not found["untaken"]:
         what = "this answer was given to somebody else, because it was reserved for you no longer"
         raise TakenError(Problem(what, "item", "go on with the next one"))
     return found
@@ -237,29 +238,26 @@ def _extend(connection: Connection, review: int, item: int, me: str, values: Map
     stored.change_assignment(connection, review, item, me, {**values, "expires_at": time.time() + LEASE_S})
 
 
-def _read_item(space: Workspace, review: Mapping[str, Any], item: int, me: str) -> DeskItem:
-    with space.database.reading() as connection:
-        found = stored.item_row(connection, review["id"], item)
-        own = stored.assignment(connection, review["id"], item, me)
-        if found is None or own is None:  # the review was deleted meanwhile
-            raise not_found("answer", str(item), [])
-        number = 1 + stored.opened_before(connection, own)
+def _read_item(connection: Connection, review: Mapping[str, Any], item: int, me: str) -> DeskItem:
+    found = stored.begun_item(connection, review["id"], item, me, time.time())
+    if found is None:  # the review was deleted meanwhile
+        raise not_found("answer", str(item), [])
     content: Mapping[str, Any] = found["content"]
     rows = [one for one in review["metrics"] if one["name"] in content["metrics"]]
     return DeskItem(
         review=review["name"],
         item=item,
-        number=number,
-        state=own["state"],
+        number=found["number"],
+        state=found["state"],
         messages=content["messages"],
         answer=content["answer"],
         contexts=content["contexts"] if review["shown"]["contexts"] else None,
         reference=content["reference"] if review["shown"]["reference"] else None,
         metrics=[as_metric(one, review["guidelines"][one["name"]]) for one in rows],
-        draft=own["draft"],
-        is_flagged=own["is_flagged"],
-        seconds=own["seconds"],
-        lease_expires_at=own["expires_at"],
+        draft=found["draft"],
+        is_flagged=found["is_flagged"],
+        seconds=found["seconds"],
+        lease_expires_at=found["expires_at"],
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import TypeAdapter
 
@@ -29,10 +29,13 @@ from evalflow.metrics.scale import (
     scale_text,
 )
 from evalflow.stats.prediction import Spread
+from evalflow.store import definitions, projects
 from evalflow.store import people as accounts
-from evalflow.store import projects
 from evalflow.store import reviews as stored
 from evalflow.store.rows import from_row, storable
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
 
 REVIEWS = DefinitionStore("review", "reviews")
 MOST_ITEMS = 10_000
@@ -471,9 +474,9 @@ def _text(text: str) -> str:
 
 
 @requires("label")
-def named_review(space: Workspace, name: str) -> dict[str, Any]:
+def named_review(space: Workspace, name: str, connection: Connection) -> dict[str, Any]:
     """The row of a review that names the person who asks; they are told of no other, unless they may edit."""
-    row = REVIEWS.find(space, name)
+    row = definitions.named(connection, "reviews", name, space.project_id)
     if row is None or space.identify().name not in row["people"]:
         if row is not None and may(space, "edit"):
             what = f"you are not among the people of the review {name!r}"
