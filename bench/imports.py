@@ -55,6 +55,12 @@ SCRIPTS = (
     "output.length < 20", "output.length >= 20 && output.includes('a')", "output === 'No' || output.startsWith('Caf')",
     "/^\\d{4}/.test(output)", "JSON.parse(output).a === 'x'", "JSON.parse(output).n > 2",
     "JSON.parse(output).list[2].b === null", "JSON.parse(output).a !== 'x'", "JSON.parse(output).ok === true",
+    "JSON.parse(output).n == 3", "JSON.parse(output).n === 3 || output.includes('a')", "output.length <= 20 ? 1 : 0",
+    "const data = JSON.parse(output);\nreturn data.list?.[2]?.b === null;", "['x', 'z'].includes(JSON.parse(output).a)",
+    "output.includes(context.vars.word)", "!(output.includes('pool') && output.includes('9'))",
+    "JSON.parse(output).list[0] === 1 || !output.includes('a')",
+    "String(output).toLowerCase().includes('POOL'.toLowerCase())",
+    "output.includes('a') || output.includes('o') && output.length < 9", "['42', 'No'].includes(output.trim())",
 )  # fmt: skip
 
 

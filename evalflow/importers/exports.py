@@ -22,7 +22,8 @@ from evalflow.importers.ledger import Ledger
 from evalflow.importers.promptfoo.csv_tests import output_text
 from evalflow.importers.promptfoo.questions import question_of
 from evalflow.importers.recorded import PARTS, recorded_cases
-from evalflow.importers.sources import expect_text, read_rows
+from evalflow.importers.score_store import ScoreStore
+from evalflow.importers.sources import READABLE, expect_text, read_rows
 from evalflow.importers.untranslatable import Untranslatable
 from evalflow.importers.values import as_list, as_map
 from evalflow.records.answers import Message
@@ -48,6 +49,9 @@ class Platform:
         runs: A row with one of these columns is a run, and what was said is its answer; in other rows it is the
             reference. Empty: it is always the answer.
         scores: The scores of a row.
+        scored: The id of the row that a row of scores is about; empty if it is no such row. Such rows may be in files
+            of their own, beside the others in one folder.
+        scores_in: The column of a row that has the list of its scores.
         part_of: Why a row is no case, but a part of one; empty if it is a case.
         lists: Keys of an object below which the rows are.
         number, group, failure: Where the row's own id, the id of related rows, and an error are.
@@ -65,6 +69,8 @@ class Platform:
     scores: Callable[[Row], Scores]
     hint: str
     runs: Sequence[str] = ()
+    scored: Callable[[Row], str] = lambda row: ""  # noqa: ARG005
+    scores_in: str = ""
     part_of: Callable[[Row], str] = lambda row: ""  # noqa: ARG005
     lists: Sequence[str] = ()
     number: Sequence[str] = ("id",)
@@ -79,14 +85,40 @@ class Platform:
 def read_export(platform: Platform, source: ImportSource) -> ImportedConfig:
     """Import one file; UserError if it is no export of the platform."""
     path = source.path
+    if path.is_dir() and platform.scores_in:
+        return _of_folder(platform, source, path)
     if not path.is_file():
         what = "it is a folder: name one file" if path.is_dir() else "there is no such file"
         raise UserError(Problem(what, str(path), platform.hint))
+    return _imported(platform, source, path, _rows(platform, path))
+
+
+def _of_folder(platform: Platform, source: ImportSource, folder: Path) -> ImportedConfig:
+    """One file of rows, with their scores in other files."""
+    files = [path for path in sorted(folder.iterdir()) if path.suffix.lower() in READABLE]
+    beside = [path for path in files if platform.scored(next(_rows(platform, path))[1])]
+    others = [path for path in files if path not in beside]
+    if len(others) != 1:
+        what = (
+            f"the folder has {len(others)} files of rows and {len(beside)} of scores, where there should be one of rows"
+        )
+        raise UserError(Problem(what, shown(folder), platform.hint))
+    with ScoreStore.at(source.scratch / "scores.db") as store:
+        for path in beside:
+            store.add((platform.scored(row), where, row) for where, row in _rows(platform, path))
+        imported = _imported(platform, source, others[0], store.joined(platform.scores_in, _rows(platform, others[0])))
+        for where in store.left():
+            imported.ledger.found("scores")
+            imported.ledger.left("scores", "score", where, f"what it is about is not in {shown(others[0])}")
+    return imported
+
+
+def _imported(platform: Platform, source: ImportSource, path: Path, rows: Iterator[tuple[str, Row]]) -> ImportedConfig:
     imported = ImportedConfig(ledger=Ledger(PARTS))
     encoded = platform.encoded or path.suffix.lower() == ".csv"
     columns: dict[str, None] = {}
     with recorded_cases(source, imported, source.name, platform.tool, platform.column, shown(path)) as cases:
-        for where, row in _rows(platform, path):
+        for where, row in rows:
             imported.ledger.found("cases")
             columns |= dict.fromkeys(list(row)[:200]) if len(columns) < 1000 else {}
             scores = list(platform.scores(row))

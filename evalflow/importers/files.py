@@ -76,7 +76,7 @@ class ImportedConfig:
 
     @property
     def has_answers(self) -> bool:
-        return all(bool(table["fields"]) and "answer" in table["fields"] for table in self.datasets.values())
+        return all("answer" in (table.get("fields") or ()) for table in self.datasets.values())
 
     def files(self) -> dict[str, str]:
         groups = {

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from evalflow.importers.exports import Platform, Row, Scores, field_of, number_of, parsed
+from evalflow.importers.recorded import PersonsScore
 from evalflow.importers.values import as_list, as_map
 
 # Lists in Langfuse's rows that are no scores; scores are columns with lists of values.
@@ -19,16 +20,26 @@ def _langfuse_scores(row: Row) -> Scores:
         known = as_map(one)
         kind = str(known.get("dataType", known.get("data_type", "")))
         label = known.get("stringValue", known.get("string_value"))
-        value = known.get("value") if kind in ("", "NUMERIC", "BOOLEAN") else label
-        yield str(known.get("name") or "score"), value
+        value = known.get("value") if kind in ("", "NUMERIC", "BOOLEAN") or label is None else label
+        by = known.get("authorUserId", known.get("author_user_id"))
+        at = known.get("timestamp", known.get("createdAt", known.get("created_at")))
+        is_label = known.get("source") == "ANNOTATION"
+        found = PersonsScore(value, by, known.get("comment"), at) if is_label else value
+        yield str(known.get("name") or "score"), found
     for column, cell in row.items():
         values = as_list(parsed(cell))
         if column not in _LANGFUSE_LISTS and values:
             yield column, values
 
 
+def _langfuse_scored(row: Row) -> str:
+    """The trace that a row of a file of scores is about."""
+    is_score = "name" in row and "value" in row and ("dataType" in row or "data_type" in row)
+    return str(row.get("traceId", row.get("trace_id")) or "") if is_score else ""
+
+
 def _langfuse_part(row: Row) -> str:
-    if "name" in row and ("dataType" in row or "data_type" in row):
+    if _langfuse_scored(row):
         return "it is a score without its trace"
     if field_of(row, ("parentObservationId", "parent_observation_id")) is not None:
         return "it is a step of a trace"
@@ -42,7 +53,10 @@ LANGFUSE = Platform(
     said=("output",),
     expected=("expectedOutput", "expected_output"),
     scores=_langfuse_scores,
-    hint="export the table of traces, which has a column for each score, or a dataset's items",
+    hint="export the table of traces, which has a column for each score, or a dataset's items; of traces and scores in "
+    "two files, import their folder",
+    scored=_langfuse_scored,
+    scores_in="scores",
     part_of=_langfuse_part,
     group=("sessionId", "session_id"),
     failure=("statusMessage", "status_message"),
@@ -60,10 +74,18 @@ def _langsmith_scores(row: Row) -> Scores:
     feedback = parsed(row.get("feedback"))
     for one in as_list(feedback):
         known = as_map(one)
-        score = known.get("score")
-        yield str(known.get("key") or "score"), known.get("value") if score is None else score
+        score = known.get("value") if known.get("score") is None else known["score"]
+        source = as_map(parsed(known.get("feedback_source")))
+        by = source.get("user_name") or source.get("user_id")
+        label = PersonsScore(score, by, known.get("comment"), known.get("created_at"))
+        yield str(known.get("key") or "score"), label if source.get("type") == "app" else score
     yield from as_map(feedback).items()
     yield from ((name[9:], cell) for name, cell in row.items() if name.startswith("feedback.") and cell != "")
+
+
+def _langsmith_scored(row: Row) -> str:
+    """The run that a row of a file of feedback is about."""
+    return str(row.get("run_id") or "") if "key" in row and ("score" in row or "value" in row) else ""
 
 
 def _langsmith_part(row: Row) -> str:
@@ -89,6 +111,8 @@ LANGSMITH = Platform(
     expected=("reference_outputs", "reference", "expected"),
     scores=_langsmith_scores,
     hint="export a dataset's examples, or a project's root runs, as JSON lines or CSV",
+    scored=_langsmith_scored,
+    scores_in="feedback",
     runs=("run_type", "trace_id", "reference_example_id", "feedback_stats", "feedback", "reference", "error"),
     part_of=_langsmith_part,
     lists=("examples", "runs"),
@@ -135,8 +159,10 @@ BRAINTRUST = Platform(
 def _phoenix_scores(row: Row) -> Scores:
     for one in as_list(parsed(row.get("annotations"))):
         known = as_map(one)
-        score = known.get("score")
-        yield str(known.get("name") or "score"), known.get("label") if score is None else score
+        result = {**known, **as_map(known.get("result"))}
+        score = result.get("label") if result.get("score") is None else result["score"]
+        label = PersonsScore(score, known.get("user_id"), result.get("explanation"), known.get("created_at"))
+        yield str(known.get("name") or "score"), label if known.get("annotator_kind") == "HUMAN" else score
     for column, cell in row.items():
         name = column.removeprefix("annotation_").removesuffix("_score")
         if column == f"annotation_{name}_score":

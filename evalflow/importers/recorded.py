@@ -5,6 +5,7 @@ Each name of a score becomes a metric of the kind `recorded`, beside evalflow's 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -44,12 +45,12 @@ class Counterparts:
 
 @dataclass(frozen=True, slots=True)
 class PersonsScore:
-    """A score that a person gave, as the tool recorded it: a number or a label."""
+    """A score that a person gave, as the tool recorded it: a number or a label, and what a label tells about itself."""
 
     value: Any
-    by: str
-    comment: str | None = None
-    at: str | None = None
+    by: Any = None
+    comment: Any = None
+    at: Any = None
 
 
 @dataclass(slots=True)
@@ -102,11 +103,11 @@ class RecordedCases:
     def _numbers(self, case: str, scores: Iterable[tuple[str, Any]], where: str) -> dict[str, float]:
         ledger, found = self.imported.ledger, dict[str, float]()
         for name, value in scores:
-            if len(self.names) < _MANY:
-                self.names.setdefault(name)
             if isinstance(value, PersonsScore):
                 self._label(case, name, value, where)
                 continue
+            if len(self.names) < _MANY:
+                self.names.setdefault(name)
             ledger.found("scores")
             number = score_number(value)
             if number is not None and name not in self.scores and len(self.scores) < _MANY:
@@ -127,13 +128,14 @@ class RecordedCases:
         return found
 
     def _label(self, case: str, name: str, label: PersonsScore, where: str) -> None:
-        """A row in the columns of docs/labels.md."""
+        """Write a row in the columns of docs/labels.md; its metric is the name, until those of all scores are known."""
         self.imported.ledger.found("labels")
-        if not isinstance(label.value, str | int | float):
+        if not isinstance(label.value, str | int | float) or label.value == "":
             self.imported.ledger.left("labels", f"label {name}", where, "it has no value")
             return
-        row = {"case_id": case, "metric": key_for(name, (), "label"), "value": label.value, "by": label.by}
-        self.labels.write(row | {key: value for key in ("comment", "at") if (value := getattr(label, key))})
+        told = {"by": label.by, "comment": label.comment, "at": label.at}
+        known = {key: value for key, value in told.items() if isinstance(value, str) and value}
+        self.labels.write({"case_id": case, "metric": name, "value": label.value, **known})
 
     def declare(self, source: ImportSource, key: str, file: str) -> None:
         """Add the dataset, a metric for each score, and the experiment; UserError if there are no cases."""
@@ -158,9 +160,24 @@ class RecordedCases:
         elif not any(_asks_judge(name) for name in like):
             imported.unjudged.add(key)
         if self.labels.count:
-            path = f"data/{key}_labels.jsonl"
-            hint = "for a judge of the same name: evalflow calibrate RUN --labels"
-            imported.notes.append(f"people's labels are in {path}; {hint} {path}")
+            self._name_labels(key, dict(zip(self.scores, old, strict=True)))
+
+    def _name_labels(self, key: str, metrics: Mapping[str, str]) -> None:
+        """Give labels the metric of the scores of their name; others wait for a metric of that name."""
+        path = self.imported.data[f"{key}_labels.jsonl"]
+        named = path.with_suffix(".named")
+        waiting: dict[str, None] = {}
+        with path.open(encoding="utf-8") as labels, named.open("w", encoding="utf-8") as file:
+            for line in labels:
+                row = json.loads(line)
+                metric = metrics.get(row["metric"]) or key_for(row["metric"], (), "label")
+                waiting |= {} if row["metric"] in metrics else {metric: None}
+                file.write(json.dumps({**row, "metric": metric}, ensure_ascii=False) + "\n")
+        named.replace(path)
+        notes = self.imported.notes
+        notes.append(f"people's labels: python -m evalflow calibrate RUN --labels data/{key}_labels.jsonl")
+        if waiting:
+            notes.append(f"labels without a score of their name wait for a metric: {', '.join([*waiting][:12])}")
 
     def _declare_score(self, key: str, name: str, score: str) -> str:
         """Add the metric that reads the tool's own score."""
@@ -204,9 +221,9 @@ def recorded_cases(
     with source.rows(imported, key) as rows, source.rows(imported, f"{key}_labels", "labels") as labels:
         cases = RecordedCases(imported, rows, labels, tool, column, counterparts)
         yield cases
+    cases.declare(source, key, file)
     if not labels.count:
         imported.data.pop(f"{key}_labels.jsonl").unlink()
-    cases.declare(source, key, file)
 
 
 def score_number(value: Any) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from os.path import commonpath
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ from evalflow.datasets.parquet import open_parquet
 from evalflow.datasets.sources import MAX_RECORD, SourceRow, Table, shown
 from evalflow.errors import Problem, UserError
 from evalflow.importers.located import Broken, located_json, located_yaml
+from evalflow.importers.untranslatable import Untranslatable
 
 LARGEST_FILE = 64 * 2**20  # bytes of a file that is read whole
+_PUT = "put it there, and import again"
 _MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"\x1f\x8b": "gzip", b"PK": "zip"}
 
 
@@ -27,10 +30,19 @@ def _open_json(path: Path) -> Table:
     return open_jsonl(path) if is_lines else open_json(path)
 
 
-_OPENERS: Mapping[str, Callable[[Path], Table]] = {
+READABLE: Mapping[str, Callable[[Path], Table]] = {
     ".jsonl": open_jsonl, ".ndjson": open_jsonl, ".json": _open_json, ".csv": open_csv,
     ".parquet": partial(open_parquet, missing_nan=True),
 }  # fmt: skip
+
+
+class MissingFile(UserError, Untranslatable):
+    """A file that is named is not there: what names it is listed, where the rest is of use without it."""
+
+    def __init__(self, reason: str, where: str) -> None:
+        UserError.__init__(self, Problem(reason, where, _PUT))
+        self.reason = reason
+        self.hint = _PUT
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,28 +61,34 @@ class SourceFolder:
 
     def find(self, name: str, base: Path, where: str) -> Path:
         """The file of a relative or absolute name; UserError if it is not there, or outside of the folder."""
-        path = self.inside(name, base, where)
+        path = self._resolved(name, base, where)
         try:
             exists = path.exists()
         except OSError as error:
             what = f"it names {name[:60]}, which cannot be looked for: {error.strerror}"
             raise UserError(Problem(what, where)) from None
         if not exists:
-            raise UserError(Problem(f"it names {name}, which is not there", where, f"looked for {shown(path)}"))
+            raise MissingFile(f"it names {name}, which is not there", where)
+        self.inside(name, base, where)
         if not path.is_file():
             raise UserError(Problem(f"it names {name}, which is a folder", where, "name a file in it"))
         return path
 
     def inside(self, name: str, base: Path, where: str) -> Path:
         """The absolute path, with links resolved; UserError if it leaves the folder."""
-        try:
-            path = (base / name).resolve()
-        except (OSError, ValueError, RuntimeError) as error:
-            raise UserError(Problem(f"it names {name!r}, which is no path: {error}", where)) from None
+        path = self._resolved(name, base, where)
         if not path.is_relative_to(self.root):
-            hint = "if you trust it, allow the folder above: --root FOLDER"
+            hint = (
+                f"if you trust it, allow the folder above: --root {shown(Path(commonpath((self.root, path.parent))))}"
+            )
             raise UserError(Problem(f"it names {name}, which is outside of {shown(self.root)}", where, hint))
         return path
+
+    def _resolved(self, name: str, base: Path, where: str) -> Path:
+        try:
+            return (base / name).resolve()
+        except (OSError, ValueError, RuntimeError) as error:
+            raise UserError(Problem(f"it names {name!r}, which is no path: {error}", where)) from None
 
     def matching(self, pattern: str, base: Path, where: str) -> list[Path]:
         """The files of a name or glob, sorted; UserError if there are none."""
@@ -80,7 +98,7 @@ class SourceFolder:
             raise UserError(Problem(f"the glob {pattern} leaves the folder", where, "name the files one by one"))
         found = sorted(path for path in base.glob(pattern) if path.is_file())
         if not found:
-            raise UserError(Problem(f"it names {pattern}, which matches no file", where, f"looked in {shown(base)}"))
+            raise MissingFile(f"it names {pattern}, which matches no file", where)
         return [self.find(str(path), base, where) for path in found]
 
 
@@ -135,9 +153,9 @@ def read_document(path: Path) -> Any:
 
 def read_rows(path: Path) -> Iterator[SourceRow]:
     """The rows of a .jsonl, .json, .csv or .parquet file, one at a time; UserError at the first that is broken."""
-    opener = _OPENERS.get(path.suffix.lower())
+    opener = READABLE.get(path.suffix.lower())
     if opener is None:
-        raise UserError(Problem("unknown kind of file", shown(path), f"known endings: {', '.join(_OPENERS)}"))
+        raise UserError(Problem("unknown kind of file", shown(path), f"known endings: {', '.join(READABLE)}"))
     expect_text(path)
     empty = True
     try:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from evalflow.errors import UserError
 from evalflow.importers.exports import read_export
 from evalflow.importers.files import ImportedConfig, ImportSource
 from evalflow.importers.platforms import PLATFORMS
@@ -36,8 +37,12 @@ def read(folder: Path, tool: str, rows: Any, form: str = "json") -> ImportedConf
     return found
 
 
-def cases(found: ImportedConfig) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in found.data["old.jsonl"].read_text(encoding="utf-8").splitlines()]
+def cases(found: ImportedConfig, file: str = "old.jsonl") -> list[dict[str, Any]]:
+    return [json.loads(line) for line in found.data[file].read_text(encoding="utf-8").splitlines()]
+
+
+def labels(found: ImportedConfig) -> list[dict[str, Any]]:
+    return cases(found, "old_labels.jsonl")
 
 
 @pytest.mark.parametrize("form", ["json", "jsonl", "csv"])
@@ -139,3 +144,45 @@ def test_phoenix_examples_and_experiments(tmp_path: Path) -> None:
         assert (case["answer"], case["reference"], case["latency_s"], case["group"]) == ("A", "R", 0.25, "x")
         assert case["phoenix"] == {"exact": 0.0}
         assert found.ledger.counts() == {"cases": (1, 1, 0), "scores": (2, 1, 1)}
+
+
+def test_people_s_scores_are_labels(tmp_path: Path) -> None:
+    judged = {"name": "helpful", "value": 1, "dataType": "NUMERIC", "source": "EVAL"}
+    by_ana = {**judged, "value": 0, "source": "ANNOTATION", "authorUserId": "ana", "comment": "rude", "timestamp": "t"}
+    by_ben = {**by_ana, "name": "tone", "stringValue": "warm", "dataType": "CATEGORICAL", "authorUserId": None}
+    found = read(tmp_path, "langfuse", [{"id": "t1", "input": "Q", "output": "A", "scores": [judged, by_ana, by_ben]}])
+    assert cases(found)[0]["langfuse"] == {"helpful": 1.0}
+    assert labels(found) == [
+        {"case_id": "1", "metric": "old_helpful", "value": 0, "by": "ana", "comment": "rude", "at": "t"},
+        {"case_id": "1", "metric": "tone", "value": "warm", "comment": "rude", "at": "t"},
+    ]
+    assert found.ledger.counts()["labels"] == (2, 2, 0)
+    assert any("wait for a metric: tone" in note for note in found.notes)
+
+
+def test_feedback_and_annotations_say_whether_a_person_gave_them(tmp_path: Path) -> None:
+    app = {"key": "right", "score": 1, "feedback_source": {"type": "app", "user_name": "ana"}, "created_at": "t"}
+    run = {"id": "r", "run_type": "chain", "inputs": {"q": "Q"}, "outputs": {"a": "A"}}
+    found = read(tmp_path, "langsmith", [{**run, "feedback": [app, {**app, "feedback_source": {"type": "model"}}]}])
+    assert labels(found) == [{"case_id": "1", "metric": "old_right", "value": 1, "by": "ana", "at": "t"}]
+    human = {"name": "right", "annotator_kind": "HUMAN", "result": {"label": "yes", "explanation": "e"}, "user_id": "u"}
+    row = {"example_id": "e", "input": "Q", "reference_output": "R", "output": "A", "annotations": [human]}
+    found = read(tmp_path, "phoenix", [row])
+    assert labels(found) == [{"case_id": "1", "metric": "right", "value": "yes", "by": "u", "comment": "e"}]
+
+
+def test_scores_of_another_file_are_joined(tmp_path: Path) -> None:
+    folder = tmp_path / "export"
+    folder.mkdir()
+    traces = [{"id": name, "input": "Q", "output": "A"} for name in ("a", "b")]
+    score = {"name": "helpful", "value": 0.5, "dataType": "NUMERIC", "source": "API"}
+    scores = [{**score, "traceId": "b"}, {**score, "traceId": "gone"}]
+    (folder / "traces.json").write_text(json.dumps(traces))
+    (folder / "scores.jsonl").write_text("".join(json.dumps(one) + "\n" for one in scores))
+    found = read_export(PLATFORMS["langfuse"], ImportSource(folder, "old", Path(mkdtemp(dir=tmp_path))))
+    found.ledger.expect_balanced()
+    assert [case.get("langfuse") for case in cases(found)] == [None, {"helpful": 0.5}]
+    assert found.ledger.counts() == {"cases": (2, 2, 0), "scores": (2, 1, 1)}
+    (folder / "more.json").write_text(json.dumps(traces))
+    with pytest.raises(UserError, match="2 files of rows and 1 of scores"):
+        read_export(PLATFORMS["langfuse"], ImportSource(folder, "old", Path(mkdtemp(dir=tmp_path))))

@@ -19,9 +19,11 @@ from evalflow.importers.untranslatable import Untranslatable
 from evalflow.importers.values import as_list
 from evalflow.metrics.case_checks import PARAMS
 
+_REMARKS = ("description", "name", "label", "id", "title", "comment", "reason")
+"""Keys that promptfoo does not read."""
 _EXACT: Mapping[str, Any] = {"normalize": None}
 _FOLDED: Mapping[str, Any] = {"normalize": None, "case_sensitive": False}
-_KNOWN_KEYS = frozenset({"type", "value", "threshold", "weight", "metric", "provider"})
+_KNOWN_KEYS = frozenset({"type", "value", "threshold", "weight", "metric", "provider", *_REMARKS})
 _ELSEWHERE: Mapping[str, str] = {
     "javascript": COMMAND,
     "python": COMMAND,
@@ -104,9 +106,12 @@ class AssertionReader:
                 raise Untranslatable("a judge is not asked for the opposite", "write the rubric the other way round")
             check, params = _JUDGED[base](value, declared)
             return Translated(kind=check, params=params, weight=weight)
-        if base not in _RULES:
+        if base == "javascript" and isinstance(value, str):
+            rule = rule_of(value, variables)
+        elif base in _RULES:
+            rule = _RULES[base](value, declared, self)
+        else:
             raise Untranslatable(f"there is no like of {kind}", _ELSEWHERE.get(base, COMMAND))
-        rule = _RULES[base](value, declared, self)
         if inverse and base == "javascript" and "json" in str(rule):
             raise Untranslatable("its opposite treats text that is no JSON in another way", COMMAND)
         return Translated(kind="rule", params={"op": "not", "rule": rule} if inverse else rule, weight=weight)
@@ -217,7 +222,7 @@ def _json(anywhere: dict[str, Any]) -> Callable[..., Rule]:
                 schema = located_yaml(value, "schema")
             except Broken:
                 schema = None
-        if schema in (None, "", True):
+        if schema in (None, "") or isinstance(schema, bool):
             schema = {}
         if not isinstance(schema, dict):
             raise Untranslatable("its schema is no object", "write a JSON Schema")
@@ -257,12 +262,6 @@ def _xml(value: Any, _declared: Any, _reader: Any) -> Rule:
     return {"op": "xml", "elements": [str(one) for one in elements]}
 
 
-def _script(value: Any, _declared: Any, _reader: Any) -> Rule:
-    if not isinstance(value, str):
-        raise Untranslatable("it runs JavaScript", COMMAND)
-    return rule_of(value)
-
-
 _RULES: Mapping[str, Callable[..., Rule]] = {
     "contains": _one("contains", _EXACT),
     "icontains": _one("contains", _FOLDED),
@@ -279,16 +278,13 @@ _RULES: Mapping[str, Callable[..., Rule]] = {
     "latency": _at_most("latency_s", 1000),
     "cost": _at_most("cost_usd", 1),
     "word-count": _words,
-    "javascript": _script,
 }
 
 
-def _rubric(value: Any, declared: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+def _rubric(value: Any, _declared: Any) -> tuple[str, dict[str, Any]]:
     rules = cast("list[Any]", value) if isinstance(value, list) else [value]
     if not rules or not all(isinstance(rule, str) and rule.strip() for rule in rules):
         raise Untranslatable("its rubric is no text", "write it as text")
-    if declared.get("provider") is not None and not isinstance(declared["provider"], str):
-        raise Untranslatable("it has a judge of its own", "choose one judge for the run: judge=...")
     return "conformity", {"rules": [str(rule) for rule in rules]}
 
 

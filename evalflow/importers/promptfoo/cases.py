@@ -14,21 +14,15 @@ from evalflow.errors import Problem, UserError
 from evalflow.importers.ledger import Ledger
 from evalflow.importers.located import LocatedList, LocatedMap, place
 from evalflow.importers.promptfoo.csv_tests import csv_rows, output_text, row_as_test
-from evalflow.importers.sources import SourceFolder, read_document, read_rows, read_text
+from evalflow.importers.sources import MissingFile, SourceFolder, read_document, read_rows, read_text
+from evalflow.importers.untranslatable import Untranslatable
 from evalflow.importers.values import as_list, as_map, as_number
 
 _PROGRAMS = re.compile(r"\.(py|js|ts|mjs|cjs|mts|cts)(:[\w.]+)?\Z")
 _LISTED = ("assertScoringFunction", "provider", "providers", "prompts")
 """Keys of a test that have no like: the test is listed for each, and taken without."""
-_LISTED_OPTIONS = (
-    "transform",
-    "postprocess",
-    "transformVars",
-    "provider",
-    "rubricPrompt",
-    "storeOutputAs",
-    "runSerially",
-)
+_KNOWN = frozenset({"vars", "assert", "description", "threshold", "metadata", "options", "providerOutput"})
+_OPTIONS = frozenset({"prefix", "suffix", "disableVarExpansion", "disableDefaultAsserts"})
 _MANY = 100_000  # cases that lists of values of one test may make
 PROGRAM = "have the program write its tests to a file: .yaml, .json, .jsonl or .csv"
 
@@ -85,12 +79,21 @@ class TestReader:
 
     def read(self, config: LocatedMap) -> Iterator[SourceTest]:
         """All tests, scenarios last."""
-        for own, where, base in self._entries(config.get("tests"), config.at("tests"), self.base):
-            yield self._test(own, where, base)
-        scenarios = config.get("scenarios")
-        for number, scenario in enumerate(as_list(scenarios)):
-            for own, where, base in self._scenario(scenario, config.at("scenarios"), number):
-                yield self._test(own, where, base)
+        for own, where, base in self._declared(config):
+            self.ledger.found("tests")
+            try:
+                test = self._test(own, where, base)
+            except Untranslatable as failure:
+                what = f"test {own.get('description') or ''}".strip()
+                self.ledger.left("tests", what, where, failure.reason, failure.hint)
+                continue
+            self.ledger.took("tests")
+            yield test
+
+    def _declared(self, config: LocatedMap) -> Iterator[_Entry]:
+        yield from self._entries(config.get("tests"), config.at("tests"), self.base)
+        for number, scenario in enumerate(as_list(config.get("scenarios"))):
+            yield from self._scenario(scenario, config.at("scenarios"), number)
 
     def _entries(self, declared: Any, where: str, base: Path) -> Iterator[_Entry]:
         if declared is None:
@@ -116,7 +119,12 @@ class TestReader:
             hint = PROGRAM if _PROGRAMS.search(plain) else "save it as CSV"
             self._leave("tests", f"tests {name}", where, "they come from a program or a spreadsheet", hint)
             return
-        for path in self.folder.matching(plain, self.base, where):
+        try:
+            paths = self.folder.matching(plain, self.base, where)
+        except MissingFile as failure:
+            self._leave("tests", f"tests {name}", where, failure.reason, failure.hint)
+            return
+        for path in paths:
             ending = path.suffix.lower()
             if ending == ".csv":
                 for row, line in csv_rows(path):
@@ -151,16 +159,16 @@ class TestReader:
             )  # fmt: skip
 
     def _test(self, own: Mapping[str, Any], where: str, base: Path) -> SourceTest:
-        self.ledger.found("tests")
         default = self.default
         options = {**as_map(default.get("options")), **as_map(own.get("options"))}
         merged = {**default, **{key: value for key, value in own.items() if value is not None}}
         for key in _LISTED:
             if merged.get(key) and not (key in ("provider", "providers", "prompts") and key not in own):
                 self._leave("settings", f"{key} of a test", where, "a run has one target for all its cases")
-        for key in _LISTED_OPTIONS:
-            if options.get(key) and key in as_map(own.get("options")):
-                self._leave("settings", f"options.{key} of a test", where, *REASONS.get(key, (_NO_LIKE, "")))
+        for key in sorted({*own} - _KNOWN - {*_LISTED}):
+            self._leave("settings", f"{key} of a test", where, _NO_LIKE)
+        for key in unknown_options(own.get("options")):
+            self._leave("settings", f"options.{key} of a test", where, *REASONS.get(key, (_NO_LIKE, "")))
         variables = {**_vars(default.get("vars"), self, self.base), **_vars(own.get("vars"), self, base)}
         without = options.get("disableDefaultAsserts") is True
         asserts = [*([] if without else _list(default.get("assert"))), *_list(own.get("assert"))]
@@ -175,7 +183,6 @@ class TestReader:
         )  # fmt: skip
         if found.count > _MANY:
             raise UserError(Problem(f"its lists of values make {found.count:,} cases", where, f"at most {_MANY:,}"))
-        self.ledger.took("tests")
         return found
 
     def variable(self, name: str, value: Any, base: Path, where: str) -> Any:
@@ -199,6 +206,11 @@ class TestReader:
         self.ledger.left(part, what, where, reason, hint)
 
 
+def unknown_options(declared: Any) -> list[str]:
+    """The options of a test, or of all tests, that have no like."""
+    return [key for key, value in as_map(declared).items() if key not in _OPTIONS and value not in (None, False)]
+
+
 _NO_LIKE = "it has no like"
 REASONS: Mapping[str, tuple[str, str]] = {
     "transform": ("it changes the answer before it is scored", "let the target change it: docs/targets.md"),
@@ -207,6 +219,7 @@ REASONS: Mapping[str, tuple[str, str]] = {
     "provider": ("it is the judge", "choose the judge of the run: judge=openai judge.model=..."),
     "rubricPrompt": ("it is the judge's prompt", "write a metric of the kind rubric: docs/metrics.md"),
     "storeOutputAs": ("an answer is no variable of another case", "give the cases earlier turns as `messages`"),
+    "timeout": ("how long an answer may take is the target's key", "target.timeout_s=SECONDS"),
     "runSerially": ("cases do not depend on each other", "give the cases earlier turns as `messages`"),
 }
 

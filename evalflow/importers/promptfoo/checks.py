@@ -11,7 +11,7 @@ from evalflow.importers.ledger import Ledger
 from evalflow.importers.located import LocatedList, LocatedMap, place
 from evalflow.importers.promptfoo.asserts import NOTES, AssertionReader, Translated, name_of
 from evalflow.importers.untranslatable import Untranslatable
-from evalflow.importers.values import as_list, as_number
+from evalflow.importers.values import as_list, as_map, as_number
 from evalflow.metrics.case_checks import JUDGED
 
 
@@ -33,6 +33,7 @@ class CheckWriter:
         reader: Translates one assertion.
         metrics: Metrics of evalflow over all cases, with the threshold that an assertion gave.
         judged: Whether any check asks a judge.
+        judges: The providers that assertions name as their judges, by name.
         count: How many checks were written.
         notes: What is not the same as before.
     """
@@ -40,6 +41,7 @@ class CheckWriter:
     reader: AssertionReader
     metrics: dict[str, float | None] = field(default_factory=dict[str, "float | None"])
     judged: bool = False
+    judges: dict[str, Any] = field(default_factory=dict[str, Any])
     count: int = 0
     notes: dict[str, None] = field(default_factory=dict[str, None])
     _names: Counter[str] = field(default_factory=Counter[str])
@@ -165,6 +167,8 @@ class CheckWriter:
         return self._fates[key]
 
     def _note(self, declared: Mapping[str, Any]) -> None:
+        if own := declared.get("provider"):
+            self.judges.setdefault(str(as_map(own).get("id") or own), own)
         note = NOTES.get(str(declared.get("type")).removeprefix("not-"))
         if note:
             self.notes.setdefault(note)

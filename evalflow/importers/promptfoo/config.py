@@ -15,7 +15,7 @@ from evalflow.importers.ledger import Ledger
 from evalflow.importers.located import LocatedList, LocatedMap, place
 from evalflow.importers.nunjucks import render, rendered_variables
 from evalflow.importers.promptfoo.asserts import AssertionReader
-from evalflow.importers.promptfoo.cases import REASONS, SourceTest, TestReader
+from evalflow.importers.promptfoo.cases import REASONS, SourceTest, TestReader, unknown_options
 from evalflow.importers.promptfoo.checks import CheckWriter
 from evalflow.importers.promptfoo.prompts import ChatPrompt, PromptReader, SourcePrompt, chat_prompt, text_of
 from evalflow.importers.promptfoo.providers import (
@@ -27,7 +27,7 @@ from evalflow.importers.promptfoo.providers import (
 )
 from evalflow.importers.promptfoo.questions import question_of
 from evalflow.importers.promptfoo.references import resolved
-from evalflow.importers.sources import SourceFolder, read_document
+from evalflow.importers.sources import MissingFile, SourceFolder, read_document
 from evalflow.importers.untranslatable import Untranslatable
 from evalflow.importers.values import as_map
 
@@ -41,8 +41,15 @@ _REASONS: Mapping[str, tuple[str, str]] = {
     "derivedMetrics": ("sums over metrics are another kind of metric", "write a metric of the kind composite"),
     "evaluateOptions": ("how fast and how often is said by evalflow's keys", "see concurrency and repeats"),
     "outputPath": ("every run has its own folder", "see outputs/"),
+    "assert": ("only tests and defaultTest have assertions", "write it under defaultTest, and import again"),
+    "targets": ("the file has providers too, which count", "name them all under providers"),
+    "version": ("there is only one version of the format", ""),
     "assertionTemplates": ("the assertions that refer to them are taken", ""),
 }
+
+
+_NO_PROMPT = SourcePrompt("", "", ""), ChatPrompt(None, "", frozenset())
+"""Where no prompt has a like, the cases still are of use with a target of the user."""
 
 
 @dataclass(slots=True)
@@ -92,7 +99,15 @@ def read_suite(source: ImportSource, path: Path) -> ImportedConfig:
     _settings(suite)
     columns = _columns(suite, _prompts(suite), _providers(suite))
     checks = CheckWriter(AssertionReader(suite.folder, suite.base))
-    tests = list(TestReader(suite.folder, suite.base, suite.ledger, suite.default).read(config)) or [_bare(suite)]
+    tests = list(TestReader(suite.folder, suite.base, suite.ledger, suite.default).read(config))
+    if not tests and (config.get("tests") or config.get("scenarios")):
+        problems = [Problem(f"{one.what}: {one.reason}", one.where, one.hint) for one in suite.ledger.left_out
+                    if one.part == "tests"]  # fmt: skip
+        raise UserError(problems or [Problem("it has no tests", config.at("tests"))])
+    if not tests and columns[0].prompt.text == "":
+        problems = [Problem(f"{one.what}: {one.reason}", one.where, one.hint) for one in suite.ledger.left_out]
+        raise UserError(problems or [Problem("it has neither tests nor prompts that could be taken", shown(path))])
+    tests = tests or [_bare(suite)]
     _write_cases(suite, tests, columns, checks)
     checks.settle(suite.ledger)
     _declare(suite, columns, checks, tests)
@@ -114,21 +129,29 @@ def _default(suite: _Suite) -> Mapping[str, Any]:
 
 def _settings(suite: _Suite) -> None:
     """List the keys of the file, and of its default test, that have no like."""
+    twice = {"targets"} if "providers" in suite.config else set[str]()
     for key in suite.config:
-        if key not in _KNOWN:
+        if key not in _KNOWN or key in twice:
+            reason = ("they are templates of YAML, and taken where they are used", "") if key.startswith("x-") else None
             suite.ledger.found("settings")
-            suite.ledger.left("settings", key, suite.config.at(key), *_REASONS.get(key, ("it has no like", "")))
+            known = reason or _REASONS.get(key, ("it has no like", ""))
+            suite.ledger.left("settings", key, suite.config.at(key), *known)
     options = _options(suite)
-    for key in options:
-        if key in REASONS and not (key == "provider" and _judge(suite)):
+    for key in unknown_options(options):
+        if not (key == "provider" and _judge(suite)):
             where = place(options, suite.config.at("defaultTest"))
             suite.ledger.found("settings")
-            suite.ledger.left("settings", f"defaultTest.options.{key}", where, *REASONS[key])
+            suite.ledger.left(
+                "settings", f"defaultTest.options.{key}", where, *REASONS.get(key, ("it has no like", ""))
+            )
 
 
-def _judge(suite: _Suite) -> dict[str, Any]:
-    """The judge that grades, as an experiment declares it; empty where there is none, or none like it."""
-    provider = _options(suite).get("provider")
+def _judge(suite: _Suite, own: Sequence[Any] = ()) -> dict[str, Any]:
+    """The judge that grades, as an experiment declares it; empty where there is none, or none like it.
+
+    It is the one of the default test, else the one that all assertions with a judge of their `own` name.
+    """
+    provider = _options(suite).get("provider") or (own[0] if len(own) == 1 else None)
     if isinstance(provider, Mapping) and "text" in provider:
         provider = cast("Mapping[str, Any]", provider)["text"]
     try:
@@ -152,7 +175,13 @@ def _prompts(suite: _Suite) -> list[tuple[SourcePrompt, ChatPrompt]]:
         try:
             chat = chat_prompt(one, str(around.get("prefix") or ""), str(around.get("suffix") or ""))
         except Untranslatable as failure:
-            suite.ledger.left("prompts", f"prompt {one.label[:60]}", one.where, failure.reason, failure.hint)
+            suite.ledger.left(
+                "prompts",
+                f"prompt {one.label.strip().partition(chr(10))[0][:60]}",
+                one.where,
+                failure.reason,
+                failure.hint,
+            )
             continue
         found.append((one, chat))
         suite.ledger.took("prompts")
@@ -180,7 +209,12 @@ def _entries(suite: _Suite, declared: Any, where: str) -> Iterator[tuple[Any, st
     for number, entry in enumerate(entries):
         spot = declared.at(number) if isinstance(declared, LocatedList) else where
         if isinstance(entry, str) and entry.startswith("file://") and entry.endswith((".yaml", ".yml", ".json")):
-            path = suite.folder.find(entry.removeprefix("file://"), suite.base, spot)
+            try:
+                path = suite.folder.find(entry.removeprefix("file://"), suite.base, spot)
+            except MissingFile as failure:
+                suite.ledger.found("providers")
+                suite.ledger.left("providers", f"provider {entry}", spot, failure.reason, failure.hint)
+                continue
             yield from _entries(suite, read_document(path), shown(path))
         else:
             yield entry, place(entry, spot)
@@ -206,7 +240,7 @@ def _columns(
         except Untranslatable as failure:
             suite.ledger.left("providers", f"provider {provider.id[:80]}", provider.where, failure.reason, failure.hint)
     if not columns:  # the prompts still are of use with a target that the user names
-        for number, (prompt, chat) in enumerate(prompts):
+        for number, (prompt, chat) in enumerate(prompts or [_NO_PROMPT]):
             several = f" {number + 1}" if len(prompts) > 1 else ""
             columns.append(_Column(key_for(f"{suite.source.name}{several}", (), "target"), prompt, chat, None))
     if len(columns) == 1:
@@ -316,8 +350,11 @@ def _declare(suite: _Suite, columns: Sequence[_Column], checks: CheckWriter, tes
         metrics = ["relevance"]
         imported.notes.append("the tests have no assertions: the experiments have metric=relevance; choose your own")
     imported.notes.extend(checks.notes)
-    judge = _judge(suite) if checks.judged else {}
+    judge = _judge(suite, [*checks.judges.values()]) if checks.judged else {}
     imported.notes.extend(judge.get("notes", ()))
+    if checks.judges and not (judge and len(checks.judges) == 1 and not _options(suite).get("provider")):
+        named = ", ".join(checks.judges)
+        imported.notes.append(f"assertions name judges of their own, {named}: a run has one judge for all checks")
     answered = [test.answer is not None for test in tests]
     for number, column in enumerate(columns):
         echoes = column.target is not None and column.target.echoes

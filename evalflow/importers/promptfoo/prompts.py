@@ -77,10 +77,7 @@ class PromptReader:
         if not isinstance(text, str):
             raise Untranslatable("it has neither `raw` nor `id`", "write it as text")
         label = str(known["label"]) if known.get("label") else None
-        if known.get("raw"):
-            yield SourcePrompt(text, label or text, where)
-        else:
-            yield from self._named(text, label, where)
+        yield from self._named(text, label, where)
 
     def _named(self, text: str, label: str | None, where: str) -> Iterator[SourcePrompt]:
         """A prompt as text, or all prompts of the file or files that it names."""

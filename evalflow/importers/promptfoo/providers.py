@@ -13,8 +13,10 @@ from evalflow.config.targets import PLAIN_HEADER
 from evalflow.importers.files import Secret
 from evalflow.importers.located import LocatedMap
 from evalflow.importers.nunjucks import is_template, jinja_of
+from evalflow.importers.secrets import names_secret
 from evalflow.importers.untranslatable import Untranslatable
 from evalflow.importers.values import as_map
+from evalflow.redaction import secrets_in
 
 _BUILT_IN: Mapping[str, tuple[str, str | None, str | None]] = {
     "openai": ("openai", None, "OPENAI_API_KEY"),
@@ -33,6 +35,8 @@ _BUILT_IN: Mapping[str, tuple[str, str | None, str | None]] = {
     "cerebras": ("openai", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
     "perplexity": ("openai", "https://api.perplexity.ai", "PERPLEXITY_API_KEY"),
     "litellm": ("openai", "http://127.0.0.1:4000/v1", "LITELLM_API_KEY"),
+    "huggingface": ("openai", "https://router.huggingface.co/v1", "HF_TOKEN"),
+    "github": ("openai", "https://models.github.ai/inference", "GITHUB_TOKEN"),
     "localai": ("vllm", "http://127.0.0.1:8080/v1", None),
     "llamafile": ("vllm", "http://127.0.0.1:8080/v1", None),
     "vllm": ("vllm", None, None),
@@ -49,11 +53,13 @@ _KEYS: Mapping[str, str] = {
 }  # fmt: skip
 _ADDRESSES = ("apiBaseUrl", "baseUrl", "apiHost", "base_url", "apiBase")
 _SECRETS = ("apiKey", "apiKeyEnvar", "api_key")
-_SECRET = re.compile(r"key|token|secret|password|passwd|credential|authorization|cookie", re.IGNORECASE)
+_SECRET = re.compile(r"(?:.*[-_])?(?:key|token)", re.IGNORECASE)  # names of values in a body, beside the usual ones
 _ENVIRONMENT = re.compile(r"\{\{\s*(?:process\.)?env\.(\w+)\s*(?:\|[^}]*)?\}\}|\$\{?(\w+)\}?\Z")
 _PROGRAMS = re.compile(r"\.(py|js|ts|mjs|cjs|mts|cts|go|rb)(:[\w.]+)?\Z")
 _PROMPT = re.compile(r"\{\{-?\s*vars\.prompt\s*-?\}\}")
-_DOTTED = re.compile(r"(?:json|data|response|result)((?:\??\.[A-Za-z_]\w*|\[\d+\])+)\Z")
+_DOTTED = re.compile(
+    r"(?:json|data|response|result)((?:\??\.[A-Za-z_]\w*|(?:\?\.)?\[\d+\])+)\s*(\|\|.*|\?\?.*)?\Z", re.DOTALL
+)
 COMMAND = "write the program as target=command, which gets the case as JSON on stdin: docs/targets.md"
 
 
@@ -179,16 +185,18 @@ def _key_variable(provider: SourceProvider, usual: str, key: str) -> tuple[str, 
 def _http(provider: SourceProvider, key: str, prompt: str) -> TargetOption:
     config = dict(provider.config)
     url = provider.id if provider.id.startswith(("http:", "https:")) else config.get("url")
-    if not isinstance(url, str) or is_template(url):
+    variable = _ENVIRONMENT.match(url.strip()) if isinstance(url, str) else None
+    rest = url.strip()[variable.end() :] if isinstance(url, str) and variable else url
+    if not isinstance(url, str) or not isinstance(rest, str) or is_template(rest):
         raise Untranslatable("it has no fixed url", "write target=http by hand: docs/targets.md")
-    parts = urlsplit(url)
-    if "@" in parts.netloc or _SECRET.search(parts.query):
+    if secrets_in(url) - {""}:
         raise Untranslatable("its address has a key in it", "write target=http by hand, with the key in a header")
     unknown = sorted(set(config) - {"url", "method", "headers", "body", "transformResponse", "responseParser"})
     if unknown:
         raise Untranslatable(f"it has {', '.join(unknown)}", "write target=http by hand: docs/targets.md")
     notes: list[str] = []
-    values: dict[str, Any] = {"defaults": ["http", "_self_"], "name": provider.label, "url": url}
+    values: dict[str, Any] = {"defaults": ["http", "_self_"], "name": provider.label}
+    values["url"] = Secret(variable[1] or variable[2], "", rest) if variable else url
     values["method"] = str(config.get("method") or ("POST" if config.get("body") else "GET")).upper()
     if values["method"] not in ("GET", "POST", "PUT", "PATCH"):
         raise Untranslatable(f"its method is {values['method']}", "write target=http by hand: docs/targets.md")
@@ -209,7 +217,9 @@ def _http(provider: SourceProvider, key: str, prompt: str) -> TargetOption:
         raise Untranslatable("its reply is read by a program", "write target=http by hand: docs/targets.md")
     if not found:
         raise Untranslatable("it does not say where the answer stands in the reply", "give it a transformResponse")
-    values["answer"] = "$" + found[1].replace("?", "")
+    values["answer"] = "$" + found[1].replace("?.[", "[").replace("?", "")
+    if found[2]:
+        notes.append(f"target {key}: the answer is {values['answer']} of the reply; {found[2].strip()} has no like")
     return TargetOption(values, notes)
 
 
@@ -231,8 +241,9 @@ def _body(value: Any, key: str, where: str, notes: list[str], prompt: str) -> An
     if isinstance(value, Mapping):
         found: dict[str, Any] = {}
         for name, inner in cast("Mapping[str, Any]", value).items():
-            if isinstance(inner, str) and _SECRET.search(name) and "prompt" not in inner:
-                variable = _ENVIRONMENT.fullmatch(inner.strip())
+            variable = _ENVIRONMENT.fullmatch(inner.strip()) if isinstance(inner, str) else None
+            is_secret = names_secret(name) or _SECRET.fullmatch(name)
+            if isinstance(inner, str) and is_secret and (variable or not is_template(inner)):
                 own = (variable[1] or variable[2]) if variable else re.sub(r"\W", "_", f"{key}_{name}").upper()
                 found[name] = Secret(own)
                 if not variable:
@@ -246,20 +257,20 @@ def _body(value: Any, key: str, where: str, notes: list[str], prompt: str) -> An
 
 
 _JUDGES: Mapping[str, str] = {
-    "openai": "openai", "anthropic": "anthropic", "openrouter": "openrouter", "google": "gemini", "ollama": "ollama",
+    "anthropic": "anthropic", "openrouter": "openrouter", "google": "gemini",
 }  # fmt: skip
 
 
 def judge_of(provider: SourceProvider) -> dict[str, Any]:
     """The judge like a provider that grades: which one to choose, and its values; Untranslatable if there is none."""
     family = provider.id.partition(":")[0]
-    if family not in _JUDGES:
+    if family not in _BUILT_IN:
         raise Untranslatable("there is no judge like it", "choose the judge of the run: judge=...")
     found = target_of(provider, "judge", "")
     values = found.values
     kept = {key: value for key, value in values.items() if key in ("model", "base_url", "api_key_env")}
     return {
-        "choice": _JUDGES[family],
+        "choice": _JUDGES.get(family, _BUILT_IN[family][0]),
         "values": {**kept, "temperature": values["temperature"]},
         "notes": [note.replace("target judge", "judge", 1) for note in found.notes],
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 from evalflow.importers.js_regex import python_regex
@@ -13,28 +14,93 @@ from evalflow.importers.untranslatable import Untranslatable
 Rule = dict[str, Any]
 _TEXT = r"(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")"
 _LITERAL = rf"(?P<literal>{_TEXT}|-?\d+(?:\.\d+)?|true|false|null)"
-_OUTPUT = r"(?P<output>output(?P<forms>(?:\.(?:trim|toLowerCase|toString)\(\))*)|String\(output\))"
-_PATH = r"(?P<path>(?:\.[A-Za-z_$][\w$]*|\[\d+\]|\['[^'\\]*'\])+)"
+_OUTPUT = r"(?P<output>(?:output|String\(output\))(?P<forms>(?:\.(?:trim|toLowerCase|toString)\(\))*))"
+_PATH = r"(?P<path>(?:(?:\?\.|\.)[A-Za-z_$][\w$]*|(?:\?\.)?\[\d+\]|(?:\?\.)?\['[^'\\]*'\])+)"
+_JSON_START = r"JSON\.parse\(output\)"
+_CONSTANT = re.compile(
+    r"(?:const|let|var)\s+([A-Za-z_$][\w$]*)\s*=\s*"
+    r"(JSON\.parse\(output\)|(?:output|String\(output\))(?:\.(?:trim|toLowerCase|toString)\(\))*)\s*(?:;\s*|\n\s*)"
+)
+_VARIABLE = r"context\.vars(?:\.(?P<dotted>[A-Za-z_$][\w$]*)\b|\[['\"](?P<quoted>[^'\"]+)['\"]\])"
+_LOWERED = re.compile(rf"({_TEXT})\.toLowerCase\(\)")
+_EITHER_TYPE = re.compile(r"\(\s*typeof output === ['\"]string['\"]\s*\?\s*JSON\.parse\(output\)\s*:\s*output\s*\)")
 _NUMBER = r"(?P<number>\d+)"
 _NEGATED = r"(?P<negated>!?)"
 COMMAND = "write it as a program, and declare it as a `command` check: docs/checks.md"
 
 
-def rule_of(script: str) -> Rule:
-    """The rule of a script over `output`; Untranslatable if it is more than a comparison."""
-    text = script.strip().removeprefix("return ").removesuffix(";").strip()
-    for connective, op in (("&&", "all"), ("||", "any")):
-        parts = _split(text, connective)
-        if len(parts) > 1:
-            if any(_split(part, other) != [part] for part in parts for other in ("&&", "||")):
-                break
-            return {"op": op, "rules": [rule_of(part) for part in parts]}
-    text = text[1:-1].strip() if _is_wrapped(text) else text
+def rule_of(script: str, variables: Mapping[str, Any] | None = None) -> Rule:
+    """The rule of a script over `output` and `context.vars`; Untranslatable if it is more than comparisons."""
+    text = _expression(script, variables or {})
+    try:
+        return _rule(text)
+    except Untranslatable as failure:
+        if failure.reason:
+            raise
+    line = script.strip().splitlines()[0][:80] if script.strip() else ""
+    raise Untranslatable(f"it runs JavaScript: {line}", COMMAND)
+
+
+def _expression(script: str, variables: Mapping[str, Any]) -> str:
+    """What the script returns, with its constants and the variables of the case written out."""
+    lines = [line for line in script.strip().splitlines() if not line.strip().startswith("//")]
+    text = "\n".join(lines).strip()
+    while constant := _CONSTANT.match(text):
+        text = _outside_quotes(text[constant.end() :], rf"(?<![.\w$]){constant[1]}\b", _always(constant[2]))
+    text = text.strip().removeprefix("return ").removesuffix(";").strip()
+    text = _outside_quotes(text, _VARIABLE, lambda found: _variable(found, variables))
+    text = _LOWERED.sub(lambda found: json.dumps(_literal(found[1]).lower(), ensure_ascii=False), text)
+    text = _EITHER_TYPE.sub("JSON.parse(output)", text)
+    return re.sub(r"\s*\?\s*(?:1|true)\s*:\s*(?:0|false)\Z", "", text)
+
+
+def _always(text: str) -> Callable[[re.Match[str]], str]:
+    return lambda _: text
+
+
+def _variable(found: re.Match[str], variables: Mapping[str, Any]) -> str:
+    value = variables.get(found["dotted"] or found["quoted"])
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str | int | float) else found[0]
+
+
+def _outside_quotes(text: str, pattern: str, change: Callable[[re.Match[str]], str]) -> str:
+    return re.sub(rf"{_TEXT}|(?P<found>{pattern})", lambda one: change(one) if one["found"] else one[0], text)
+
+
+def _rule(text: str) -> Rule:
+    text = text.strip()
+    while _is_wrapped(text):
+        text = text[1:-1].strip()
+    if len(parts := _split(text, "||")) > 1:
+        return _any(parts)
+    if len(parts := _split(text, "&&")) > 1:
+        return {"op": "all", "rules": [_rule(part) for part in parts]}
+    if text.startswith("!") and _is_wrapped(text[1:].strip()):
+        if "JSON." in text:  # a reply that is no JSON throws, and so fails, also within a negation
+            raise Untranslatable("")
+        return {"op": "not", "rule": _rule(text[1:])}
     for pattern, make in _FORMS:
         if found := pattern.fullmatch(text):
             return make(found)
-    line = text.splitlines()[0][:80] if text else ""
-    raise Untranslatable(f"it runs JavaScript: {line}", COMMAND)
+    raise Untranslatable("")
+
+
+def _any(parts: Sequence[str]) -> Rule:
+    """One of several. What throws in JavaScript ends it: then what comes later does not count."""
+    rule: Rule = {"op": "any", "rules": [_rule(part) for part in parts]}
+    guards = [guard for path in re.findall(_JSON_START + _PATH, parts[0]) for guard in _guards(path)]
+    if any("JSON." in part for part in parts[1:-1]) or (guards and "?." in parts[0]):
+        raise Untranslatable("")
+    return {"op": "all", "rules": [*guards, rule]} if guards else rule
+
+
+def _guards(path: str) -> list[Rule]:
+    """What holds of a reply in which a path does not throw: it is JSON, and there is an object above the last step."""
+    parent = "$" + "".join(re.findall(r"\.[\w$]+|\[[^\]]*\]", path)[:-1])
+    return [
+        {"op": "jsonpath", "path": parent, "missing": False},
+        {"op": "not", "rule": {"op": "jsonpath", "path": parent, "equals": None}},
+    ]
 
 
 def _split(text: str, connective: str) -> list[str]:
@@ -61,16 +127,10 @@ def _split(text: str, connective: str) -> list[str]:
 
 
 def _is_wrapped(text: str) -> bool:
-    return text.startswith("(") and text.endswith(")") and _balanced(text[1:-1])
-
-
-def _balanced(text: str) -> bool:
-    depth = 0
-    for character in text:
-        depth += (character == "(") - (character == ")")
-        if depth < 0:
-            return False
-    return depth == 0
+    """Whether one pair of brackets is around all of it."""
+    inner = re.sub(_TEXT, "''", text)
+    depths = list(accumulate((one == "(") - (one == ")") for one in inner))
+    return inner.startswith("(") and inner.endswith(")") and 0 not in depths[:-1]
 
 
 def _literal(text: str) -> Any:
@@ -132,25 +192,41 @@ def _length(found: re.Match[str]) -> Rule:
 
 
 def _json_path(found: re.Match[str]) -> str:
-    return "$" + found["path"]
+    return "$" + re.sub(r"\?\.(?=\[)", "", found["path"]).replace("?.", ".")
 
 
 def _json_value(found: re.Match[str]) -> Rule:
-    value = _literal(found["literal"])
-    rule: Rule = {"op": "jsonpath", "path": _json_path(found), "equals": value}
-    operator = found["operator"]
-    if operator in ("!=", "!=="):
-        # A reply that is no JSON, and a path through nothing, throw in JavaScript, and so fail.
-        steps = re.findall(r"\.[\w$]+|\[[^\]]*\]", found["path"])
-        parent = "$" + "".join(steps[:-1])
-        rules: list[Rule] = [
-            {"op": "jsonpath", "path": parent, "missing": False},
-            {"op": "not", "rule": {"op": "jsonpath", "path": parent, "equals": None}},
-        ]
-        return {"op": "all", "rules": [*rules, {"op": "not", "rule": rule}]}
-    if operator == "==" and value is None:
+    value, operator = _literal(found["literal"]), found["operator"]
+    if value is None and operator in ("==", "!="):
         raise Untranslatable("== null holds for values that are missing too", COMMAND)
-    return rule
+    alike = _alike(value) if operator in ("==", "!=") else [value]
+    path = _json_path(found)
+    rules = [{"op": "jsonpath", "path": path, "equals": one} for one in alike]
+    rule: Rule = rules[0] if len(rules) == 1 else {"op": "any", "rules": rules}
+    if operator in ("===", "=="):
+        return rule
+    if "?." in found["path"]:
+        raise Untranslatable("")
+    return {"op": "all", "rules": [*_guards(found["path"]), {"op": "not", "rule": rule}]}
+
+
+def _alike(value: Any) -> list[Any]:
+    """The values of JSON that `==` takes for the same."""
+    if isinstance(value, bool):
+        return [value, int(value), str(int(value))]
+    if isinstance(value, int | float):
+        return [value, f"{value:g}"]
+    number = re.fullmatch(r"-?\d{1,15}", value)
+    return [value, int(value)] if number else [value]
+
+
+def _one_of(found: re.Match[str]) -> Rule:
+    values = [_literal(one) for one in re.findall(_TEXT, found["list"])]
+    if found["path"]:
+        path = _json_path(found)
+        return {"op": "any", "rules": [{"op": "jsonpath", "path": path, "equals": value} for value in values]}
+    spelled = [{"op": "equals", "value": value, **_spelling(found, value)} for value in values]
+    return {"op": "any", "rules": spelled}
 
 
 def _json_number(found: re.Match[str]) -> Rule:
@@ -167,7 +243,7 @@ def _pattern(found: re.Match[str]) -> Rule:
 
 
 _REGEX = r"/(?P<pattern>(?:[^/\\\n]|\\.)+)/(?P<flags>[a-z]*)"
-_JSON = rf"JSON\.parse\(output\){_PATH}"
+_JSON = _JSON_START + _PATH
 _FORMS: Sequence[tuple[re.Pattern[str], Callable[[re.Match[str]], Rule]]] = [
     (re.compile(pattern, re.DOTALL), make)
     for pattern, make in (
@@ -176,6 +252,7 @@ _FORMS: Sequence[tuple[re.Pattern[str], Callable[[re.Match[str]], Rule]]] = [
         (rf"output\.length\s*(?P<operator><=?|>=?|===?)\s*{_NUMBER}", _length),
         (rf"{_NEGATED}{_REGEX}\.test\(output\)", _pattern),
         (rf"{_JSON}\s*(?P<operator>===?|!==?)\s*{_LITERAL}", _json_value),
+        (rf"\[(?P<list>\s*{_TEXT}(?:\s*,\s*{_TEXT})*)\s*,?\s*\]\.includes\((?:{_JSON}|{_OUTPUT})\)", _one_of),
         (rf"{_JSON}\s*(?P<operator><=?|>=?)\s*(?P<number>-?\d+(?:\.\d+)?)", _json_number),
     )
 ]

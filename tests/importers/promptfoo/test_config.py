@@ -272,7 +272,7 @@ tests: [{vars: {question: When?}, assert: [{type: llm-rubric, value: 'Names {{qu
         ("name: x", "it is no configuration of promptfoo"),
         ("prompts: [a]\nprompts: [b]", "the key 'prompts' is given twice"),
         ("prompts: [file://nowhere.txt]\nproviders: [echo]", "which is not there"),
-        ("prompts: [file://../secret.txt]\nproviders: [echo]", "is outside of"),
+        ("prompts: [file://../../]\nproviders: [echo]", "is outside of"),
         ("prompts: [a]\nproviders: [echo]\ntests: file://no/*.yaml", "matches no file"),
         ("prompts: [a]\ntests: [{$ref: '#/nowhere'}]", "leads nowhere"),
         ("prompts: [a]\nx: {$ref: '#/x'}", "leads to itself"),
@@ -292,3 +292,76 @@ def test_a_program_is_not_run(tmp_path: Path) -> None:
         read_promptfoo(ImportSource(path, "x", tmp_path))
     with pytest.raises(UserError, match="the folder has no configuration"):
         read_promptfoo(ImportSource(tmp_path, "x", tmp_path))
+
+
+def test_missing_files_are_listed_where_the_rest_is_of_use(read: Read) -> None:
+    found = read("""
+prompts: [file://gone.txt, 'Say {{q}}']
+providers: [echo]
+tests:
+  - file://gone.csv
+  - vars: {q: file://gone.md}
+  - vars: {q: hi}
+    assert: [{type: equals, value: file://gone.txt}, {type: contains, value: hi, description: greets}]
+""")
+    assert found.ledger.counts()["prompts"] == (2, 1, 1)
+    assert found.ledger.counts()["tests"] == (3, 1, 2)
+    assert found.ledger.counts()["asserts"] == (2, 1, 1)
+    assert all("put it there" in left.hint for left in found.ledger.left_out)
+
+
+def test_without_a_prompt_the_cases_are_of_use(read: Read) -> None:
+    found = read("prompts: [file://p.js]\nproviders: [echo]\ntests: [{vars: {question: Q}}]")
+    assert found.experiments["pool"]["generate"] is True
+    assert found.prompts == {}
+
+
+def test_every_key_without_a_like_is_listed(read: Read) -> None:
+    found = read("""
+prompts: ['{{q}}']
+providers: [echo]
+targets: [echo]
+x-shared: &shared {type: contains, value: a}
+assert: [{type: contains, value: b}]
+defaultTest: {options: {timeout: 9}}
+tests: [{vars: {q: a}, assert: [*shared], color: red, options: {storeOutputAs: x}}]
+""")
+    listed = {left.what for left in found.ledger.left_out}
+    assert listed == {
+        "targets", "x-shared", "assert", "defaultTest.options.timeout", "color of a test",
+        "options.storeOutputAs of a test",
+    }  # fmt: skip
+
+
+def test_the_judge_that_all_assertions_name_is_the_run_s(read: Read) -> None:
+    config = "prompts: [a]\nproviders: [echo]\ntests: [{vars: {q: a}, assert: [%s]}]"
+    one = "{type: llm-rubric, value: v, provider: {id: 'groq:m', config: {temperature: 0}}}"
+    judge = read(config % f"{one}, {one}").experiments["pool"]["judge"]
+    assert (judge["model"], judge["base_url"]) == ("m", "https://api.groq.com/openai/v1")
+
+
+def test_of_several_judges_none_is_chosen(read: Read) -> None:
+    one, two = ({"type": "llm-rubric", "value": "v", "provider": name} for name in ("groq:m", "openai:n"))
+    tests = [{"vars": {"q": "a"}, "assert": [one, two]}]
+    found = read(json.dumps({"prompts": ["a"], "providers": ["echo"], "tests": tests}))
+    assert "judge" not in found.experiments["pool"]
+    assert any("groq:m, openai:n: a run has one judge" in note for note in found.notes)
+
+
+def test_services_keep_their_address_and_the_first_part_of_their_reply(read: Read) -> None:
+    found = read("""
+prompts: ['{{q}}']
+providers:
+  - id: https
+    config:
+      url: '{{ env.BOT_URL }}/chat'
+      body: {q: '{{prompt}}', keyword: '{{q}}', session_token: abc}
+      transformResponse: json.choices?.[0]?.text || json.text
+tests: [{vars: {q: a}}]
+""")
+    target = found.targets["pool"]
+    assert str(target["url"]) == "${oc.env:BOT_URL}/chat"
+    assert target["answer"] == "$.choices[0].text"
+    assert target["body"]["keyword"] == "{{vars.q}}"
+    assert str(target["body"]["session_token"]) == "${oc.env:POOL_HTTPS_SESSION_TOKEN}"
+    assert any("json.text has no like" in note for note in found.notes)

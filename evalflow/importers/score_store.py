@@ -1,0 +1,49 @@
+"""Scores of one file beside the rows of another that they are about, joined on disk rather than in memory."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evalflow.importers.values import as_list
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreStore:
+    """Scores by the id of what they are about."""
+
+    _database: sqlite3.Connection
+
+    @classmethod
+    @contextmanager
+    def at(cls, path: Path) -> Generator[ScoreStore]:
+        with closing(sqlite3.connect(path)) as database:
+            database.execute("CREATE TABLE score (about TEXT, place TEXT, content TEXT)")
+            database.execute("CREATE INDEX about ON score (about)")
+            yield cls(database)
+        path.unlink()
+
+    def add(self, scores: Iterable[tuple[str, str, Mapping[str, Any]]]) -> None:
+        rows = ((about, where, json.dumps(score)) for about, where, score in scores)
+        self._database.executemany("INSERT INTO score VALUES (?, ?, ?)", rows)
+
+    def joined(
+        self, column: str, rows: Iterable[tuple[str, Mapping[str, Any]]]
+    ) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Each row with its scores in a column; those are taken out of the store."""
+        for where, row in rows:
+            about = str(row.get("id") or row.get("traceId") or row.get("trace_id") or "")
+            taken = self._database.execute("DELETE FROM score WHERE about = ? RETURNING content", (about,)).fetchall()
+            found = [json.loads(content) for (content,) in taken]
+            own = row.get(column)
+            yield where, {**row, column: [*as_list(own), *found]} if found else row
+
+    def left(self) -> Iterator[str]:
+        """The places of scores whose row did not come."""
+        for (where,) in self._database.execute("SELECT place FROM score ORDER BY rowid"):
+            yield where
