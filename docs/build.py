@@ -40,6 +40,10 @@ NAVIGATION: Mapping[str, Mapping[str, str]] = {
         "Installing": "install.md",
         "A tutorial in ten minutes": "tutorial.md",
         "Coming from other tools": "import.md",
+        "Coming from promptfoo": "from-promptfoo.md",
+        "Coming from deepeval": "from-deepeval.md",
+        "Coming from ragas": "from-ragas.md",
+        "Coming from OpenAI evals": "from-openai-evals.md",
     },
     "Evaluate": {
         "Metrics": "metrics.md",

@@ -116,6 +116,7 @@ LANGSMITH = Platform(
     runs=("run_type", "trace_id", "reference_example_id", "feedback_stats", "feedback", "reference", "error"),
     part_of=_langsmith_part,
     lists=("examples", "runs"),
+    number=("id", "run_id"),
     group=("reference_example_id", "example_id", "thread_id"),
     seconds=lambda row: row.get("execution_time", _between(row.get("start_time"), row.get("end_time"))),
     dollars=lambda row: row.get("total_cost"),

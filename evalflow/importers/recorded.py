@@ -200,6 +200,7 @@ class RecordedCases:
             known = self._counterpart(name)
             if known is None:
                 hint = self.counterparts.hints.get(self.counterparts.plain(name), _WRITE) if self.counterparts else ""
+                hint = f"nearest: {hint}" if hint.startswith("metric=") else hint
                 reason = "evalflow has no metric that means the same"
                 self.imported.ledger.left("metrics", f"metric {name}", file, reason, hint)
             elif missing := _needs(known) - self.fields:

@@ -58,7 +58,7 @@ def read_samples(source: ImportSource, path: Path) -> ImportedConfig:
     imported.ledger.found("evals")
     imported.ledger.took("evals")
     imported.notes.append("samples do not say how they are graded: import the registry's YAML; here it is match")
-    _write(source, imported, source.name, path, _CLASSES["Match"], f"Samples of {shown(path)}.")
+    _write(source, imported, source.name, path, _CLASSES["Match"], "checks", f"Samples of {shown(path)}.")
     return imported
 
 
@@ -100,21 +100,26 @@ def _read_eval(
         raise Untranslatable("it names no samples_jsonl", "write them as JSON lines")
     if "://" in named or named.endswith(".gz"):
         raise Untranslatable("its samples are compressed or elsewhere", "put them beside it as JSON lines")
-    metric: dict[str, Any] | None = None
-    if kind == "ModelBasedClassify":
-        metric = _model_graded(imported, key, args, folder, one)
-    elif kind not in _CLASSES:
-        raise Untranslatable(f"its class {kind} is a program", COMMAND)
-    check = _CLASSES.get(kind)
-    if kind == "Includes" and args.get("ignore_case"):
-        check = _CLASSES["FuzzyMatch"]
     below_data = folder.root / "data" / named
     path = folder.find(str(below_data) if below_data.exists() else named, folder.root, one.at("args"))
+    check = (
+        _CLASSES["FuzzyMatch" if kind == "Includes" and args.get("ignore_case") else kind] if kind in _CLASSES else None
+    )
+    metric = "checks" if check else key
+    imported.ledger.found("graders")
+    try:
+        if kind == "ModelBasedClassify":
+            imported.metrics[key] = _model_graded(imported, key, args, folder, one)
+        elif check is None:
+            raise Untranslatable(f"its class {kind} is a program", COMMAND)
+        imported.ledger.took("graders")
+    except Untranslatable as failure:  # the samples are of use with another metric
+        imported.ledger.left("graders", f"grader of {name}", one.where, failure.reason, failure.hint)
+        imported.notes.append(f"{name} has no grader here: its experiment has metric=relevance; choose your own")
+        metric = "relevance"
     if kind in _NOTES:
         imported.notes.append(_NOTES[kind])
-    _write(source, imported, key, path, None if metric else check, str(one.get("description") or name))
-    if metric:
-        imported.metrics[key] = metric
+    _write(source, imported, key, path, check, metric, str(one.get("description") or name))
 
 
 def _model_graded(
@@ -175,7 +180,7 @@ def _jinja(prompt: str) -> str:
 
 
 def _write(
-    source: ImportSource, imported: ImportedConfig, key: str, path: Path, check: _Check | None, about: str
+    source: ImportSource, imported: ImportedConfig, key: str, path: Path, check: _Check | None, metric: str, about: str
 ) -> None:
     with source.rows(imported, key) as file:
         for row in read_rows(path):
@@ -187,7 +192,6 @@ def _write(
     if not file.count:
         raise UserError([Problem(one.reason, one.where, one.hint) for one in imported.ledger.left_out])
     imported.datasets[key] = dataset_option(key, about)
-    metric = key if check is None else "checks"
     defaults = [{"override /dataset": key}, {"override /metric": [metric]}]
     imported.experiments[key] = {"defaults": defaults, "generate": True}
     if check is not None:

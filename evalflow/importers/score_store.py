@@ -12,6 +12,8 @@ from typing import Any
 
 from evalflow.importers.values import as_list
 
+_IDS = ("id", "run_id", "traceId", "trace_id")
+
 
 @dataclass(frozen=True, slots=True)
 class ScoreStore:
@@ -37,7 +39,7 @@ class ScoreStore:
     ) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """Each row with its scores in a column; those are taken out of the store."""
         for where, row in rows:
-            about = str(row.get("id") or row.get("traceId") or row.get("trace_id") or "")
+            about = str(next((row[name] for name in _IDS if row.get(name)), ""))
             taken = self._database.execute("DELETE FROM score WHERE about = ? RETURNING content", (about,)).fetchall()
             found = [json.loads(content) for (content,) in taken]
             own = row.get(column)

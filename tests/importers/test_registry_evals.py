@@ -53,7 +53,7 @@ def test_match_and_includes_are_rules(registry: Path) -> None:
     assert first["checks"][0]["params"]["rules"][1] == {"op": "starts_with", "value": "paris", "normalize": None}
     assert second["vars"] == {"level": 1, "ideals": ["Madrid"]}
     assert rows(found, "old_2")[1]["checks"][0]["params"]["rules"][0]["op"] == "contains"
-    assert found.ledger.counts() == {"evals": (2, 2, 0), "cases": (6, 4, 2)}
+    assert found.ledger.counts() == {"evals": (2, 2, 0), "graders": (2, 2, 0), "cases": (6, 4, 2)}
 
 
 def test_modelgraded_is_a_rubric(registry: Path) -> None:
@@ -85,8 +85,21 @@ def test_samples_alone_are_matched(registry: Path) -> None:
         ("own.module:Own", {}, "its class Own is a program"),
         (GRADED, {"modelgraded_spec": "fact"}, "is not in the folder"),
         (GRADED, {"modelgraded_spec": "../../secret"}, "is not in the folder"),
+    ],
+)
+def test_samples_are_of_use_without_their_grader(registry: Path, kind: str, args: dict[str, Any], said: str) -> None:
+    found = read(registry, {"a": (kind, args)})
+    assert len(rows(found)) == 3
+    assert found.ledger.counts()["graders"] == (1, 0, 1)
+    assert said in found.ledger.left_out[0].reason
+    assert found.experiments["old"]["defaults"][1] == {"override /metric": ["relevance"]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "args", "said"),
+    [
         (f"{BASIC}.match:Match", {"samples_jsonl": "nowhere.jsonl"}, "which is not there"),
-        (f"{BASIC}.match:Match", {"samples_jsonl": "../../../etc/passwd"}, "is outside of"),
+        (f"{BASIC}.match:Match", {"samples_jsonl": "/etc/passwd"}, "is outside of"),
         (f"{BASIC}.match:Match", {"samples_jsonl": None}, "it names no samples_jsonl"),
     ],
 )
