@@ -45,6 +45,70 @@ class OpenAITargetConfig(EndpointConfig, TargetConfig):
         return f"{self.model} at {public_address(self.base_url) if self.base_url else 'OpenAI'}"
 
 
+class ToolConfig(Strict):
+    """A tool that a model may call: a program, or the function of its name in the target's `module`.
+
+    Attributes:
+        description: What it does, for the model.
+        parameters: The JSON Schema of its arguments, an object.
+        argv: The program that answers, with its arguments, run without a shell; null: the function answers.
+        timeout_s: Time limit in seconds for one call.
+    """
+
+    description: str = ""
+    parameters: dict[str, Any] = Field(default_factory=lambda: {"type": "object", "properties": {}})
+    argv: list[Word] | None = Field(default=None, min_length=1)
+    timeout_s: float = Field(default=60, gt=0, allow_inf_nan=False)
+
+    @field_validator("parameters")
+    @classmethod
+    def _of_an_object(cls, parameters: dict[str, Any]) -> dict[str, Any]:
+        if parameters.get("type") != "object":
+            raise ValueError("the arguments of a tool are an object: {type: object, properties: {...}}")
+        return parameters
+
+
+class AgentLimits(Strict):
+    """What one answer of an agent may take, looked at after each step; beyond it, the answer is an error that says so.
+
+    Attributes:
+        steps: Replies of the model.
+        tokens: Tokens of all steps together; null: no limit.
+        usd: US dollars of all steps together; null: no limit.
+        seconds: Seconds of all steps and tools together; null: no limit.
+        result_characters: Characters of a tool's result that the model is shown; a longer one loses its middle.
+    """
+
+    steps: int = Field(default=10, ge=1, le=1000)
+    tokens: int | None = Field(default=None, ge=1)
+    usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    seconds: float | None = Field(default=300, gt=0, allow_inf_nan=False)
+    result_characters: int = Field(default=20_000, ge=100)
+
+
+ToolName = Annotated[Word, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+
+
+class AgentTargetConfig(OpenAITargetConfig):
+    """A model behind an OpenAI-compatible endpoint that is given tools, and asked until it answers.
+
+    Attributes:
+        tools: The tools that it may call, by name.
+        module: The Python module with the functions of tools without `argv`; must be given on the command line.
+        limits: What one answer may take.
+    """
+
+    runs_here = True
+    kind: Literal["agent"]  # pyright: ignore[reportIncompatibleVariableOverride]
+    tools: dict[ToolName, ToolConfig] = Field(min_length=1)
+    module: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*$")] | None = None
+    limits: AgentLimits = AgentLimits()
+
+    @property
+    def may_fill(self) -> frozenset[str]:
+        return frozenset({"actual"})
+
+
 def _written_out(value: Any) -> Any:
     return {"path": value} if isinstance(value, str) else value
 

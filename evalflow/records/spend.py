@@ -41,6 +41,11 @@ class Spend:
     saved_usd: float | None = 0.0
     paid: tuple[int, ...] = ()  # short digests of the calls that were paid for and cached; see `calls.cache.short`
 
+    @property
+    def full_cost_usd(self) -> float | None:
+        """What the calls cost, those included that the cache replaced; None if unknown."""
+        return _plus(self.cost_usd, self.saved_usd)
+
     def __add__(self, other: Spend) -> Spend:
         return Spend(
             requests=self.requests + other.requests,
@@ -91,7 +96,7 @@ class CallCosts:
 
     @property
     def full_cost_usd(self) -> float | None:
-        """What the calls cost, those included that the cache replaced; None if unknown."""
+        """As of `Spend`."""
         return _plus(self.cost_usd, self.saved_usd)
 
     @property

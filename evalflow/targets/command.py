@@ -25,7 +25,7 @@ class CommandConnector(Connector):
         if shutil.which(self._argv[0]) is None:
             raise UserError(Problem(f"there is no program {self._argv[0]!r}", "target.argv", NO_SHELL))
         self._calls = LimitedCalls(("command", *self._argv), config, session)
-        self.identity = digest(["command", self._argv, list(_contents(self._argv))])
+        self.identity = digest(["command", self._argv, list(contents(self._argv))])
 
     async def ask(self, data: bytes) -> RawReply:
         errors = bytearray()
@@ -44,7 +44,7 @@ class CommandConnector(Connector):
             raise TargetError(error.error_type, str(error), spend=spend) from None
 
 
-def _contents(argv: Sequence[str]) -> Iterator[str]:
+def contents(argv: Sequence[str]) -> Iterator[str]:
     """Digests of the files named as arguments on the command line, such as a script."""
     for word in argv[1:]:
         path = Path(word)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any, cast
 
 from evalflow.protocols import Target
 from evalflow.records import NOTHING, Answer, Case, Message
@@ -38,19 +39,21 @@ class ConversationTarget:
         if len(asked) < 2:
             return await self._target.answer(case, repeat)
         played: list[Message] = []
+        told: list[Message] = []
         answers: list[Answer] = []
         for at, message in enumerate(case.messages):
             played.append(message)
             if at not in asked:
                 continue
             answer = await self._target.answer(replace(case, messages=tuple(played)), repeat)
+            told.append(message)
             answers.append(answer)
             if answer.status == "error":
                 turn = f"turn {len(answers)} of {len(asked)}: {answer.error}"
-                return replace(_totalled(answers), error=turn)
+                return replace(_totalled(answers, told), error=turn)
             if at != asked[-1]:
                 played.append(Message("assistant", _as_text(answer), answer.metadata))
-        return _totalled(answers)
+        return _totalled(answers, told)
 
     async def close(self) -> None:
         await self._target.close()
@@ -62,10 +65,29 @@ def _as_text(answer: Answer) -> str:
     return said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
 
 
-def _totalled(answers: Sequence[Answer]) -> Answer:
-    """The last answer, with the totals of all turns. A turn that failed before any reply counts as 0."""
+def _totalled(answers: Sequence[Answer], told: Sequence[Message]) -> Answer:
+    """The last answer, with the steps and totals of all turns. A turn that failed before any reply counts as 0."""
+    answers = [*answers[:-1], replace(answers[-1], actual=_steps(answers, told))]
     taken = [answer for answer in answers if answer.requests or answer.cached]
     if not taken:
         return answers[-1]
     cached = all(answer.cached for answer in answers)
     return sum([answer.spend for answer in taken], NOTHING).fill(answers[-1], cached=cached)
+
+
+def _steps(answers: Sequence[Answer], told: Sequence[Message]) -> Any:
+    """What an agent did in all turns, with what it was told between them; of another target its last prediction."""
+    done = [answer.actual for answer in answers if answer.actual is not None]
+    if len(answers) < 2 or not done or not all(map(_is_trajectory, done)):
+        return answers[-1].actual
+    steps: list[Any] = []
+    for message, answer in zip(told, answers, strict=True):
+        steps += [{"role": message.role, "content": message.content}] if steps else []
+        steps += answer.actual or []
+    return steps
+
+
+def _is_trajectory(actual: Any) -> bool:
+    return isinstance(actual, list) and any(
+        isinstance(one, dict) and "role" in one for one in cast("list[Any]", actual)
+    )

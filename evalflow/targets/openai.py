@@ -64,13 +64,17 @@ class OpenAITarget:
             messages.insert(0, Message("system", self._system.render(variables)))
         return tuple(messages)
 
+    def messages(self, case: Case) -> list[dict[str, Any]]:
+        """The same as an endpoint takes them; TargetError if there are none."""
+        sent: list[dict[str, Any]] = [{"role": one.role, "content": one.content} for one in self.render(case)]
+        if not sent:
+            raise TargetError("no_question", "the case has no message and target.prompt is not set")
+        return sent
+
     async def answer(self, case: Case, repeat: int) -> Answer:
         begun = blank(case, self.name, repeat)
         try:
-            sent = [{"role": message.role, "content": message.content} for message in self.render(case)]
-            if not sent:
-                raise TargetError("no_question", "the case has no message and target.prompt is not set")
-            request = self._client.request({"messages": sent})
+            request = self._client.request({"messages": self.messages(case)})
             key = self._client.key(request, repeat)
             form = self._forms[case.dataset]
             paid = partial(self._paid, request, form)

@@ -80,32 +80,17 @@ class PythonConnector(Connector):
     """Calls a coroutine function in the event loop, and any other callable in its own thread."""
 
     def __init__(self, config: PythonTargetConfig, session: CallSession) -> None:
-        module, self._callable = _imported(config.call)
+        module, self._callable = imported(config.call)
         self._calls = LimitedCalls(("python", config.call), config, session)
         self._threads = Threads(config.call, config.concurrency.max, config.timeout_s)
-        self.identity = digest(["python", config.call, list(_sources(module, self._callable))])
+        self.identity = digest(["python", config.call, list(sources(module, self._callable))])
 
     async def ask(self, data: bytes) -> RawReply:
         threaded = not inspect.iscoroutinefunction(self._callable)
         return await self._calls.run(data, self._call, self._threads.room if threaded else None)
 
     async def _call(self, data: bytes) -> bytes:
-        case = from_json(data)
-        task = asyncio.current_task()
-        cancelled = task.cancelling() if task else 0
-        try:
-            if inspect.iscoroutinefunction(self._callable):
-                reply = await self._callable(case)
-            else:
-                reply = await self._threads.run(self._callable, case)
-                if inspect.isawaitable(reply):
-                    reply = await reply
-        except CallError:
-            raise
-        except (Exception, SystemExit, asyncio.CancelledError) as error:
-            if task and task.cancelling() > cancelled:  # a real cancellation, not one raised by the callable
-                raise
-            raise TargetError("exception", of_exception(error), spend=UNPRICED) from error
+        reply = await called(self._callable, from_json(data), self._threads)
         try:
             return to_json(reply)
         except (PydanticSerializationError, ValueError) as error:
@@ -113,23 +98,41 @@ class PythonConnector(Connector):
             raise TargetError("malformed", what, spend=UNPRICED) from None
 
 
-def _imported(call: str) -> tuple[ModuleType, Callable[[Any], Any]]:
+async def called(function: Callable[[Any], Any], argument: Any, threads: Threads) -> Any:
+    """What a callable returns; one that is no coroutine function runs in a thread. TargetError if it fails."""
+    task = asyncio.current_task()
+    cancelled = task.cancelling() if task else 0
+    try:
+        if inspect.iscoroutinefunction(function):
+            return await function(argument)
+        reply = await threads.run(function, argument)
+        return await reply if inspect.isawaitable(reply) else reply
+    except CallError:
+        raise
+    except (Exception, SystemExit, asyncio.CancelledError) as error:
+        if task and task.cancelling() > cancelled:  # a real cancellation, not one raised by the callable
+            raise
+        raise TargetError("exception", of_exception(error), spend=UNPRICED) from error
+
+
+def imported(call: str, where: str = "target.call", hint: str = HINT) -> tuple[ModuleType, Callable[..., Any]]:
+    """The module and the callable that `package.module:callable` names; UserError if there is none."""
     name, _, attribute = call.partition(":")
     try:
         module = importlib.import_module(name)
     except Exception as error:
         what = f"the module {name!r} cannot be imported: {of_exception(error)}"
-        raise UserError(Problem(what, "target.call", HINT)) from error
+        raise UserError(Problem(what, where, hint)) from error
     found: Any = module
     for part in attribute.split("."):
         found = getattr(found, part, None)
     if not callable(found):
         what = f"the module {name!r} has no callable {attribute!r}"
-        raise UserError(Problem(what, "target.call", HINT))
+        raise UserError(Problem(what, where, hint))
     return module, found
 
 
-def _sources(module: ModuleType, call: Callable[[Any], Any]) -> Iterator[str]:
+def sources(module: ModuleType, call: Callable[..., Any]) -> Iterator[str]:
     """Digests of the Python files in the module's top-level package, or of the module alone.
 
     A notebook has no file: there, of the callable's own source, without what it calls.

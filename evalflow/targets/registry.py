@@ -9,6 +9,7 @@ from evalflow.calls.client import CallSession
 from evalflow.config.kinds import Kind, Kinds, lazily
 from evalflow.config.schema import TargetConfig
 from evalflow.config.targets import (
+    AgentTargetConfig,
     CommandTargetConfig,
     HttpTargetConfig,
     OpenAITargetConfig,
@@ -75,6 +76,7 @@ TARGET_KINDS: Kinds[TargetConfig, Target] = Kinds(
     {
         "recorded": Kind(RecordedTargetConfig, _recorded),
         "openai": Kind(OpenAITargetConfig, lazily("evalflow.targets.openai:OpenAITarget")),
+        "agent": Kind(AgentTargetConfig, lazily("evalflow.targets.agent:AgentTarget")),
         "http": Kind(HttpTargetConfig, _service),
         "command": Kind(CommandTargetConfig, _service),
         "python": Kind(PythonTargetConfig, _service),

@@ -14,10 +14,12 @@ from evalflow.config.targets import ContextsExtract, Extract, ReplyConfig, value
 from evalflow.contexts import contexts
 from evalflow.errors import TargetError
 from evalflow.jsonvalues import Path, Unusable, json_path, kind, parsed
-from evalflow.records import Context
+from evalflow.records import Context, Usage
 
 Generated = Literal["answer", "actual"]
 _FORMS = {"answer": ("answer",), "actual": ("actual",), "metadata": ("metadata",)}
+_TOKENS = (("input_tokens", "prompt_tokens"), ("output_tokens", "completion_tokens"))
+_MANY = 10**9  # no reply takes as many tokens
 _CHUNKS = "structured_contexts"  # another name for contexts that is recognised for every dataset
 
 
@@ -79,6 +81,8 @@ class ParsedReply:
     actual: Any = None
     contexts: tuple[Context, ...] | None = None
     metadata: Mapping[str, Any] | None = None
+    usage: Usage | None = None
+    cost_usd: float | None = None
 
 
 class ReplyReader:
@@ -113,7 +117,13 @@ class ReplyReader:
                 raise ValueError(_nothing(reply, form.generates, self._paths.get(form.generates)))
             form.check(found["actual"])
             contexts = self._contexts(reply, form)
-            return ParsedReply(_text(found["answer"]), found["actual"], contexts, _object(found["metadata"]))
+            return ParsedReply(
+                _text(found["answer"]),
+                found["actual"],
+                contexts,
+                _object(found["metadata"]),
+                *_taken(fields, found["actual"]),
+            )
         except TooSlow as error:
             raise TargetError("timeout", f"reading the reply: {error}", excerpt(body)) from None
         except ValueError as error:
@@ -139,6 +149,33 @@ class ReplyReader:
         if value is None:
             return None
         return _contexts(value, extract)
+
+
+def _taken(reply: Mapping[str, Any], actual: Any) -> tuple[Usage | None, float | None]:
+    """The tokens and dollars that a reply reports, else the sums of its steps; None if they are not all known."""
+    steps = cast("list[Any]", actual) if isinstance(actual, list) else []
+    own = [cast("dict[str, Any]", one) for one in steps if isinstance(one, dict)]
+    own = [one for one in own if one.get("role") == "assistant"]
+    usages = [_usage(reply["usage"])] if "usage" in reply else [_usage(one.get("usage")) for one in own]
+    costs = [_cost(reply["cost_usd"])] if "cost_usd" in reply else [_cost(one.get("cost_usd")) for one in own]
+    known, paid = [one for one in usages if one is not None], [one for one in costs if one is not None]
+    return (
+        sum(known, Usage()) if known and len(known) == len(usages) else None,
+        sum(paid) if paid and len(paid) == len(costs) else None,
+    )
+
+
+def _usage(value: Any) -> Usage | None:
+    """Tokens as input_tokens and output_tokens, or as chat endpoints name them."""
+    told = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    counts = [told.get(name, told.get(other)) for name, other in _TOKENS]
+    whole = [count for count in counts if isinstance(count, int) and not isinstance(count, bool) and 0 <= count < _MANY]
+    return Usage(*whole) if len(whole) == len(counts) else None
+
+
+def _cost(value: Any) -> float | None:
+    known = isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+    return float(value) if known else None
 
 
 def _parsed(body: bytes) -> Any:

@@ -58,7 +58,7 @@ class Connector(ABC):
 
 
 class ServiceTarget:
-    """A target that is your own program. Its price is unknown; its replies are cached like a model's."""
+    """A target that is your own program. Its price is what its replies report; they are cached like a model's."""
 
     def __init__(
         self, connector: Connector, config: ReplyConfig, name: str, forms: Mapping[str, Form], session: CallSession
@@ -90,8 +90,9 @@ class ServiceTarget:
             contexts=said.contexts,
             metadata=said.metadata,
             requests=0 if known else 1,
-            cost_usd=0.0 if known else None,
-            saved_usd=None if known else 0.0,
+            usage=said.usage,
+            cost_usd=0.0 if known else said.cost_usd,
+            saved_usd=said.cost_usd if known else 0.0,
             paid=() if known else (short(key),),
             latency_s=entry.latency_s,
             cached=known,

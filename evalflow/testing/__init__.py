@@ -8,16 +8,17 @@
     with Endpoint(judge) as endpoint:
         ...  # run with judge=openai judge.base_url={endpoint.url}
 
-A script is a callable, a list of replies, or None, which answers any schema with its smallest instance. Faults to
-script: `status`, `reset`, `cut`, `silence`, `trickle`, `html`, `malformed`, `off_schema`, `no_choices`, `refusal`.
-`faulty` mixes them into a script at random, and `.after(seconds)` delays any step.
+A script is a callable, a list of replies, or None, which answers any schema with its smallest instance. `calls` is a
+reply that calls tools. Faults to script: `status`, `reset`, `cut`, `silence`, `trickle`, `html`, `malformed`,
+`off_schema`, `no_choices`, `refusal`. `faulty` mixes them into a script at random, and `.after(seconds)` delays any
+step.
 """
 
 from evalflow.testing.endpoint import Endpoint, ScriptError, by_schema
 from evalflow.testing.faults import cut, faulty, html, malformed, off_schema, reset, silence, status, trickle
-from evalflow.testing.replies import Request, Step, auto, embeddings, no_choices, refusal, reply, vector
+from evalflow.testing.replies import Request, Step, auto, calls, embeddings, no_choices, refusal, reply, vector
 
 __all__ = [
-    "Endpoint", "Request", "ScriptError", "Step", "auto", "by_schema", "cut", "embeddings", "faulty", "html",
+    "Endpoint", "Request", "ScriptError", "Step", "auto", "by_schema", "calls", "cut", "embeddings", "faulty", "html",
     "malformed", "no_choices", "off_schema", "refusal", "reply", "reset", "silence", "status", "trickle", "vector",
 ]  # fmt: skip

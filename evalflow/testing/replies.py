@@ -157,6 +157,7 @@ class ScriptedReply(Answering):
     finish_reason: str | None = None
     alternatives: Alternatives = field(default_factory=dict[str, Mapping[str, float]])
     refusal: str | None = None  # the model's refusal; the content is then null
+    calls: tuple[tuple[str, str], ...] = ()  # names of tools, and the text of their arguments
     as_text: bool = False
 
     def body(self, request: Request) -> Mapping[str, Any]:
@@ -179,6 +180,17 @@ class ScriptedReply(Answering):
         reason = "stop"
         if self.refusal is not None:
             message["content"] = None
+        elif self.calls:
+            made = [
+                {
+                    "id": f"call_{request.number}_{at}",
+                    "type": "function",
+                    "function": {"name": name, "arguments": given},
+                }
+                for at, (name, given) in enumerate(self.calls)
+            ]
+            message |= {"content": content, "tool_calls": made}
+            reason = "tool_calls"
         elif request.mode == "tools" and not self.as_text:
             function = {"name": request.schema_name, "arguments": text}
             call = {"id": f"call_{request.number}_{index}", "type": "function", "function": function}
@@ -236,6 +248,14 @@ def reply(
     return ScriptedReply(
         contents=contents, usage=usage, finish_reason=finish_reason, alternatives=alternatives, as_text=as_text
     )
+
+
+def calls(
+    *made: tuple[str, Any], text: str | None = None, usage: tuple[int, int] | Literal["counted"] | None = "counted"
+) -> ScriptedReply:
+    """Calls of tools, as names with arguments: text unchanged, anything else as JSON; perhaps with words."""
+    written = tuple((name, given if isinstance(given, str) else json.dumps(given)) for name, given in made)
+    return ScriptedReply(contents=(text,), calls=written, usage=usage)
 
 
 def refusal(text: str = "I cannot help with that.") -> ScriptedReply:

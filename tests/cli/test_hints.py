@@ -61,7 +61,8 @@ def test_what_show_proposes_runs(option: Option, said: Said) -> None:
     shown = said("show", f"{option.group}/{option.name}")
     if suggested.command is None:
         assert (option.group, option.name) in {
-            ("target", "command"), ("target", "python")
+            ("metric", "cost"), ("metric", "latency"), ("target", "agent"), ("target", "command"),
+            ("target", "python"),
         }  # fmt: skip
         assert suggested.note in shown
         return

@@ -35,6 +35,7 @@ DATASET = {
     **dict.fromkeys(TOPICS, "topic_tagger"),
 }
 WANTED = {
+    "agent": ["target.model=m", "target.base_url=http://127.0.0.1:9/v1", "target.tools={look: {argv: [ls]}}"],
     "command": ["target.argv=[ls]"],
     "http": ["target.url=http://127.0.0.1:9/"],
     "python": ["target.call=os:getpid"],

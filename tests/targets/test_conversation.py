@@ -109,3 +109,12 @@ async def test_a_prediction_stands_in_the_conversation_as_json() -> None:
     parrot = Parrot({"answer": None, "actual": True})
     await ConversationTarget(parrot).answer(case("u:a", "u:b"), 0)
     assert parrot.shown[1][1] == Message("assistant", "true")
+
+
+async def test_what_an_agent_did_in_all_turns_is_kept() -> None:
+    first, last = [{"role": "assistant", "tool_calls": ["look"]}], [{"role": "assistant", "content": "So."}]
+    target = ConversationTarget(Parrot({"actual": first}, {"actual": last}))
+    answer = await target.answer(case("u:Hello", "u:And now?"), 0)
+    assert answer.actual == [*first, {"role": "user", "content": "And now?"}, *last]
+    labels = ConversationTarget(Parrot({"actual": ["a"]}, {"actual": ["b"]}))
+    assert (await labels.answer(case("u:Hello", "u:And now?"), 0)).actual == ["b"]

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from evalflow import patterns
 from evalflow.config.targets import ReplyConfig
 from evalflow.errors import TargetError
-from evalflow.records import Context
+from evalflow.records import Context, Usage
 from evalflow.targets.reply import Form, ParsedReply, ReplyReader
 
 CHUNK = {
@@ -182,3 +182,24 @@ def test_a_path_that_goes_on_without_end_is_an_error_of_the_answer(monkeypatch: 
     assert caught.value.error_type == "timeout"
     quick = [ReplyReader(ReplyConfig.model_validate({"kind": "x", "answer": one})).quick for one in ("$.a[*].b", path)]
     assert quick == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("reply", "usage", "cost_usd"),
+    [
+        ({"usage": {"input_tokens": 10, "output_tokens": 2}, "cost_usd": 0.5}, Usage(10, 2), 0.5),
+        ({"usage": {"prompt_tokens": 10, "completion_tokens": 2}, "cost_usd": 0}, Usage(10, 2), 0.0),
+        ({"usage": {"input_tokens": -1, "output_tokens": 2}, "cost_usd": True}, None, None),
+        ({"usage": {"input_tokens": 10**30, "output_tokens": 2}, "cost_usd": "0.5"}, None, None),
+        ({}, None, None),
+        (
+            {"actual": [{"role": "assistant", "usage": {"input_tokens": 1, "output_tokens": 2}, "cost_usd": 0.1},
+                        {"role": "tool", "content": "x"},
+                        {"role": "assistant", "usage": {"input_tokens": 3, "output_tokens": 4}}]},
+            Usage(4, 6), None,
+        ),
+    ],
+)  # fmt: skip
+def test_a_reply_may_report_what_it_took(reply: Any, usage: Usage | None, cost_usd: float | None) -> None:
+    found = read({"answer": "A", **reply})
+    assert (found.usage, found.cost_usd) == (usage, cost_usd)

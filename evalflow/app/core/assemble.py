@@ -18,7 +18,7 @@ from evalflow.calls.connections import Connections
 from evalflow.config.judges import Concurrency, each_judge, single_judges
 from evalflow.config.load import Composed, compose
 from evalflow.config.schema import DatasetConfig, JudgeConfig, RunConfig
-from evalflow.config.targets import PythonTargetConfig
+from evalflow.config.targets import AgentTargetConfig, PythonTargetConfig
 from evalflow.config.validate import Settings, validate
 from evalflow.engine.scoring import Pair
 from evalflow.errors import Problem, UserError
@@ -114,11 +114,18 @@ def _code(run: RunConfig, composed: Composed, *, programs: bool) -> Iterator[Pro
     if target.runs_here and not programs:
         hint = "use a target that is reached over HTTP"
         yield Problem(f"a target of kind {target.kind} runs a program, which is not allowed here", "target.kind", hint)
-    elif isinstance(target, PythonTargetConfig):
-        pairs = (override.lstrip("+").partition("=") for override in composed.overrides)
-        if target.call not in [value.strip("'\"") for key, _, value in pairs if key == "target.call"]:
-            what = "YAML carries meaning, never code: a callable is named on the command line only"
-            yield Problem(what, "target.call", f"add target.call={target.call}")
+        return
+    match target:
+        case PythonTargetConfig():
+            key, named, what = "target.call", target.call, "callable"
+        case AgentTargetConfig():
+            key, named, what = "target.module", target.module, "module"
+        case _:
+            return
+    pairs = (override.lstrip("+").partition("=") for override in composed.overrides)
+    if named is not None and named not in [value.strip("'\"") for name, _, value in pairs if name == key]:
+        what = f"YAML carries meaning, never code: a {what} is named on the command line only"
+        yield Problem(what, key, f"add {key}={named}")
 
 
 def secrets_of(settings: Settings) -> set[str]:

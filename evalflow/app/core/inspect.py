@@ -15,6 +15,7 @@ from evalflow.app.core.data_checks import DataChecks, LabelChecks
 from evalflow.app.core.result_rules import ResultRules, RunMetric, known_metrics, unusable_parts
 from evalflow.calls.budget import REPLY_TOKENS
 from evalflow.config.judges import CascadeConfig, Price
+from evalflow.config.targets import AgentTargetConfig
 from evalflow.config.validate import Settings
 from evalflow.engine.plan import Draw
 from evalflow.engine.scoring import Pair
@@ -288,6 +289,7 @@ SPARSE, DENSE = 4.5, 2.5
 # Tokens of a reply, per item where a step has items.
 BRIEF, WORDY = 15, 120
 TARGET_BRIEF, TARGET_WORDY = 30, 400
+_STEP = 1000  # characters that a call of an agent's tool and its result add to the next request
 
 
 class Estimator:
@@ -310,6 +312,10 @@ class Estimator:
             text = sum(len(message.content) for message in case.messages)
             times = run.repeats.target * answer.requests
             _add_calls(total, text, (TARGET_BRIEF, TARGET_WORDY), times, run.target)
+            if isinstance(run.target, AgentTargetConfig):
+                more = run.target.limits.steps - 1
+                grown = text + more * _STEP // 2  # on average, half of the steps stand before one
+                _add_calls(total, grown, (TARGET_BRIEF, TARGET_WORDY), times * more, run.target, certain=False)
         for pair in self._parts.pairs:
             for bound, repeats in pair.bound(case, run.repeats.judge):
                 if bound.judge is not None:

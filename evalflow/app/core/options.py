@@ -228,7 +228,7 @@ class Catalogue:
         if any(str(value).startswith("${target.") for value in values.values()):
             words += ["generate=true", "target=vllm", "target.model=MODEL"]
         open_keys = [key for key, value in values.items() if value == "???"]
-        if programs := [key for key in open_keys if key in ("argv", "call")]:
+        if programs := [key for key in open_keys if key in ("argv", "call", "tools")]:
             return Suggestion(None, f"docs/targets.md: say in {group}.{programs[0]} which program answers")
         words += [f"{group}.{key}={_EXAMPLES.get(key.rpartition('.')[2], 'VALUE')}" for key in open_keys]
         keys = {str(value) for key, value in values.items() if key.endswith("api_key_env") and value}

@@ -311,6 +311,11 @@ def _of_target(values: Mapping[str, Any]) -> Iterator[str]:
     except UserError:
         yield f"a target of kind {kind}"
         return
+    tools = [_map(tool).get("argv") for tool in _map(values.get("tools")).values()]
+    if tools:
+        yield from (_line(argv) for argv in tools if argv)
+        yield from [str(values["module"])] if values.get("module") else []
+        return
     yield _line(values["argv"]) if values.get("argv") else str(values.get("call") or f"a target of kind {kind}")
 
 

@@ -66,7 +66,25 @@ def test_a_callable_is_taken_from_the_command_line_only(tmp_path: Path) -> None:
         assert composed_settings([*chosen, override], tmp_path).run.target.calls == "os:getpid"
 
 
-@pytest.mark.parametrize("target", [["target=python", "target.call=os:getpid"], ["target=command", "target.argv=[ls]"]])
+TOOLS = "target.tools={getpid: {description: d}}"
+AGENT = ["target=agent", "target.model=m", "target.base_url=http://127.0.0.1:9/v1", TOOLS]
+
+
+def test_a_module_of_tools_is_taken_from_the_command_line_only(tmp_path: Path) -> None:
+    folder = tmp_path / "target"
+    folder.mkdir()
+    text = (share_dir() / "conf" / "target" / "agent.yaml").read_text()
+    (folder / "mine.yaml").write_text(text.replace("module: null", "module: os"))
+    chosen = [*CHOSEN, "generate=true", "target=mine", *AGENT[1:]]
+    with pytest.raises(UserError, match="a module is named on the command line only") as caught:
+        composed_settings(chosen, tmp_path)
+    assert caught.value.problems[0].hint == "add target.module=os"
+    assert composed_settings([*chosen, "target.module=os"], tmp_path).run.target.runs_here
+
+
+@pytest.mark.parametrize(
+    "target", [["target=python", "target.call=os:getpid"], ["target=command", "target.argv=[ls]"], AGENT]
+)
 def test_programs_can_be_forbidden(target: list[str]) -> None:
     composed = compose([*CHOSEN, "generate=true", *target])
     assert settings_of(composed).run.target.runs_here

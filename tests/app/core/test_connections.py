@@ -61,6 +61,7 @@ class Packaged:
         ((*JUDGE, *BOT, "target.body={x: '${oc.env:PATH}'}"), {"target.headers": "PATH cannot be read for it"}),
         ((*JUDGE, "generate=true", "target=command", "target.argv=[ls]"), {"target.kind": "runs a program"}),
         ((*JUDGE, "generate=true", "target=python", "target.call=os:getcwd"), {"target.kind": "runs a program"}),
+        ((*JUDGE, *MODEL, "target=agent", "target.tools={a: {argv: [ls]}}"), {"target.kind": "runs a program"}),
         ((*JUDGE, "+metric.own={kind: oracle}"), {"metric.own.kind": "the kind 'oracle' comes from an installed"}),
         (("judge={kind: oracle}",), {"judge.kind": "the kind 'oracle' comes from an installed package"}),
         (

@@ -1,0 +1,167 @@
+"""The target for a model that is given tools: an agent under test, bounded in steps, tokens, money and time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from evalflow.calls.cache import short
+from evalflow.calls.cache_store import Entry
+from evalflow.calls.client import CallSession
+from evalflow.calls.http import HttpRequest
+from evalflow.config.targets import AgentLimits, AgentTargetConfig
+from evalflow.errors import CallError, Problem, TargetError, UserError
+from evalflow.llm.chat import ChatClient, Completion
+from evalflow.prompts import Prompts
+from evalflow.records import NOTHING, Answer, Case
+from evalflow.targets.openai import OpenAITarget, answer_text
+from evalflow.targets.recorded import blank, failed
+from evalflow.targets.reply import Form
+from evalflow.targets.service import digest
+from evalflow.targets.tools import Toolbox, ToolResult
+from evalflow.trajectories import tool_call
+
+LIMIT = "limit"
+"""The `error_type` of an answer that needed more than its limits."""
+_SENT = ("role", "content", "tool_calls", "tool_call_id")
+
+
+class AgentTarget(OpenAITarget):
+    """Asks a model, answers its tool calls and asks again, until it answers in words.
+
+    `actual` is what it did: its messages with tool calls, tokens, cost and time, and the results.
+    """
+
+    def __init__(
+        self,
+        config: AgentTargetConfig,
+        name: str,
+        prompts: Prompts,
+        forms: Mapping[str, Form],
+        session: CallSession | None = None,
+        *,
+        client: ChatClient | None = None,
+    ) -> None:
+        session = session or CallSession()
+        problems = [
+            Problem(
+                "an agent's `actual` is what it did", f"dataset.{name}.generates", f"dataset.{name}.generates=answer"
+            )
+            for name, form in forms.items()
+            if form.generates == "actual"
+        ]
+        if config.limits.usd is not None and config.price is None:
+            hint = "target.price={input_per_million: 0.4, output_per_million: 1.6}, or limit tokens"
+            problems.append(Problem(f"the price of {config.model} is not known", "target.limits.usd", hint))
+        if problems:
+            raise UserError(problems)
+        self._tools = Toolbox(config, session)
+        super().__init__(config, name, prompts, forms, session, client=client)
+        self.identity = digest([self.identity, self._tools.identity, config.limits.model_dump(mode="json")])
+        self._limits = config.limits
+
+    async def answer(self, case: Case, repeat: int) -> Answer:
+        begun = blank(case, self.name, repeat)
+        episode = _Episode(self._limits)
+        try:
+            text = await self._play(case, repeat, episode)
+        except UserError as error:
+            return replace(begun, status="error", error_type="prompt", error=str(error))
+        except CallError as error:
+            if error.spend:
+                episode.spend += error.spend
+            done = replace(failed(begun, error), actual=episode.messages or None)
+        else:
+            done = replace(begun, answer=text, actual=episode.messages)
+        return episode.spend.fill(done) if episode.messages else done
+
+    async def _play(self, case: Case, repeat: int, episode: _Episode) -> str:
+        """The answer in words; TargetError if there is none within the limits."""
+        sent = self.messages(case)
+        for _ in range(self._limits.steps):
+            completion = await self._step(episode.after(sent), repeat)
+            episode.add_step(completion)
+            if not completion.tool_calls:
+                return answer_text(completion)
+            for made in episode.messages[-1]["tool_calls"]:
+                episode.expect_within_limits()
+                result = await self._tools.answer(tool_call(made), case, repeat, episode.after(sent))
+                episode.add_result(made, result)
+        raise TargetError(LIMIT, _beyond(f"{self._limits.steps} steps", "steps"))
+
+    async def _step(self, messages: list[dict[str, Any]], repeat: int) -> Completion:
+        """One reply of the model, with what it took."""
+        request = self._client.request({"messages": messages, "tools": self._tools.declared})
+        key = self._client.key(request, repeat)
+        paid = partial(self._paid_step, request)
+        completion, known = await self._client.single_flight(key, paid, self._remembered, self._client.cost)
+        cost_usd = completion.cost_usd
+        if not known:
+            return replace(completion, paid=(short(key),))
+        return replace(completion, requests=0, cost_usd=0.0, saved_usd=cost_usd, cached=True)
+
+    async def _paid_step(self, request: HttpRequest) -> tuple[tuple[Completion, bool], Entry]:
+        """The same from the endpoint. A reply without words or calls is paid for but not cached."""
+        completion = await self._client.complete(request)
+        if completion.finish_reason == "content_filter":
+            raise TargetError("refused", "the content filter withheld the answer", spend=completion.spend)
+        if not completion.tool_calls and not answer_text(completion):
+            what = f"the reply has no text and no tool call (finish_reason: {completion.finish_reason})"
+            raise TargetError("empty", what, spend=completion.spend)
+        return (completion, False), Entry(body=completion.body, usage=completion.usage, latency_s=completion.latency_s)
+
+
+class _Episode:
+    """What has been done for one answer, and what it took."""
+
+    def __init__(self, limits: AgentLimits) -> None:
+        self.messages: list[dict[str, Any]] = []
+        self.spend = NOTHING
+        self._limits = limits
+
+    def after(self, sent: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The conversation so far, as the endpoint takes it."""
+        return [*sent, *({key: one[key] for key in _SENT if key in one} for one in self.messages)]
+
+    def add_step(self, completion: Completion) -> None:
+        calls = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in completion.tool_calls
+        ]
+        usage = completion.usage
+        self.messages.append(
+            {
+                "role": "assistant",
+                "content": completion.text or completion.refusal,
+                **({"tool_calls": calls} if calls else {}),
+                "latency_s": completion.latency_s,
+                "cost_usd": completion.full_cost_usd,
+                "usage": {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens} if usage else None,
+            }
+        )
+        self.spend += completion.spend
+
+    def add_result(self, made: Mapping[str, Any], result: ToolResult) -> None:
+        about = {"tool_call_id": made["id"], "latency_s": result.spend.latency_s}
+        self.messages.append({"role": "tool", "content": result.text, **about})
+        self.spend += result.spend
+
+    def expect_within_limits(self) -> None:
+        """Raise TargetError if a limit is reached. Cached steps count with what they took, so a replay ends alike."""
+        limits, usage, cost_usd = self._limits, self.spend.usage, self.spend.full_cost_usd
+        tokens = None if usage is None else usage.input_tokens + usage.output_tokens
+        for limit, most, taken, unit in (
+            ("tokens", limits.tokens, tokens, "tokens"),
+            ("usd", limits.usd, cost_usd, "US dollars"),
+            ("seconds", limits.seconds, self.spend.latency_s, "seconds"),
+        ):
+            if most is not None and taken is None:
+                raise TargetError("usage", f"the endpoint does not say what a reply takes, for target.limits.{limit}")
+            if most is not None and taken is not None and taken >= most:
+                raise TargetError(LIMIT, _beyond(f"{taken:g} {unit}", limit))
+
+
+def _beyond(taken: str, limit: str) -> str:
+    return f"no answer within {taken} (target.limits.{limit}); what it did until then is in `actual`"

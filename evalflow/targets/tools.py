@@ -1,0 +1,141 @@
+"""The tools of an agent under test: functions and programs that answer its calls."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+from pydantic_core import PydanticSerializationError, to_json
+
+from evalflow.calls.cache import short
+from evalflow.calls.cache_store import Entry, key_of
+from evalflow.calls.client import CallSession
+from evalflow.calls.program import NO_SHELL, run_program, stderr_in_words
+from evalflow.config.targets import AgentTargetConfig, ToolConfig
+from evalflow.errors import CallError, Problem, UserError, did_you_mean
+from evalflow.llm.chat import canonical
+from evalflow.records import Case, Spend, ToolCall
+from evalflow.targets.command import contents
+from evalflow.targets.python import Threads, called, imported, sources
+from evalflow.targets.service import digest, payload
+from evalflow.trajectories import shortened
+
+_WHERE = "target.module"
+_HINT = "name a module that Python finds from the working directory: target.module=tools; or give the tool `argv`"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a tool answered, as the model is shown it; or why it failed, as a text that begins with `error:`."""
+
+    text: str
+    spend: Spend
+
+
+class Toolbox:
+    """Calls tools. A result is cached by the whole conversation up to its call, so that a resumed run repeats none."""
+
+    def __init__(self, config: AgentTargetConfig, session: CallSession) -> None:
+        self._tools = config.tools
+        self._most = config.limits.result_characters
+        self._single_flight = session.single_flight
+        most = config.concurrency.max
+        self._places = asyncio.Semaphore(most)
+        self._threads = Threads(config.module or "", most, max(tool.timeout_s for tool in config.tools.values()))
+        self._functions = _functions(config)
+        self.identity = digest(
+            [
+                config.model_dump(mode="json", include={"tools", "module"}),
+                [list(contents(tool.argv)) for tool in config.tools.values() if tool.argv],
+                [list(sources(module, function)) for module, function in self._functions.values()],
+                self._most,
+            ]
+        )
+
+    @property
+    def declared(self) -> list[dict[str, Any]]:
+        """The tools as a chat request names them."""
+        return [
+            {
+                "type": "function",
+                "function": {"name": name, "description": tool.description, "parameters": tool.parameters},
+            }
+            for name, tool in self._tools.items()
+        ]
+
+    async def answer(self, call: ToolCall, case: Case, repeat: int, before: Any) -> ToolResult:
+        """The result of a call after the conversation `before`. No failure of a tool is raised: the model is told."""
+        tool = self._tools.get(call.name)
+        if tool is None:
+            hint = did_you_mean(call.name, self._tools) or f"known: {', '.join(self._tools)}"
+            return ToolResult(f"error: there is no tool {call.name!r}; {hint}", Spend())
+        if isinstance(call.arguments, str):
+            return ToolResult("error: the arguments are no JSON object", Spend())
+        place = {"dataset": case.dataset, "case": payload(case), "before": before, "name": call.name}
+        key = key_of(self.identity, call.name, canonical({**place, "arguments": call.arguments}), repeat)
+        paid = partial(self._called, call.name, tool, call.arguments or {}, case, short(key))
+        return await self._single_flight(key, paid, _recalled, lambda _: 0.0)
+
+    async def _called(
+        self, name: str, tool: ToolConfig, arguments: Mapping[str, Any], case: Case, paid: int
+    ) -> tuple[ToolResult, Entry]:
+        begun = time.monotonic()
+        try:
+            async with self._places:
+                if not tool.argv:
+                    await self._threads.room()
+                begun = time.monotonic()
+                async with asyncio.timeout(tool.timeout_s):
+                    said = await (self._program if tool.argv else self._function)(name, arguments, case)
+        except TimeoutError:
+            said = f"error: no result within {tool.timeout_s:g} s"
+        except CallError as error:
+            said = f"error: {error}"
+        text, latency_s = shortened(said, self._most), time.monotonic() - begun
+        entry = Entry(body=text.encode("utf-8", "replace"), requests=0, latency_s=latency_s)
+        return ToolResult(text, Spend(latency_s=latency_s, paid=(paid,))), entry
+
+    async def _program(self, name: str, arguments: Mapping[str, Any], case: Case) -> str:
+        argv, errors = self._tools[name].argv or [], bytearray()
+        data = canonical({"name": name, "arguments": arguments, "case": payload(case)})
+        try:
+            return (await run_program(argv, data, errors)).decode("utf-8", "replace")
+        except CallError as error:
+            raise CallError(error.error_type, f"{error}{stderr_in_words(errors)}") from None
+
+    async def _function(self, name: str, arguments: Mapping[str, Any], case: Case) -> str:
+        _, function = self._functions[name]
+        said = await called(lambda given: function(**given), dict(arguments), self._threads)
+        try:
+            return said if isinstance(said, str) else to_json(said).decode()
+        except (PydanticSerializationError, ValueError) as error:
+            return f"error: the tool returned what is no JSON: {error}"
+
+
+def _functions(config: AgentTargetConfig) -> dict[str, tuple[ModuleType, Callable[..., Any]]]:
+    """The module and function of each tool without a program; UserError lists what is not there."""
+    problems: list[Problem] = []
+    found: dict[str, tuple[ModuleType, Callable[..., Any]]] = {}
+    for name, tool in config.tools.items():
+        if tool.argv and shutil.which(tool.argv[0]) is None:
+            problems.append(Problem(f"there is no program {tool.argv[0]!r}", f"target.tools.{name}.argv", NO_SHELL))
+        elif not tool.argv and config.module is None:
+            problems.append(Problem("nothing answers this tool", f"target.tools.{name}", _HINT))
+        elif not tool.argv:
+            try:
+                found[name] = imported(f"{config.module}:{name}", _WHERE, _HINT)
+            except UserError as error:
+                problems += error.problems
+    if problems:
+        raise UserError(problems)
+    return found
+
+
+def _recalled(entry: Entry, free: bool) -> ToolResult:  # noqa: ARG001 - a tool costs nothing
+    return ToolResult(entry.body.decode(), Spend(latency_s=entry.latency_s))
