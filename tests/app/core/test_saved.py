@@ -69,10 +69,14 @@ def test_to_open_such_a_run_asks_as_well(foreign: Path, space: Workspace) -> Non
     with pytest.raises(ProgramError, match=r"starts a program .*bot\.py"):
         open_run(space, foreign)
     manifest = json.loads((foreign / "run.json").read_text(encoding="utf-8"))
-    manifest["config"]["target"]["kind"] = "${oc.decode:command}"
-    (foreign / "run.json").write_text(json.dumps(manifest), encoding="utf-8")
-    with pytest.raises(ProgramError):
-        open_run(space, foreign)
+    tools = {"look": {"argv": ["spy", "-x"]}, "book": {"argv": None}}
+    agent = {**manifest["config"]["target"], "kind": "agent", "tools": tools, "module": "spies"}
+    hidden = {**manifest["config"]["target"], "kind": "${oc.decode:command}"}
+    for target, named in ((agent, r"spy -x.*spies"), (hidden, "starts a program")):
+        manifest["config"]["target"] = target
+        (foreign / "run.json").write_text(json.dumps(manifest), encoding="utf-8")
+        with pytest.raises(ProgramError, match=named):
+            open_run(space, foreign)
     assert open_run(space, foreign, trust_program=True).state == "queued"
 
 
