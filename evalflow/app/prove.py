@@ -61,7 +61,7 @@ def prove(
             return 130
         run = open_run(one.folder)
     proof = _proof(run, options.by)
-    page, _ = write_proof(run.folder.path, proof)
+    page, _ = write_proof(run.folder.path, run.manifest, proof)
     if options.json:
         return print_json(console, proof.document() | {"page": str(page)})
     print_proof(console, proof)

@@ -35,6 +35,16 @@ INTERJECTIONS = _listed(
     sorry wow lol haha right
     """
 )
+# Sentences that are manners, and state nothing about the subject either.
+_COURTESY = re.compile(
+    r"""(?:many\ )?thank(?:s|\ you)\b(?:\ (?:so|very)\ much)?\ for\ .*|(?:great|good)\ question
+    |(?:i\ )?hope\ (?:this|that|it)\ (?:helps?|is\ helpful)\b.*
+    |(?:i\ am|i['’]m|we\ are|we['’]re)\ (?:happy|glad|here)\ to\ (?:help|assist)\b.*|you['’]?(?:\ a)?re\ welcome
+    |(?:please\ )?(?:let\ (?:me|us)\ know|feel\ free\ to\ (?:ask|reach\ out|contact))\b.*
+    |(?:is\ there\ anything\ else|how\ (?:can|may)\ (?:i|we)\ (?:help|assist))\b.*
+    |have\ a\ (?:nice|great|good|lovely)\ (?:day|evening|weekend|trip|visit|time)""",
+    re.IGNORECASE | re.VERBOSE,
+)
 ABBREVIATIONS = _listed(
     """
     mr mrs ms dr prof sr jr st vs inc ltd co corp vol fig approx dept est gen gov sen rep capt col lt sgt mt al cf
@@ -104,7 +114,9 @@ def sentences(text: str) -> tuple[str, ...]:
 
 
 def states_something(sentence: str) -> bool:
-    """Whether a sentence has any word beyond "yes", "thanks" and the like."""
+    """Whether a sentence is more than "yes", "thanks", "I hope this helps" and the like."""
+    if _COURTESY.fullmatch(sentence.strip().rstrip(".!? ")):
+        return False
     return any(word.surface.lower() not in INTERJECTIONS for word in words(sentence))
 
 

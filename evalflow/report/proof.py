@@ -10,8 +10,9 @@ from rich.console import Console
 
 from evalflow.datasets.perturbations import ABOUT
 from evalflow.paths import write_atomically
+from evalflow.records.manifest import Manifest
 from evalflow.report.charts import draw
-from evalflow.report.page import write_page
+from evalflow.report.page import facts, judge_lines, write_page
 from evalflow.report.svg import IntervalPoint, interval_chart
 from evalflow.report.wording import (
     ColumnKind,
@@ -76,7 +77,7 @@ def _cells(row: ChangeRow) -> Sequence[str]:
     return [name, str(rate.n), value, interval(rate.low, rate.high, percent), signed(shift.value), row.finding]
 
 
-def write_proof(folder: Path, proof: Proof) -> list[Path]:
+def write_proof(folder: Path, manifest: Manifest, proof: Proof) -> list[Path]:
     """Write proof.html, one self-contained page, and proof.json into a run's folder."""
     page, document = folder / "proof.html", folder / "proof.json"
     points = [
@@ -86,8 +87,16 @@ def write_proof(folder: Path, proof: Proof) -> list[Path]:
     ]
     picture = draw(title(proof), "Each dot is the share of cases in which the score did what it should.",
                    interval_chart(points, (0, 1), "share as it should be", 0.5))  # fmt: skip
+    known = {"run_id": manifest.run_id, "facts": facts(manifest), "judges": judge_lines(manifest)}
     show = {"share": share, "about": ABOUT, "headings": HEADINGS}
-    context = {"title": title(proof), "proof": proof, "lines": lines_of(proof), "pictures": [picture], "show": show}
+    context = {
+        "title": title(proof),
+        "proof": proof,
+        "lines": lines_of(proof),
+        "pictures": [picture],
+        "show": show,
+        **known,
+    }
     write_page(page, "proof.html.jinja", context)
     write_atomically(document, json.dumps(proof.document(), indent=2, ensure_ascii=False) + "\n")
     return [page, document]

@@ -24,7 +24,7 @@ def test_the_page_is_right_about_the_default_judge(tmp_path: Path) -> None:
     done = run(second, tmp_path)
     document = json.loads(done.stdout)
     found = {row["change"]: row["finding"] for row in document["rows"]}
-    assert (found["number"], found["addition"], found["padding"]) == ("not seen", "seen", "not kept")
+    assert (found["number"], found["addition"], found["padding"]) == ("not seen", "seen", "kept")
     page = Path(tmp_path, document["page"])
     assert page.is_file()
     saved = json.loads(page.with_name("proof.json").read_text(encoding="utf-8"))

@@ -56,4 +56,17 @@ def test_negations_and_speakers_are_content_while_articles_are_not() -> None:
 def test_a_bare_yes_states_nothing() -> None:
     assert not states_something("Yes!")
     assert not states_something("Oh, thank you.")
+    for manners in (
+        "Thank you for your question.", "I hope this helps!", "Hope that helps you plan.", "You’re welcome.",
+        "Please let me know if you need more.", "I'm happy to help with anything else.", "Have a nice day!",
+        "Is there anything else I can do?", "Great question!",
+    ):  # fmt: skip
+        assert not states_something(manners), manners
+    for statement in (
+        "You can ask for help at the desk.",
+        "The question is good.",
+        "Members are welcome.",
+        "We thank Anna.",
+    ):
+        assert states_something(statement), statement
     assert states_something("Yes, in 1999.")
