@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from contextlib import closing
 
 from pydantic import ValidationError
 from rich.console import Console
 
+from evalflow.app.core.cases import answers_of
 from evalflow.app.core.outgoing import facts_of, receiver_of, send_rest
 from evalflow.app.core.saved import SavedRun, find_scored
 from evalflow.app.core.screen import print_export
 from evalflow.calls.connections import Connections
 from evalflow.config.schema import OtelConfig
 from evalflow.errors import InfrastructureError, Problem, UserError, command
+from evalflow.exporters.finished import FinishedRun
+from evalflow.exporters.mlflow import send_to_mlflow
 from evalflow.exporters.otel import DeliveryLog
 from evalflow.records.manifest import ExportFacts
+from evalflow.report.results_csv import AnsweredCase, rows
 
-DESTINATIONS = ("otel",)
+DESTINATIONS = ("otel", "mlflow")
+PROJECT = "evalflow"
 
 
 def export(options: argparse.Namespace, console: Console) -> int:
@@ -26,7 +32,7 @@ def export(options: argparse.Namespace, console: Console) -> int:
     UserError if nothing could be sent at all, InfrastructureError if some could not.
     """
     run = find_scored(options.run, "export", options.destination)
-    facts = _to_otel(run, options)
+    facts = _to_otel(run, options) if options.destination == "otel" else _to_tracker(run, options)
     run.folder.write_manifest(run.folder.read_manifest().exported(facts))
     print_export(console, facts, run.folder)
     if facts.unsent:
@@ -49,3 +55,19 @@ def _to_otel(run: SavedRun, options: argparse.Namespace) -> ExportFacts:
     with closing(log):
         why = send_rest(run, receiver, log, options.text or config.text)
         return facts_of(receiver, log, run, why)
+
+
+def _to_tracker(run: SavedRun, options: argparse.Namespace) -> ExportFacts:
+    """Send the run to a tracker of experiments, whose own client does so."""
+    if Connections.of_process() is not None:
+        what = f"the client of {options.destination} cannot be held to this server's connections"
+        raise UserError(Problem(what, f"export {options.destination}", "export the run on another machine"))
+    return send_to_mlflow(_finished(run, options), options.to, options.project or PROJECT, again=options.again)
+
+
+def _finished(run: SavedRun, options: argparse.Namespace) -> FinishedRun:
+    def answered() -> Iterator[AnsweredCase]:
+        with answers_of(run.folder, run.rules.settings.run) as answers:
+            yield from rows(run.cases(), answers, run.scores())
+
+    return FinishedRun(run.manifest, run.folder, options.text or "all", answered)

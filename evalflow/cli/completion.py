@@ -45,7 +45,7 @@ OPTIONS: Mapping[str, Sequence[str]] = {
     "show": ("--json",),
     "new": (),
     "import": ("--name", "--root"),
-    "export": ("--to", "--text", "--again"),
+    "export": ("--to", "--project", "--text", "--again"),
     "schema": ("--out", "--vscode"),
     "cache": (),
     "worker": ("--database-url", "--at-once", "--attached", "--log"),
@@ -63,7 +63,7 @@ OPTIONS: Mapping[str, Sequence[str]] = {
 }  # fmt: skip
 _ACTIONS = {
     "new": ("metric", "dataset"),
-    "export": ("otel",),
+    "export": ("otel", "mlflow"),
     "cache": ("stats", "prune"),
     "users": ("list", "add", "link", "disable", "enable", "delete"),
     "connections": ("list", "add", "delete"),

@@ -313,9 +313,11 @@ def _export(words: list[str]) -> int:
     known = " | ".join(DESTINATIONS)
     parser.add_argument("destination", choices=DESTINATIONS, metavar="DESTINATION", help=known)
     parser.add_argument("run", nargs="?", help="a run's folder; the latest without it")
-    parser.add_argument("--to", metavar="WHERE", help="the address of the receiver; without it, the one of the run")
+    where = "the receiver of otel, without it the run's own; else the server's address, without it the client's setting"
+    parser.add_argument("--to", metavar="WHERE", help=where)
+    parser.add_argument("--project", metavar="NAME", help="the experiment of mlflow (evalflow)")
     texts = get_args(TextToSend)
-    what = "the texts to send too: reasons, which may quote answers; all: questions and answers"
+    what = "the texts to send too: reasons, which may quote answers; all: questions, answers and the report"
     parser.add_argument("--text", choices=texts, metavar="|".join(texts), help=what)
     parser.add_argument("--again", action="store_true", help="send everything once more")
     return export(parser.parse_args(words), console())

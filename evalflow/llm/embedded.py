@@ -115,6 +115,7 @@ def _bound(field: FieldInfo, name: str) -> float | None:
     return next((getattr(part, name) for part in field.metadata if hasattr(part, name)), None)
 
 
+NATURE = "text overlap and sentence similarity, not an LLM"
 VERSION = 1  # raise it with every change that can change a reply
 MAX_WORKERS = 4
 PASSAGE_CHARACTERS = 200
@@ -133,7 +134,7 @@ class EmbeddedJudge:
         decisive = f"embedded {VERSION}; {self._minilm.identity}"
         self.info = JudgeInfo(
             name=name or config.name or "embedded",
-            nature="text overlap and sentence similarity, not an LLM",
+            nature=NATURE,
             identity=hashlib.sha256(decisive.encode()).hexdigest()[:16],
             calibrated=config.calibrated,
             remote=False,

@@ -17,9 +17,9 @@ PAGE = (ROOT / "docs" / "export.md").read_text(encoding="utf-8")
 
 @pytest.mark.slow
 def test_the_commands_for_opentelemetry_run(tmp_path: Path) -> None:
-    lines = "".join(blocks("bash", PAGE)).splitlines()
+    lines = blocks("bash", PAGE)[0].splitlines()
     with OtlpReceiver() as receiver:
-        for line in lines[:2]:
+        for line in lines:
             done = run(line.replace("http://127.0.0.1:4318", receiver.url), tmp_path)
             assert done.returncode == 0, done.stderr
     uids = [one.uid for one in receiver.accepted]

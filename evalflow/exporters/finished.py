@@ -1,0 +1,113 @@
+"""A finished run as trackers of experiments take it: settings, numbers, files, and answers with their scores."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Set
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from evalflow.config.schema import TextToSend
+from evalflow.engine.folder import RunFolder
+from evalflow.lazy import pl
+from evalflow.llm.embedded import NATURE as EMBEDDED_NATURE
+from evalflow.records.manifest import Manifest
+from evalflow.redaction import public_address
+from evalflow.report.results_csv import AnsweredCase
+
+_BOUNDS = {"value": "", "ci_low": "/ci_low", "ci_high": "/ci_high"}
+_PASS_RATE = {"pass_rate": "/pass_rate", "pass_rate_low": "/pass_rate/ci_low", "pass_rate_high": "/pass_rate/ci_high"}
+_COUNTS = ("n", "n_scored", "n_undefined", "n_error", "n_skipped")
+_TOTALS = ("requests", "cached", "input_tokens", "output_tokens", "cost_usd", "seconds")
+_SETTINGS = ("generate", "limit", "sample", "seed", "repeats", "judge", "target", "embedder", "max_error_rate")
+_PRIVATE = frozenset({"headers", "body", "argv", "api_key_env"})
+"""Keys of a target or judge that may hold secrets, or names of them."""
+_PROMPTS = frozenset({"prompt", "system_prompt"})
+_ADDRESS = re.compile(r"\w+://\S+")
+_UNNAMEABLE = re.compile(r"[^\w./: -]")
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedRun:
+    """A run to send; `rows` reads its answers with their scores."""
+
+    manifest: Manifest
+    folder: RunFolder
+    text: TextToSend
+    rows: Callable[[], Iterator[AnsweredCase]]
+
+    def settings(self) -> dict[str, str]:
+        """The settings that decide the numbers, by key path; without null values, headers, bodies and programs.
+
+        Prompts are among them only if all texts are sent.
+        """
+        config, found = self.manifest.config, dict[str, str]()
+        hidden = _PRIVATE if self.text == "all" else _PRIVATE | _PROMPTS
+        for key in _SETTINGS:
+            found |= _flat(key, config.get(key), hidden)
+        for name, facts in self.manifest.datasets.items():
+            found |= {f"dataset.{name}.cases": str(facts.cases), f"dataset.{name}.sha256": facts.sha256}
+        for name, facts in self.manifest.metrics.items():
+            own = self.manifest.metric_config(name)
+            found |= {f"metric.{name}.version": str(facts.version), f"metric.{name}.kind": str(own.get("kind"))}
+            found |= {} if own.get("threshold") is None else {f"metric.{name}.threshold": str(own["threshold"])}
+        return found
+
+    def numbers(self) -> dict[str, float]:
+        """The figures of all cases with their bounds and counts, and the totals. What has no value is left out.
+
+        A name has the metric, then the statistic unless it is the mean; dataset, target and judge if there are several.
+        """
+        summary = pl.read_parquet(self.folder.path / "summary.parquet").filter(pl.col("tag").is_null())
+        several = [key for key in ("dataset", "target", "judge") if summary[key].n_unique() > 1]
+        found: dict[str, float] = {}
+        for row in summary.iter_rows(named=True):
+            name = "/".join(str(row[key]) for key in (*several, "metric") if row[key] is not None)
+            is_mean = row["statistic"] == "mean"
+            name = _UNNAMEABLE.sub("_", name if is_mean else f"{name}/{row['statistic']}")
+            columns = {**_BOUNDS, **(_PASS_RATE if is_mean else {}), **{count: f"/{count}" for count in _COUNTS}}
+            found |= {name + end: float(row[key]) for key, end in columns.items() if row[key] is not None}
+        totals = {name: getattr(self.manifest, name) for name in _TOTALS}
+        return found | {f"run/{name}": float(value) for name, value in totals.items() if value is not None}
+
+    @property
+    def tags(self) -> dict[str, str]:
+        manifest = self.manifest
+        found = {
+            "evalflow.run_id": manifest.run_id,
+            "evalflow.version": str(manifest.versions.get("evalflow")),
+            "evalflow.status": manifest.status,
+            "evalflow.exit_code": str(manifest.exit_code),
+        }
+        return found | ({"evalflow.git_commit": manifest.git_commit} if manifest.git_commit else {})
+
+    def files(self) -> Iterator[Path]:
+        """The files that go along: the table of the summary; with all texts also the report."""
+        names = ("summary.csv", "summary.md", "report.html") if self.text == "all" else ("summary.csv",)
+        yield from (path for name in names if (path := self.folder.path / name).is_file())
+
+    def is_model(self, judge: str | None) -> bool:
+        """Whether a judge is a language model."""
+        facts = self.manifest.judges.get(judge or "")
+        return facts is not None and facts.nature != EMBEDDED_NATURE
+
+    def count_scores(self) -> int:
+        """The number of scores in any state, without those of a panel's members."""
+        scores = pl.scan_parquet(self.folder.scores).filter(pl.col("member_of").is_null())
+        return scores.select(pl.len()).collect().item()
+
+
+def _flat(path: str, value: Any, hidden: Set[str]) -> dict[str, str]:
+    if isinstance(value, Mapping):
+        inner = cast("Mapping[str, Any]", value)
+        return {
+            name: text
+            for key, one in inner.items()
+            if key not in hidden
+            for name, text in _flat(f"{path}.{key}", one, hidden).items()
+        }
+    if value is None:
+        return {}
+    text = str(value)
+    return {path: public_address(text) if _ADDRESS.fullmatch(text) else text}

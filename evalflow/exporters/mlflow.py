@@ -1,0 +1,188 @@
+"""Send a finished run to MLflow: params, metrics and the report; for each answer a trace with feedback."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import logging
+import os
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from evalflow.engine import manifest as manifests
+from evalflow.errors import Problem, UserError, command
+from evalflow.exporters.finished import FinishedRun
+from evalflow.exporters.otel_events import shortened
+from evalflow.extras import install_command
+from evalflow.records.manifest import ExportFacts
+from evalflow.redaction import public_address
+from evalflow.report.results_csv import AnsweredCase, Score, json_or_text
+
+_RUN, _DIGEST, _WHOLE = "evalflow.run_id", "evalflow.digest", "evalflow.whole"
+_ENVIRONMENT = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "MLFLOW_ENABLE_ASYNC_TRACE_LOGGING": "false",  # what failed would be known to nobody
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
+}
+"""Its variables, unless they are set."""
+_LONGEST_PARAM = 6000
+_PARAMS = 100  # in a request
+_TRACES = 100  # in a page
+
+
+def send_to_mlflow(run: FinishedRun, uri: str | None, experiment: str, *, again: bool) -> ExportFacts:
+    """Send a run that MLflow does not have; what it has of an earlier attempt is replaced.
+
+    UserError if MLflow has the run with other results, unless it is sent again.
+    """
+    with _client(uri) as mlflow:
+        try:
+            return _Sending(run, mlflow, experiment).send(again=again)
+        except mlflow.exceptions.MlflowException as error:
+            return _facts(run, mlflow, 0, why=" ".join(str(error).split())[:500])
+
+
+@contextmanager
+def _client(uri: str | None) -> Generator[Any]:
+    if uri is not None and "@" in uri:
+        hint = "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or the whole address in MLFLOW_TRACKING_URI"
+        raise UserError(Problem("an address on the command line has no password", "--to", f"set {hint}"))
+    before = dict(os.environ)
+    os.environ.update({name: value for name, value in _ENVIRONMENT.items() if name not in before})
+    try:
+        mlflow: Any = importlib.import_module("mlflow")
+        logging.getLogger("mlflow").setLevel(logging.WARNING)
+        if uri is not None:
+            mlflow.set_tracking_uri(uri)
+        yield mlflow
+    except ModuleNotFoundError as error:
+        what = f"this needs the package {error.name}, which is not installed"
+        raise UserError(Problem(what, "export mlflow", install_command("mlflow"))) from None
+    finally:
+        for name in _ENVIRONMENT.keys() - before.keys():
+            os.environ.pop(name, None)
+
+
+def _facts(
+    run: FinishedRun, mlflow: Any, sent: int, *, run_id: str | None = None, why: str | None = None
+) -> ExportFacts:
+    return ExportFacts(
+        to="mlflow",
+        where=public_address(mlflow.get_tracking_uri()),
+        at=manifests.now(),
+        sent=sent,
+        unsent=run.count_scores() - sent,
+        why=why,
+        id=run_id,
+    )
+
+
+class _Sending:
+    def __init__(self, run: FinishedRun, mlflow: Any, experiment: str) -> None:
+        self._run = run
+        self._mlflow = mlflow
+        self._client = mlflow.MlflowClient()
+        self._experiment = mlflow.set_experiment(experiment).experiment_id
+
+    def send(self, *, again: bool) -> ExportFacts:
+        digest = _digest(self._run)
+        known = self._client.search_runs([self._experiment], f"tags.`{_RUN}` = '{self._run.manifest.run_id}'")
+        whole = next((one for one in known if _WHOLE in one.data.tags), None)
+        if whole is not None and not again:
+            if whole.data.tags.get(_DIGEST) != digest:
+                folder = self._run.folder.path
+                hint = f"replace it: {command('export', 'mlflow', folder, '--again')} (with the same --to and --text)"
+                what = f"MLflow has this run with other results or texts, as {whole.info.run_id}"
+                raise UserError(Problem(what, str(folder), hint))
+            return _facts(self._run, self._mlflow, self._run.count_scores(), run_id=whole.info.run_id)
+        for one in known:
+            self._delete(one.info.run_id)
+        tags = {**self._run.tags, _DIGEST: digest}
+        with self._mlflow.start_run(run_name=self._run.manifest.run_id, tags=tags) as active:
+            self._log_results()
+            for row in self._run.rows():
+                self._log_answer(row)
+            return self._counted(active.info.run_id)
+
+    def _delete(self, run_id: str) -> None:
+        while traces := self._traces(run_id):
+            self._client.delete_traces(self._experiment, trace_ids=[one.info.trace_id for one in traces])
+        self._client.delete_run(run_id)
+
+    def _traces(self, run_id: str, page: str | None = None) -> Any:
+        return self._client.search_traces(
+            locations=[self._experiment], run_id=run_id, max_results=_TRACES, page_token=page, include_spans=False
+        )
+
+    def _log_results(self) -> None:
+        settings = [(name, text[:_LONGEST_PARAM]) for name, text in self._run.settings().items()]
+        for start in range(0, len(settings), _PARAMS):
+            self._mlflow.log_params(dict(settings[start : start + _PARAMS]))
+        numbers = [*self._run.numbers().items()]
+        for start in range(0, len(numbers), _PARAMS):
+            self._mlflow.log_metrics(dict(numbers[start : start + _PARAMS]))
+        for file in self._run.files():
+            self._mlflow.log_artifact(str(file))
+
+    def _log_answer(self, row: AnsweredCase) -> None:
+        answer, case = row.answer, row.case
+        with self._mlflow.start_span("answer") as span:
+            if self._run.text == "all":
+                said = answer and (answer.answer if answer.answer is not None else answer.actual)
+                span.set_inputs({"question": case.question})
+                span.set_outputs(None if said is None else json_or_text(said))
+            tags = {"dataset": case.dataset, "case.id": case.id, "target": row.target}
+            tags["target_repeat"] = str(row.target_repeat)
+            self._mlflow.update_current_trace(tags={f"evalflow.{name}": text for name, text in tags.items()})
+            for score in row.scores:
+                if score["member_of"] is None:
+                    self._log_score(span.trace_id, score)
+
+    def _log_score(self, trace_id: str, score: Score) -> None:
+        """A cell without a score has no value; its state says why, and that of an error is MLflow's own."""
+        entities, texts = self._mlflow.entities, self._run.text != "none"
+        judge, failed = score["judge"], score["status"] == "error"
+        error = failed and entities.AssessmentError(
+            error_code=score["error_type"] or "error", error_message=shortened(score["error"] or "") if texts else ""
+        )
+        about = {"state": score["status"], "repeat": score["repeat"], "threshold": score["threshold"]}
+        about |= {"passed": score["passed"], "judge": judge}
+        self._mlflow.log_feedback(
+            trace_id=trace_id,
+            name=score["metric"],
+            value=score["score"],
+            error=error or None,
+            rationale=shortened(score["reason"]) if texts and score["reason"] else None,
+            source=entities.AssessmentSource(
+                source_type="LLM_JUDGE" if self._run.is_model(judge) else "CODE", source_id=judge or "evalflow"
+            ),
+            metadata={f"evalflow.{name}": str(value) for name, value in about.items() if value is not None},
+        )
+
+    def _counted(self, run_id: str) -> ExportFacts:
+        """What MLflow says that it has now: of a trace that cannot be sent, its client only writes a log line."""
+        sent = sum(len(trace.info.assessments) for trace in self._all_traces(run_id))
+        if sent == self._run.count_scores():
+            self._mlflow.set_tag(_WHOLE, "true")
+            return _facts(self._run, self._mlflow, sent, run_id=run_id)
+        return _facts(self._run, self._mlflow, sent, run_id=run_id, why="MLflow did not take all traces; see its log")
+
+    def _all_traces(self, run_id: str) -> Iterator[Any]:
+        page: str | None = None
+        while True:
+            found = self._traces(run_id, page)
+            yield from found
+            page = found.token
+            if not page:
+                return
+
+
+def _digest(run: FinishedRun) -> str:
+    """A digest of the results and of the texts that are sent with them."""
+    found = hashlib.sha256(run.text.encode())
+    for path in (run.folder.scores, run.folder.path / "summary.parquet"):
+        found.update(path.read_bytes())
+    return found.hexdigest()
