@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import difflib
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, cast
 
@@ -23,17 +23,28 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class Subject:
+    """An object of the application, for a link to it. `owner`: the bot of a metric, or the dataset of cases."""
+
+    kind: str
+    name: str
+    owner: str = ""
+    project: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Problem:
     """One thing that is wrong, where (file and line, or key path on the command line), and the next step.
 
     `key` is the key path of a wrong value in the configuration, if there is one; for showing the fault beside its
-    field.
+    field. `see`: what to look at or change in the application.
     """
 
     what: str
     where: str = ""
     hint: str = ""
     key: str = ""
+    see: tuple[Subject, ...] = ()
 
     def __str__(self) -> str:
         text = f"{self.where}: {self.what}" if self.where else self.what
@@ -54,6 +65,18 @@ class UserError(EvalflowError):
     def __init__(self, problems: Iterable[Problem] | Problem) -> None:
         self.problems: Sequence[Problem] = (problems,) if isinstance(problems, Problem) else tuple(problems)
         super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+def check_all(*checks: Callable[[], object]) -> None:
+    """Run checks, and raise the problems of all that fail as one UserError."""
+    problems: list[Problem] = []
+    for check in checks:
+        try:
+            check()
+        except UserError as error:
+            problems += error.problems
+    if problems:
+        raise UserError(problems)
 
 
 class ConflictError(UserError):

@@ -12,7 +12,7 @@ from evalflow.app.studio.access import requires
 from evalflow.app.studio.definitions import DefinitionStore
 from evalflow.app.studio.space import TakenError, Workspace
 from evalflow.app.studio.validate import NO_PROGRAMS, check_name, one_line
-from evalflow.errors import Problem, UserError, did_you_mean
+from evalflow.errors import Problem, Subject, UserError, did_you_mean
 from evalflow.jsonvalues import DEEPEST, is_too_deep
 from evalflow.metrics.case_checks import (
     JUDGED,
@@ -148,11 +148,12 @@ def delete_check(space: Workspace, name: str, expected: int) -> int:
         used = check_uses.counts(connection, space.project_id).get(name, (0, 0))[0]
     if used:
         what = f"{used:,} case{'' if used == 1 else 's'} use{'s' if used == 1 else ''} the check {name!r}"
-        raise TakenError(Problem(what, "check", "remove it from them first"))
+        raise TakenError(Problem(what, "check", "remove it from them first", see=(Subject("check", name),)))
     for other in CHECKS.rows(space):
         if name in (member for member, _ in named_checks(other["params"])):
             what = f"the check {other['name']!r} has {name!r} in its group"
-            raise TakenError(Problem(what, "check", "remove it there first"))
+            see = (Subject("check", other["name"]),)
+            raise TakenError(Problem(what, "check", "remove it there first", see=see))
     return CHECKS.delete(space, row, expected)
 
 

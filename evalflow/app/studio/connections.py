@@ -12,7 +12,7 @@ from evalflow.app.studio.definitions import DefinitionStore, remembered_content
 from evalflow.app.studio.space import TakenError, Workspace
 from evalflow.app.studio.validate import check_name, one_line
 from evalflow.calls.connections import Connection, Connections, Place
-from evalflow.errors import Problem, UserError
+from evalflow.errors import Problem, Subject, UserError, check_all
 from evalflow.llm.sdk import OPENAI_URL
 from evalflow.store import connections as stored
 from evalflow.store.rows import Row, from_row
@@ -79,7 +79,7 @@ def get_connection(space: Workspace, name: str) -> StoredConnection:
 @requires("own")
 def create_connection(space: Workspace, name: str, draft: ConnectionDraft) -> StoredConnection:
     """Add a connection."""
-    check_name(name, "connection")
+    check_all(lambda: check_name(name, "connection"), lambda: _checked(space, name, draft))
     CONNECTIONS.create(space, {"name": name, **_checked(space, name, draft)})
     return get_connection(space, name)
 
@@ -103,14 +103,15 @@ def delete_connection(space: Workspace, name: str, expected: int) -> None:
     row = CONNECTIONS.get(space, name)
     used = users_of(space, name)
     if used:
-        what = f"the connection {name!r} is used by {', '.join(used)}"
-        raise TakenError(Problem(what, "connection", "give these another connection, or cancel the runs"))
+        what = f"the connection {name!r} is used by {', '.join(map(_named, used))}"
+        hint = "give these another connection, or cancel the runs"
+        raise TakenError(Problem(what, "connection", hint, see=tuple(used)))
     CONNECTIONS.delete(space, row, expected)
 
 
 @requires("own")
-def users_of(space: Workspace, name: str) -> list[str]:
-    """The bots, metrics, judges and queued runs of all projects that use a connection, such as `bot desk/helper`."""
+def users_of(space: Workspace, name: str) -> list[Subject]:
+    """The bots, metrics, judges and queued runs of all projects that use a connection."""
     one = Connection.of(CONNECTIONS.get(space, name))
     with space.database.reading() as connection:
         rows = stored.configurations(connection)
@@ -122,11 +123,15 @@ def users_of(space: Workspace, name: str) -> list[str]:
         if row["kind"] == "run" and row not in using
         if {(row["project"], row["bot"]), (row["project"], row["content"]["judge"])} & theirs
     ]
-    return [f"{row['kind']} {row['project']}/{_named(row)}" for row in using]
+    return [
+        Subject(row["kind"], row["name"], row["bot"] if row["kind"] == "metric" else "", row["project"])
+        for row in using
+    ]
 
 
-def _named(row: Row) -> str:
-    return f"{row['bot']}/{row['name']}" if row["kind"] == "metric" else row["name"]
+def _named(user: Subject) -> str:
+    """Such as `bot desk/helper`."""
+    return f"{user.kind} {'/'.join(part for part in (user.project, user.owner, user.name) if part)}"
 
 
 def _content(space: Workspace, row: Row) -> Any:

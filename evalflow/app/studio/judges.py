@@ -17,7 +17,7 @@ from evalflow.app.studio.space import TakenError, Workspace, not_found
 from evalflow.app.studio.titles import lifted, titled
 from evalflow.app.studio.validate import check_judge, one_line
 from evalflow.config.yaml_text import MISSING
-from evalflow.errors import Problem, UserError
+from evalflow.errors import Problem, Subject, UserError
 from evalflow.store import definitions
 from evalflow.store import judges as stored
 from evalflow.store.rows import from_row
@@ -158,7 +158,8 @@ def delete_judge(space: Workspace, name: str, expected: int) -> int:
     row = JUDGES.get(space, name)
     if used := _users(space).get(name):
         what = f"the judge {name!r} is used by {', '.join(used)}"
-        raise TakenError(Problem(what, "judge", "choose another judge there first"))
+        see = tuple(_subject(user) for user in used)
+        raise TakenError(Problem(what, "judge", "choose another judge there first", see=see))
     return JUDGES.delete(space, row, expected)
 
 
@@ -224,6 +225,12 @@ def _users(space: Workspace) -> dict[str, list[str]]:
             for member in _member_names(row["config"]):
                 found.setdefault(member, []).append(row["name"])
     return found
+
+
+def _subject(user: str) -> Subject:
+    """What `_users` names: a metric of a bot, or a judge."""
+    bot, _, name = user.rpartition("/")
+    return Subject("metric", name, bot) if bot else Subject("judge", name)
 
 
 def _member_names(config: Mapping[str, Any]) -> list[str]:

@@ -24,6 +24,7 @@ from evalflow.app.studio.leases import trial_budget
 from evalflow.app.studio.metrics import MetricDraft, check_draft, get_library
 from evalflow.app.studio.snapshot import Own, RunRequest, judge_of, write_own
 from evalflow.app.studio.space import Workspace
+from evalflow.app.studio.subjects import RunSubjects
 from evalflow.calls.client import CallSession
 from evalflow.config.judges import each_judge
 from evalflow.config.load import Composed, compose
@@ -73,8 +74,9 @@ def trial_settings(
     )
     request = RunRequest(bot, [DATASET], [draft.name])
     request = replace(request, judge=judge.name if judge else judge_of(found.config, request))
+    about = RunSubjects(bot, request.judge or "", {draft.name: definition}, ())
     asked = "false" if found.config.get("kind") == "recorded" else "missing"
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory() as folder, about.linked():
         write_own(Path(folder), own)
         words = [*request.words(), f"generate={asked}"]
         settings = _safe(compose(words, Path(folder) / "conf", check=_safe))

@@ -11,7 +11,7 @@ from typing import Any
 
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.space import TakenError, Workspace, not_found, stale
-from evalflow.errors import Problem, UserError
+from evalflow.errors import Problem, UserError, check_all
 from evalflow.store import people
 from evalflow.store.rows import from_row, storable
 
@@ -71,9 +71,7 @@ def add_user(
     space: Workspace, name: str, *, full_name: str = "", email: str | None = None, is_owner: bool = False
 ) -> User:
     """Add a user without a password; `password_link` lets them choose one."""
-    if not _NAME.match(name):
-        hint = "1 to 100 lower-case letters, digits and . _ -, such as ann.smith"
-        raise UserError(Problem(f"{name!r} cannot be the name of a user", "name", hint))
+    check_all(lambda: _check_name(name), lambda: _one_line(full_name), lambda: _email(email))
     values = {"name": name, "full_name": _one_line(full_name), "email": _email(email)}
     with space.changing("create", "user", name, ["is_owner"] if is_owner else []) as connection:
         if people.user(connection, name):
@@ -98,6 +96,7 @@ def update_user(
     A disabled user's sessions end. The last owner can be neither disabled nor made an ordinary user.
     """
     row = user_row(space, name)
+    check_all(lambda: _one_line(full_name or ""), lambda: _email(email or None))
     given = {"full_name": full_name, "email": email, "is_owner": is_owner, "is_disabled": is_disabled}
     values: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     if full_name is not None:
@@ -152,15 +151,22 @@ def set_password(space: Workspace, name: str, password: str) -> None:
         people.end_sessions(connection, row["id"])
 
 
+def weak_password(password: str, name: str) -> Problem | None:
+    """Why a password cannot be a user's; None if it can."""
+    hint = f"take {SHORTEST_PASSWORD} characters or more, such as four words"
+    if len(password) < SHORTEST_PASSWORD or password.casefold().strip() == name.casefold():
+        return Problem("this password is too easy to guess", "password", hint)
+    if len(password) > LONGEST_PASSWORD:
+        return Problem(f"a password has at most {LONGEST_PASSWORD} characters", "password", hint)
+    return None
+
+
 def password_hash(password: str, name: str) -> str:
     """The argon2id hash of a new password. Raises UserError if it is too short, too long, or the user's name."""
     from pwdlib import PasswordHash
 
-    hint = f"take {SHORTEST_PASSWORD} characters or more, such as four words"
-    if len(password) < SHORTEST_PASSWORD or password.casefold().strip() == name.casefold():
-        raise UserError(Problem("this password is too easy to guess", "password", hint))
-    if len(password) > LONGEST_PASSWORD:
-        raise UserError(Problem(f"a password has at most {LONGEST_PASSWORD} characters", "password", hint))
+    if weak := weak_password(password, name):
+        raise UserError(weak)
     return PasswordHash.recommended().hash(password)
 
 
@@ -186,6 +192,12 @@ def _expect_owner(row: Mapping[str, Any], left: int) -> None:
     if row["is_owner"] and not left:
         what = "the server would have no owner"
         raise TakenError(Problem(what, "user", "make somebody else an owner first"))
+
+
+def _check_name(name: str) -> None:
+    if not _NAME.match(name):
+        hint = "1 to 100 lower-case letters, digits and . _ -, such as ann.smith"
+        raise UserError(Problem(f"{name!r} cannot be the name of a user", "name", hint))
 
 
 def _one_line(text: str) -> str:

@@ -10,10 +10,13 @@ from evalflow.app.studio.access import ForbiddenError, Role, requires
 from evalflow.app.studio.definitions import DefinitionStore
 from evalflow.app.studio.space import TakenError, Workspace, not_found, stale
 from evalflow.app.studio.validate import check_name, one_line
-from evalflow.errors import Problem
+from evalflow.errors import Problem, Subject
 from evalflow.store import DEFAULT_PROJECT, definitions, trash
 from evalflow.store import projects as stored
 from evalflow.store.rows import Row, from_row
+
+_HELD = ("bots", "datasets", "runs")
+"""What a project must not have to be deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +121,11 @@ def delete_project(space: Workspace, expected: int) -> None:
         raise TakenError(Problem(what, "project", "delete what is in it, or its members"))
     with space.changing("delete", "project", name) as connection:
         held = stored.counts(connection, space.project_id).get(space.project_id, {})
-        parts = [_counted(held.get(key, 0), key) for key in ("bots", "datasets", "runs") if held.get(key)]
+        parts = [_counted(held.get(key, 0), key) for key in _HELD if held.get(key)]
         if parts:
-            raise TakenError(
-                Problem(f"the project {name!r} still has {', '.join(parts)}", "project", "delete these first")
-            )
+            what = f"the project {name!r} still has {', '.join(parts)}"
+            see = tuple(Subject(key, "", project=name) for key in _HELD if held.get(key))
+            raise TakenError(Problem(what, "project", "delete these first", see=see))
         row = definitions.named(connection, "projects", name)
         if row is None:
             raise not_found("project", name, [])

@@ -16,7 +16,7 @@ from evalflow.app.studio.definitions import DefinitionStore
 from evalflow.app.studio.runs import run_row
 from evalflow.app.studio.space import TakenError, Workspace, not_found
 from evalflow.engine.folder import RunFolder
-from evalflow.errors import Problem, UserError, did_you_mean
+from evalflow.errors import Problem, UserError, check_all, did_you_mean
 from evalflow.metrics.scale import (
     BooleanScale,
     FractionScale,
@@ -229,11 +229,12 @@ def expected_interval(
 def create_review(space: Workspace, request: ReviewRequest) -> Review:
     """Draw answers of a run, and freeze what people read of each."""
     run, row = scored_run(space, request.run_id), run_row(space, request.run_id)
+    check_all(
+        lambda: _check(request),
+        lambda: _expect_metrics(run, request.metrics),
+        lambda: _expect_people(space, request.people),
+    )
     people = _expect_people(space, request.people)
-    problems = list(_problems(request))
-    if problems:
-        raise UserError(problems)
-    _expect_metrics(run, request.metrics)
     given = request.guidelines or {}
     metrics = _metric_rows(run, request.metrics)
     overlap = request.overlap if len(people) > 1 else 0.0
@@ -447,15 +448,15 @@ def _expect_people(space: Workspace, names: Sequence[str], before: Sequence[str]
     return people
 
 
-def _problems(request: ReviewRequest) -> list[Problem]:
+def _check(request: ReviewRequest) -> None:
     found: list[Problem] = []
     name = request.name.strip()
     if not name or len(name) > LONGEST_NAME or storable(name) != name or "/" in name or "\n" in name:
         found.append(Problem(f"a review's name has 1 to {LONGEST_NAME} characters, and no /", "name"))
     if not request.metrics:
         found.append(Problem("no metric is chosen", "metrics", "choose what people are to judge"))
-    if not 1 <= request.size <= MOST_ITEMS:
-        found.append(Problem(f"{request.size} answers cannot be drawn", "size", f"draw 1 to {MOST_ITEMS:,}"))
+    if not 1 <= request.size <= MOST_ITEMS or request.size % 1:
+        found.append(Problem(f"{request.size:g} answers cannot be drawn", "size", f"draw 1 to {MOST_ITEMS:,}"))
     if not 0 <= request.overlap <= 1:
         found.append(Problem("the share of answers for two people is not in 0..1", "overlap", "such as 0.2"))
     if request.method == "strata" and request.by != "tag" and len(request.metrics) > 1:
@@ -464,7 +465,8 @@ def _problems(request: ReviewRequest) -> list[Problem]:
     for metric in request.guidelines or {}:
         if metric not in request.metrics:
             found.append(Problem(f"the review has no metric {metric!r}", "guidelines"))
-    return found
+    if found:
+        raise UserError(found)
 
 
 def _text(text: str) -> str:

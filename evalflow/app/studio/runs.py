@@ -16,7 +16,6 @@ from evalflow.app.studio.access import requires
 from evalflow.app.studio.bots import BOTS
 from evalflow.app.studio.case_choice import LeftOutCases, count_left_out, keep_left_out, read_left_out
 from evalflow.app.studio.snapshot import (
-    Own,
     RunRequest,
     freeze,
     frozen_cases,
@@ -36,6 +35,7 @@ from evalflow.app.studio.space import (
     stale,
     within,
 )
+from evalflow.app.studio.subjects import RunSubjects
 from evalflow.app.studio.validate import NO_PROGRAMS
 from evalflow.calls.budget import Lease
 from evalflow.engine.folder import refuse_links
@@ -141,7 +141,7 @@ def estimate_run(space: Workspace, request: RunRequest) -> RunEstimate:
     """Check a run and estimate it; nothing is sent or saved."""
     folder = _new_folder(space, request)
     try:
-        found, need, budget = _inspected(space, freeze(folder / "snapshot", *_parts(space, request)))
+        _, found, need, budget = _inspected(space, folder, request)
         left_out = _left_out(space, request, folder, found)
     finally:
         remove_folder(folder)
@@ -171,8 +171,7 @@ def create_run(space: Workspace, request: RunRequest, creation_key: str | None =
         return known
     folder = _new_folder(space, request)
     try:
-        arguments = freeze(folder / "snapshot", *_parts(space, request))
-        found, need, budget = _inspected(space, arguments)
+        arguments, found, need, budget = _inspected(space, folder, request)
         keep_left_out(folder / "snapshot", _left_out(space, request, folder, found))
         offered = leases.offer(budget, need)
         if offered.short and not offered.waits:
@@ -346,19 +345,19 @@ def _refusal(space: Workspace, run_id: str, expected: int | None, unfit: Sequenc
     return stale("run", run_id, expected, row, {})
 
 
-def _parts(space: Workspace, request: RunRequest) -> tuple[Own, RunRequest, dict[str, Any]]:
+def _inspected(
+    space: Workspace, folder: Path, request: RunRequest
+) -> tuple[Sequence[str], Inspection, leases.Need, leases.ProjectBudget]:
+    """Freeze a run in its folder. Returns its arguments, its inspection, what it needs, and what its project has."""
     own = own_definitions(space, request)
     definitions = {name: definition for name, (definition, _) in own.metrics.items()}
-    refuse_elsewhere(space, {**request.options, "metric": definitions})
-    return own, *with_values(space, request)
-
-
-def _inspected(space: Workspace, arguments: Sequence[str]) -> tuple[Inspection, leases.Need, leases.ProjectBudget]:
-    """The inspection of a snapshot, what it needs, and what its project has."""
-    with space.database.reading() as connection:
-        budget = leases.read_budget(connection, space.project_id)
-    found = inspect_snapshot(arguments, space.allowed, Lease(id=0, **budget.limits.model_dump()))
-    return found, leases.need_of(found.estimate, found.parts.settings.run.budget), budget
+    with RunSubjects(request.bot, request.judge or "target", definitions, request.datasets).linked():
+        refuse_elsewhere(space, {**request.options, "metric": definitions})
+        arguments = freeze(folder / "snapshot", own, *with_values(space, request))
+        with space.database.reading() as connection:
+            budget = leases.read_budget(connection, space.project_id)
+        found = inspect_snapshot(arguments, space.allowed, Lease(id=0, **budget.limits.model_dump()))
+    return arguments, found, leases.need_of(found.estimate, found.parts.settings.run.budget), budget
 
 
 def _left_out(space: Workspace, request: RunRequest, folder: Path, found: Inspection) -> dict[str, LeftOutCases]:

@@ -11,7 +11,7 @@ from typing import Any, cast, get_args
 
 from evalflow.app.studio.access import ROLES, Actor, ForbiddenError, Role, SignedOutError, open_to_all, requires
 from evalflow.app.studio.people import User as Account
-from evalflow.app.studio.people import account_state, as_user, password_hash
+from evalflow.app.studio.people import account_state, as_user, password_hash, weak_password
 from evalflow.app.studio.space import NotFoundError, Workspace, not_found
 from evalflow.errors import Problem, UserError
 from evalflow.store import people
@@ -313,7 +313,8 @@ def change_password(space: Workspace, old: str, new: str) -> None:
         # Counted before it is checked, so that many requests at once get no more tries, and no more memory.
         people.note_failure(connection, {tries: counted["failures"] + 1}, time.time())
     if row is None or not row["password_hash"] or not PasswordHash.recommended().verify(old, row["password_hash"]):
-        raise UserError(Problem("this is not your password", "old"))
+        weak = weak_password(new, space.identify().name)
+        raise UserError([Problem("this is not your password", "old"), *([weak] if weak else [])])
     hashed = password_hash(new, row["name"])
     with space.changing("set password", "user", row["name"]) as connection:
         people.forget_failures(connection, [tries], time.time() - FORGET_S)
@@ -349,7 +350,7 @@ def list_tokens(space: Workspace) -> list[Token]:
 
 
 @requires("account")
-def create_token(space: Workspace, name: str, role: Role, days: int) -> tuple[Token, str]:
+def create_token(space: Workspace, name: str, role: Role, days: float) -> tuple[Token, str]:
     """Make a token for the project; returns it and its key, which cannot be shown again.
 
     Raises:
@@ -358,18 +359,21 @@ def create_token(space: Workspace, name: str, role: Role, days: int) -> tuple[To
     """
     actor = space.identify()
     _expect_no_token(space)
-    if not ROLES[role] <= actor.rights(space.project_id):
-        what = f"your own role in {space.project} allows less than {role}"
-        raise UserError(Problem(what, "role", "choose a role that is not above your own"))
+    problems: list[Problem] = []
     title = storable(" ".join(name.split()))
     if not 0 < len(title) <= 100:
-        raise UserError(Problem("a token needs a name", "name", "1 to 100 characters: what it is for"))
-    if not 1 <= days <= LONGEST_TOKEN_DAYS:
-        raise UserError(Problem(f"{days} days is not possible", "days", f"1 to {LONGEST_TOKEN_DAYS}"))
+        problems.append(Problem("a token needs a name", "name", "1 to 100 characters: what it is for"))
+    if not ROLES[role] <= actor.rights(space.project_id):
+        what = f"your own role in {space.project} allows less than {role}"
+        problems.append(Problem(what, "role", "choose a role that is not above your own"))
+    if not 1 <= days <= LONGEST_TOKEN_DAYS or days % 1:
+        problems.append(Problem(f"{days:g} days is not possible", "days", f"a whole number, 1 to {LONGEST_TOKEN_DAYS}"))
+    if problems:
+        raise UserError(problems)
     key = TOKEN_PREFIX + secrets.token_urlsafe(32)
     expires_at = (datetime.now(UTC) + timedelta(days=days)).isoformat(timespec="milliseconds")
     values = {"user_id": _own_id(space), "project_id": space.project_id, "name": title, "role": role}
-    with space.changing("create", "token", title, [f"role {role}", f"{days} days"]) as connection:
+    with space.changing("create", "token", title, [f"role {role}", f"{days:g} days"]) as connection:
         made = people.add_token(connection, key, {**values, "expires_at": expires_at})
     return Token(made, title, actor.name, role, now(), None, expires_at), key
 

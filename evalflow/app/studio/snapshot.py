@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, cast
@@ -20,7 +21,7 @@ from evalflow.app.studio.bots import get_bot
 from evalflow.app.studio.case_choice import KEYS, chosen_values, wrong_choices
 from evalflow.app.studio.cases import case_rows
 from evalflow.app.studio.checks import custom_checks
-from evalflow.app.studio.datasets import get_dataset
+from evalflow.app.studio.datasets import Dataset, get_dataset
 from evalflow.app.studio.definitions import declared, find_declared, remembered_content
 from evalflow.app.studio.judges import named_judges, with_judge
 from evalflow.app.studio.metric_yaml import metric_yaml
@@ -34,7 +35,7 @@ from evalflow.config.load import Composed, compose
 from evalflow.config.schema import DatasetConfig, RunConfig
 from evalflow.config.validate import Settings
 from evalflow.config.yaml_text import escaped, escaped_but_environment, yaml_of
-from evalflow.errors import Problem, UserError, did_you_mean
+from evalflow.errors import Problem, Subject, UserError, check_all, did_you_mean
 from evalflow.jsonvalues import DEEPEST, is_too_deep
 from evalflow.paths import private_folder, prompt_dirs
 
@@ -301,6 +302,7 @@ OPTIONS = tuple(
 @requires("read")
 def own_definitions(space: Workspace, request: RunRequest) -> Own:
     """The definitions of the workspace that a request uses."""
+    check_all(lambda: get_bot(space, request.bot), lambda: _expect_chosen(request))
     bot = get_bot(space, request.bot)
     own = {metric.name: metric for metric in list_metrics(space, request.bot)}
     shipped = declared("metric")
@@ -332,6 +334,16 @@ def own_definitions(space: Workspace, request: RunRequest) -> Own:
     )
 
 
+def _expect_cases(dataset: Dataset) -> None:
+    if dataset.origin != "workspace" or (dataset.cases or 0) > dataset.drafts:
+        return
+    what, hint = f"the dataset {dataset.name} has no cases", "write some, or import them"
+    if dataset.drafts:
+        what, hint = f"all cases of the dataset {dataset.name} are drafts", "activate some"
+    see = (Subject("dataset", dataset.name), Subject("import", "", dataset.name))
+    raise UserError(Problem(what, "datasets", hint, see=see))
+
+
 @requires("read")
 def with_values(space: Workspace, request: RunRequest) -> tuple[RunRequest, dict[str, Any]]:
     """The request with its judge named, and the values that it changes."""
@@ -339,6 +351,7 @@ def with_values(space: Workspace, request: RunRequest) -> tuple[RunRequest, dict
     problems = list(_wrong(request))
     if problems:
         raise UserError(problems)
+    check_all(*(partial(_expect_cases, get_dataset(space, name)) for name in request.datasets))
     values: dict[str, Any] = {"generate": bot.config.get("kind") != "recorded", **request.options}
     if chosen := chosen_values(space, request):
         values["dataset"] = chosen
@@ -371,12 +384,18 @@ def judge_of(config: Mapping[str, Any], request: RunRequest) -> str:
     return request.judge or ("target" if config.get("kind") == "openai" else "embedded")
 
 
-def _wrong(request: RunRequest) -> Iterator[Problem]:
+def _expect_chosen(request: RunRequest) -> None:
+    problems: list[Problem] = []
     for group, names in (("dataset", request.datasets), ("metric", request.metrics)):
         if not names:
-            yield Problem(f"no {group} is chosen", f"{group}s", "choose at least one")
+            problems.append(Problem(f"no {group} is chosen", f"{group}s", "choose at least one"))
         if len(set(names)) < len(names):
-            yield Problem(f"a {group} is chosen twice", f"{group}s", "choose each once")
+            problems.append(Problem(f"a {group} is chosen twice", f"{group}s", "choose each once"))
+    if problems:
+        raise UserError(problems)
+
+
+def _wrong(request: RunRequest) -> Iterator[Problem]:
     yield from wrong_choices(request)
     for name in request.options:
         if name not in OPTIONS:

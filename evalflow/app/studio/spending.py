@@ -16,8 +16,9 @@ from evalflow.app.studio.projects import update_project
 from evalflow.app.studio.runs import run_row
 from evalflow.app.studio.space import Workspace
 from evalflow.calls.budget import UNITS, Amount, Unit, read_note
+from evalflow.config.explain import problems_of
 from evalflow.config.schema import BudgetConfig
-from evalflow.errors import Problem, UserError
+from evalflow.errors import UserError
 from evalflow.store import spending
 
 
@@ -37,7 +38,7 @@ def set_budget(space: Workspace, values: Mapping[str, Any], expected: int) -> Pr
     try:
         limits = BudgetConfig.model_validate(values)
     except ValidationError as error:
-        raise UserError([Problem(one["msg"], str(one["loc"][0])) for one in error.errors()]) from None
+        raise UserError(problems_of(error, BudgetConfig, "", None, ())) from None
     update_project(space, expected, {"budget": limits.model_dump()})
     return budget_left(space)
 

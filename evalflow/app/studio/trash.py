@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.space import NotFoundError, TakenError, Workspace
 from evalflow.app.studio.titles import same_title
-from evalflow.errors import Problem
+from evalflow.errors import Problem, Subject
 from evalflow.store import definitions, trash
 from evalflow.store.definitions import TableName
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
-
-
-@dataclass(frozen=True, slots=True)
-class Restored:
-    """What was brought back: its kind and name; `owner` is the bot of a metric, or the dataset of cases."""
-
-    kind: str
-    name: str
-    owner: str = ""
 
 
 @requires("edit")
@@ -43,8 +33,11 @@ def keep_cases(space: Workspace, connection: Connection, dataset: Mapping[str, A
 
 
 @requires("edit")
-def restore(space: Workspace, deleted: int) -> Restored:
-    """Bring back what was deleted. Raises TakenError if its name was taken meanwhile, or its bot or dataset is gone."""
+def restore(space: Workspace, deleted: int) -> Subject:
+    """Bring back what was deleted, and say what it is.
+
+    Raises TakenError if its name was taken meanwhile, or its bot or dataset is gone.
+    """
     with space.database.reading() as connection:
         row = trash.kept(connection, space.project_id, deleted)
     if row is None or not row["content"]:
@@ -55,14 +48,14 @@ def restore(space: Workspace, deleted: int) -> Restored:
         trash.empty(connection, deleted)
         if kind == "cases":
             _restore_cases(space, connection, name, content["cases"])
-            return Restored(kind, name, name)
+            return Subject(kind, name, name)
         owner = _owner(space, connection, kind, content)
         if trash.is_taken(connection, trash.TABLES[kind], owner, name):
             what = f"there is another {kind} {name!r} by now"
             raise TakenError(Problem(what, f"{kind}.name", "rename or delete that one, and undo again"))
         _expect_free_title(connection, kind, content["row"], *owner.values())
         trash.bring_back(connection, kind, content, owner)
-    return Restored(kind, name, content.get("bot", ""))
+    return Subject(kind, name, content.get("bot", ""))
 
 
 def _owner(space: Workspace, connection: Connection, kind: str, content: Mapping[str, Any]) -> dict[str, int]:

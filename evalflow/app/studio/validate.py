@@ -187,7 +187,7 @@ def check_judge(name: str, config: Mapping[str, Any], connections: Connections |
         hint = f"one of {', '.join(DEFINABLE_JUDGES)}; openai is any model behind an OpenAI-compatible endpoint"
         raise UserError(Problem(what, "judge.kind", hint))
     called = plain if connections is None else connections.resolve(plain, "judge")
-    problems = [*_wrong_name(name, "judge"), *written_secrets({"judge": called})]
+    problems = [*written_secrets({"judge": called})]
     written: Any = called.get("members")
     members = {
         name: _validated(cast("dict[str, Any]", one), f"judge.members.{name}", JUDGE_KINDS.config, problems)
@@ -199,7 +199,7 @@ def check_judge(name: str, config: Mapping[str, Any], connections: Connections |
     model = None if problems else _validated(called, "judge", JUDGE_KINDS.config, problems)
     if connections is not None and isinstance(model, JudgeConfig) and not members:
         problems += part_problems(connections, JUDGE_KINDS, model, cast("dict[str, Any]", called), "judge")
-    if problems:
+    if problems := [*_wrong_name(name, "judge"), *problems]:
         raise UserError(problems)
     return plain
 

@@ -148,7 +148,7 @@ class _TokenList:
     def _creating(self) -> ui.dialog:
         async def create() -> None:
             fields = {"name": title, "role": role, "days": days}
-            given = forms.written(title) or "", role.value, int(days.value or 0)
+            given = forms.written(title) or "", role.value, days.value or 0
             made = await forms.attempt(lambda: create_token(self._workspace, *given), fields, creating)
             if made is not None:
                 asked.close()

@@ -24,6 +24,7 @@ from evalflow.web.pages.first_start import first_steps
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import Deleting, Saving, State
 from evalflow.web.ui.endpoint import CALLED, key_field, pick_connection
+from evalflow.web.ui.faults import reveal
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.headline import sentence
 from evalflow.web.ui.parts import Tone, badge, button, card, empty, facts, link_button, message, section, text
@@ -187,7 +188,7 @@ class BotTrial:
             answer = await self._workspace.ask(lambda: try_bot(self._workspace, *asked))
             with self._reply:
                 _show(answer)
-            forms.reveal(self._reply)
+            reveal(self._reply)
 
 
 def _show(answer: Answer) -> None:
@@ -398,7 +399,7 @@ class BotForm:
 
 def _value(key: str, field: forms.Field) -> Any:
     if isinstance(field, ui.number):
-        return field.value if field.value is None or field.value % 1 else int(field.value)
+        return forms.number_of(field)
     content, name = forms.written(field), key.removeprefix("target.")
     if content is None:
         return None

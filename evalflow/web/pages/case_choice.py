@@ -19,7 +19,8 @@ from evalflow.app.studio.space import Workspace
 from evalflow.errors import EvalflowError
 from evalflow.web.pages.runs import name_of, when
 from evalflow.web.ui import forms
-from evalflow.web.ui.parts import counted, joined, message, tell_fault, text
+from evalflow.web.ui.faults import tell_fault
+from evalflow.web.ui.parts import counted, joined, message, text
 
 _KINDS = {
     "all": "All active cases",
@@ -154,7 +155,7 @@ class CaseChoiceFields:
             failed = await to_thread.run_sync(failed_cases, self._workspace, run)
             known = await to_thread.run_sync(known_cases, self._workspace, failed)
         except EvalflowError as error:
-            tell_fault(str(error))
+            tell_fault(error)
             return
         self._failed_in, self._gone = run, known.gone
         self._failed = {name: {"ids": list(ids)} for name, ids in known.ids.items()}

@@ -16,6 +16,7 @@ from evalflow.app.studio.bots import list_bots
 from evalflow.app.studio.space import Workspace
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import dialog
+from evalflow.web.ui.faults import reveal
 from evalflow.web.ui.parts import button, message, tell, text
 from evalflow.web.ui.visitor import may
 
@@ -75,7 +76,7 @@ class Conversation:
             cast("forms.Field", self._bubbles[number].field).error = _LAST if is_last and not empty else what
         if faults:
             first = cast("forms.Field", self._bubbles[faults[0][0]].field)
-            forms.reveal(first)
+            reveal(first)
             first.run_method("focus")
             return None
         return messages

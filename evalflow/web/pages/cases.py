@@ -27,6 +27,7 @@ from evalflow.app.studio.space import Workspace
 from evalflow.app.studio.tags import project_tags
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import confirmation, dialog
+from evalflow.web.ui.faults import tell_fault
 from evalflow.web.ui.parts import (
     Latest,
     address,
@@ -37,7 +38,6 @@ from evalflow.web.ui.parts import (
     joined,
     link_button,
     tell,
-    tell_fault,
     text,
 )
 from evalflow.web.ui.tag_field import TagField

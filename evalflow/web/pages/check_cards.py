@@ -18,7 +18,8 @@ from evalflow.errors import EvalflowError
 from evalflow.metrics.case_checks import PARAMS, asks_judge
 from evalflow.web.pages.check_fields import ParamFields, about_kind, in_words, offered_kinds
 from evalflow.web.ui import forms
-from evalflow.web.ui.parts import Latest, Tone, badge, button, capitalised, tell_fault, text
+from evalflow.web.ui.faults import tell_fault
+from evalflow.web.ui.parts import Latest, Tone, badge, button, capitalised, text
 from evalflow.web.ui.visitor import may
 
 WAIT_S = 0.35

@@ -18,7 +18,19 @@ from evalflow.app.studio.space import Workspace
 from evalflow.errors import EvalflowError
 from evalflow.report.wording import number, signed
 from evalflow.web.pages.runs import name_of
-from evalflow.web.ui.parts import AddressQuery, Latest, Tone, badge, button, fill, message, plain_button, section, text
+from evalflow.web.ui.parts import (
+    AddressQuery,
+    Latest,
+    Tone,
+    badge,
+    button,
+    fill,
+    in_sentences,
+    message,
+    plain_button,
+    section,
+    text,
+)
 from evalflow.web.ui.score import why
 from evalflow.web.ui.word_changes import Stretch, marked, word_changes
 
@@ -217,7 +229,7 @@ class ChangeList:
             sides = await to_thread.run_sync(_sides_of, self._workspace, change, runs)
         except EvalflowError as error:
             with place:
-                message("The answers cannot be shown.", str(error), "fail")
+                message("The answers cannot be shown.", in_sentences(error), "fail")
             return
         if is_latest():
             place.clear()

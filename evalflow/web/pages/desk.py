@@ -18,9 +18,10 @@ from evalflow.app.studio.space import NotFoundError, TakenError, Workspace
 from evalflow.errors import EvalflowError, UserError
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import dialog
+from evalflow.web.ui.faults import tell_fault
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.grading import Grading
-from evalflow.web.ui.parts import button, capitalised, counted, empty, fold, joined, link_button, tell_fault, text
+from evalflow.web.ui.parts import button, capitalised, counted, empty, fold, joined, link_button, text
 
 SAVE_S = 0.8
 """Seconds between a change and its draft being saved."""
@@ -176,7 +177,7 @@ class Desk:
             await self._open_again(error)
         except EvalflowError as error:
             self._saved.set_text("Not saved")
-            tell_fault(str(error))
+            tell_fault(error, focus=False)
         else:
             if item is self._item and not self._is_changed:
                 self._saved.set_text("Saved")
@@ -233,7 +234,7 @@ class Desk:
             with self._place:
                 _lost(error, comment, self._next)
         else:
-            tell_fault(capitalised(str(error)))
+            tell_fault(error)
             self._to(found, await to_thread.run_sync(review_desk.own_progress, self._workspace, self._review))
 
     async def _next(self) -> None:

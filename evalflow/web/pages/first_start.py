@@ -18,7 +18,8 @@ from evalflow.errors import EvalflowError, UserError
 from evalflow.records import Answer
 from evalflow.web.ui import forms
 from evalflow.web.ui.endpoint import ModelField, key_field, pick_connection
-from evalflow.web.ui.parts import Latest, address, button, link_button, message, text
+from evalflow.web.ui.faults import reveal
+from evalflow.web.ui.parts import Latest, address, button, in_sentences, link_button, message, text
 from evalflow.web.ui.visitor import may
 
 SAMPLE = RunRequest("recorded", ["rag"], ["faithfulness"], judge="embedded", title="Sample bot")
@@ -138,7 +139,7 @@ class _OwnBot:
             answer = await self._workspace.ask(lambda: try_bot(self._workspace, "my_bot", config, asked["question"]))
             with self._reply:
                 self._show(answer)
-            forms.reveal(self._reply)
+            reveal(self._reply)
 
     def _show(self, answer: Answer) -> None:
         if answer.status == "error":
@@ -186,10 +187,14 @@ class _OwnBot:
         except EvalflowError as error:
             self._case.clear()
             with self._case:
-                message(f"{request.bot} and its first case are saved, but the run could not start.", str(error), "fail")
+                message(
+                    f"{request.bot} and its first case are saved, but the run could not start.",
+                    in_sentences(error),
+                    "fail",
+                )
                 place = address("/runs/new", {"bot": request.bot, "dataset": request.datasets[0]})
                 link_button("New run", place, primary=True)
             forms.saved()
-            forms.reveal(self._case)
+            reveal(self._case)
         else:
             forms.leave(f"/runs/{run.run_id}")

@@ -20,6 +20,7 @@ from evalflow.errors import Problem, UserError
 from evalflow.web.pages.cases import case_table, clipped, declared_row
 from evalflow.web.security.guards import LARGEST_UPLOAD
 from evalflow.web.ui import forms
+from evalflow.web.ui.faults import FaultSummary, reveal
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import Latest, button, counted, link_button, message, text
 
@@ -192,11 +193,12 @@ class ImportReview:
     def _show_refusal(self, error: UserError) -> None:
         self._result.clear()
         with self._result, ui.element("div").classes("section stack"):
-            for problem in map(uploads.at_place_in_file, error.problems):
-                where = f"{problem.where}: " if problem.where else ""
-                message(f"{self._name}: {where}{problem.what}", problem.hint, "fail")
+            found = map(uploads.at_place_in_file, error.problems)
+            named = [replace(one, where=": ".join(filter(None, (self._name, one.where)))) for one in found]
+            wrong = FaultSummary([forms.in_words(one) for one in named])
             with ui.element("div").classes("actions"):
                 button("Start over", self._start_over)
+        reveal(wrong, focus=True)
 
     def _show(self, examined: uploads.Examined, fields: dict[str, str]) -> None:
         self._result.clear()

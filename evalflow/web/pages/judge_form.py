@@ -17,6 +17,7 @@ from evalflow.web.pages.metric_trial import CaseFields, show_score
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import Saving, State
 from evalflow.web.ui.endpoint import CALLED, endpoint_fields
+from evalflow.web.ui.faults import reveal
 from evalflow.web.ui.parts import button, link_button, text
 from evalflow.web.ui.visitor import may
 
@@ -214,7 +215,7 @@ def trial_card(
                 with place:
                     for score in found.scores:
                         show_score(score)
-                forms.reveal(place)
+                reveal(place)
 
         with ui.element("div").classes("actions"):
             grading = button("Grade it", grade, icon="gavel")

@@ -122,8 +122,7 @@ class ScaleFields:
         if self._type != "likert":
             return {"scale": scale}
         for key in ("min", "max"):
-            value = self._fields[f"scale.{key}"].value
-            scale[key] = int(value) if value is not None and value == int(value) else value
+            scale[key] = forms.number_of(self._fields[f"scale.{key}"])
         if self._fields[MEANINGS].value == "\n".join(self._grade_lines()):  # as they were written
             scale |= {"anchors": self._scale["anchors"]} if "anchors" in self._scale else {}
             return {"scale": scale, "rubric": self._bands or None} if self._weighted else {"scale": scale}

@@ -16,6 +16,7 @@ from evalflow.app.studio.metrics import MetricDraft
 from evalflow.app.studio.space import Workspace
 from evalflow.records import ScoreRecord
 from evalflow.web.ui import forms
+from evalflow.web.ui.faults import reveal
 from evalflow.web.ui.parts import badge, button, facts, message, text
 
 Row = Mapping[str, Any]
@@ -162,7 +163,7 @@ class TrialCard:
                     text(found.answer.answer, classes="text said")
                 for score in found.scores:
                     show_score(score)
-            forms.reveal(self._result)
+            reveal(self._result)
 
 
 def _show_preview(preview: PromptPreview) -> None:

@@ -32,6 +32,7 @@ from evalflow.web.pages.runs import name_of
 from evalflow.web.ui import forms
 from evalflow.web.ui.budget import left_in_words
 from evalflow.web.ui.endpoint import CALLED, endpoint_fields
+from evalflow.web.ui.faults import FaultSummary, reveal
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.judges import judge_labels, missing_key_note
 from evalflow.web.ui.parts import Latest, button, facts, link_button, message, text
@@ -153,8 +154,8 @@ class _NewRun:
         with self._cleared():
             elsewhere, _ = forms.place(error, self._form.fields)
             message("The run cannot be started yet.", "" if elsewhere else "See the marked fields.", "warn")
-            for problem in elsewhere:
-                message(problem.what, problem.hint, "fail")
+            if elsewhere:
+                FaultSummary([forms.in_words(problem) for problem in elsewhere])
 
     def _cleared(self) -> ui.element:
         for field in self._form.fields.values():
@@ -168,6 +169,8 @@ class _NewRun:
         if run is not None:
             self._key = uuid.uuid4().hex
             forms.leave(f"/runs/{run.run_id}")
+        else:
+            self._result.clear()  # which may say the same
 
 
 def _estimate(found: RunEstimate, left: ProjectBudget) -> None:
@@ -319,7 +322,7 @@ class RunForm:
             key = "judge"
         _, field = forms.place(UserError(Problem(f"the run failed here: {fault.what}", key=key)), self.fields)
         if field is not None:
-            forms.reveal(field)
+            reveal(field)
             field.run_method("focus")
 
     async def load(self) -> None:
@@ -393,10 +396,8 @@ class RunForm:
         for name in ("repeats", "budget"):
             options[name] = dict(options.get(name) or {})
         for key in ("sample", "seed", *_LIMITS):
-            value = self.fields[key].value
             outer, _, inner = key.rpartition(".")
-            whole = int(value) if value is not None and float(value).is_integer() else value
-            (options[outer] if outer else options)[inner] = whole
+            (options[outer] if outer else options)[inner] = forms.number_of(self.fields[key])
         if not options["seed"] and "seed" not in self._request.options:
             options["seed"] = None  # 0 is the default
         options["generate"] = _GENERATE[self._answers.value] if self._asks_the_bot() else None

@@ -21,8 +21,9 @@ from evalflow.report.wording import number
 from evalflow.web.pages.results_filter import FilterBar, ResultQuery, Tags
 from evalflow.web.pages.run_case import case_content, case_heading
 from evalflow.web.pages.runs import ACTIVE, metrics_of
+from evalflow.web.ui.faults import tell_fault
 from evalflow.web.ui.markup import markup
-from evalflow.web.ui.parts import Latest, address, button, counted, tell_fault, text
+from evalflow.web.ui.parts import Latest, address, button, counted, text
 from evalflow.web.ui.ticks import packed, tick_markup
 from evalflow.web.ui.visitor import may, root_path
 
@@ -116,7 +117,7 @@ class ResultTable:
         try:
             found = await (first or to_thread.run_sync(read))
         except EvalflowError as error:
-            tell_fault(str(error))
+            tell_fault(error)
             return
         if is_latest():
             self._show(found)
@@ -259,7 +260,7 @@ class ResultTable:
         try:
             case = await to_thread.run_sync(read)
         except EvalflowError as error:
-            tell_fault(str(error))
+            tell_fault(error)
             return
         if is_latest():
             self._place.classes("is-beside")

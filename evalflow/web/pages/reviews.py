@@ -231,7 +231,7 @@ class _ReviewForm:
             name=forms.written(self._name) or "",
             run_id=self._run,
             metrics=self._chosen(),
-            size=int(self._size.value or 0),
+            size=cast("int", forms.number_of(self._size) or 0),
             people=cast("Sequence[str]", self._people.value or []),
             overlap=(self._overlap.value or 0) / 100,
             method=method,

@@ -12,8 +12,9 @@ from nicegui import ui
 
 from evalflow.app.studio.space import StaleError
 from evalflow.errors import EvalflowError
+from evalflow.web.ui.faults import has_faults, reveal, tell_fault
 from evalflow.web.ui.forms import About, Field, attempt, leave, line, required
-from evalflow.web.ui.parts import address, button, capitalised, message, table, tell_fault, text
+from evalflow.web.ui.parts import address, button, capitalised, message, table, text
 from evalflow.web.ui.undo import PARAMETER
 
 Content = Mapping[str, Any]
@@ -46,6 +47,7 @@ def confirmation(
             await do()
         finally:
             doing.props(remove="loading")
+        if not has_faults(asked):
             asked.close()
 
     with dialog(title, about) as asked, ui.element("div").classes("actions"):
@@ -132,7 +134,7 @@ class Deleting:
         try:
             now, self._version = await to_thread.run_sync(self._stored)
         except EvalflowError as gone:  # someone else deleted it
-            tell_fault(str(gone))
+            tell_fault(gone)
             return
         self._change.clear()
         with self._change:
@@ -150,7 +152,7 @@ class Saving(Generic[T]):
 
     def __init__(self, stored: Callable[[], State], version: int, path: str) -> None:
         self._stored, self._version, self._path = stored, version, path
-        self._place = ui.element("div").classes("section stack stale").props("aria-live=polite")
+        self._place = ui.element("div").classes("section stack stale").props("aria-live=polite tabindex=-1")
 
     def renew(self, version: int) -> None:
         """Go on from a version that was just saved."""
@@ -174,7 +176,7 @@ class Saving(Generic[T]):
         try:
             theirs, version = await to_thread.run_sync(self._stored)
         except EvalflowError as error:  # someone else deleted it
-            tell_fault(str(error))
+            tell_fault(error)
             return
 
         async def overwrite() -> None:
@@ -189,6 +191,7 @@ class Saving(Generic[T]):
             with ui.element("div").classes("actions"):
                 button("Overwrite with mine", overwrite, kind="danger")
                 button("Discard mine", lambda: leave(self._path))
+        reveal(self._place, focus=True)
 
 
 def _unless_stale(work: Callable[[], T]) -> T | StaleError:

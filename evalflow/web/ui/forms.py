@@ -7,16 +7,20 @@ import re
 import unicodedata
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from anyio import to_thread
 from nicegui import ui
+from nicegui.elements.mixins.text_element import TextElement
 from nicegui.elements.mixins.validation_element import ValidationElement
 
+from evalflow.app.studio.space import StaleError
 from evalflow.config.schema import IDENTIFIER
 from evalflow.errors import EvalflowError, Problem, UserError
-from evalflow.web.ui.parts import button, capitalised, tell_fault, text
+from evalflow.web.ui.faults import Marked, clear_faults, reveal, show_faults
+from evalflow.web.ui.parts import button, capitalised, problems_of, text
 from evalflow.web.ui.visitor import root_path
 
 Field = ValidationElement[Any]
@@ -207,7 +211,13 @@ def choices(legend: str, options: Sequence[FormOption], value: str, on_change: C
 
 def written(field: Field) -> str | None:
     """The stripped text of a field; None if empty."""
-    return str(field.value or "").strip() or None
+    return None if field.value is None else str(field.value).strip() or None
+
+
+def number_of(field: Field) -> float | None:
+    """The number in a field, as an int if it is whole; None if empty."""
+    value: Any = field.value
+    return int(value) if value is not None and value == int(value) else value
 
 
 def lines_of(field: Field) -> list[str]:
@@ -240,6 +250,7 @@ def faults_shown(fields: Mapping[str, Field] | None = None, by: ui.button | None
     known = fields or {}
     for field in known.values():
         field.error = None
+    clear_faults()
     if by is not None:
         by.props("loading")
     try:
@@ -261,37 +272,42 @@ async def attempt(
 
 
 def show(error: EvalflowError, fields: Mapping[str, Field]) -> None:
-    """Show each problem at its field and focus the first; the others become notifications."""
+    """Show each problem at its field and focus the first; those of no field, and those with links, are in a summary."""
     elsewhere, first = place(error, fields)
-    for problem in elsewhere:
-        tell_fault(_in_words(problem))
-    if first is not None:
-        reveal(first)
-        first.run_method("focus")
+    if elsewhere:
+        told = {_at_field(problem) for problem in elsewhere}
+        wrong = [field for field in fields.values() if field.error and field.error not in told]
+        marked = [Marked(_label_of(field), partial(focus, field)) for field in dict.fromkeys(wrong)]
+        show_faults([in_words(problem) for problem in elsewhere], marked, reload=isinstance(error, StaleError))
+    elif first is not None:
+        focus(first)
 
 
-def reveal(element: ui.element) -> None:
-    """Scroll to an element, and open the expansions around it."""
-    for above in element.ancestors():
-        if isinstance(above, ui.expansion):
-            above.open()
-    # Quasar's own focus does not scroll.
-    ui.run_javascript(f"setTimeout(() => getHtmlElement({element.id})?.scrollIntoView({{block: 'center'}}), 50)")
+def focus(field: Field) -> None:
+    """Show a field, and let one type into it."""
+    reveal(field)
+    field.run_method("focus")
+
+
+def _label_of(field: Field) -> str:
+    """The label of a field, without the word that it is optional."""
+    assert field.parent_slot is not None
+    texts = (one for one in field.parent_slot.parent.descendants() if isinstance(one, TextElement))
+    return next((one.text for one in texts), "")
 
 
 def place(error: EvalflowError, fields: Mapping[str, Field]) -> tuple[list[Problem], Field | None]:
-    """Show each problem at its field. Returns the problems without a field, and the topmost field with one.
+    """Show each problem at its field. Returns the problems without a field or with links, and the topmost wrong field.
 
     A field of the key "" takes all that name another key.
     """
-    problems = error.problems if isinstance(error, UserError) else [Problem(str(error))]
     elsewhere: list[Problem] = []
     wrong: list[Field] = []
-    for problem in problems:
+    for problem in problems_of(error):
         field = _field_of(problem, fields)
-        if field is None:
+        if field is None or problem.see:
             elsewhere.append(problem)
-        else:
+        if field is not None:
             shown = REQUIRED if _IS_REQUIRED in field.props and not written(field) else _at_field(problem)
             field.error = f"{field.error}\n{shown}" if field.error and shown != field.error else shown
             wrong.append(field)
@@ -299,23 +315,28 @@ def place(error: EvalflowError, fields: Mapping[str, Field]) -> tuple[list[Probl
 
 
 def _at_field(problem: Problem) -> str:
-    """The text of a problem for a form, without its key and without hints for the command line."""
+    """The text of a problem with its hint, for below a field."""
+    said, hint = _of_a_form(problem)
+    return f"{said} ({hint})" if hint else said
+
+
+def _of_a_form(problem: Problem) -> tuple[str, str]:
+    """The text of a problem for a form, without its key; and its hint, unless it is for the command line."""
     what = problem.what.removeprefix(f"{problem.key}: ")
     for name in (problem.key, (problem.key or problem.where).rpartition(".")[2]):
         if name and what.startswith(f"{name} "):
             what = f"this field {what.removeprefix(name).strip()}"
     if what.startswith("is "):
         what = f"this field {what}"
-    of_a_form = problem.hint and f"{problem.key}=" not in problem.hint
-    said = capitalised(_KEYS.sub("", what))
-    return f"{said} ({problem.hint})" if of_a_form else said
+    is_of_a_form = not problem.key or f"{problem.key}=" not in problem.hint
+    return capitalised(_KEYS.sub("", what)), problem.hint if is_of_a_form else ""
 
 
-def _in_words(problem: Problem) -> str:
-    """The text of a problem without a field; of its place, only a file's or a row's is kept."""
-    is_place = problem.where and problem.where != "configuration" and not _KEY_PATH.match(problem.where)
-    said = _at_field(problem)
-    return f"{problem.where}: {said}" if is_place else said
+def in_words(problem: Problem) -> Problem:
+    """A problem without a field, in the words of a form; of its place, only a file's or a row's is kept."""
+    is_place = problem.where != "configuration" and not _KEY_PATH.match(problem.where)
+    said, hint = _of_a_form(problem)
+    return replace(problem, what=said, hint=hint, where=problem.where if is_place else "")
 
 
 def _field_of(problem: Problem, fields: Mapping[str, Field]) -> Field | None:

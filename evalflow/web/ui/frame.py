@@ -17,8 +17,9 @@ from starlette.responses import RedirectResponse, Response
 
 from evalflow.app.studio.access import ForbiddenError, Right, SignedOutError, expect_right
 from evalflow.app.studio.space import NotFoundError, Workspace
-from evalflow.errors import EvalflowError, InfrastructureError, UserError
-from evalflow.web.ui.parts import capitalised, empty, link_button, run_as_typed, tell_fault, text
+from evalflow.errors import EvalflowError, InfrastructureError
+from evalflow.web.ui.faults import tell_fault
+from evalflow.web.ui.parts import empty, in_sentences, link_button, run_as_typed, text
 from evalflow.web.ui.undo import PARAMETER, offer_undo
 from evalflow.web.ui.visitor import may, meet, root_path, visitor, workspace_of
 
@@ -215,7 +216,7 @@ def guarded_page(
                 client.status_code, title = next(
                     (shown for kind, shown in _ERRORS.items() if isinstance(error, kind)), (422, "Request failed")
                 )
-                instead(title, _in_sentences(error))
+                instead(title, in_sentences(error))
                 if isinstance(error, InfrastructureError):
                     ui.timer(RETRY_S, ui.navigate.reload, once=True)
             return None
@@ -225,14 +226,6 @@ def guarded_page(
         ui.page(path, response_timeout=PAGE_TIMEOUT_S)(guarded)
 
     return register
-
-
-def _in_sentences(error: EvalflowError) -> str:
-    """The problems of an error with their hints, as sentences."""
-    if not isinstance(error, UserError):
-        return str(error)
-    parts = (part for problem in error.problems for part in (problem.what, problem.hint) if part)
-    return " ".join(f"{capitalised(part)}." for part in parts)
 
 
 _ERRORS: Mapping[type[EvalflowError], tuple[int, str]] = {
@@ -270,7 +263,7 @@ def _tell(error: Exception) -> None:
     """Show an error of a button or a field that nothing else shows."""
     if isinstance(error, EvalflowError):
         with suppress(RuntimeError):  # the page is gone
-            tell_fault(str(error))
+            tell_fault(error)
 
 
 def _failed(error: Exception) -> None:

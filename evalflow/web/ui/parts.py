@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from nicegui import app, ui
 from nicegui.elements.mixins.text_element import TextElement
 
-from evalflow.errors import EvalflowError, InfrastructureError
+from evalflow.errors import EvalflowError, InfrastructureError, Problem, UserError
 from evalflow.report.wording import number
 
 Tone = Literal["", "accent", "pass", "fail", "warn"]
@@ -32,6 +32,24 @@ def run_as_typed() -> None:
 def capitalised(sentence: str) -> str:
     """The sentence with a capital first letter; `str.capitalize` would lower the other letters."""
     return f"{sentence[:1].upper()}{sentence[1:]}"
+
+
+def problems_of(error: EvalflowError) -> Sequence[Problem]:
+    """The problems of an error of any kind."""
+    if isinstance(error, UserError):
+        return error.problems
+    what, _, hint = str(error).partition("\n  hint: ")
+    return [Problem(what, hint=hint)]
+
+
+def in_sentences(error: EvalflowError) -> str:
+    """The problems of an error with their hints, as sentences."""
+    return " ".join(sentence(part) for problem in problems_of(error) for part in (problem.what, problem.hint) if part)
+
+
+def sentence(content: str) -> str:
+    """A text with a capital first letter and a mark at its end."""
+    return f"{capitalised(content)}{'' if content[-1:] in '.?!' else '.'}"
 
 
 def counted(count: int, what: str = "case") -> str:
@@ -210,7 +228,7 @@ async def fill(
             found = await read()
         except EvalflowError as error:
             place.clear()
-            message(fault, str(error), "fail")
+            message(fault, in_sentences(error), "fail")
         else:
             place.clear()
             build(found)
@@ -304,11 +322,6 @@ def across(share: float) -> str:
 def tell(what: str) -> None:
     """A notification that disappears after a few seconds."""
     ui.notify(what, position="bottom-right", timeout=3500)
-
-
-def tell_fault(what: str) -> None:
-    """A notification that stays until it is closed."""
-    ui.notify(what, icon="error_outline", multi_line=True, timeout=0, close_button="Close", position="bottom-right")
 
 
 def copyable(content: str, tag: str = "code") -> None:

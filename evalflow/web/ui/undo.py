@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable
 from nicegui import ui
 
 from evalflow.app.studio.space import Workspace
-from evalflow.app.studio.trash import Restored, restore
+from evalflow.app.studio.trash import restore
+from evalflow.web.ui.faults import path_of
 from evalflow.web.ui.forms import attempt, leave
 from evalflow.web.ui.parts import button, text
 
@@ -23,7 +24,7 @@ def offer_undo(workspace: Workspace, deleted: int, what: str = "Deleted.") -> No
     async def undo(by: ui.button) -> bool:
         restored = await attempt(lambda: restore(workspace, deleted), by=by)
         if restored is not None:
-            leave(_page_of(restored))
+            leave(path_of(restored))
         return restored is not None
 
     undo_bar(what, undo)
@@ -41,13 +42,3 @@ def undo_bar(what: str, undo: Callable[[ui.button], Awaitable[bool]]) -> None:
         text(what, "span")
         pressed = button("Undo", undone, icon="undo")
         ui.timer(SHOWN_S, bar.delete, once=True)
-
-
-def _page_of(restored: Restored) -> str:
-    match restored.kind:
-        case "metric":
-            return f"/bots/{restored.owner}/metrics/{restored.name}"
-        case "cases":
-            return f"/datasets/{restored.owner}"
-        case kind:
-            return f"/{kind}s/{restored.name}"

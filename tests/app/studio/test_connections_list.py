@@ -15,7 +15,7 @@ from evalflow.app.studio.metrics import MetricDraft
 from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import NotFoundError, StaleError, TakenError, Workspace
 from evalflow.calls.connections import Connections
-from evalflow.errors import UserError
+from evalflow.errors import Subject, UserError
 
 KEYED = ConnectionDraft("HTTPS://Models.Example.org/v1/", "MODELS_KEY", ["public", " 10.2.0.0/16 ", "public"], "Ours")
 
@@ -91,7 +91,7 @@ def test_what_uses_a_connection_keeps_it(space: Workspace) -> None:
         f"the connection 'models' is used by bot desk/helper, run default/{run.run_id}"
     )
     connections.create_connection(space, "openai", ConnectionDraft("https://api.openai.com/v1"))
-    assert connections.users_of(space, "openai") == [f"run default/{declared.run_id}"]
+    assert connections.users_of(space, "openai") == [Subject("run", declared.run_id, project="default")]
     connections.delete_connection(space, "other", 1)
     runs.cancel_run(space, run.run_id)
     bots.delete_bot(desk, "helper", 1)

@@ -16,7 +16,7 @@ from evalflow.app.studio.snapshot import RunRequest, freeze, own_definitions, se
 from evalflow.app.studio.space import StaleError, TakenError, Workspace
 from evalflow.config.judges import CascadeConfig, OpenAIJudgeConfig, PanelConfig
 from evalflow.config.load import compose
-from evalflow.errors import UserError
+from evalflow.errors import Subject, UserError
 from evalflow.testing import Endpoint, Request
 
 CONFIG: dict[str, Any] = {"kind": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1", "api_key_env": "STRICT"}
@@ -134,8 +134,10 @@ def test_a_panel_has_named_members_as_they_are_when_a_run_starts(
     ]  # fmt: skip
     assert cascade.order == ["embedded", "strict"]
     assert {name: one.kind for name, one in cascade.members.items()} == {"embedded": "embedded", "strict": "openai"}
-    with pytest.raises(TakenError, match="used by fees/graded, jury, stairs"):
+    with pytest.raises(TakenError, match="used by fees/graded, jury, stairs") as refused:
         judges.delete_judge(space, "strict", 2)
+    see = Subject("metric", "graded", "fees"), Subject("judge", "jury"), Subject("judge", "stairs")
+    assert refused.value.problems[0].see == see
 
 
 @pytest.mark.parametrize(

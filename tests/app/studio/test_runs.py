@@ -12,7 +12,7 @@ from evalflow.app.studio import bots, cases, datasets, definitions, metrics, run
 from evalflow.app.studio.metrics import MetricDraft
 from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import NotFoundError, TakenError, Workspace
-from evalflow.errors import UserError
+from evalflow.errors import Problem, Subject, UserError
 
 MODEL: dict[str, Any] = {"kind": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1"}
 POLITE: dict[str, Any] = {"kind": "g_eval", "criteria": "Polite?", "needs": ["question", "answer"]}
@@ -118,3 +118,22 @@ def test_runs_are_listed_the_newest_first_and_cancelled_while_they_wait(space: W
         runs.cancel_run(space, made[0])
     assert [run.run_id for run in runs.list_runs(space, state="cancelled").items] == made[:1]
     assert runs.resume_run(space, made[0]).state == "queued"
+
+
+def test_problems_of_a_run_say_what_they_are_about(space: Workspace, request_: RunRequest) -> None:
+    def problems(request: RunRequest) -> list[Problem]:
+        with pytest.raises(UserError) as refused:
+            runs.estimate_run(space, request)
+        return [*refused.value.problems]
+
+    datasets.create_dataset(space, "hollow")
+    hollow = Subject("dataset", "hollow"), Subject("import", "", "hollow")
+    [found] = problems(replace(request_, datasets=["hollow"]))
+    assert (found.what, found.see) == ("the dataset hollow has no cases", hollow)
+    cases.add_cases(space, "hollow", [{"question": "q?", "draft": True}])
+    [found] = problems(replace(request_, datasets=["hollow"]))
+    assert found.what == "all cases of the dataset hollow are drafts"
+    metrics.create_metric(space, "helper", MetricDraft("right", {**POLITE, "needs": ["reference"]}))
+    [found] = problems(replace(request_, metrics=["right"], thresholds={}))
+    assert found.see == (Subject("metric", "right", "helper"),)
+    assert {found.where for found in problems(RunRequest("nobody", [], []))} == {"bot", "datasets", "metrics"}

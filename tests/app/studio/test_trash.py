@@ -5,7 +5,8 @@ import pytest
 from evalflow.app.studio import bots, cases, datasets, judges, metrics, projects
 from evalflow.app.studio.metrics import MetricDraft
 from evalflow.app.studio.space import NotFoundError, TakenError, Workspace
-from evalflow.app.studio.trash import Restored, restore
+from evalflow.app.studio.trash import restore
+from evalflow.errors import Subject
 from evalflow.store import trash
 
 CHECK = {"kind": "check", "field": "answer", "needs": ["answer"], "checks": [{"op": "contains", "value": "a"}]}
@@ -16,7 +17,7 @@ def test_a_bot_comes_back_with_its_metrics(space: Workspace) -> None:
     metrics.create_metric(space, "fees", MetricDraft("exact", CHECK))
     before = bots.get_bot(space, "fees"), metrics.list_metrics(space, "fees")
     deleted = bots.delete_bot(space, "fees", 1)
-    assert restore(space, deleted) == Restored("bot", "fees")
+    assert restore(space, deleted) == Subject("bot", "fees")
     assert (bots.get_bot(space, "fees"), metrics.list_metrics(space, "fees")) == before
     with pytest.raises(NotFoundError, match="no longer"):
         restore(space, deleted)

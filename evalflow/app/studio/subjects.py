@@ -1,0 +1,50 @@
+"""What a problem of a run or of a trial is about, for links to where it can be solved."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from evalflow.errors import Problem, Subject, UserError
+
+
+@dataclass(frozen=True, slots=True)
+class RunSubjects:
+    """The objects that a run is made of. `metrics`: the bot's own, by name; `judge`: `target` is the bot itself."""
+
+    bot: str
+    judge: str
+    metrics: Mapping[str, Mapping[str, Any]]
+    datasets: Collection[str]
+
+    @contextmanager
+    def linked(self) -> Generator[None]:
+        """Add to the problems that are raised in the block what they are about."""
+        try:
+            yield
+        except UserError as error:
+            error.problems = [replace(problem, see=problem.see or self._of(problem)) for problem in error.problems]
+            raise
+
+    def _of(self, problem: Problem) -> tuple[Subject, ...]:
+        group, _, rest = (problem.key or problem.where).partition(".")
+        name, _, key = rest.partition(".")
+        match group:
+            case "metric" if name in self.metrics:
+                own = (Subject("metric", name, self.bot),)
+                judge = self.metrics[name].get("judge")
+                named = judge if isinstance(judge, str) else self.judge
+                return (*own, self._judge(named)) if key.startswith("judge") else own
+            case "dataset" if name in self.datasets:
+                return (Subject("dataset", name),)
+            case "target":
+                return (Subject("bot", self.bot),)
+            case "judge":
+                return (self._judge(self.judge),)
+            case _:
+                return ()
+
+    def _judge(self, name: str) -> Subject:
+        return Subject("bot", self.bot) if name == "target" else Subject("judge", name)
