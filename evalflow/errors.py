@@ -68,15 +68,17 @@ class UserError(EvalflowError):
 
 
 def check_all(*checks: Callable[[], object]) -> None:
-    """Run checks, and raise the problems of all that fail as one UserError."""
-    problems: list[Problem] = []
+    """Run checks, and raise the problems of all that fail as one UserError; the error itself if only one fails."""
+    failed: list[UserError] = []
     for check in checks:
         try:
             check()
         except UserError as error:
-            problems += error.problems
-    if problems:
-        raise UserError(problems)
+            failed.append(error)
+    if len(failed) == 1:
+        raise failed[0]
+    if failed:
+        raise UserError(problem for error in failed for problem in error.problems)
 
 
 class ConflictError(UserError):

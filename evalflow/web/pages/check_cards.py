@@ -16,7 +16,7 @@ from evalflow.app.studio.checks import Check
 from evalflow.app.studio.space import Workspace
 from evalflow.errors import EvalflowError
 from evalflow.metrics.case_checks import PARAMS, asks_judge
-from evalflow.web.pages.check_fields import ParamFields, about_kind, in_words, offered_kinds
+from evalflow.web.pages.check_fields import ParamFields, about_kind, in_words, offered_kinds, reusable_labels
 from evalflow.web.ui import forms
 from evalflow.web.ui.faults import tell_fault
 from evalflow.web.ui.parts import Latest, Tone, badge, button, capitalised, text
@@ -52,6 +52,7 @@ class CheckCards:
         on_change: Callable[[], object],
     ) -> None:
         self._workspace, self._shared, self._row, self._on_change = workspace, shared, row, on_change
+        self.reusable = reusable_labels(shared.values())
         self._latest = Latest()
         self._cards: list[_CheckCard] = []
         with ui.element("div").classes("checks-head"):
@@ -73,8 +74,7 @@ class CheckCards:
         return [card.read() for card in self._cards]
 
     def _adding(self) -> None:
-        options = offered_kinds()
-        options |= {name: f"{check.title or name} (reusable)" for name, check in self._shared.items()}
+        options = {**offered_kinds(), **self.reusable}
         with ui.element("div").classes("actions"), button("Add a check", icon="add"), ui.menu().classes("check-menu"):
             for name, label in options.items():
                 ui.menu_item(label, partial(self._add, name))
@@ -168,7 +168,8 @@ class _CheckCard:
                     text("Reusable check ", "span")
                     ui.link(shared.name, f"/checks/{shared.name}")
             elif identifier in PARAMS:
-                self._fields = ParamFields(identifier, check.get("params") or {}, cards.changed)
+                given: Mapping[str, Any] = check.get("params") or {}
+                self._fields = ParamFields(identifier, given, cards.changed, reusable=cards.reusable)
             self._result = text("", classes="check-reason").props("aria-live=polite dir=auto")
             self._foot(bool(check.get("enabled", True)))
 

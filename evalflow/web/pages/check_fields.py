@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, cast
 
 from nicegui import ui
 
+from evalflow.app.studio.checks import Check
 from evalflow.metrics.case_checks import COMPARISONS, PARAMS, meaning_of, starts_program
-from evalflow.web.pages.rule_fields import RuleFields, rule_in_words
+from evalflow.metrics.json_schema import json_equal
+from evalflow.web.pages.group_fields import GroupFields
+from evalflow.web.pages.rule_fields import RuleFields, rule_in_words, yaml_map, yaml_text
 from evalflow.web.ui import forms
 from evalflow.web.ui.parts import button, capitalised, text
 from evalflow.web.ui.visitor import may
@@ -45,7 +48,7 @@ _VALUE = forms.About("Expected value", "A text or a number.", "40", required=Tru
 _FIELD = forms.About("Field", "What is compared; usually the answer.", "answer", required=True, code=True)
 _RULE = "The agent should only answer in English."
 RULE_TIPS = "One behaviour a rule, that this conversation could break. For many conversations, write a reusable check."
-_PARAMS = forms.About("Parameters", "As JSON.", '{"checks": [{"identifier": "greets"}]}', required=True, code=True)
+_PARAMS = forms.About("Parameters", "As YAML.", "checks:\n- identifier: greets", required=True, code=True)
 _TYPES = {"string": "text contains", "boolean": "true or false", "number": "number equals"}
 _CLIPPED = 90
 """Maximum number of characters of a parameter in a sentence."""
@@ -62,6 +65,11 @@ def offered_kinds() -> dict[str, str]:
     """The built-in checks that the application can run, each with its name and sentence."""
     offered = (kind for kind in PARAMS if not starts_program(kind, {}))
     return {kind: f"{title}: {about}" for kind in offered for title, about, _ in [about_kind(kind)]}
+
+
+def reusable_labels(checks: Iterable[Check]) -> dict[str, str]:
+    """The reusable checks by name, as options beside the built-in ones."""
+    return {check.name: f"{check.title or check.name} (reusable)" for check in checks}
 
 
 def in_words(kind: str, params: Mapping[str, Any]) -> str:
@@ -123,31 +131,44 @@ _LISTS = ("rules", "json_path_rules")
 
 
 class ParamFields:
-    """The fields of a check's parameters; keys without a field are kept."""
+    """The fields of a check's parameters; keys without a field are kept.
+
+    `reusable`: the checks of one's own that a group may have, by name.
+    """
 
     def __init__(
-        self, kind: str, params: Mapping[str, Any], on_change: Callable[[], object], rule_tips: str = RULE_TIPS
+        self,
+        kind: str,
+        params: Mapping[str, Any],
+        on_change: Callable[[], object],
+        rule_tips: str = RULE_TIPS,
+        reusable: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._kind, self._params, self._on_change, self._rule_tips = kind, dict(params), on_change, rule_tips
-        self.fields: dict[str, forms.Field] = {}
+        self._reusable = reusable
+        self._fields: dict[str, forms.Field] = {}
         self._rules: list[str] = [str(rule) for rule in cast("Sequence[Any]", params.get("rules") or [""])]
         self._paths: list[dict[str, Any]] = [
             dict(one) for one in cast("Sequence[Mapping[str, Any]]", params.get("json_path_rules") or [{}])
         ]
-        self._rule: RuleFields | None = None
+        self._within: RuleFields | GroupFields | None = None
         self._build()
-        for key, field in self.fields.items():
-            if key not in _LISTS and self._rule is None:
+        for key, field in self._fields.items():
+            if key not in _LISTS:
                 field.on_value_change(lambda _: self._on_change())
+
+    @property
+    def fields(self) -> dict[str, forms.Field]:
+        """The fields by key path."""
+        return {**self._fields, **(self._within.fields if self._within else {})}
 
     def read(self) -> dict[str, Any]:
         """The parameters as they are, whether they are right or not."""
-        if self._rule is not None:
-            return self._rule.read()
-        if "params" in self.fields:
-            written = forms.as_value(forms.written(self.fields["params"]) or "{}")
-            return cast("dict[str, Any]", written) if isinstance(written, dict) else {"params": written}
-        values = {**self._params, **{key: self._value(key) for key in self.fields if key not in _LISTS}}
+        if self._within is not None:
+            return self._within.read()
+        if "params" in self._fields:
+            return yaml_map(self._fields["params"], "params")
+        values = {**self._params, **{key: self._value(key) for key in self._fields if key not in _LISTS}}
         if self._kind == "conformity":
             values["rules"] = [rule.strip() for rule in self._rules if rule.strip()]
         if self._kind == "metadata":
@@ -155,7 +176,7 @@ class ParamFields:
         return {key: value for key, value in values.items() if value is not None}
 
     def _value(self, key: str) -> Any:
-        field = self.fields[key]
+        field = self._fields[key]
         if key == "case_sensitive":
             return bool(field.value)
         if key == "threshold":
@@ -172,47 +193,60 @@ class ParamFields:
         value = self._params.get
         match self._kind:
             case "correctness":
-                self.fields["reference"] = forms.area(_REFERENCE, value("reference"))
+                self._fields["reference"] = forms.area(_REFERENCE, value("reference"))
             case "conformity":
                 text(self._rule_tips, classes="help")
                 self._place = ui.element("div").classes("stack rules")
                 self._show_rules()
             case "groundedness":
-                self.fields["context"] = forms.area(_CONTEXT, value("context"))
+                self._fields["context"] = forms.area(_CONTEXT, value("context"))
             case "string_matching":
-                self.fields["keyword"] = forms.line(_KEYWORD, value("keyword"))
-                self.fields["case_sensitive"] = cast("Any", forms.tick(_CASED, bool(value("case_sensitive", True))))
+                self._fields["keyword"] = forms.line(_KEYWORD, value("keyword"))
+                self._fields["case_sensitive"] = cast("Any", forms.tick(_CASED, bool(value("case_sensitive", True))))
             case "regex_matching":
-                self.fields["pattern"] = forms.line(_PATTERN, value("pattern"))
+                self._fields["pattern"] = forms.line(_PATTERN, value("pattern"))
             case "metadata":
                 self._place = ui.element("div").classes("stack rules")
                 self._show_paths()
             case "semantic_similarity":
-                self.fields["reference"] = forms.area(_REFERENCE, value("reference"))
-                self.fields["threshold"] = forms.number_field(_THRESHOLD, value("threshold", 0.8)).props("step=0.05")
+                self._fields["reference"] = forms.area(_REFERENCE, value("reference"))
+                self._fields["threshold"] = forms.number_field(_THRESHOLD, value("threshold", 0.8)).props("step=0.05")
             case "rule":
-                self._rule = RuleFields(self._params, self.fields, self._on_change)
+                self._within = RuleFields(self._params, self._on_change)
+            case "group":
+                self._build_group()
             case "json_schema":
                 given = value("schema")
-                self.fields["schema"] = forms.area(_SCHEMA, json.dumps(given, indent=2) if given else "")
+                self._fields["schema"] = forms.area(_SCHEMA, json.dumps(given, indent=2) if given else "")
             case _ if self._kind in COMPARISONS:
                 given = value("expected_value")
-                self.fields["expected_value"] = forms.line(_VALUE, None if given is None else forms.as_text(given))
-                self.fields["field"] = forms.line(_FIELD, value("field", "answer"))
+                self._fields["expected_value"] = forms.line(_VALUE, None if given is None else forms.as_text(given))
+                self._fields["field"] = forms.line(_FIELD, value("field", "answer"))
             case _:
-                given = json.dumps(self._params, ensure_ascii=False, indent=2) if self._params else ""
-                self.fields["params"] = forms.area(_PARAMS, given)
+                self._fields["params"] = forms.area(_PARAMS, yaml_text(self._params))
+
+    def _build_group(self) -> None:
+        def member(kind: str, params: Mapping[str, Any]) -> ParamFields | None:
+            return ParamFields(kind, params, self._on_change, reusable=self._reusable) if kind in PARAMS else None
+
+        with ui.element("div").classes("stack") as built:
+            offered = {**offered_kinds(), **self._reusable}
+            self._within = GroupFields(self._params, offered, member, self._on_change)
+        if self._params and not json_equal(self._within.read(), self._params):  # as of an invalid member
+            built.delete()
+            self._within = None
+            self._fields["params"] = forms.area(_PARAMS, yaml_text(self._params))
 
     def _show_rules(self) -> None:
         self._place.clear()
-        self.fields.pop("rules", None)
+        self._fields.pop("rules", None)
         with self._place:
             for number, rule in enumerate(self._rules):
                 with ui.element("div").classes("rule-row"):
                     field = ui.textarea(value=rule, placeholder=_RULE).props("outlined dense autogrow dir=auto")
                     field.props["aria-label"] = f"Rule {number + 1}"
                     field.on_value_change(lambda event, n=number: self._set_rule(n, str(event.value or "")))
-                    self.fields.setdefault("rules", field)
+                    self._fields.setdefault("rules", field)
                     if len(self._rules) > 1 and may("edit"):
                         _remove(f"Remove rule {number + 1}", lambda n=number: self._drop(self._rules, n))
             if may("edit"):
@@ -224,7 +258,7 @@ class ParamFields:
 
     def _show_paths(self) -> None:
         self._place.clear()
-        self.fields.pop("json_path_rules", None)
+        self._fields.pop("json_path_rules", None)
         with self._place:
             for number, rule in enumerate(self._paths):
                 with ui.element("div").classes("path-row"):
@@ -244,7 +278,7 @@ class ParamFields:
         choice = ui.select(_TYPES, value=kind)
         shown = "" if expected is None else expected if isinstance(expected, str) else json.dumps(expected)
         value = ui.input(value=shown, placeholder="John")
-        self.fields.setdefault("json_path_rules", path)
+        self._fields.setdefault("json_path_rules", path)
         for field, key, label in (
             (path, "json_path", "JSON path"),
             (choice, "expected_value_type", "Kind"),

@@ -12,7 +12,7 @@ from evalflow.app.studio import checks
 from evalflow.app.studio.checks import Check, CheckDraft
 from evalflow.app.studio.space import Workspace
 from evalflow.web.pages.check_examples import ExampleCards
-from evalflow.web.pages.check_fields import ParamFields, offered_kinds
+from evalflow.web.pages.check_fields import ParamFields, offered_kinds, reusable_labels
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import Saving, State
 from evalflow.web.ui.parts import button, link_button, text
@@ -32,10 +32,14 @@ _TYPE = forms.About("Type", "What it looks at.", required=True)
 
 
 class CheckForm:
-    """The form of a check; of a new one if `stored` is None. `bots`: those whose judge may be asked."""
+    """The form of a check; of a new one if `stored` is None.
 
-    def __init__(self, workspace: Workspace, stored: Check | None, bots: Sequence[str]) -> None:
+    `bots`: those whose judge may be asked; `known`: the reusable checks, which a group may have.
+    """
+
+    def __init__(self, workspace: Workspace, stored: Check | None, bots: Sequence[str], known: Sequence[Check]) -> None:
         self._workspace, self._stored = workspace, stored
+        self._reusable = reusable_labels(one for one in known if stored is None or one.name != stored.name)
         self._given: dict[str, Mapping[str, Any]] = {stored.type: stored.params} if stored else {}
         self._has_own_identifier = False
         self._examples: ExampleCards | None = None
@@ -79,7 +83,8 @@ class CheckForm:
     def _show_params(self) -> None:
         self._place.clear()
         with self._place:
-            self._params = ParamFields(self._kind, self._given.get(self._kind, {}), self._params_changed, _RULE_TIPS)
+            given = self._given.get(self._kind, {})
+            self._params = ParamFields(self._kind, given, self._params_changed, _RULE_TIPS, self._reusable)
 
     def _retyped(self) -> None:
         """Show the fields of another kind; what was written for the kind before is kept."""
@@ -114,7 +119,7 @@ class CheckForm:
         own = {"title": self._title, "check.description": self._description, "check.type": self._type}
         fields = self._params.fields
         group = {"checks": fields["params"]} if "params" in fields else {}
-        return {**named, **own, **fields, **group}
+        return {"title": self._title, **named, **own, **fields, **group}
 
     async def _save(self) -> None:
         title = forms.required(self._title)

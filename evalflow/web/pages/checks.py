@@ -45,8 +45,9 @@ def add() -> None:
     @guarded_page("/checks/new", "edit")
     async def new(workspace: Workspace) -> None:
         bots = await to_thread.run_sync(_bots, workspace)
+        reusable = await to_thread.run_sync(checks.list_checks, workspace)
         with frame("New check", place="Checks", trail=_TRAIL):
-            CheckForm(workspace, None, bots)
+            CheckForm(workspace, None, bots, reusable)
 
     @guarded_page("/checks/{check}")
     async def one(workspace: Workspace, check: str) -> None:
@@ -54,6 +55,7 @@ def add() -> None:
         use = (await to_thread.run_sync(check_uses, workspace)).get(check, CheckUse())
         failure = await to_thread.run_sync(last_failure, workspace, check)
         bots = await to_thread.run_sync(_bots, workspace)
+        reusable = await to_thread.run_sync(checks.list_checks, workspace)
         known = await to_thread.run_sync(list_datasets, workspace)
         own = [dataset.name for dataset in known if dataset.origin == "workspace"]
         with frame(found.title or found.name, place="Checks", trail=_TRAIL) as actions:
@@ -63,7 +65,7 @@ def add() -> None:
                 with ui.element("p").classes("last-failed"):
                     text("Failed last on ", "span", "muted")
                     _failure_link(failure)
-            CheckForm(workspace, found, bots)
+            CheckForm(workspace, found, bots, reusable)
             await CheckUsage(workspace, check, own, use).load()
 
 

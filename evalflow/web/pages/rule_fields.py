@@ -1,15 +1,21 @@
-"""The fields of a check of the type `rule`: one operation on the answer or another field."""
+"""The fields of a check of the type `rule`: an operation on the answer or another field, and those within it."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, cast
 
+import yaml
 from nicegui import ui
 
+from evalflow.config.yaml_text import safe_yaml
+from evalflow.metrics.json_schema import json_equal
 from evalflow.web.ui import forms
+from evalflow.web.ui.parts import button, capitalised
+from evalflow.web.ui.visitor import may
 
 OPERATIONS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType({
     "contains": ("contains", ("value", "case_sensitive")),
@@ -29,10 +35,25 @@ OPERATIONS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType({
     "greater_than": ("is a number above", ("number",)),
     "greater_than_equals": ("is a number, at least", ("number",)),
     "close_to": ("is a number close to", ("number", "tolerance")),
+    "jsonpath": ("has a value at a JSON path", ("path", "wanted")),
+    "json_schema": ("is JSON that fits a schema", ("schema", "anywhere")),
+    "xml": ("is XML", ("elements",)),
+    "not": ("does not fit a rule", ("rule",)),
+    "any": ("fits at least one of several rules", ("rules",)),
+    "all": ("fits all of several rules", ("rules",)),
 })  # fmt: skip
-"""The operations with fields of their own: how a sentence says them, and their fields."""
+"""The operations: how a sentence says them, and their fields."""
 _FIRST, _OTHER = "not_contains", ""
-_LABELS = {**{op: label for op, (label, _) in OPERATIONS.items()}, _OTHER: "another operation, as JSON"}
+_LABELS = {**{op: label for op, (label, _) in OPERATIONS.items()}, _OTHER: "another rule, as YAML"}
+_WANTED = {
+    "equals": "equals",
+    "contains": "contains",
+    "matches": "matches the pattern",
+    "exists": "is there",
+    "absent": "is not there",
+    "rule": "fits a rule",
+}
+"""What a value at a JSON path is compared by."""
 _OPERATION = forms.About("Rule", "The answer …", required=True)
 _UNITS = ("characters", "words", "lines", "items")
 _VALUES = forms.About("Texts", "One a line.", "refund\nmoney back", required=True)
@@ -47,56 +68,120 @@ _NUMBERS = {
     "min": forms.About("At least", example="1"),
     "max": forms.About("At most", example="50"),
 }
+_PATH = forms.About("JSON path", "Where the value is.", "$.days", required=True, code=True)
+_HOW = forms.About("The value there", required=True)
+_EXPECTED = {
+    "equals": forms.About("Value", "A text, a number, or JSON.", "21", required=True, code=True),
+    "contains": forms.About("Text", example="refund", required=True),
+    "matches": forms.About("Pattern", "A regular expression.", r"\d+ pounds", required=True, code=True),
+}
+_SCHEMA = forms.About("Schema", "A JSON Schema.", '{"required": ["days"]}', required=True, code=True)
+_ANYWHERE = forms.About("One object in the text is enough", "Otherwise the whole text must be JSON.")
+_ELEMENTS = forms.About("Elements", "That it must have, each as its path from the root, one a line.", "loan.days")
 _LIMIT_WORDS = (("min", "at least"), ("max", "at most"))
 _UNIT = forms.About("Counted", required=True)
 _KEPT = ("normalize", "trim", "relative")
 """Keys without a field, which stay as they are."""
 _FIELD = forms.About("Field", "What is looked at; empty: the answer.", "metadata.language", code=True)
-_JSON = forms.About(
-    "Operation", "As JSON.", '{"op": "jsonpath", "path": "$.ok", "equals": true}', required=True, code=True
-)
+_YAML = forms.About("Rule", "As YAML.", "op: contains\nagainst: reference", required=True, code=True)
 
 
 class RuleFields:
-    """The fields of an operation, which are kept in `fields`, by key; `on_change` is called with each change."""
+    """The fields of an operation, and of those within it; `on_change` is called with each change.
 
-    def __init__(
-        self, params: Mapping[str, Any], fields: dict[str, forms.Field], on_change: Callable[[], object]
-    ) -> None:
-        self._params, self._fields, self._on_change = dict(params), fields, on_change
-        self._op = str(params.get("op", _FIRST)) if _has_fields(params) else _OTHER
+    An operation that they would not give back as it is, such as one with further keys, is shown as YAML. `has_field`:
+    whether it may name the case field that it looks at.
+    """
+
+    def __init__(self, params: Mapping[str, Any], on_change: Callable[[], object], *, has_field: bool = True) -> None:
+        self._params: dict[str, Any] = dict(params)
+        self._on_change, self._has_field = on_change, has_field
+        self._fields: dict[str, forms.Field] = {}
+        self._inner: list[RuleFields] = []
+        given = params.get("op", _FIRST)
+        self._op: str = given if given in OPERATIONS else _OTHER
         choice = forms.pick(_OPERATION, _LABELS, self._op)
         self._place = ui.element("div").classes("stack")
-        choice.on_value_change(lambda event: self._chosen(str(event.value or "")))
         self._show()
+        if params and self._op != _OTHER and not json_equal(self.read(), params):
+            choice.value = self._op = _OTHER
+            self._show()
+        choice.on_value_change(lambda event: self._chosen(str(event.value or "")))
+
+    @property
+    def fields(self) -> dict[str, forms.Field]:
+        """The fields by key path, such as `value`, or `rules[1].value` of an operation within it."""
+        inner = {
+            f"{'rules' if self._has_several else 'rule'}{f'[{number}]' if self._has_several else ''}.{key}": field
+            for number, one in enumerate(self._inner)
+            for key, field in one.fields.items()
+        }
+        return {**self._fields, **inner}
+
+    @property
+    def _has_several(self) -> bool:
+        return self._op in ("any", "all")
 
     def read(self) -> dict[str, Any]:
         """The operation as it is, whether it is right or not."""
         if self._op == _OTHER:
-            written = forms.as_value(forms.written(self._fields["op"]) or "{}")
-            return cast("dict[str, Any]", written) if isinstance(written, dict) else {"op": written}
-        values: dict[str, Any] = {key: self._value(key) for key in OPERATIONS[self._op][1]}
-        if "number" in values:
-            values["value"] = values.pop("number")
-        values |= {"op": self._op, "field": forms.written(self._fields["field"])}
+            return yaml_map(self._fields["op"], "op")
+        values: dict[str, Any] = {}
+        for key in OPERATIONS[self._op][1]:
+            values |= self._values(key)
+        if "field" in self._fields:
+            values["field"] = forms.written(self._fields["field"])
         kept = {key: self._params[key] for key in _KEPT if key in self._params}
-        return {key: value for key, value in {**kept, **values}.items() if value is not None}
+        given = {key: value for key, value in values.items() if value is not None or key == "equals"}
+        return {"op": self._op, **kept, **given}
 
-    def _value(self, key: str) -> Any:
-        field = self._fields["value" if key == "number" else key]
+    def _values(self, key: str) -> dict[str, Any]:
+        """The values of one key of `OPERATIONS`."""
         match key:
-            case "values":
-                return forms.lines_of(field)
-            case "case_sensitive":
-                return bool(field.value)
-            case "min" | "max" | "number" | "tolerance":
-                given = field.value
-                return int(given) if isinstance(given, float) and given.is_integer() else given
+            case "values" | "elements":
+                found = forms.lines_of(self._fields[key])
+                return {key: found} if found or key in self._params or key == "values" else {}
+            case "case_sensitive" | "anywhere":
+                is_on, default = bool(self._fields[key].value), key == "case_sensitive"
+                return {key: is_on} if is_on != default or key in self._params else {}
+            case "number":
+                return {"value": forms.number_of(self._fields["value"])}
+            case "min" | "max" | "tolerance":
+                return {key: forms.number_of(self._fields[key])}
+            case "unit":
+                unit = self._fields[key].value
+                return {key: unit} if key in self._params or unit != _UNITS[0] else {}
+            case "schema":
+                written = forms.written(self._fields[key])
+                return {key: None if written is None else forms.as_value(written)}
+            case "rule":
+                return {key: self._inner[0].read()}
+            case "rules":
+                return {key: [one.read() for one in self._inner]}
+            case "wanted":
+                return self._expected()
             case _:
-                return forms.written(field)
+                return {key: forms.written(self._fields[key])}
+
+    def _expected(self) -> dict[str, Any]:
+        how = str(self._fields["wanted"].value)
+        match how:
+            case "exists" | "absent":
+                return {"missing": how == "absent"}
+            case "rule":
+                return {"rule": self._inner[0].read()}
+            case "equals":
+                return {how: forms.as_value(str(self._fields[how].value or ""))}
+            case _:
+                return {how: forms.written(self._fields[how])}
 
     def _chosen(self, op: str) -> None:
-        self._params = {**self._params, **self.read()}
+        """Show the fields of another operation, which takes over what the one before it has in common with it."""
+        self._params = {**self._params, **self.read(), "op": op}
+        if op == "length":
+            self._params.setdefault("unit", "words")
+        if op == _OTHER:
+            self._params = self.read()
         self._op = op
         self._show()
         self._on_change()
@@ -104,48 +189,161 @@ class RuleFields:
     def _show(self) -> None:
         self._place.clear()
         self._fields.clear()
+        self._inner.clear()
         with self._place:
             if self._op == _OTHER:
-                written = json.dumps(self._params, ensure_ascii=False, indent=2) if self._params else ""
-                self._fields["op"] = forms.area(_JSON, written)
-            else:
-                for key in OPERATIONS[self._op][1]:
-                    self._fields["value" if key == "number" else key] = self._field(key)
-                self._fields["field"] = forms.line(_FIELD, self._params.get("field"))
-        for field in self._fields.values():
-            field.on_value_change(lambda _: self._on_change())
+                self._put("op", forms.area(_YAML, yaml_text(self._params)))
+                return
+            for key in OPERATIONS[self._op][1]:
+                self._build(key)
+            if self._has_field:
+                self._put("field", forms.line(_FIELD, self._params.get("field")))
 
-    def _field(self, key: str) -> forms.Field:
+    def _put(self, key: str, field: forms.Field) -> None:
+        self._fields[key] = field
+        field.on_value_change(lambda _: self._on_change())
+
+    def _build(self, key: str) -> None:
         given = self._params.get("value" if key == "number" else key)
         match key:
-            case "values":
-                return forms.area(_VALUES, "\n".join(str(one) for one in cast("Sequence[Any]", given or ())))
+            case "values" | "elements":
+                about = _VALUES if key == "values" else _ELEMENTS
+                shown = "\n".join(map(str, cast("Sequence[Any]", given if isinstance(given, list) else ())))
+                self._put(key, forms.area(about, shown))
             case "case_sensitive":
-                return cast("Any", forms.tick(_CASED, given is not False))
+                self._put(key, cast("Any", forms.tick(_CASED, given is not False)))
+            case "anywhere":
+                self._put(key, cast("Any", forms.tick(_ANYWHERE, given is True)))
             case "unit":
-                return forms.pick(_UNIT, _UNITS, given if given in _UNITS else "words")
+                self._put(key, forms.pick(_UNIT, _UNITS, given if given in _UNITS else _UNITS[0]))
             case "min" | "max" | "number" | "tolerance":
-                return forms.number_field(_NUMBERS[key], given if isinstance(given, int | float) else None)
+                made = forms.number_field(_NUMBERS[key], given if isinstance(given, int | float) else None)
+                self._put("value" if key == "number" else key, made)
+            case "schema":
+                shown = "" if given is None else json.dumps(given, ensure_ascii=False, indent=2)
+                self._put(key, forms.area(_SCHEMA, shown))
+            case "rule":
+                self._nested(given)
+            case "rules":
+                self._several(cast("Sequence[Any]", given) if isinstance(given, list) else ({},))
+            case "path":
+                self._put(key, forms.line(_PATH, given))
+            case "wanted":
+                self._build_expected()
             case _:
-                return forms.line(_TEXTS[key], None if given is None else str(given))
+                self._put(key, forms.line(_TEXTS[key], None if given is None else str(given)))
+
+    def _build_expected(self) -> None:
+        missing = self._params.get("missing")
+        given = next((key for key in ("equals", "contains", "matches", "rule") if key in self._params), "equals")
+        how = given if missing is None else "absent" if missing else "exists"
+        choice = forms.pick(_HOW, _WANTED, how)
+        self._put("wanted", choice)
+        if how == "rule":
+            self._nested(self._params.get("rule"), has_field=False)
+        elif how in _EXPECTED:
+            expected = self._params.get(how, "")
+            shown = forms.as_text(expected) if how == "equals" else str(expected or "")
+            self._put(how, forms.line(_EXPECTED[how], shown))
+
+        def chosen() -> None:
+            key = str(choice.value)
+            kept = {name: value for name, value in self._params.items() if name not in (*_EXPECTED, "missing", "rule")}
+            value: Any = {} if key == "rule" else ""
+            wanted: dict[str, Any] = {"missing": key == "absent"} if key in ("exists", "absent") else {key: value}
+            self._params = {**kept, "path": forms.written(self._fields["path"]), **wanted}
+            self._show()
+
+        choice.on_value_change(chosen)
+
+    def _nested(self, params: Any, *, has_field: bool | None = None) -> None:
+        given: Mapping[str, Any] = cast("Mapping[str, Any]", params) if isinstance(params, Mapping) else {}
+        has_field = self._has_field if has_field is None else has_field
+        with ui.element("div").classes("nested stack"):
+            self._inner.append(RuleFields(given, self._on_change, has_field=has_field))
+
+    def _several(self, rules: Sequence[Any]) -> None:
+        for number, rule in enumerate(rules):
+            with ui.element("div").classes("rule-row"):
+                self._nested(rule)
+                if len(rules) > 1 and may("edit"):
+                    remove = button("", partial(self._dropped, number), kind="quiet", icon="close")
+                    remove.props["aria-label"] = f"Remove rule {number + 1}"
+        if may("edit"):
+            button("Add a rule", self._added, kind="quiet", icon="add")
+
+    def _dropped(self, number: int) -> None:
+        rules = [one.read() for one in self._inner]
+        self._again([*rules[:number], *rules[number + 1 :]])
+
+    def _added(self) -> None:
+        self._again([*(one.read() for one in self._inner), {}])
+
+    def _again(self, rules: Sequence[Mapping[str, Any]]) -> None:
+        self._params = {**self._params, **self.read(), "rules": rules}
+        self._show()
+        self._on_change()
 
 
-def _has_fields(params: Mapping[str, Any]) -> bool:
-    op = params.get("op", _FIRST)
-    known = OPERATIONS.get(op, ("", ()))[1] if isinstance(op, str) else ()
-    return bool(known) and params.keys() <= {"op", "field", "value", *known, *_KEPT}
+def yaml_text(values: Mapping[str, Any]) -> str:
+    """Values as YAML; empty if there are none."""
+    return yaml.safe_dump(dict(values), allow_unicode=True, sort_keys=False, width=100) if values else ""
+
+
+def yaml_map(field: forms.Field, key: str) -> dict[str, Any]:
+    """The map that is written in a field as YAML; what is none is the value of `key`, which a check then refuses."""
+    written = forms.written(field) or ""
+    try:
+        found = safe_yaml(written)
+        json.dumps(found, allow_nan=False)
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError):
+        return {key: written}
+    if not isinstance(found, dict):
+        return {} if found is None else {key: found}
+    return {str(name): value for name, value in cast("dict[Any, Any]", found).items()}
 
 
 def rule_in_words(params: Mapping[str, Any]) -> str:
-    """What an operation demands, as a sentence; empty for those without fields of their own."""
-    op = str(params.get("op"))
-    if not _has_fields(params) or op not in OPERATIONS:
-        return ""
+    """What an operation demands, as a sentence; empty for one that is incomplete."""
+    op = params.get("op")
     field = str(params.get("field") or "answer")
     subject = "The answer" if field == "answer" else field
-    if op == "length":
-        limits = [f"{word} {params[key]:,}" for key, word in _LIMIT_WORDS if isinstance(params.get(key), int | float)]
-        return f"{subject} has {' and '.join(limits)} {params.get('unit', 'characters')}."
-    given: Any = next((params[key] for key in ("value", "values", "pattern") if params.get(key) is not None), "")
-    shown = ", ".join(f"“{one}”" for one in cast("Sequence[Any]", given)) if isinstance(given, list) else f"“{given}”"
-    return f"{subject} {OPERATIONS[op][0]} {shown}."
+    if not isinstance(op, str) or op not in OPERATIONS:
+        return ""
+    match op:
+        case "not" | "any" | "all":
+            given: Any = [params.get("rule")] if op == "not" else params.get("rules")
+            inner = [_clause(one) for one in cast("list[Any]", given if isinstance(given, list) else [None])]
+            said = (" and " if op == "all" else " or ").join(inner)
+            return capitalised(f"{'not: ' if op == 'not' else ''}{said}.") if all(inner) else ""
+        case "jsonpath":
+            return _path_in_words(subject, params)
+        case "length":
+            given = [(word, params.get(key)) for key, word in _LIMIT_WORDS]
+            limits = [f"{word} {limit:,}" for word, limit in given if isinstance(limit, int | float)]
+            return f"{subject} has {' and '.join(limits)} {params.get('unit', 'characters')}." if limits else ""
+        case "json_schema" | "xml":
+            return f"{subject} {OPERATIONS[op][0]}."
+        case _:
+            given = next((params[key] for key in ("value", "values", "pattern") if params.get(key) is not None), None)
+            if given is None:
+                return ""
+            shown = [f"“{one}”" for one in (cast("list[Any]", given) if isinstance(given, list) else [given])]
+            return f"{subject} {OPERATIONS[op][0]} {', '.join(shown)}."
+
+
+def _clause(params: Any) -> str:
+    """An operation within a sentence; empty if it is incomplete."""
+    said = rule_in_words(cast("Mapping[str, Any]", params)) if isinstance(params, Mapping) else ""
+    return said.removesuffix(".").replace("The answer", "the answer", 1)
+
+
+def _path_in_words(subject: str, params: Mapping[str, Any]) -> str:
+    at = f"{subject} at {params.get('path')}"
+    if isinstance(params.get("missing"), bool):
+        return f"{at} {_WANTED['absent' if params['missing'] else 'exists']}."
+    if "rule" in params:
+        inner = _clause(params["rule"])
+        return f"{at}: {inner.replace('the answer', 'the value')}." if inner else ""
+    how = next((key for key in ("equals", "contains", "matches") if key in params), None)
+    return f"{at} {_WANTED[how]} “{forms.as_text(params[how])}”." if how else ""

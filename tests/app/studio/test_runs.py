@@ -130,7 +130,7 @@ def test_problems_of_a_run_say_what_they_are_about(space: Workspace, request_: R
     hollow = Subject("dataset", "hollow"), Subject("import", "", "hollow")
     [found] = problems(replace(request_, datasets=["hollow"]))
     assert (found.what, found.see) == ("the dataset hollow has no cases", hollow)
-    cases.add_cases(space, "hollow", [{"question": "q?", "draft": True}])
+    cases.add_case(space, "hollow", {"question": "q?"}, draft=True)
     [found] = problems(replace(request_, datasets=["hollow"]))
     assert found.what == "all cases of the dataset hollow are drafts"
     metrics.create_metric(space, "helper", MetricDraft("right", {**POLITE, "needs": ["reference"]}))
