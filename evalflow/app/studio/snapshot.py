@@ -26,7 +26,7 @@ from evalflow.app.studio.definitions import declared, find_declared, remembered_
 from evalflow.app.studio.judges import named_judges, with_judge
 from evalflow.app.studio.metric_yaml import metric_yaml
 from evalflow.app.studio.metrics import list_metrics
-from evalflow.app.studio.space import Workspace, not_found
+from evalflow.app.studio.space import Workspace, not_found, refuse_elsewhere
 from evalflow.app.studio.titles import titled
 from evalflow.app.studio.validate import write_prompts
 from evalflow.calls.budget import Lease
@@ -302,7 +302,11 @@ OPTIONS = tuple(
 @requires("read")
 def own_definitions(space: Workspace, request: RunRequest) -> Own:
     """The definitions of the workspace that a request uses."""
-    check_all(lambda: get_bot(space, request.bot), lambda: _expect_chosen(request))
+    check_all(
+        lambda: get_bot(space, request.bot),
+        lambda: _check(request),
+        lambda: refuse_elsewhere(space, request.options),
+    )
     bot = get_bot(space, request.bot)
     own = {metric.name: metric for metric in list_metrics(space, request.bot)}
     shipped = declared("metric")
@@ -348,9 +352,6 @@ def _expect_cases(dataset: Dataset) -> None:
 def with_values(space: Workspace, request: RunRequest) -> tuple[RunRequest, dict[str, Any]]:
     """The request with its judge named, and the values that it changes."""
     bot = get_bot(space, request.bot)
-    problems = list(_wrong(request))
-    if problems:
-        raise UserError(problems)
     check_all(*(partial(_expect_cases, get_dataset(space, name)) for name in request.datasets))
     values: dict[str, Any] = {"generate": bot.config.get("kind") != "recorded", **request.options}
     if chosen := chosen_values(space, request):
@@ -384,18 +385,17 @@ def judge_of(config: Mapping[str, Any], request: RunRequest) -> str:
     return request.judge or ("target" if config.get("kind") == "openai" else "embedded")
 
 
-def _expect_chosen(request: RunRequest) -> None:
-    problems: list[Problem] = []
-    for group, names in (("dataset", request.datasets), ("metric", request.metrics)):
-        if not names:
-            problems.append(Problem(f"no {group} is chosen", f"{group}s", "choose at least one"))
-        if len(set(names)) < len(names):
-            problems.append(Problem(f"a {group} is chosen twice", f"{group}s", "choose each once"))
-    if problems:
+def _check(request: RunRequest) -> None:
+    if problems := list(_wrong(request)):
         raise UserError(problems)
 
 
 def _wrong(request: RunRequest) -> Iterator[Problem]:
+    for group, names in (("dataset", request.datasets), ("metric", request.metrics)):
+        if not names:
+            yield Problem(f"no {group} is chosen", f"{group}s", "choose at least one")
+        if len(set(names)) < len(names):
+            yield Problem(f"a {group} is chosen twice", f"{group}s", "choose each once")
     yield from wrong_choices(request)
     for name in request.options:
         if name not in OPTIONS:

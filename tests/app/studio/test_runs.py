@@ -135,5 +135,5 @@ def test_problems_of_a_run_say_what_they_are_about(space: Workspace, request_: R
     assert found.what == "all cases of the dataset hollow are drafts"
     metrics.create_metric(space, "helper", MetricDraft("right", {**POLITE, "needs": ["reference"]}))
     [found] = problems(replace(request_, metrics=["right"], thresholds={}))
-    assert found.see == (Subject("metric", "right", "helper"),)
+    assert found.see == (Subject("dataset", "mine"),)
     assert {found.where for found in problems(RunRequest("nobody", [], []))} == {"bot", "datasets", "metrics"}
