@@ -352,6 +352,10 @@ def _expect_cases(dataset: Dataset) -> None:
 def with_values(space: Workspace, request: RunRequest) -> tuple[RunRequest, dict[str, Any]]:
     """The request with its judge named, and the values that it changes."""
     bot = get_bot(space, request.bot)
+    for name in request.thresholds:
+        if name not in request.metrics:
+            hint = did_you_mean(name, request.metrics)
+            raise UserError(Problem(f"the run has no metric {name!r}", f"thresholds.{name}", hint))
     check_all(*(partial(_expect_cases, get_dataset(space, name)) for name in request.datasets))
     values: dict[str, Any] = {"generate": bot.config.get("kind") != "recorded", **request.options}
     if chosen := chosen_values(space, request):
@@ -403,6 +407,3 @@ def _wrong(request: RunRequest) -> Iterator[Problem]:
     cache = request.options.get("cache")
     if cache is not None and (not isinstance(cache, Mapping) or set(cast("Mapping[str, Any]", cache)) - {"mode"}):
         yield Problem("of the cache only the mode can be chosen", "options.cache", 'such as {"mode": "off"}')
-    for name in request.thresholds:
-        if name not in request.metrics:
-            yield Problem(f"the run has no metric {name!r}", f"thresholds.{name}", did_you_mean(name, request.metrics))
