@@ -57,7 +57,8 @@ FORMATS: Mapping[str, Importer] = {
 _TARGET = ("target=vllm", "target.model=MODEL")
 _FOLDER = Path(".evalflow") / "tiamat"
 _SHOWN = 20  # maximum cases of each dataset in the table
-_ANY_ADDRESS = "http://127.0.0.1:8000"
+_STAND_INS = {"url": "http://127.0.0.1:8000", "base_url": "http://127.0.0.1:8000", "model": "MODEL"}
+"""Values of keys that cannot be null, for a check without their variables."""
 _NOTHING_SENT = "sends nothing; leave out `check` to run it"
 
 
@@ -139,7 +140,7 @@ def _commands(imported: ImportedConfig) -> Iterator[tuple[list[str], str]]:
         judge = () if name in imported.unjudged else MODEL
         remark = SENDS_NOTHING if judge else _NOTHING_SENT
         unset |= _unset(experiment.get("judge"), "judge")
-        without = [f"{key}={_ANY_ADDRESS if key == 'target.url' else 'null'}" for key in unset]
+        without = [f"{key}={_STAND_INS.get(key.partition('.')[2], 'null')}" for key in unset]
         words = [] if target or not experiment["generate"] else list(_TARGET)
         missing = sorted(set(unset.values()))
         named = SENDS_NOTHING if words else remark

@@ -15,10 +15,9 @@ from evalflow.datasets.json_files import streamed_items
 from evalflow.datasets.sources import shown
 from evalflow.errors import Problem, UserError
 from evalflow.importers.files import ImportedConfig, ImportSource
-from evalflow.importers.ledger import Ledger
+from evalflow.importers.ledger import Ledger, Untranslatable
 from evalflow.importers.recorded import PARTS, Counterparts, recorded_cases
 from evalflow.importers.sources import expect_text, read_rows
-from evalflow.importers.untranslatable import Untranslatable
 from evalflow.importers.values import as_list, as_map, as_number
 
 _LISTS = ("testCases", "conversationalTestCases", "goldens", "conversationalGoldens")

@@ -18,14 +18,11 @@ from evalflow.datasets.json_files import streamed_items
 from evalflow.datasets.sources import shown
 from evalflow.errors import Problem, UserError
 from evalflow.importers.files import ImportedConfig, ImportSource
-from evalflow.importers.ledger import Ledger
-from evalflow.importers.promptfoo.csv_tests import output_text
-from evalflow.importers.promptfoo.questions import question_of
+from evalflow.importers.ledger import Ledger, Untranslatable
 from evalflow.importers.recorded import PARTS, recorded_cases
 from evalflow.importers.score_store import ScoreStore
 from evalflow.importers.sources import READABLE, expect_text, read_rows
-from evalflow.importers.untranslatable import Untranslatable
-from evalflow.importers.values import as_list, as_map
+from evalflow.importers.values import as_list, as_map, output_text, question_of
 from evalflow.records.answers import Message
 
 Row = Mapping[str, Any]
@@ -103,13 +100,13 @@ def _of_folder(platform: Platform, source: ImportSource, folder: Path) -> Import
             f"the folder has {len(others)} files of rows and {len(beside)} of scores, where there should be one of rows"
         )
         raise UserError(Problem(what, shown(folder), platform.hint))
-    with ScoreStore.at(source.scratch / "scores.db") as store:
+    with source.database() as database:
+        store = ScoreStore(database)
         for path in beside:
             store.add((platform.scored(row), where, row) for where, row in _rows(platform, path))
         imported = _imported(platform, source, others[0], store.joined(platform.scores_in, _rows(platform, others[0])))
         for where in store.left():
-            imported.ledger.found("scores")
-            imported.ledger.left("scores", "score", where, f"what it is about is not in {shown(others[0])}")
+            imported.ledger.leave("scores", "score", where, f"what it is about is not in {shown(others[0])}")
     return imported
 
 
@@ -128,7 +125,7 @@ def _imported(platform: Platform, source: ImportSource, path: Path, rows: Iterat
                 cases.leave(failure.reason, platform.hint, scores, where)
                 continue
             cases.write(case, scores, where)
-    unused = _unused(platform, [name for name in columns if name not in cases.names])
+    unused = _unused(platform, [name for name in columns if name not in cases.scores.names])
     if unused:
         more = f" and {len(unused) - _LISTED} more" if len(unused) > _LISTED else ""
         imported.notes.append(f"columns that are not copied: {', '.join(unused[:_LISTED])}{more}")

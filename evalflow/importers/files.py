@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
 import unicodedata
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -104,6 +105,19 @@ class ImportSource:
     name: str
     scratch: Path
     root: Path | None = None
+
+    @contextmanager
+    def database(self) -> Generator[sqlite3.Connection]:
+        """A temporary database, for rows that may lie anywhere in files of any size."""
+        database = sqlite3.connect(self.scratch / "rows.db")
+        try:
+            database.execute("PRAGMA journal_mode = OFF")
+            database.execute("PRAGMA synchronous = OFF")
+            yield database
+        except sqlite3.Error as error:
+            raise UserError(Problem(f"the rows cannot be sorted on disk: {error}", str(self.scratch.parent))) from None
+        finally:
+            database.close()
 
     @contextmanager
     def rows(self, imported: ImportedConfig, key: str, part: str = "cases") -> Generator[DataFile]:

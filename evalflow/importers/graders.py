@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from evalflow.importers.ledger import Untranslatable
 from evalflow.importers.nunjucks import as_text
-from evalflow.importers.untranslatable import Untranslatable
 from evalflow.importers.values import as_list, as_number
 
 _TAG = re.compile(r"\{\{-?\s*([^{}]*?)\s*-?\}\}")

@@ -16,10 +16,9 @@ from evalflow.datasets.sources import parse_json, shown
 from evalflow.errors import Problem, UserError
 from evalflow.importers.files import ImportedConfig, ImportSource
 from evalflow.importers.ledger import Ledger
-from evalflow.importers.promptfoo.csv_tests import output_text
 from evalflow.importers.recorded import PARTS, Counterparts, recorded_cases
 from evalflow.importers.sources import LARGEST_FILE, expect_text
-from evalflow.importers.values import as_list, as_map
+from evalflow.importers.values import as_list, as_map, output_text
 
 _ZSTD = 93
 _VERSION = 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 
-from evalflow.importers.untranslatable import Untranslatable
+from evalflow.importers.ledger import Untranslatable
 
 _SPACES = r"\s\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
 _LINE_ENDS = r"\n\r\u2028\u2029"

@@ -10,6 +10,15 @@ from itertools import chain
 _LINES = 5  # places kept of equal entries, so that a large file with one fault in every line stays small
 
 
+class Untranslatable(Exception):
+    """It has no counterpart; `reason` says why, `hint` what to do instead."""
+
+    def __init__(self, reason: str, hint: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.hint = hint
+
+
 @dataclass(slots=True)
 class Untranslated:
     """Something that was not translated. Equal entries are counted together.
@@ -54,6 +63,11 @@ class Ledger:
         entry.count += count
         if len(entry.places) < _LINES and where and where not in entry.places:
             entry.places.append(where)
+
+    def leave(self, part: str, what: str, where: str, reason: str, hint: str = "") -> None:
+        """Count something as found and left out."""
+        self.found(part)
+        self.left(part, what, where, reason, hint)
 
     @property
     def left_out(self) -> Sequence[Untranslated]:

@@ -11,13 +11,10 @@ from evalflow.datasets.sources import shown
 from evalflow.errors import Problem, UserError
 from evalflow.importers.exports import input_of, parsed
 from evalflow.importers.files import ImportedConfig, ImportSource, key_for
-from evalflow.importers.ledger import Ledger
-from evalflow.importers.promptfoo.csv_tests import output_text
-from evalflow.importers.promptfoo.questions import question_of
+from evalflow.importers.ledger import Ledger, Untranslatable
 from evalflow.importers.recorded import PARTS, RecordedCases, recorded_cases, score_number
 from evalflow.importers.sources import read_document, read_rows
-from evalflow.importers.untranslatable import Untranslatable
-from evalflow.importers.values import as_list, as_map
+from evalflow.importers.values import as_list, as_map, output_text, question_of
 
 _DATE = r"\d{4}-\d\d-\d\dT[\d:.-]+"
 _SAMPLES = re.compile(rf"samples_(?P<task>.+)_(?P<date>{_DATE})\.jsonl")
@@ -80,8 +77,7 @@ def _with_samples(path: Path, results: Mapping[str, Any], ledger: Ledger) -> dic
         raise UserError(Problem(what, shown(path), f"name a file samples_*.jsonl; or {_LOG}"))
     for task in tasks:
         if task not in files:
-            ledger.found("tasks")
-            ledger.left("tasks", f"task {task}", shown(path), "it is a group of tasks, or its samples were not logged")
+            ledger.leave("tasks", f"task {task}", shown(path), "it is a group of tasks, or its samples were not logged")
     return files
 
 

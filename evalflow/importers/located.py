@@ -14,7 +14,7 @@ import yaml
 
 from evalflow.config.yaml_text import DEEPEST, LARGEST, expanded_size, expect_shallow
 from evalflow.datasets.sources import parse_json
-from evalflow.errors import Problem
+from evalflow.errors import Problem, UserError
 
 _LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 _PLAIN: Sequence[tuple[re.Pattern[str], Callable[[str], Any]]] = (
@@ -25,6 +25,7 @@ _PLAIN: Sequence[tuple[re.Pattern[str], Callable[[str], Any]]] = (
     (re.compile(r"0x[0-9a-fA-F]{1,300}\Z"), lambda text: int(text, 16)),
     (re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]{1,2})?\Z"), float),
 )  # the core schema of YAML 1.2; an infinity is text
+_MOST_REFERRED = 200_000  # values with all references written out
 _TAGS = frozenset({"!!str", "!!int", "!!float", "!!bool", "!!null", "!"})
 _PAIR = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 
@@ -152,7 +153,7 @@ class _Builder:
         merged: list[tuple[str, Any, int]] = []
         for key, inner in cast("list[tuple[yaml.Node, yaml.Node]]", node.value):
             if not isinstance(key, yaml.ScalarNode):
-                raise Broken(Problem("a key must be a text", self._at(key)))
+                raise Broken(Problem("a key must be a text", self._at(key), "write a template in quotes: '{{x}}'"))
             text = str(key.value)
             if text == "<<":
                 merged += self._merged(inner, depth)
@@ -205,3 +206,50 @@ def _yaml_problem(error: yaml.YAMLError, file: str) -> Problem:
     where = f"{file}:{mark.line + 1}" if mark is not None else file
     said = getattr(error, "problem", None) or " ".join(str(error).split())
     return Problem(f"broken YAML: {said}", where)
+
+
+def resolved(document: LocatedMap) -> LocatedMap:
+    """The document with its references written out; UserError for one that leads nowhere, or to itself."""
+    return cast("LocatedMap", _Resolver(document).value(document, ()))
+
+
+class _Resolver:
+    """Writes out references, and counts what that makes."""
+
+    def __init__(self, document: LocatedMap) -> None:
+        self._document = document
+        self._count = 0
+
+    def value(self, value: Any, through: tuple[str, ...]) -> Any:
+        """A value with all references in it written out."""
+        self._count += bool(through)
+        if self._count > _MOST_REFERRED:
+            raise UserError(Problem(f"its references make more than {_MOST_REFERRED:,} values", self._document.where))
+        if isinstance(value, LocatedMap):
+            reference = value.get("$ref")
+            if isinstance(reference, str):
+                return self._target(reference, value, through)
+            found = LocatedMap(value.file, value.line)
+            found.update({key: self.value(inner, through) for key, inner in value.items()})
+            found.lines = value.lines
+            return found
+        if isinstance(value, LocatedList):
+            items = LocatedList(value.file, value.line)
+            items.extend(self.value(inner, through) for inner in value)
+            items.lines = value.lines
+            return items
+        return value
+
+    def _target(self, reference: str, at: LocatedMap, through: tuple[str, ...]) -> Any:
+        if reference in through:
+            raise UserError(Problem(f"the reference {reference} leads to itself", at.where))
+        if not reference.startswith("#/"):
+            hint = "write it into this file: $ref: '#/NAME'"
+            raise UserError(Problem(f"the reference {reference} leads out of the file", at.where, hint))
+        found: Any = self._document
+        for key in reference[2:].split("/"):
+            name = key.replace("~1", "/").replace("~0", "~")
+            if not isinstance(found, dict) or name not in found:
+                raise UserError(Problem(f"the reference {reference} leads nowhere: there is no {name}", at.where))
+            found = cast("dict[str, Any]", found)[name]
+        return self.value(found, (*through, reference))

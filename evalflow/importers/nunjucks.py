@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from jinja2 import ChainableUndefined, TemplateError, meta
 
-from evalflow.importers.untranslatable import Untranslatable
+from evalflow.importers.ledger import Untranslatable
 from evalflow.sandbox import Sandbox
 
 _TAG = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from math import isfinite
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,18 +18,15 @@ from evalflow.datasets.sources import shown
 from evalflow.errors import Problem, UserError
 from evalflow.importers.files import DataFile, ImportedConfig, ImportSource, dataset_option, key_for, recorded_option
 from evalflow.importers.graders import Grader, grader_of
-from evalflow.importers.ledger import Ledger
+from evalflow.importers.ledger import Ledger, Untranslatable
 from evalflow.importers.located import LocatedList, LocatedMap
-from evalflow.importers.promptfoo.csv_tests import output_text
-from evalflow.importers.promptfoo.questions import question_of
+from evalflow.importers.recorded import RecordedScores
 from evalflow.importers.registry_evals import is_registry, read_registry, read_samples
 from evalflow.importers.sources import LARGEST_FILE, read_document, read_rows
-from evalflow.importers.untranslatable import Untranslatable
-from evalflow.importers.values import as_list, as_map
+from evalflow.importers.values import as_list, as_map, output_text, question_of
 
 PARTS = ("graders", "cases", "checks", "scores")
 _UUID = re.compile(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
-_MANY = 200
 _NEXT = "put it into a folder with its items, and import the folder"
 
 
@@ -44,8 +40,8 @@ class _Archive:
 
     source: ImportSource
     imported: ImportedConfig
+    scores: RecordedScores
     graders: list[Grader] = field(default_factory=list[Grader])
-    scores: dict[str, str] = field(default_factory=dict[str, str])
     checks: dict[str, str] = field(default_factory=dict[str, str])
     columns: dict[str, tuple[int, int]] = field(default_factory=dict[str, "tuple[int, int]"])
 
@@ -105,7 +101,8 @@ def _of_items(source: ImportSource, path: Path, document: LocatedMap | None) -> 
 
 
 def _imported(source: ImportSource, path: Path, declared: Mapping[str, Any], tables: _Tables) -> ImportedConfig:
-    archive = _Archive(source, ImportedConfig(ledger=Ledger(PARTS)))
+    ledger = Ledger(PARTS)
+    archive = _Archive(source, ImportedConfig(ledger=ledger), RecordedScores(ledger))
     _read_graders(archive, declared, shown(path))
     with ExitStack() as stack:
         for key, items in tables.items():
@@ -178,7 +175,7 @@ def _write(archive: _Archive, file: DataFile, option: str, items: Iterator[tuple
         known = dict(cast("Mapping[str, Any]", item))
         sample: Any = row.get("sample")
         case = {"id": str(file.count + 1), **_case(known, as_map(sample)), "vars": known}
-        case |= {"openai": scores} if (scores := _scores(archive, row.get("results"), where)) else {}
+        case |= {"openai": scores} if (scores := archive.scores.read(_scores(row.get("results")), where)) else {}
         checks = [check for grader in archive.graders if (check := _check(archive, grader, known, where))]
         file.write({**case, "checks": checks} if checks else case)
         answered += "answer" in case
@@ -212,24 +209,9 @@ def _is_conversation(messages: Sequence[Mapping[str, Any]]) -> bool:
     return known and bool(turns) and turns[-1] == "user" and turns[0] == "user"
 
 
-def _scores(archive: _Archive, declared: Any, where: str) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for one in as_list(declared):
-        known: Mapping[str, Any] = as_map(one)
-        name = _UUID.sub("", str(known.get("name") or "score"))
-        score = known.get("score", known.get("passed"))
-        archive.ledger.found("scores")
-        if name not in archive.scores and len(archive.scores) < _MANY:
-            archive.scores[name] = key_for(name, [*archive.scores.values()], "score")
-        key = archive.scores.get(name)
-        if key is None or key in found:
-            archive.ledger.left("scores", f"score {name}", where, "the case has a score of this name already")
-        elif not isinstance(score, bool | int | float) or not isfinite(score):
-            archive.ledger.left("scores", f"score {name}", where, "it is no number")
-        else:
-            found[key] = float(score)
-            archive.ledger.took("scores")
-    return found
+def _scores(declared: Any) -> Iterator[tuple[str, Any]]:
+    for known in map(as_map, as_list(declared)):
+        yield _UUID.sub("", str(known.get("name") or "score")), known.get("score", known.get("passed"))
 
 
 def _check(archive: _Archive, grader: Grader, item: Mapping[str, Any], where: str) -> dict[str, Any] | None:
@@ -264,7 +246,7 @@ def _declare(archive: _Archive, declared: Mapping[str, Any], file: str) -> None:
             imported.metrics[key] = {**grader.metric, "prompt": f"{name}/{key}.jinja"}
             models |= {grader.model} if grader.model else set()
             chosen.append(key)
-    for label, score in archive.scores.items():
+    for label, score in archive.scores.keys.items():
         key = key_for(f"{name} {score} recorded", imported.metrics, "metric")
         about_score = f"The score that OpenAI's grader gave the recorded answer: {label}."
         imported.metrics[key] = recorded_option(f"openai.{score}", about_score, "number")

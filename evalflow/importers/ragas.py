@@ -15,10 +15,9 @@ from evalflow.datasets.sources import shown
 from evalflow.errors import Problem, UserError
 from evalflow.importers.exports import field_of, message_of, parsed
 from evalflow.importers.files import ImportedConfig, ImportSource
-from evalflow.importers.ledger import Ledger
+from evalflow.importers.ledger import Ledger, Untranslatable
 from evalflow.importers.recorded import PARTS, Counterparts, recorded_cases, score_number
 from evalflow.importers.sources import LARGEST_FILE, expect_text, read_document, read_rows
-from evalflow.importers.untranslatable import Untranslatable
 from evalflow.importers.values import as_list, as_map
 from evalflow.records.answers import Message
 

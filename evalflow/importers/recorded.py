@@ -17,6 +17,7 @@ import yaml
 from evalflow import paths
 from evalflow.errors import Problem, UserError
 from evalflow.importers.files import DataFile, ImportedConfig, ImportSource, dataset_option, key_for, recorded_option
+from evalflow.importers.ledger import Ledger
 from evalflow.importers.secrets import hidden
 from evalflow.importers.values import as_list, as_map
 from evalflow.metrics.registry import Calls, calls_of
@@ -54,6 +55,46 @@ class PersonsScore:
 
 
 @dataclass(slots=True)
+class RecordedScores:
+    """The scores that a tool gave, as numbers by the keys of their names.
+
+    Attributes:
+        keys: The key of each name of a score that has a number.
+        names: All names of scores.
+    """
+
+    ledger: Ledger
+    keys: dict[str, str] = field(default_factory=dict[str, str])
+    names: dict[str, None] = field(default_factory=dict[str, None])
+
+    def read(self, scores: Iterable[tuple[str, Any]], where: str) -> dict[str, float]:
+        """The numbers of one case. What is none is listed."""
+        found: dict[str, float] = {}
+        for name, value in scores:
+            self.ledger.found("scores")
+            if len(self.names) < _MANY:
+                self.names.setdefault(name)
+            number = score_number(value)
+            if number is not None and name not in self.keys and len(self.keys) < _MANY:
+                self.keys[name] = key_for(name, [*self.keys.values()], "score")
+            key = self.keys.get(name)
+            if value is None:
+                self.ledger.left("scores", f"score {name}", where, "it has no value")
+            elif number is None:
+                reason = "it has several values" if len(as_list(value)) > 1 else "its value is a label, not a number"
+                hint = "write one number for it, and import again"
+                self.ledger.left("scores", f"score {name}", where, reason, hint)
+            elif key is None:
+                self.ledger.left("scores", "score", where, f"there are more than {_MANY} names of scores")
+            elif key in found:
+                self.ledger.left("scores", f"score {name}", where, "the case has a score of this name already")
+            else:
+                found[key] = number
+                self.ledger.took("scores")
+        return found
+
+
+@dataclass(slots=True)
 class RecordedCases:
     """The cases of one data file, and the names of their scores.
 
@@ -62,10 +103,11 @@ class RecordedCases:
         tool: The tool's name, for people.
         column: The column of data/ that holds the scores.
         counterparts: evalflow's metrics for those of the tool, if the names of its metrics have a meaning of their own.
-        scores: The key of each name of a score.
         thresholds: The thresholds of scores, by their names.
         lower: Names of scores of which less is better.
         fields: The fields that cases have.
+        irregular: Whether the turns of a conversation do not alternate.
+        answered, recorded: How many cases have an answer, and how many an answer or an error.
     """
 
     imported: ImportedConfig
@@ -73,9 +115,8 @@ class RecordedCases:
     labels: DataFile
     tool: str
     column: str
-    counterparts: Counterparts | None = None
-    scores: dict[str, str] = field(default_factory=dict[str, str])
-    names: dict[str, None] = field(default_factory=dict[str, None])
+    counterparts: Counterparts | None
+    scores: RecordedScores
     thresholds: dict[str, float] = field(default_factory=dict[str, float])
     lower: set[str] = field(default_factory=set[str])
     fields: set[str] = field(default_factory=set[str])
@@ -86,7 +127,13 @@ class RecordedCases:
     def write(self, case: Mapping[str, Any], scores: Iterable[tuple[str, Any]], where: str) -> None:
         """Write a case without the secrets in it, and count its scores."""
         row = {"id": str(self.file.count + 1), **hidden(case, self.imported.ledger, where)}
-        found = self._numbers(row["id"], scores, where)
+        plain: list[tuple[str, Any]] = []
+        for name, value in scores:
+            if isinstance(value, PersonsScore):
+                self._label(row["id"], name, value, where)
+            else:
+                plain.append((name, value))
+        found = self.scores.read(plain, where)
         self.file.write(row | ({self.column: found} if found else {}))
         self.fields |= _fields_in(row)
         self.answered += "answer" in case
@@ -99,33 +146,6 @@ class RecordedCases:
         if scores:
             ledger.found("scores", len(scores))
             ledger.left("scores", "score", where, "its row is no case", count=len(scores))
-
-    def _numbers(self, case: str, scores: Iterable[tuple[str, Any]], where: str) -> dict[str, float]:
-        ledger, found = self.imported.ledger, dict[str, float]()
-        for name, value in scores:
-            if isinstance(value, PersonsScore):
-                self._label(case, name, value, where)
-                continue
-            if len(self.names) < _MANY:
-                self.names.setdefault(name)
-            ledger.found("scores")
-            number = score_number(value)
-            if number is not None and name not in self.scores and len(self.scores) < _MANY:
-                self.scores[name] = key_for(name, [*self.scores.values()], "score")
-            key = self.scores.get(name)
-            if value is None:
-                ledger.left("scores", f"score {name}", where, "it has no value")
-            elif number is None:
-                reason = "it has several values" if len(as_list(value)) > 1 else "its value is a label, not a number"
-                ledger.left("scores", f"score {name}", where, reason, "write one number for it, and import again")
-            elif key is None:
-                ledger.left("scores", "score", where, f"there are more than {_MANY} names of scores")
-            elif key in found:
-                ledger.left("scores", f"score {name}", where, "the case has a score of this name already")
-            else:
-                found[key] = number
-                ledger.took("scores")
-        return found
 
     def _label(self, case: str, name: str, label: PersonsScore, where: str) -> None:
         """Write a row in the columns of docs/labels.md; its metric is the name, until those of all scores are known."""
@@ -146,7 +166,7 @@ class RecordedCases:
         loose = {"allow_irregular": True} if self.irregular else {}
         imported.datasets[key] = dataset_option(key, f"Cases of {file}.", name=source.name, **loose)
         like = self._like(file)
-        old = [self._declare_score(key, name, score) for name, score in self.scores.items()]
+        old = [self._declare_score(key, name, score) for name, score in self.scores.keys.items()]
         complete = self.recorded == self.file.count and self.answered
         only_scores = old and not self.answered
         experiment: dict[str, Any] = {
@@ -160,7 +180,7 @@ class RecordedCases:
         elif not any(_asks_judge(name) for name in like):
             imported.unjudged.add(key)
         if self.labels.count:
-            self._name_labels(key, dict(zip(self.scores, old, strict=True)))
+            self._name_labels(key, dict(zip(self.scores.keys, old, strict=True)))
 
     def _name_labels(self, key: str, metrics: Mapping[str, str]) -> None:
         """Give labels the metric of the scores of their name; others wait for a metric of that name."""
@@ -195,7 +215,7 @@ class RecordedCases:
     def _like(self, file: str) -> dict[str, float | None]:
         """The metrics that mean the same and have what they need, with their thresholds; others are listed."""
         found: dict[str, float | None] = {}
-        for name in self.names if self.counterparts else ():
+        for name in self.scores.names if self.counterparts else ():
             self.imported.ledger.found("metrics")
             known = self._counterpart(name)
             if known is None:
@@ -220,7 +240,7 @@ def recorded_cases(
 ) -> Generator[RecordedCases]:  # fmt: skip
     """Cases to be written to data/KEY.jsonl, and labels beside them; declared when the block ends."""
     with source.rows(imported, key) as rows, source.rows(imported, f"{key}_labels", "labels") as labels:
-        cases = RecordedCases(imported, rows, labels, tool, column, counterparts)
+        cases = RecordedCases(imported, rows, labels, tool, column, counterparts, RecordedScores(imported.ledger))
         yield cases
     cases.declare(source, key, file)
     if not labels.count:

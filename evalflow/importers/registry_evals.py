@@ -12,10 +12,9 @@ from evalflow.datasets.sources import shown
 from evalflow.errors import Problem, UserError
 from evalflow.importers.files import ImportedConfig, ImportSource, dataset_option
 from evalflow.importers.graders import COMMAND, rubric_option
-from evalflow.importers.ledger import Ledger
+from evalflow.importers.ledger import Ledger, Untranslatable
 from evalflow.importers.located import LocatedMap
 from evalflow.importers.sources import SourceFolder, read_document, read_rows
-from evalflow.importers.untranslatable import Untranslatable
 from evalflow.importers.values import as_list, as_map
 
 PARTS = ("evals", "cases")

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Generator, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from evalflow.importers.values import as_list
@@ -15,20 +12,13 @@ from evalflow.importers.values import as_list
 _IDS = ("id", "run_id", "traceId", "trace_id")
 
 
-@dataclass(frozen=True, slots=True)
 class ScoreStore:
     """Scores by the id of what they are about."""
 
-    _database: sqlite3.Connection
-
-    @classmethod
-    @contextmanager
-    def at(cls, path: Path) -> Generator[ScoreStore]:
-        with closing(sqlite3.connect(path)) as database:
-            database.execute("CREATE TABLE score (about TEXT, place TEXT, content TEXT)")
-            database.execute("CREATE INDEX about ON score (about)")
-            yield cls(database)
-        path.unlink()
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._database = database
+        database.execute("CREATE TABLE score (about TEXT, place TEXT, content TEXT)")
+        database.execute("CREATE INDEX about ON score (about)")
 
     def add(self, scores: Iterable[tuple[str, str, Mapping[str, Any]]]) -> None:
         rows = ((about, where, json.dumps(score)) for about, where, score in scores)

@@ -54,5 +54,4 @@ def _mark(found: re.Match[str], ledger: Ledger, where: str) -> str:
 
 
 def _list(what: str, ledger: Ledger, where: str) -> None:
-    ledger.found("secrets")
-    ledger.left("secrets", what, where, "secrets are never copied: data/ has *** instead")
+    ledger.leave("secrets", what, where, "secrets are never copied: data/ has *** instead")

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from evalflow.datasets.sources import MAX_RECORD
-from evalflow.errors import Problem, UserError
 from evalflow.importers.otlp import Span
 
 MANY_SPANS = 20_000
@@ -34,19 +31,6 @@ class TraceStore:
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
         database.execute("CREATE TABLE span (trace TEXT, data TEXT)")
-
-    @classmethod
-    @contextmanager
-    def at(cls, path: Path) -> Generator[TraceStore]:
-        database = sqlite3.connect(path)
-        try:
-            database.execute("PRAGMA journal_mode = OFF")
-            database.execute("PRAGMA synchronous = OFF")
-            yield cls(database)
-        except sqlite3.Error as error:
-            raise UserError(Problem(f"the spans cannot be sorted on disk: {error}", str(path.parent))) from None
-        finally:
-            database.close()
 
     def add(self, spans: Iterable[Span]) -> None:
         rows = ((span.trace, json.dumps(asdict(span))) for span in spans)

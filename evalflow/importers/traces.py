@@ -64,7 +64,8 @@ def read_traces(source: ImportSource) -> ImportedConfig:
     if not path.is_file():
         raise UserError(Problem("there is no such file", str(path), "name a file of OTLP JSON: traces.jsonl"))
     found = _Import(ImportedConfig(ledger=Ledger(PARTS)))
-    with TraceStore.at(source.scratch / "spans.db") as store:
+    with source.database() as database:
+        store = TraceStore(database)
         store.add(read_spans(path, found.ledger))
         with source.rows(found.imported, source.name, "traces") as file:
             for stored in store.traces():

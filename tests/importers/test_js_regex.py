@@ -7,7 +7,7 @@ import re
 import pytest
 
 from evalflow.importers.js_regex import python_regex
-from evalflow.importers.untranslatable import Untranslatable
+from evalflow.importers.ledger import Untranslatable
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,7 @@ def test_what_is_neither_taken_nor_listed_is_a_bug() -> None:
 def test_a_fault_of_every_line_is_one_entry() -> None:
     ledger = Ledger()
     for line in range(100_000):
-        ledger.found("cases")
-        ledger.left("cases", "case", f"f:{line}", "it has no input")
+        ledger.leave("cases", "case", f"f:{line}", "it has no input")
     [entry] = ledger.left_out
     assert (entry.count, entry.where) == (100_000, "f:0, f:1, f:2, f:3, f:4 and 99,995 more")
     ledger.expect_balanced()

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from evalflow.importers.ledger import Untranslatable
 from evalflow.importers.nunjucks import jinja_of, render, rendered_variables
-from evalflow.importers.untranslatable import Untranslatable
 
 
 @pytest.mark.parametrize(

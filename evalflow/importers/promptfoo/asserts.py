@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from evalflow.importers.js_regex import python_regex
+from evalflow.importers.ledger import Untranslatable
 from evalflow.importers.located import Broken, LocatedMap, located_yaml
 from evalflow.importers.nunjucks import as_text, is_template, render
 from evalflow.importers.promptfoo.scripts import COMMAND, Rule, rule_of
 from evalflow.importers.sources import SourceFolder, read_document, read_text
-from evalflow.importers.untranslatable import Untranslatable
 from evalflow.importers.values import as_list
 from evalflow.metrics.case_checks import PARAMS
 
@@ -323,6 +323,7 @@ NOTES: Mapping[str, str] = {
     "similar": "similar uses the embedder of the run: the thresholds of another model's cosines may not fit",
     "context-faithfulness": "metrics over contexts score every case that has contexts",
     "contains-json": "contains-json takes JSON alone here; promptfoo takes YAML-like text such as {note} for JSON too",
+    "javascript": "in scripts, output.x is a part of the answer's JSON, as with providers that give objects",
     "latency": "latency and cost are those of the run's own answers",
 }
 """What is not the same as before, by type of assertion."""

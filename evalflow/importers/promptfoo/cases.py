@@ -11,12 +11,11 @@ from typing import Any, cast
 
 from evalflow.datasets.sources import shown
 from evalflow.errors import Problem, UserError
-from evalflow.importers.ledger import Ledger
+from evalflow.importers.ledger import Ledger, Untranslatable
 from evalflow.importers.located import LocatedList, LocatedMap, place
-from evalflow.importers.promptfoo.csv_tests import csv_rows, output_text, row_as_test
+from evalflow.importers.promptfoo.csv_tests import csv_rows, row_as_test
 from evalflow.importers.sources import MissingFile, SourceFolder, read_document, read_rows, read_text
-from evalflow.importers.untranslatable import Untranslatable
-from evalflow.importers.values import as_list, as_map, as_number
+from evalflow.importers.values import as_list, as_map, as_number, output_text
 
 _PROGRAMS = re.compile(r"\.(py|js|ts|mjs|cjs|mts|cts)(:[\w.]+)?\Z")
 _LISTED = ("assertScoringFunction", "provider", "providers", "prompts")
@@ -202,8 +201,7 @@ class TestReader:
         return found[0] if len(found) == 1 else found
 
     def _leave(self, part: str, what: str, where: str, reason: str, hint: str = "") -> None:
-        self.ledger.found(part)
-        self.ledger.left(part, what, where, reason, hint)
+        self.ledger.leave(part, what, where, reason, hint)
 
 
 def unknown_options(declared: Any) -> list[str]:

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from evalflow.importers.ledger import Ledger
+from evalflow.importers.ledger import Ledger, Untranslatable
 from evalflow.importers.located import LocatedList, LocatedMap, place
 from evalflow.importers.promptfoo.asserts import NOTES, AssertionReader, Translated, name_of
-from evalflow.importers.untranslatable import Untranslatable
 from evalflow.importers.values import as_list, as_map, as_number
 from evalflow.metrics.case_checks import JUDGED
 

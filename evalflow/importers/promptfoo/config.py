@@ -11,8 +11,8 @@ from typing import Any, cast
 from evalflow.datasets.sources import shown
 from evalflow.errors import Problem, UserError
 from evalflow.importers.files import DataFile, ImportedConfig, ImportSource, dataset_option, key_for
-from evalflow.importers.ledger import Ledger
-from evalflow.importers.located import LocatedList, LocatedMap, place
+from evalflow.importers.ledger import Ledger, Untranslatable
+from evalflow.importers.located import LocatedList, LocatedMap, place, resolved
 from evalflow.importers.nunjucks import render, rendered_variables
 from evalflow.importers.promptfoo.asserts import AssertionReader
 from evalflow.importers.promptfoo.cases import REASONS, SourceTest, TestReader, unknown_options
@@ -25,11 +25,8 @@ from evalflow.importers.promptfoo.providers import (
     provider_of,
     target_of,
 )
-from evalflow.importers.promptfoo.questions import question_of
-from evalflow.importers.promptfoo.references import resolved
 from evalflow.importers.sources import MissingFile, SourceFolder, read_document
-from evalflow.importers.untranslatable import Untranslatable
-from evalflow.importers.values import as_map
+from evalflow.importers.values import as_map, question_of
 
 PARTS = ("prompts", "providers", "tests", "cases", "asserts", "groups")
 _KNOWN = frozenset({"description", "prompts", "providers", "targets", "tests", "scenarios", "defaultTest", "$schema"})
@@ -212,8 +209,7 @@ def _entries(suite: _Suite, declared: Any, where: str) -> Iterator[tuple[Any, st
             try:
                 path = suite.folder.find(entry.removeprefix("file://"), suite.base, spot)
             except MissingFile as failure:
-                suite.ledger.found("providers")
-                suite.ledger.left("providers", f"provider {entry}", spot, failure.reason, failure.hint)
+                suite.ledger.leave("providers", f"provider {entry}", spot, failure.reason, failure.hint)
                 continue
             yield from _entries(suite, read_document(path), shown(path))
         else:

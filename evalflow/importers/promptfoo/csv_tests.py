@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -49,11 +48,6 @@ def csv_rows(path: Path) -> Iterator[tuple[Mapping[str, str], str]]:
             yield row, where
     except csv.Error as error:
         raise UserError(Problem(f"broken CSV: {error}", f"{shown(path)}:{reader.line_num}")) from None
-
-
-def output_text(value: Any) -> str:
-    """An answer that is no text, as the tool compares it: as JSON."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def row_as_test(row: Mapping[str, str], where: str) -> LocatedMap:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from evalflow.importers.ledger import Untranslatable
 from evalflow.importers.located import Broken, LocatedList, LocatedMap, located_json, located_yaml, place
 from evalflow.importers.nunjucks import jinja_of
 from evalflow.importers.sources import SourceFolder, read_text
-from evalflow.importers.untranslatable import Untranslatable
 from evalflow.importers.values import as_list, as_map
 
 _ENDINGS = (".txt", ".md", ".j2", ".jinja", ".json", ".jsonl", ".yaml", ".yml", ".csv", ".prompt", ".prompty")

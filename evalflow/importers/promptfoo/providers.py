@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 
 from evalflow.config.targets import PLAIN_HEADER
 from evalflow.importers.files import Secret
+from evalflow.importers.ledger import Untranslatable
 from evalflow.importers.located import LocatedMap
 from evalflow.importers.nunjucks import is_template, jinja_of
 from evalflow.importers.secrets import names_secret
-from evalflow.importers.untranslatable import Untranslatable
 from evalflow.importers.values import as_map
 from evalflow.redaction import secrets_in
 
@@ -129,14 +129,13 @@ def target_of(provider: SourceProvider, key: str, prompt: str) -> TargetOption:
 
 
 def _model(provider: SourceProvider, key: str, family: str, model: str) -> TargetOption:
-    base, address, variable = _BUILT_IN[family]
-    values: dict[str, Any] = {"defaults": [base, "_self_"], "name": provider.label, "model": model}
+    base, usual, variable = _BUILT_IN[family]
+    address: str | Secret | None = usual
+    values: dict[str, Any] = {"defaults": [base, "_self_"], "name": provider.label, "model": _from_environment(model)}
     notes: list[str] = []
     given = next((str(provider.config[one]) for one in _ADDRESSES if provider.config.get(one)), None)
-    if given and is_template(given):
-        raise Untranslatable("its address comes from an environment variable", "write the address into the file")
     if given:
-        address = _address(given, family)
+        address = _from_environment(given, "/openai/v1" if family.startswith("azure") else "")
     if family.startswith("azure") and not given:
         raise Untranslatable("it names no apiHost", "name it in its config, or set target.base_url by hand")
     if address:
@@ -151,19 +150,26 @@ def _model(provider: SourceProvider, key: str, family: str, model: str) -> Targe
     known = {*_KEYS, *_ADDRESSES, *_SECRETS}
     other = sorted(set(provider.config) - known)
     if other:
-        notes.append(f"target {key}: {', '.join(other)} of {provider.where} have no like, and are not sent")
+        notes.append(f"target {key}: not sent, since there is no like of it: {', '.join(other)} of {provider.where}")
     if "temperature" not in values:
         values["temperature"] = None
     return TargetOption(values, notes)
 
 
-def _address(given: str, family: str) -> str:
+def _from_environment(given: str, path: str | None = None) -> str | Secret:
+    """A model, or with a `path` an address, that may be a variable's value."""
+    if variable := _ENVIRONMENT.fullmatch(given.strip()):
+        return Secret(variable[1] or variable[2], "", path or "")
+    if is_template(given):
+        raise Untranslatable(f"it has the template {given[:60]}", "write its value into the file")
+    return given if path is None else _address(given, path)
+
+
+def _address(given: str, path: str) -> str:
     url = given if "://" in given else f"https://{given}"
     if "@" in urlsplit(url).netloc:
         raise Untranslatable("its address has a password in it", "give the key by its variable")
-    if family.startswith("azure") and not urlsplit(url).path.strip("/"):
-        return f"{url.rstrip('/')}/openai/v1"
-    return url.rstrip("/")
+    return url.rstrip("/") + ("" if urlsplit(url).path.strip("/") else path)
 
 
 def _key_variable(provider: SourceProvider, usual: str, key: str) -> tuple[str, list[str]]:

@@ -24,15 +24,12 @@ from evalflow.importers.files import (
     key_for,
     recorded_option,
 )
-from evalflow.importers.ledger import Ledger
+from evalflow.importers.ledger import Ledger, Untranslatable
 from evalflow.importers.nunjucks import rendered_variables
 from evalflow.importers.promptfoo.asserts import AssertionReader, name_of
 from evalflow.importers.promptfoo.checks import CheckWriter
-from evalflow.importers.promptfoo.csv_tests import output_text
-from evalflow.importers.promptfoo.questions import question_of
 from evalflow.importers.sources import SourceFolder, read_document, read_rows
-from evalflow.importers.untranslatable import Untranslatable
-from evalflow.importers.values import as_list, as_map, as_number
+from evalflow.importers.values import as_list, as_map, as_number, output_text, question_of
 
 PARTS = ("answers", "asserts", "groups", "scores")
 _VERSIONS = (2, 3, 4)

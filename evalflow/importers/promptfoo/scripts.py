@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import Any
 
 from evalflow.importers.js_regex import python_regex
-from evalflow.importers.untranslatable import Untranslatable
+from evalflow.importers.ledger import Untranslatable
 
 Rule = dict[str, Any]
 _TEXT = r"(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")"
@@ -24,6 +24,10 @@ _CONSTANT = re.compile(
 _VARIABLE = r"context\.vars(?:\.(?P<dotted>[A-Za-z_$][\w$]*)\b|\[['\"](?P<quoted>[^'\"]+)['\"]\])"
 _LOWERED = re.compile(rf"({_TEXT})\.toLowerCase\(\)")
 _EITHER_TYPE = re.compile(r"\(\s*typeof output === ['\"]string['\"]\s*\?\s*JSON\.parse\(output\)\s*:\s*output\s*\)")
+_OBJECT = (  # an output that is an object, of which texts have no such part
+    r"(?<![\w$.(])output(?=\??\.(?!(?:length|includes|startsWith|endsWith|trim\w*|to\w+|match\w*|split|slice|substr\w*|"
+    r"indexOf|lastIndexOf|replace\w*|search|char\w+|at|concat|normalize|repeat|pad\w+|valueOf|codePointAt)\b)[A-Za-z_$])"
+)
 _NUMBER = r"(?P<number>\d+)"
 _NEGATED = r"(?P<negated>!?)"
 COMMAND = "write it as a program, and declare it as a `command` check: docs/checks.md"
@@ -51,6 +55,7 @@ def _expression(script: str, variables: Mapping[str, Any]) -> str:
     text = _outside_quotes(text, _VARIABLE, lambda found: _variable(found, variables))
     text = _LOWERED.sub(lambda found: json.dumps(_literal(found[1]).lower(), ensure_ascii=False), text)
     text = _EITHER_TYPE.sub("JSON.parse(output)", text)
+    text = _outside_quotes(text, _OBJECT, _always("JSON.parse(output)"))
     return re.sub(r"\s*\?\s*(?:1|true)\s*:\s*(?:0|false)\Z", "", text)
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from evalflow.importers.ledger import Untranslatable
 from evalflow.importers.promptfoo.scripts import rule_of
-from evalflow.importers.untranslatable import Untranslatable
 
 VARIABLES = {"word": "data Café", "list": ["a"]}
 
@@ -42,6 +42,7 @@ VARIABLES = {"word": "data Café", "list": ["a"]}
             "(typeof output === 'string' ? JSON.parse(output) : output).n === context.vars['word'].toLowerCase()",
             {"op": "jsonpath", "path": "$.n", "equals": "data café"},
         ),
+        ("output.kind === 'x'", {"op": "jsonpath", "path": "$.kind", "equals": "x"}),
         ("output.length <= 280 ? 1 : 0", {"op": "length", "unit": "characters", "max": 280}),
         (
             "['a', 'b'].includes(JSON.parse(output).n)",
