@@ -14,7 +14,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
 
-from evalflow.datasets import workbook_process
 from evalflow.datasets.sources import MAX_RECORD, SourceRow, Table, Unreadable, shown
 from evalflow.errors import Problem, UserError
 
@@ -96,6 +95,8 @@ def _letters(index: int) -> str:
 
 def _lines(path: Path, sheet: str | None) -> Generator[Any]:
     """What `workbook_process` prints; an error is an Unreadable."""
+    from evalflow.datasets import workbook_process
+
     limits = map(str, (UNPACKED, MEMORY, SECONDS, MAX_RECORD))
     command = [sys.executable, "-P", workbook_process.__file__, str(path), json.dumps(sheet), *limits]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:  # noqa: S603 - no shell
@@ -114,6 +115,8 @@ def _lines(path: Path, sheet: str | None) -> Generator[Any]:
 
 
 def _ended(code: int, name: str) -> Problem:
+    from evalflow.datasets import workbook_process
+
     if code in (workbook_process.OUT_OF_MEMORY, -signal.SIGABRT):
         return Unreadable(f"the workbook needs more than {MEMORY >> 20:,} MB of memory", name, _LESS)
     if sys.platform != "win32" and code == -signal.SIGXCPU:

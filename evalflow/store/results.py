@@ -112,7 +112,9 @@ def positions_in_order(
 
     `ranking` is called only if it is needed.
     """
-    matching = _matching(run, wanted, ranking)
+    # The order by a metric has the answers with its scores, so that its filter leaves all of them.
+    is_implied = bool(order.metric) and wanted == ScoreFilter(metric=order.metric)
+    matching = None if is_implied else _matching(run, wanted, ranking)
     if order.by == "worst":
         found: Iterable[int] = ranking().order
     elif order.by == "input":

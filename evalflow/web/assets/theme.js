@@ -14,14 +14,15 @@
     }
   }
 
-  // Pages show times in this zone.
-  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
-  document.cookie = `evalflow-zone=${zone}; path=/; max-age=31536000; samesite=strict`;
-
   apply();
   system.addEventListener("change", apply);
   addEventListener("storage", apply); // chosen in another tab
-  addEventListener("load", apply); // the page's elements are there
+  addEventListener("load", () => {
+    apply(); // the page's elements are there
+    // The next pages show times in this zone. Not before the page is there: setting a cookie waits for another process.
+    const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+    document.cookie = `evalflow-zone=${zone}; path=/; max-age=31536000; samesite=strict`;
+  });
   document.addEventListener("click", (event) => {
     const button = event.target.closest("[data-colours-choice]");
     if (!button) return;
