@@ -12,6 +12,7 @@ from rich.console import Console
 
 from evalflow.app.core.assemble import settings_of, with_default_judge
 from evalflow.app.core.begin import RunOrder, keep_cases
+from evalflow.app.core.certificates import save_proof
 from evalflow.app.core.inspect import Inspection
 from evalflow.app.core.open_run import inspected, opened
 from evalflow.app.core.saved import SavedRun, find_scored, open_run
@@ -61,6 +62,7 @@ def prove(
             return 130
         run = open_run(one.folder)
     proof = _proof(run, options.by)
+    save_proof(proof, run)
     page, _ = write_proof(run.folder.path, run.manifest, proof)
     if options.json:
         return print_json(console, proof.document() | {"page": str(page)})

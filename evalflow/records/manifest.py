@@ -49,6 +49,7 @@ class MetricFacts(_Facts):
     figures: FigureSpec | None
     # How well its judge agreed with people, as of the last derivation; see `app.core.certificates`.
     certificate: Mapping[str, Any] | None = None
+    proof: Mapping[str, Any] | None = None  # what `prove` found that its judge sees: dataset, run_id, findings
 
 
 class JudgeFacts(_Facts):

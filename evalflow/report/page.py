@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 Fact = tuple[str, str]
 _NAMED = 4
 _MINUTE = 60
+_SEEN = {
+    "seen": "sees", "not seen": "is blind to", "not kept": "is misled by",
+    "cannot tell": "leaves open, with so few cases,",
+}  # fmt: skip
 _MEASURES = {"kappa": "kappa", "kappa_weighted": "weighted kappa", "spearman": "Spearman"}
 
 
@@ -101,7 +105,19 @@ def judge_lines(manifest: Manifest) -> Sequence[str]:
         nature = f" ({about.nature})" if about.nature else ""
         own = {metric: facts for metric, facts in manifest.metrics.items() if facts.judge == name}
         lines.append(f"judge: {name}{nature}, {'; '.join(_calibrations(own)) or 'uncalibrated'}")
+        for metric, facts in own.items():
+            if facts.proof and (found := seen({**facts.proof["findings"], "cannot tell": []})):
+                lines.append(f"{metric} {'; '.join(found)} (proved on {facts.proof['dataset']})")
     return lines or ["judge: none (no metric needs one)"]
+
+
+def seen(findings: Mapping[str, Sequence[str]]) -> list[str]:
+    """What a judge sees of changed answers: `sees addition`, `is blind to number, negation`."""
+    return [
+        f"{words} {', '.join(findings[finding]).replace('_', ' ')}"
+        for finding, words in _SEEN.items()
+        if findings.get(finding)
+    ]
 
 
 def sample_lines(manifest: Manifest) -> Sequence[str]:

@@ -12,7 +12,7 @@ from evalflow.datasets.perturbations import ABOUT
 from evalflow.paths import write_atomically
 from evalflow.records.manifest import Manifest
 from evalflow.report.charts import draw
-from evalflow.report.page import facts, judge_lines, write_page
+from evalflow.report.page import facts, judge_lines, seen, write_page
 from evalflow.report.svg import IntervalPoint, interval_chart
 from evalflow.report.wording import (
     ColumnKind,
@@ -43,7 +43,7 @@ def share(rate: Rate | None) -> str:
 
 def lines_of(proof: Proof) -> list[str]:
     """What the table is about, in sentences."""
-    found = [*proof.sentences]
+    found = [f"It {one}." for one in seen(proof.findings())]
     if proof.accepted is not None:
         found.append(
             f"Of {counted(proof.accepted.n, 'good answer')}, {share(proof.accepted)} pass; faults are counted in these."

@@ -13,10 +13,6 @@ from evalflow.summary.slices import case_clusters
 
 Finding = Literal["seen", "not seen", "kept", "not kept", "cannot tell"]
 _HALF = 0.5
-_WORDS: dict[Finding, str] = {
-    "seen": "sees", "not seen": "is blind to", "not kept": "is misled by",
-    "cannot tell": "leaves open, with so few cases,",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +70,12 @@ class Proof:
     def document(self) -> dict[str, Any]:
         return asdict(self)
 
-    @property
-    def sentences(self) -> list[str]:
-        """What to remember."""
-        found: list[str] = []
-        for finding, words in _WORDS.items():
-            rows = [row for row in self.rows if row.finding == finding and row.change in ABOUT]
-            named = [row.change.replace("_", " ") for row in rows]
-            if named:
-                found.append(f"It {words} {', '.join(named)}.")
+    def findings(self) -> dict[str, list[str]]:
+        """The changes, by what was found of them."""
+        found: dict[str, list[str]] = {}
+        for row in self.rows:
+            if row.change in ABOUT:
+                found.setdefault(row.finding, []).append(row.change)
         return found
 
 

@@ -29,6 +29,10 @@ def test_the_page_is_right_about_the_default_judge(tmp_path: Path) -> None:
     assert page.is_file()
     saved = json.loads(page.with_name("proof.json").read_text(encoding="utf-8"))
     assert saved == {key: value for key, value in document.items() if key != "page"}
+    later = run("python -m evalflow dataset=rag metric=faithfulness", tmp_path)
+    assert "faithfulness sees addition, other answer; is blind to number, negation (proved on rag)" in later.stdout
+    other = run("python -m evalflow dataset=rag metric=faithfulness_lenient", tmp_path)
+    assert "proved" not in other.stdout
     again = run(f"python -m evalflow prove --run {page.parent} --json", tmp_path)
     assert json.loads(again.stdout) == document
 

@@ -44,13 +44,13 @@ def test_a_fault_is_seen_where_the_score_falls() -> None:
     assert number.shift.value == pytest.approx(-(18 * 0.5 + 0.05) / 20)
     assert number.as_expected.low is not None
     assert 0.5 < number.as_expected.low < 0.9
-    assert proof.sentences == ["It sees number."]
+    assert proof.findings() == {"seen": ["number"], "kept": ["noise"]}
 
 
 def test_the_same_move_is_a_failure_of_a_change_that_must_not_matter() -> None:
     proof = proved(scores({"good": [1.0] * 20, "number": [1.0] * 20, "padding": [0.5] * 20}))
     assert (row(proof, "number").finding, row(proof, "padding").finding) == ("not seen", "not kept")
-    assert proof.sentences == ["It is blind to number.", "It is misled by padding."]
+    assert proof.findings() == {"not seen": ["number"], "not kept": ["padding"]}
     every = proved(scores({"good": [1.0] * 20, "padding": [0.5] * 20}), faults=("padding",))
     assert row(every, "padding").finding == "seen"
 
@@ -64,7 +64,7 @@ def test_lower_may_be_better() -> None:
 def test_few_cases_decide_nothing() -> None:
     proof = proved(scores({"good": [1.0] * 3, "number": [0.0, 0.0, 1.0]}))
     assert row(proof, "number").finding == "cannot tell"
-    assert proof.sentences == ["It leaves open, with so few cases, number."]
+    assert proof.findings() == {"cannot tell": ["number"]}
 
 
 def test_a_missing_score_is_counted_and_left_out() -> None:

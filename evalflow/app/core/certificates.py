@@ -14,20 +14,24 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from rich.console import Console
 
-from evalflow.app.core.saved import declared_meaning, prepared_steps
+from evalflow.app.core.saved import SavedRun, declared_meaning, prepared_steps
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError
 from evalflow.paths import private_folder, write_atomically
 from evalflow.records.manifest import Manifest, MetricFacts
 from evalflow.report.wording import print_json
 
+if TYPE_CHECKING:
+    from evalflow.summary.proof import Proof
+
 log = logging.getLogger("evalflow")
 
 CERTIFICATES = Path(".evalflow/certificates")  # relative to the working directory
+PROOFS = Path(".evalflow/proofs")  # likewise
 _SCHEMA = 1
 _PARTS = {"judge": "the judge's settings", "metric": "the metric", "prompts": "its prompts", "prepared": "its steps"}
 
@@ -77,13 +81,24 @@ def key_of(manifest: Manifest, metric: str, folder: RunFolder) -> dict[str, str 
 
 def save_certificate(certificate: Certificate, folder: Path = CERTIFICATES) -> Path:
     """Write a certificate; it replaces an earlier one for the same judge, metric, dataset and key."""
-    digest = _digest([certificate.judge, certificate.metric, certificate.dataset, dict(certificate.key)])
-    names = (re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-")[:40] for name in (certificate.metric, certificate.judge))
+    return _save(asdict(certificate), folder)
+
+
+def save_proof(proof: Proof, run: SavedRun) -> None:
+    """Keep what a judge sees by a metric, for the reports of later runs; nothing for a metric without a judge."""
+    if proof.judge is not None:
+        key = key_of(run.manifest, proof.metric, run.folder)
+        about = {"judge": proof.judge, "metric": proof.metric, "dataset": proof.dataset, "key": key}
+        _save({**about, "run_id": run.manifest.run_id, "findings": proof.findings()}, PROOFS)
+
+
+def _save(content: Mapping[str, Any], folder: Path) -> Path:
+    digest = _digest([content[part] for part in ("judge", "metric", "dataset", "key")])
+    names = (re.sub(r"[^A-Za-z0-9.]+", "-", content[part]).strip("-")[:40] for part in ("metric", "judge"))
     path = folder / f"{'_'.join((*names, digest))}.json"
     try:
         private_folder(folder)
-        text = json.dumps({"schema": _SCHEMA, **asdict(certificate)}, indent=2, ensure_ascii=False)
-        write_atomically(path, text + "\n")
+        write_atomically(path, json.dumps({"schema": _SCHEMA, **content}, indent=2, ensure_ascii=False) + "\n")
     except OSError as error:
         raise UserError(Problem(f"the certificate cannot be kept: {error.strerror}", str(path))) from None
     return path
@@ -116,10 +131,11 @@ def print_certificates(console: Console, *, as_json: bool) -> int:
 
 
 def with_certificates(manifest: Manifest, folder: RunFolder) -> Manifest:
-    """The manifest with `certificate` of each metric's judge, or None.
+    """The manifest with `certificate` and `proof` of each metric's judge, or None.
 
-    A certificate has its fields except the key, and `stale`: a list of changes since. If there are several, valid ones
-    are preferred, then those on a dataset of the run, then the newest.
+    A proof is of the same judge, metric and prompts. A certificate has its fields except the key, and `stale`: a list
+    of changes since. If there are several, valid ones are preferred, then those on a dataset of the run, then the
+    newest.
     """
     known = saved_certificates()
     metrics: dict[str, MetricFacts] = {}
@@ -130,8 +146,23 @@ def with_certificates(manifest: Manifest, folder: RunFolder) -> Manifest:
         found = {**asdict(own[-1]), "stale": own[-1].stale(key)} if own else None
         if found:
             del found["key"]
-        metrics[name] = facts.model_copy(update={"certificate": found})
+        metrics[name] = facts.model_copy(update={"certificate": found, "proof": _proof_of(manifest, name, folder)})
     return manifest.model_copy(update={"metrics": metrics})
+
+
+def _proof_of(manifest: Manifest, metric: str, folder: RunFolder) -> Mapping[str, Any] | None:
+    """What `prove` found for the judge and the metric as they are now: dataset, run_id and findings."""
+    for path in sorted(PROOFS.glob(f"{metric}_*.json"), key=lambda path: path.stat().st_mtime, reverse=True):
+        try:
+            content: Any = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            log.warning("%s is no proof: remove it, and prove %s again", path, metric)
+            continue
+        about = cast("dict[str, Any]", content) if isinstance(content, dict) else {}
+        is_own = (about.get("schema"), about.get("judge")) == (_SCHEMA, manifest.metrics[metric].judge)
+        if is_own and about.get("key") == key_of(manifest, metric, folder):
+            return {part: about[part] for part in ("dataset", "run_id", "findings")}
+    return None
 
 
 def _read(path: Path) -> Certificate:
