@@ -28,6 +28,7 @@ from jinja2 import (
 
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.sandbox import Sandbox, Shared
+from evalflow.trajectories import told_trajectory
 
 JUDGED = ("question", "history", "messages", "answer", "reference", "contexts", "demo_answer", "source", "against")
 """Variables of a judge's prompts that hold untrusted text."""
@@ -63,7 +64,7 @@ class Prompts:
             autoescape=False,
             auto_reload=False,
         )
-        self._environment.add_filters({"fenced": fenced, "json": as_json})
+        self._environment.add_filters({"fenced": fenced, "json": as_json, "trajectory": told_trajectory})
         self._folders = folders
         self._trees: dict[str, nodes.Template] = {}
 

@@ -22,6 +22,7 @@ class TrajectoryStep:
     role: str
     calls: tuple[ToolCall, ...] = ()
     result_of: str | None = None
+    text: str = ""
 
 
 @record()
@@ -104,12 +105,19 @@ def _message(value: Any, index: int) -> TrajectoryStep:
         raise ValueError(f"message {index}: tool_calls is {kind(made)}, and a list is wanted")
     result_of = message.get("tool_call_id")
     calls = tuple([tool_call(one) for one in cast("list[Any]", made or [])])
-    return TrajectoryStep(message["role"], calls, None if result_of is None else str(result_of))
+    return TrajectoryStep(message["role"], calls, None if result_of is None else str(result_of), _text(content))
 
 
-def call_text(call: ToolCall) -> str:
+def _text(content: Any) -> str:
+    if not isinstance(content, list):
+        return "" if content is None else written(content)
+    parts = [cast("dict[str, Any]", part).get("text") for part in cast("list[Any]", content) if isinstance(part, dict)]
+    return "\n".join(part for part in parts if isinstance(part, str))
+
+
+def call_text(call: ToolCall, most: int = _SHOWN) -> str:
     """A call as name(arguments), shortened in the middle."""
-    return call.name if call.arguments is None else f"{call.name}({shortened(written(call.arguments))})"
+    return call.name if call.arguments is None else f"{call.name}({shortened(written(call.arguments), most)})"
 
 
 def shortened(text: str, most: int = _SHOWN) -> str:
@@ -123,3 +131,58 @@ def shortened(text: str, most: int = _SHOWN) -> str:
 def listed(texts: Iterable[str], count: int, most: int = 5) -> str:
     """Texts joined by commas; of many the first few, and how many more of `count` there are."""
     return ", ".join(islice(texts, most)) + (f" and {count - most} more" if count > most else "")
+
+
+_RESULT, _ARGUMENTS, _WORDS = 1500, 500, 1500
+"""The most characters of a result, of a call's arguments and of a step's words that a judge is shown."""
+_STEPS, _JUDGED = 60, 100
+
+
+def told_calls(value: Any) -> tuple[str, ...]:
+    """Each call in a line that names its step, with what came back, shortened; for a judge. ValueError for too many."""
+    found = trajectory(value)
+    if len(found.calls) > _JUDGED:
+        raise ValueError(f"{len(found.calls)} calls are too many to be judged one by one; the most is {_JUDGED}")
+    results = _results(found)
+    placed = [(at, call) for at, step in enumerate(found.steps, 1) for call in step.calls]
+    return tuple(
+        f"step {at}, call {number}: {_told_call(call)}"
+        + (f" -> {_line(results[call.id], _RESULT)}" if call.id in results else "")
+        for number, (at, call) in enumerate(placed, 1)
+    )
+
+
+def told_trajectory(value: Any) -> str:
+    """What an agent did, a step a line, for a judge. Long texts and many steps lose their middle, and say so."""
+    found = trajectory(value)
+    if not found.steps:
+        return "(The agent called no tool.)"
+    numbers = {id(call): number for number, call in enumerate(found.calls, 1)}
+    places = {call.id: numbers[id(call)] for call in found.calls if call.id is not None}
+    lines = [f"step {at}, {_told_step(step, numbers, places)}" for at, step in enumerate(found.steps, 1)]
+    if len(lines) > _STEPS:
+        head, left = _STEPS // 2, len(lines) - _STEPS
+        lines = [*lines[:head], f"[…{left} steps are left out here…]", *lines[head + left :]]
+    return "\n".join(lines)
+
+
+def _told_step(step: TrajectoryStep, numbers: Mapping[int, int], places: Mapping[str, int]) -> str:
+    if step.role == "tool":
+        of = places.get(step.result_of or "")
+        return f"result of {f'call {of}' if of else 'no call'}: {_line(step.text, _RESULT)}"
+    said = [_line(step.text, _WORDS)] if step.text.strip() else []
+    calls = [f"call {numbers[id(call)]}: {_told_call(call)}" for call in step.calls]
+    return f"{_line(step.role, _SHOWN)}: {'; '.join([*said, *calls])}"
+
+
+def _told_call(call: ToolCall) -> str:
+    return _line(call_text(call, _ARGUMENTS), 2 * _ARGUMENTS)
+
+
+def _results(found: Trajectory) -> Mapping[str | None, str]:
+    return {step.result_of: step.text for step in found.steps if step.result_of is not None}
+
+
+def _line(text: str, most: int) -> str:
+    """A text in one line, so that none can pass for a step of its own."""
+    return shortened(" ".join(text.split()), most)

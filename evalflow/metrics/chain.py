@@ -104,7 +104,10 @@ class ChainMetric(BaseMetric[C], Generic[C]):
         scope = self._scope(fields, repeat=0)
         asks: list[Ask] = []
         for step in self._steps:
-            items = scope.items(step.config)
+            try:
+                items = scope.items(step.config)
+            except ValueError:  # scoring says what is wrong
+                return ()
             ask = scope.ask(step, items)
             asks.append(ask)
             reply = placeholder_reply(step.config.returns, ask.variables.get("source"))
@@ -122,7 +125,11 @@ class ChainMetric(BaseMetric[C], Generic[C]):
             return blocked
         scope = self._scope(fields, repeat)
         for step in self._steps:
-            config, items = step.config, scope.items(step.config)
+            config = step.config
+            try:
+                items = scope.items(config)
+            except ValueError as error:
+                return Outcome(status="error", error_type="data", error=f"actual: {error}", steps=tuple(scope.trail))
             entry: dict[str, Any] = {
                 "id": config.id,
                 "task": config.task,

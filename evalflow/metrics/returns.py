@@ -241,8 +241,8 @@ class StepConfig(Strict):
         prompt: A template of the prompt folders.
         returns: The judge's reply.
         task: For judges that are no language models: extract_claims, verify_claims or rate_relevance.
-        one_per: A list in an earlier reply; or `turns` (the assistant's) or `contexts` (in retrieval order). The judge
-            then gives `returns` once for each item.
+        one_per: A list in an earlier reply; or `turns` (the assistant's), `contexts` (in retrieval order), or `calls`
+            (of tools). The judge then gives `returns` once for each item.
         source: The text to work on, as the variable `source`; defaults to the answer for extract_claims.
         against: The text to compare with, as the variable `against`; defaults to the contexts for verify_claims.
     """

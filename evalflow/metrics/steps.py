@@ -23,6 +23,7 @@ from evalflow.metrics.returns import (
     reply_model,
 )
 from evalflow.records import Answer, Case, Context, Message, Outcome
+from evalflow.trajectories import told_calls
 
 if TYPE_CHECKING:
     from jinja2 import Template  # noqa: TID251 - for the type only; Prompts creates them
@@ -34,7 +35,9 @@ if TYPE_CHECKING:
 COSTS = ("latency_s", "cost_usd")
 """What an answer took: seconds, and US dollars."""
 FROM_ANSWER = ("answer", "actual", "contexts", "metadata", *COSTS)
-LISTS: Mapping[str, Sequence[str]] = {"turns": ("messages", "answer"), "contexts": ("contexts",)}
+LISTS: Mapping[str, Sequence[str]] = {
+    "turns": ("messages", "answer"), "contexts": ("contexts",), "calls": ("actual",),
+}  # fmt: skip
 """Lists in a case that a judge can be asked about item by item, with the fields they come from."""
 
 
@@ -72,7 +75,12 @@ def is_recorded(case: Case, answer: Answer) -> bool:
 
 
 def items_in(name: str, fields: Mapping[str, Any]) -> tuple[str, ...]:
-    """The texts of one of `LISTS`: every context, or every assistant turn with the answer last."""
+    """The texts of one of `LISTS`: every context, every assistant turn with the answer last, or every tool call.
+
+    ValueError if `actual` is no list of tool calls.
+    """
+    if name == "calls":
+        return told_calls(fields["actual"])
     if name == "contexts":
         return tuple(context.text for context in cast("tuple[Context, ...]", fields["contexts"]))
     messages = cast("tuple[Message, ...]", fields["messages"] or ())

@@ -22,11 +22,15 @@ CONF = Path(__file__).parents[2] / "conf"
 
 LLM = ("judge=vllm", "judge.model=m", "judge.base_url=http://127.0.0.1:9/v1")
 TOPICS = ("topics_in_order", "topics_any_order", "topic_primary", "topic_primary_in_either", "topic_any")
+AGENT_JUDGES = (
+    "argument_correctness", "goal_accuracy", "plan_adherence", "plan_quality", "step_efficiency", "tool_choice",
+    "tool_result_use",
+)  # fmt: skip
 DATASET = {
     "checks": "conversations",
     "jailbreak_guardrails": "jailbreak_guardrails",
     "role_adherence": "conversations",
-    **dict.fromkeys(("tool_correctness", "tool_f1", "tool_limits", "trajectory_match"), "agent"),
+    **dict.fromkeys(("tool_correctness", "tool_f1", "tool_limits", "trajectory_match", *AGENT_JUDGES), "agent"),
     "output_guardrails": "output_guardrails",
     "output_guardrails_triggered": "output_guardrails",
     "question_router": "question_router",

@@ -131,7 +131,7 @@ def told(texts: dict[str, str]) -> tuple[Case, Answer]:
     case = Case(
         dataset="d", index=0, id="1", messages=messages, reference=texts["reference"], contexts=contexts,
         expected=texts["labels"], actual=texts["labels"], metadata={"note": texts["metadata"]}, checks=checks,
-        vars={"chatbot_role": texts["vars"], "note": texts["vars"]},
+        vars={"chatbot_role": texts["vars"], "note": texts["vars"], "tools": {"look": texts["vars"]}},
         demo_answer=Message("assistant", texts["answer"]),
     )  # fmt: skip
     # Never the same as the reference: nobody is asked which of two equal texts is better.
@@ -143,6 +143,11 @@ def told(texts: dict[str, str]) -> tuple[Case, Answer]:
 def prompts_of(shipped: Any, texts: dict[str, str]) -> list[str]:
     """Every prompt that scoring puts to a judge."""
     case, answer = told(texts)
+    if shipped.config.family == "agents":
+        call = {"id": "1", "name": "look", "arguments": {"at": texts["labels"]}}
+        done = {"role": "assistant", "content": texts["labels"], "tool_calls": [call]}
+        result = {"role": "tool", "tool_call_id": "1", "content": texts["labels"]}
+        answer = replace(answer, actual=[done, result])
     judge = QuotingJudge(texts["judge"])
 
     async def score() -> None:

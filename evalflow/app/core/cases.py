@@ -132,14 +132,17 @@ def placeholder_answer(run: RunConfig, case: Case) -> Answer:
     """The answer in the data, else a placeholder for the target's answer.
 
     `requests` of a placeholder is the number of calls to the target. Like the target's answer it has only the field
-    that the dataset generates, and contexts if the target may return them. Its text has the expected maximum length.
+    that the dataset generates, and contexts and a prediction if the target may return them. Its text has the expected
+    maximum length.
     """
     if known := answer_in_data(run, case, UNKNOWN, 0):
         return known
     asked = replace(blank(case, UNKNOWN, 0), requests=max(1, len(open_turns(case.messages))))
     if case.contexts is None and "contexts" in run.target.may_fill:
         asked = replace(asked, contexts=(Context(UNKNOWN),))
-    if run.dataset[case.dataset].generates == "actual":
+    if run.dataset[case.dataset].generates == "actual" or "actual" in run.target.may_fill:
         likely = (value for value in (case.actual, case.expected, UNKNOWN) if value is not None)
-        return replace(asked, actual=next(likely))
+        asked = replace(asked, actual=next(likely))
+        if run.dataset[case.dataset].generates == "actual":
+            return asked
     return replace(asked, answer=case.answer or case.reference or case.question or UNKNOWN)
