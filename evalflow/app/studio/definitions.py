@@ -81,7 +81,7 @@ class DefinitionStore:
         """
         if definitions.named(connection, self.table, values["name"], owner):
             raise self._taken(values["name"], bot)
-        owned = {definitions.OWNERS[self.table]: owner} if self.table in definitions.OWNERS else {}
+        owned: dict[str, Any] = {definitions.OWNERS[self.table]: owner} if self.table in definitions.OWNERS else {}
         if self.table in definitions.TITLED:
             owned["title"] = self._free_title(connection, owner, values.get("title") or values["name"])
         return definitions.add(connection, self.table, {**values, **owned})
@@ -113,10 +113,10 @@ class DefinitionStore:
                 raise stale(self.noun, row["name"], expected, self.get(space, row["name"], row.get("bot_id")), {})
         return kept
 
-    def names(self, space: Workspace, bot: int | None = None) -> set[str]:
+    def names(self, space: Workspace) -> set[str]:
         """The names that a new one cannot have."""
         with space.database.reading() as connection:
-            found = definitions.names(connection, self.table, bot or space.project_id)
+            found = definitions.names(connection, self.table, space.project_id)
         return {row["name"] for row in found} | set(self._declared())
 
     def free(self, space: Workspace, title: str) -> tuple[str, str]:
@@ -154,6 +154,12 @@ class DefinitionStore:
     def _taken(self, name: str, bot: str | None = None) -> TakenError:
         what = f"the bot {bot!r} already has" if bot else "there already is"
         return TakenError(Problem(f"{what} a {self.noun} {name!r}", f"{self.noun}.name", "choose another name"))
+
+
+@requires("read")
+def taken_names(space: Workspace, store: DefinitionStore) -> set[str]:
+    """The names that a new definition of the project cannot have."""
+    return store.names(space)
 
 
 def declared(group: str, config_dir: Path | None = None) -> dict[str, Option]:

@@ -66,7 +66,7 @@ class ReviewScale:
 
 @dataclass(frozen=True, slots=True)
 class ReviewMetric:
-    """A metric on which people label.
+    """A metric on which people label, with its title in the run.
 
     `rubric` counts the versions of its guidelines; `older` has the texts of those before, the first one first, for
     editors only.
@@ -78,6 +78,7 @@ class ReviewMetric:
     rubric: int
     guidelines: str
     older: Sequence[str] = ()
+    title: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,7 +367,8 @@ def as_metric(row: Mapping[str, Any], guidelines: str) -> ReviewMetric:
     labels = list(scale.values) if isinstance(scale, LabelScale) else []
     kind: Any = kinds.get(scale.type, scale.type)
     own = ReviewScale(kind, low, high, labels, anchors, scale_text(scale))
-    return ReviewMetric(row["name"], own, row["description"], row["rubric"], guidelines)
+    title = row.get("title") or row["name"]
+    return ReviewMetric(row["name"], own, row["description"], row["rubric"], guidelines, title=title)
 
 
 def scale_of(row: Mapping[str, Any]) -> RecordedScale:
@@ -412,6 +414,7 @@ def _metric_rows(run: SavedRun, names: Sequence[str]) -> list[dict[str, Any]]:
     return [
         {
             "name": name,
+            "title": run.manifest.titles.get(name, name),
             "scale": scale.model_dump(mode="json"),
             "description": known[name].config.description or "",
             "rubric": 1,

@@ -28,6 +28,7 @@ from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import confirmation, dialog
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import badge, button, cell, copyable, facts, joined, section, table, tell, text
+from evalflow.web.ui.visitor import title_of
 
 _OLD = forms.About("Present password", required=True)
 _NEW = forms.About(
@@ -49,7 +50,9 @@ def add() -> None:
         sessions = await to_thread.run_sync(own_sessions, workspace)
         tokens = await to_thread.run_sync(list_tokens, workspace)
         with frame("Account", place="Account", about=joined(own.full_name, own.name, own.email)):
-            role = f"{actor.roles.get(workspace.project_id, 'none')} in project {workspace.project}"
+            role = (
+                f"{actor.roles.get(workspace.project_id, 'none')} in project {title_of('project', workspace.project)}"
+            )
             facts([("Role", "owner of the server" if own.is_owner else role)])
             if own.has_password:
                 with section("Password", "A new password ends all your other sessions."):
@@ -109,7 +112,7 @@ class _TokenList:
 
     def __init__(self, workspace: Workspace, tokens: Sequence[Token], roles: Sequence[Role]) -> None:
         self._workspace, self._roles = workspace, roles
-        about = f"Keys for programs, for the REST API of project {workspace.project} alone."
+        about = f"Keys for programs, for the REST API of project {title_of('project', workspace.project)} alone."
         with section("Tokens", about):
             self._rows = ui.element("div").props("aria-live=polite")
             self._show(tokens)

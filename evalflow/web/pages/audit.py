@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, time, timedelta
+from typing import get_args
 
 from anyio import to_thread
 from nicegui import ui
 
 from evalflow.app.studio.audit import AuditEntry, AuditFilter, AuditWords, audit_words, list_changes
 from evalflow.app.studio.space import Page, Workspace
+from evalflow.app.studio.titles import Titled
 from evalflow.errors import Problem, UserError
 from evalflow.web.ui import forms
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import address, button, cell, empty, link_button, table, text
-from evalflow.web.ui.visitor import local_time, may, visitor, zone
+from evalflow.web.ui.visitor import local_time, may, title_of, visitor, zone
 
 PAGE_SIZE = 50
 _BY = forms.About("Person", example="ann.smith")
@@ -45,7 +47,7 @@ def add() -> None:
         )
         found = await to_thread.run_sync(lambda: list_changes(workspace, wanted, cursor, PAGE_SIZE))
         words = await to_thread.run_sync(audit_words, workspace)
-        whole = "of this server" if may("own") else f"in project {visitor().project}"
+        whole = "of this server" if may("own") else f"in project {title_of('project', visitor().project)}"
         with frame("Audit", place="Audit", about=f"Every change {whole}: who, when and from where.") as actions:
             with actions:
                 export = link_button("Export", address("/api/v1/audit/export", _exported(query, wanted)))
@@ -80,11 +82,14 @@ def _filters(query: Mapping[str, str], words: AuditWords) -> None:
     def options(names: Sequence[str], chosen: str) -> dict[str, str]:
         return {"": "All", **{name: name for name in dict.fromkeys([*names, *filter(None, [chosen])])}}
 
+    def projects(chosen: str) -> dict[str, str]:
+        known = {project.name: project.title for project in visitor().projects}
+        return options([*known], chosen) | known
+
     with ui.element("div").classes("filters audit"):
         fields: dict[str, forms.Field] = {"by": forms.line(_BY, query["by"])}
         if may("own"):
-            names = [project.name for project in visitor().projects]
-            fields["project"] = forms.pick(_PROJECT, options(names, query["project"]), query["project"])
+            fields["project"] = forms.pick(_PROJECT, projects(query["project"]), query["project"])
         fields["kind"] = forms.pick(_KIND, options(words.kinds, query["kind"]), query["kind"])
         fields["action"] = forms.pick(_ACTION, options(words.actions, query["action"]), query["action"])
         for key, about in (("since", _SINCE), ("until", _UNTIL)):
@@ -111,10 +116,19 @@ def _table(changes: Sequence[AuditEntry]) -> None:
                     if change.address:
                         text(change.address, classes="small muted")
                 with cell("Change", classes="what"), ui.element("div"):
-                    text(f"{change.action} {change.kind} {change.name}")
+                    text(f"{change.action} {change.kind} {_called(change)}")
                     if change.fields:
                         text(", ".join(change.fields), classes="small muted")
-                cell("Project", change.project or "–", "")
+                cell("Project", title_of("project", change.project) if change.project else "–", "")
+
+
+def _called(change: AuditEntry) -> str:
+    """The title of what was changed, with its name if it has another; those of other projects are not known here."""
+    bot, _, name = change.name.rpartition("/")
+    is_here = change.project == visitor().project or change.kind == "project"
+    kind: Titled | None = next((kind for kind in get_args(Titled) if kind == change.kind and is_here), None)
+    title = title_of(kind, name, bot) if kind else name
+    return change.name if title == name else f"{title} ({change.name})"
 
 
 def _pages(query: Mapping[str, str], found: Page[AuditEntry], *, is_first: bool) -> None:

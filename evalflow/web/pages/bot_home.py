@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from urllib.parse import quote, urlencode
 
@@ -28,7 +29,7 @@ from evalflow.report.verdict import change_in_words
 from evalflow.report.wording import counted, joined, number, percent
 from evalflow.web.pages.runs import ACTIVE, name_of, state_of, when
 from evalflow.web.ui.frame import frame, guarded_page
-from evalflow.web.ui.headline import basis, heading
+from evalflow.web.ui.headline import about_what, basis, heading
 from evalflow.web.ui.parts import (
     across,
     badge,
@@ -41,7 +42,7 @@ from evalflow.web.ui.parts import (
     shape,
     text,
 )
-from evalflow.web.ui.visitor import may
+from evalflow.web.ui.visitor import may, title_of
 
 TREND = 12
 """The number of runs of a trend."""
@@ -54,7 +55,7 @@ def add() -> None:
     async def home(workspace: Workspace, bot: str) -> None:
         found = await to_thread.run_sync(get_bot, workspace, bot)
         shown = await to_thread.run_sync(bot_home, workspace, bot)
-        with frame(found.name, place="Bots", about=found.description, trail=[("Bots", "/")]) as actions:
+        with frame(found.title, place="Bots", about=found.description, trail=[("Bots", "/")]) as actions:
             with actions:
                 if may("edit"):
                     link_button("Run again" if shown.runs else "Run", _run_path(bot, shown.runs), primary=True)
@@ -125,7 +126,9 @@ def since_last_time(headline: Headline, change: HeadlineChange) -> str:
     if not row.found.difference:
         return "The same as last time."
     verdict = "too few cases to be sure" if row.verdict == "cannot_tell" else row.verdict
-    return f"Since last time {change_in_words(row, passing_metrics(headline.run))}: {verdict}."
+    passing = {about_what(headline)[0]} if row.metric in passing_metrics(headline.run) else ()
+    difference = change_in_words(replace(row, metric=about_what(headline)[0]), passing)
+    return f"Since last time {difference}: {verdict}."
 
 
 def _trends(workspace: Workspace, bot: str) -> None:
@@ -148,9 +151,9 @@ def _trend(bot: str, dataset: str, metric: str, statistic: str, history: History
     query = urlencode({"bot": bot, "dataset": dataset, "metric": metric, "statistic": statistic})
     with ui.link(target=f"/history?{query}").classes("card"):
         with ui.element("div").classes("actions named"):
-            text(metric, "h3")
+            text(title_of("metric", metric, bot), "h3")
             text(_shown(statistic, points[-1].value) if points else "–", "span", "reading")
-        text(joined(dataset, statistic.replace("_", " ")), "p", "muted small")
+        text(joined(title_of("dataset", dataset), statistic.replace("_", " ")), "p", "muted small")
         if len(points) > 1:
             _line(points)
         else:

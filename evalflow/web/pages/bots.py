@@ -11,10 +11,10 @@ from anyio import to_thread
 from nicegui import ui
 
 from evalflow.app.studio.bot_home import Headline, headlines
-from evalflow.app.studio.bots import Bot, create_bot, delete_bot, get_bot, list_bots, try_bot, update_bot
+from evalflow.app.studio.bots import BOTS, Bot, create_bot, delete_bot, get_bot, list_bots, try_bot, update_bot
 from evalflow.app.studio.connections import connection_names
 from evalflow.app.studio.datasets import Dataset, list_datasets
-from evalflow.app.studio.definitions import given
+from evalflow.app.studio.definitions import given, taken_names
 from evalflow.app.studio.runs import latest_datasets
 from evalflow.app.studio.space import Workspace
 from evalflow.errors import Problem, UserError
@@ -28,6 +28,7 @@ from evalflow.web.ui.faults import reveal
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.headline import sentence
 from evalflow.web.ui.parts import Tone, badge, button, card, empty, facts, link_button, message, section, text
+from evalflow.web.ui.title_field import TitleField
 from evalflow.web.ui.visitor import may
 
 KINDS = {"openai": "OpenAI-compatible", "http": "HTTP service", "recorded": "Recorded answers"}
@@ -75,18 +76,22 @@ def add() -> None:
     async def new(workspace: Workspace, source: str = "") -> None:
         copied = await to_thread.run_sync(get_bot, workspace, source) if source else None
         connections = await to_thread.run_sync(connection_names, workspace)
-        title = f"Copy of {copied.name}" if copied else "New bot"
+        taken = await to_thread.run_sync(taken_names, workspace, BOTS)
+        title = f"Copy of {copied.title}" if copied else "New bot"
         with frame(title, place="Bots", trail=[("Bots", "/")]):
             config = given(copied.config) if copied else {"kind": "openai"}
-            form = BotForm(config, None, copied.description if copied else "", connections)
+            field = partial(TitleField, "bot", "Support bot", taken)
+            form = BotForm(config, field, copied.description if copied else "", connections)
             _BotEditor(workspace, form, None)
 
     @guarded_page("/bots/{bot}/edit", "edit")
     async def edit(workspace: Workspace, bot: str) -> None:
         found = await to_thread.run_sync(get_bot, workspace, bot)
         connections = await to_thread.run_sync(connection_names, workspace)
-        with frame(f"Edit {found.name}", place="Bots", trail=[(f"Settings of {bot}", f"/bots/{bot}/settings")]):
-            _BotEditor(workspace, BotForm(found.config, found.name, found.description, connections), found)
+        trail = [(f"Settings of {found.title}", f"/bots/{bot}/settings")]
+        with frame(f"Edit {found.title}", place="Bots", trail=trail):
+            field = partial(TitleField, "bot", "Support bot", title=found.title, name=found.name)
+            _BotEditor(workspace, BotForm(found.config, field, found.description, connections), found)
 
     @guarded_page("/bots/{bot}/settings")
     async def settings(workspace: Workspace, bot: str) -> None:
@@ -94,7 +99,8 @@ def add() -> None:
         datasets = await to_thread.run_sync(list_datasets, workspace)
         used = await to_thread.run_sync(latest_datasets, workspace, bot)
         about = "How the bot is reached. Try a question to see that it answers."
-        with frame(f"Settings of {bot}", place="Bots", about=about, trail=[(bot, f"/bots/{bot}")]) as actions:
+        trail = [(found.title, f"/bots/{bot}")]
+        with frame(f"Settings of {found.title}", place="Bots", about=about, trail=trail) as actions:
             with actions:
                 _actions(workspace, found, datasets, used)
             _connection(found)
@@ -111,7 +117,7 @@ def _cards(bots: list[Bot], latest: Mapping[str, Headline]) -> None:
             if bot.origin == "conf":
                 badges.append(("conf", ""))
             about = bot.description or _endpoint(bot.config)
-            card(bot.name, f"/bots/{bot.name}", sentence(latest[bot.name]) if bot.name in latest else about, badges)
+            card(bot.title, f"/bots/{bot.name}", sentence(latest[bot.name]) if bot.name in latest else about, badges)
 
 
 def _endpoint(config: Mapping[str, Any]) -> str:
@@ -126,16 +132,16 @@ def _actions(workspace: Workspace, bot: Bot, datasets: Sequence[Dataset], used: 
     link_button("Copy", f"/bots/new?source={bot.name}")
     if bot.origin == "workspace":
         link_button("Edit", f"/bots/{bot.name}/edit")
-        own = {dataset.name: dataset.name for dataset in datasets if dataset.origin == "workspace"}
+        own = {dataset.name: dataset.title for dataset in datasets if dataset.origin == "workspace"}
         button("Download", download_dialog(bot.name, own, used).open)
         if may("own"):
             button("Export", export_dialog(workspace, bot.name, own, used).open)
         asked = Deleting(
-            f"Delete {bot.name}?",
+            f"Delete {bot.title}?",
             "Its metrics are deleted too; its runs and their results stay.",
             lambda version: delete_bot(workspace, bot.name, version),
             partial(bot_state, workspace, bot.name),
-            ({"description": bot.description, **bot.config}, bot.version),
+            (_content(bot), bot.version),
             "/",
         )
         button("Delete", asked.open, kind="danger")
@@ -144,7 +150,11 @@ def _actions(workspace: Workspace, bot: Bot, datasets: Sequence[Dataset], used: 
 def bot_state(workspace: Workspace, name: str) -> State:
     """The stored content and version of a bot."""
     bot = get_bot(workspace, name)
-    return {"description": bot.description, **bot.config}, bot.version
+    return _content(bot), bot.version
+
+
+def _content(bot: Bot) -> dict[str, Any]:
+    return {"title": bot.title, "description": bot.description, **bot.config}
 
 
 def _connection(bot: Bot) -> None:
@@ -212,7 +222,7 @@ class _BotEditor:
     def __init__(self, workspace: Workspace, bot_form: BotForm, bot: Bot | None) -> None:
         self._workspace, self._form, self._bot = workspace, bot_form, bot
         with ui.element("div").classes("section"):
-            BotTrial(workspace, lambda: bot_form.named() or "bot", bot_form.read, bot_form.fields)
+            BotTrial(workspace, lambda: bot_form.title.name or "bot", bot_form.read, bot_form.fields)
         with ui.element("div").classes("section actions"):
             self._button = button("Save", self._save, kind="primary")
             link_button("Cancel", f"/bots/{bot.name}/settings" if bot else "/")
@@ -221,15 +231,17 @@ class _BotEditor:
 
     async def _save(self) -> None:
         with forms.faults_shown(self._form.fields):
-            config, name = self._form.read(), self._form.named()
+            config, (name, title) = self._form.read(), self._form.title.read()
             description = forms.written(self._form.description) or ""
 
             def work(version: int) -> Bot:
                 if self._bot is None:
-                    return create_bot(self._workspace, name, config, description)
-                return update_bot(self._workspace, name, version, config=config, description=description)
+                    return create_bot(self._workspace, name, config, description, title)
+                return update_bot(
+                    *(self._workspace, name, version), config=config, description=description, title=title
+                )
 
-            mine = {"description": description, **config}
+            mine = {"title": title, "description": description, **config}
             place = f"/bots/{name}/settings" if self._bot else f"/bots/{name}"
             await self._saving.save(work, mine, self._form.fields, self._button, lambda _: forms.leave(place))
 
@@ -292,30 +304,29 @@ _PATHS = {
 class BotForm:
     """The fields of a bot.
 
-    Keys of the configuration without a field are kept. Without a name, the bot is new, and the form has a field for it.
-    `connections`: the names of those that it may call, to choose from; None: any address may be called.
+    Keys of the configuration without a field are kept. `title` builds the field of the title. `connections`: the names
+    of those that it may call, to choose from; None: any address may be called.
     """
 
     def __init__(
-        self, config: Mapping[str, Any], name: str | None, description: str, connections: Sequence[str] | None
+        self,
+        config: Mapping[str, Any],
+        title: Callable[[], TitleField],
+        description: str,
+        connections: Sequence[str] | None,
     ) -> None:
-        self._config, self._name, self._connections = dict(config), name, connections
+        self._config, self._connections = dict(config), connections
         self._kind: str = config.get("kind", "openai")
         self.fields: dict[str, forms.Field] = {}
         with forms.form():
             with forms.fieldset("About"):
-                self._name_field = forms.NameField("Support bot") if name is None else None
-                if self._name_field:
-                    self.fields["bot.name"] = self._name_field.field
+                self.title = title()
+                self.fields |= self.title.fields
                 about = forms.About("Description", "One sentence on what the bot is for.", "Answers questions on fees.")
                 self.description = forms.area(about, description)
             forms.choices("Connection", _OPTIONS, self._kind, self._choose)
             self._connection = ui.element("div").classes("form")
         self._fill()
-
-    def named(self) -> str:
-        """The bot's name; for a new bot, what is typed so far."""
-        return self._name_field.read() if self._name_field else self._name or ""
 
     def read(self) -> dict[str, Any]:
         """The configuration."""

@@ -24,7 +24,7 @@ from evalflow.web.ui.dialogs import Saving, State, confirmation
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import badge, button, link_button, tell, text
 from evalflow.web.ui.tag_field import TagField
-from evalflow.web.ui.visitor import may
+from evalflow.web.ui.visitor import may, title_of
 
 
 def add() -> None:
@@ -34,7 +34,7 @@ def add() -> None:
     async def new(workspace: Workspace, dataset: str) -> None:
         await to_thread.run_sync(own_row, workspace, dataset)
         around = await to_thread.run_sync(_surroundings, workspace)
-        with frame("New case", place="Test cases", trail=[(dataset, f"/datasets/{dataset}")]):
+        with frame("New case", place="Test cases", trail=[(title_of("dataset", dataset), f"/datasets/{dataset}")]):
             _CaseWriter(workspace, dataset, around)
 
     @guarded_page("/datasets/{dataset}/cases/{case}")
@@ -55,7 +55,9 @@ def add() -> None:
             if gone is not None:
                 forms.leave(f"{after}{'&' if '?' in after else '?'}undo={gone.trash}")
 
-        with frame(f"Case {found.body['id']}", place="Test cases", trail=[(dataset, back)]) as actions:
+        with frame(
+            f"Case {found.body['id']}", place="Test cases", trail=[(title_of("dataset", dataset), back)]
+        ) as actions:
             with actions:
                 if found.is_draft:
                     badge("draft", "warn").props('title="Runs leave it out"')

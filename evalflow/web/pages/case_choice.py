@@ -21,6 +21,7 @@ from evalflow.web.pages.runs import name_of, when
 from evalflow.web.ui import forms
 from evalflow.web.ui.faults import tell_fault
 from evalflow.web.ui.parts import counted, joined, message, text
+from evalflow.web.ui.visitor import title_of
 
 _KINDS = {
     "all": "All active cases",
@@ -178,7 +179,7 @@ class CaseChoiceFields:
             ids = list(one["ids"])
             more = f" and {len(ids) - _SHOWN:,} more" if len(ids) > _SHOWN else ""
             with ui.element("p").classes("text"):
-                ui.link(f"{counted(len(ids))} of {name}", f"/datasets/{name}")
+                ui.link(f"{counted(len(ids))} of {title_of('dataset', name)}", f"/datasets/{name}")
                 text(f": {', '.join(ids[:_SHOWN])}{more}", "span", "muted")
         if not values and not self._gone:
             empty = ("Nothing is selected.", _NOTHING) if self.kind == "ids" else ("No case failed in this run.", "")
@@ -193,7 +194,8 @@ def cases_in_words(cases: Mapping[str, int], left_out: Mapping[str, LeftOutCases
     taken, unselected = sum(cases.values()), sum(one.unselected for one in left_out.values())
     said = f"{taken:,} of {counted(taken + unselected)}" if unselected else counted(taken)
     if len(cases) > 1:
-        said += f" ({', '.join(f'{name} {number:,}' for name, number in cases.items())})"
+        of_each = [f"{title_of('dataset', name)} {number:,}" for name, number in cases.items()]
+        said += f" ({', '.join(of_each)})"
     drafts = sum(one.drafts for one in left_out.values())
     return f"{said}; {counted(drafts, 'draft')} left out" if drafts else said
 
@@ -211,7 +213,7 @@ def choice_in_words(request: RunRequest) -> str:
     for name, one in request.dataset_values.items():
         tags = (" and " if one.get("every_tag") else " or ").join(one.get("tags") or ())
         what = joined(f"tagged {tags}" if tags else "", f"{len(one['ids']):,} selected" if one.get("ids") else "")
-        found.append(f"{name}: {what}" if what and len(request.datasets) > 1 else what)
+        found.append(f"{title_of('dataset', name)}: {what}" if what and len(request.datasets) > 1 else what)
     limit, sample = request.options.get("limit"), request.options.get("sample")
     each = " of each dataset" if len(request.datasets) > 1 else ""
     found.append("" if limit is None else f"first {limit:,}{each}")

@@ -18,7 +18,7 @@ from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import dialog
 from evalflow.web.ui.faults import reveal
 from evalflow.web.ui.parts import button, message, tell, text
-from evalflow.web.ui.visitor import may
+from evalflow.web.ui.visitor import may, title_of
 
 MessageRow = Mapping[str, Any]
 Changed = Callable[[], object]
@@ -233,7 +233,8 @@ class AnswerExample:
         if row is None:
             return
         found = await to_thread.run_sync(list_bots, self._workspace)
-        bots = [one.name for one in found if one.origin == "workspace" and one.config.get("kind") != "recorded"]
+        live = [one for one in found if one.origin == "workspace" and one.config.get("kind") != "recorded"]
+        bots = {one.name: one.title for one in live}
         if not bots:
             tell("No bot can be asked yet. Define one on the page Bots.")
             return
@@ -245,7 +246,7 @@ class AnswerExample:
 
         about = forms.About("Bot", "Its answer replaces the example; this costs one call of the bot.", required=True)
         with dialog("Ask the bot now") as opened:
-            bot = forms.pick(about, bots, bots[0])
+            bot = forms.pick(about, bots, next(iter(bots)))
             with ui.element("div").classes("actions"):
                 asking = button("Ask", asked, kind="primary")
                 button("Cancel", opened.close)
@@ -271,7 +272,7 @@ class AnswerExample:
         with dialog("Take a run's answer", "It replaces the example.") as opened:
             for one in found:
                 with ui.element("div").classes("run-answer"):
-                    text(f"{one.bot} · {one.title or one.run_id}", classes="muted small")
+                    text(f"{title_of('bot', one.bot)} · {one.title or one.run_id}", classes="muted small")
                     text(one.answer, classes="text clamp").props("dir=auto")
                     button("Take it", taking(one))
             button("Cancel", opened.close)

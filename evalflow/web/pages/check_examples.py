@@ -18,7 +18,7 @@ from evalflow.errors import EvalflowError
 from evalflow.metrics.case_checks import JUDGED
 from evalflow.web.ui import forms
 from evalflow.web.ui.parts import Latest, Tone, badge, button, capitalised, counted, text
-from evalflow.web.ui.visitor import may
+from evalflow.web.ui.visitor import may, title_of
 
 WAIT_S = 0.35
 """Seconds without a key before the examples are tried."""
@@ -64,7 +64,7 @@ class ExampleCards:
         with ui.element("div").classes("card stack judging") as self._judging:
             text("A judge decides this check, so it is not tried as you type.", "p", "small")
             if bots and may("edit"):
-                self._bot = forms.pick(_JUDGE, list(bots), bots[0])
+                self._bot = forms.pick(_JUDGE, {bot: title_of("bot", bot) for bot in bots}, bots[0])
                 self._asking = button("Try all with the judge", self._judge_all, icon="gavel")
             elif may("edit"):
                 text("No bot has a judge yet. Define a bot on the page Bots.", "p", "small muted")

@@ -16,16 +16,9 @@ from evalflow.web.pages.check_fields import ParamFields, offered_kinds, reusable
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import Saving, State
 from evalflow.web.ui.parts import button, link_button, text
+from evalflow.web.ui.title_field import TitleField
 from evalflow.web.ui.visitor import may
 
-_NAME = forms.About("Name", "What people see.", "Answers in English", required=True)
-_IDENTIFIER = forms.About(
-    "Identifier",
-    "By which cases name it: lower-case letters, digits and _.",
-    "answers_in_english",
-    required=True,
-    code=True,
-)
 _DESCRIPTION = forms.About("Description", "When to use it.", "For every bot of the British branches.")
 _RULE_TIPS = "One behaviour a rule. {{name}} stands for an input or the metadata of each case."
 _TYPE = forms.About("Type", "What it looks at.", required=True)
@@ -41,10 +34,12 @@ class CheckForm:
         self._workspace, self._stored = workspace, stored
         self._reusable = reusable_labels(one for one in known if stored is None or one.name != stored.name)
         self._given: dict[str, Mapping[str, Any]] = {stored.type: stored.params} if stored else {}
-        self._has_own_identifier = False
         self._examples: ExampleCards | None = None
         with forms.form(locked=not may("edit")) as page, ui.element("div").classes("studio"):
             with ui.element("div").classes("stack-wide"):
+                title, name = (stored.title or stored.name, stored.name) if stored else ("", "")
+                taken = {*offered_kinds(), *(one.name for one in known)}
+                self._title = TitleField("check", "Answers in English", taken, title, name)
                 self._build()
             with ui.element("div").classes("stack"):
                 examples = stored.examples if stored else ()
@@ -63,22 +58,14 @@ class CheckForm:
 
     def _build(self) -> None:
         stored = self._stored
-        self._title = forms.line(_NAME, stored.title or stored.name if stored else "").props("dir=auto")
-        self._identifier: forms.Field | None = None
-        if stored is None:
-            self._identifier = forms.line(_IDENTIFIER)
-            self._title.on_value_change(lambda _: self._propose())
-            self._identifier.on("keydown", self._own_identifier, args=[])
-        else:
-            text(f"Identifier: {stored.name}", classes="aside")
         self._description = forms.line(_DESCRIPTION, stored.description if stored else "").props("dir=auto")
         self._type = forms.pick(_TYPE, offered_kinds(), stored.type if stored else "conformity")
         self._kind = str(self._type.value)
         self._place = ui.element("div").classes("stack params")
         self._show_params()
         self._type.on_value_change(self._retyped)
-        for field in (self._title, self._description):
-            field.on_value_change(lambda _: self._changed())
+        self._title.on_change(self._changed)
+        self._description.on_value_change(lambda _: self._changed())
 
     def _show_params(self) -> None:
         self._place.clear()
@@ -95,13 +82,6 @@ class CheckForm:
         if self._examples:
             self._examples.kind_changed()
 
-    def _propose(self) -> None:
-        if self._identifier is not None and not self._has_own_identifier:
-            self._identifier.value = forms.name_of(str(self._title.value or ""))
-
-    def _own_identifier(self) -> None:
-        self._has_own_identifier = True
-
     def _checked(self) -> tuple[str, dict[str, Any]]:
         return self._kind, self._params.read()
 
@@ -115,17 +95,19 @@ class CheckForm:
             self._state.set_text("Not saved yet")
 
     def _fields(self) -> dict[str, forms.Field]:
-        named: dict[str, forms.Field] = {"check.name": self._identifier} if self._identifier else {}
-        own = {"title": self._title, "check.description": self._description, "check.type": self._type}
+        own = {**self._title.fields, "check.description": self._description, "check.type": self._type}
         fields = self._params.fields
         group = {"checks": fields["params"]} if "params" in fields else {}
-        return {"title": self._title, **named, **own, **fields, **group}
+        return {**own, **fields, **group}
 
     async def _save(self) -> None:
-        title = forms.required(self._title)
-        name = self._stored.name if self._stored else forms.required(self._identifier) if self._identifier else None
+        with forms.faults_shown(self._fields()):
+            name, title = self._title.read()
+            await self._save_as(name, title)
+
+    async def _save_as(self, name: str, title: str) -> None:
         examples = self._examples.read() if self._examples else []
-        if title is None or name is None or examples is None:
+        if examples is None:
             return
         kind, params = self._checked()
         draft = CheckDraft(name, kind, params, title, forms.written(self._description) or "", examples)

@@ -23,7 +23,7 @@ from evalflow.web.pages.cases import CaseSearch
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import confirmation
 from evalflow.web.ui.parts import Latest, badge, button, cell, counted, link_button, section, table, tell, text
-from evalflow.web.ui.visitor import may
+from evalflow.web.ui.visitor import may, title_of
 
 _SHOWN = 20
 _DATASET = forms.About("Dataset", required=True)
@@ -62,7 +62,7 @@ class CheckUsage:
                     with ui.element("th").props("scope=row"):
                         ui.link(one.question or one.key, CaseSearch().case(one.dataset, one.id)).props("dir=auto")
                     with cell("Dataset", classes=""):
-                        ui.link(one.dataset, f"/datasets/{one.dataset}")
+                        ui.link(title_of("dataset", one.dataset), f"/datasets/{one.dataset}")
                     with cell("", classes="badges"):
                         if not one.is_enabled:
                             badge("off", "warn")
@@ -105,7 +105,9 @@ class _Enabling:
             text("Enable on many cases", "h3")
             with ui.element("div").classes("filters"):
                 self._text = forms.line(_SEARCH).props("debounce=300 clearable type=search")
-                self._dataset = forms.pick(_DATASET, list(datasets), datasets[0])
+                self._dataset = forms.pick(
+                    _DATASET, {name: title_of("dataset", name) for name in datasets}, datasets[0]
+                )
                 self._tag = forms.pick(_TAG, {"": "All tags"}, "")
                 self._state = forms.pick(_STATE, _STATES, "")
             self._said = text("", "p", "small").props("role=status")

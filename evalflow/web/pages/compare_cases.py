@@ -32,6 +32,7 @@ from evalflow.web.ui.parts import (
     text,
 )
 from evalflow.web.ui.score import why
+from evalflow.web.ui.visitor import title_of
 from evalflow.web.ui.word_changes import Stretch, marked, word_changes
 
 PAGE_SIZE = 20
@@ -189,7 +190,7 @@ class ChangeList:
                 badge(label, tone)
                 text(change.question or change.case_id, "span", "line question").props("dir=auto")
                 more = f" and {change.others:,} more" if change.others else ""
-                text(f"{change.metric}{more}", "span", "small muted line")
+                text(f"{title_of('metric', change.metric, self._runs[1].bot)}{more}", "span", "small muted line")
                 text(figures, "span", "num")
             return head, ui.element("div").classes("stack")
 
@@ -289,7 +290,7 @@ def _side_by_side(change: Change, runs: tuple[Run, Run], sides: Sequence[tuple[S
     if first is None:
         message("The scores of this case are not in the database.", "The runs may be only partly imported.")
         return
-    text(f"Case {change.case_id} of {change.dataset}", "p", "small muted")
+    text(f"Case {change.case_id} of {title_of('dataset', change.dataset)}", "p", "small muted")
     text(first.question, "p", "text asked").props("dir=auto")
     if not change.is_answered_otherwise:
         message("Both runs have the same answer; only the scores differ.")
@@ -306,7 +307,7 @@ def _side_by_side(change: Change, runs: tuple[Run, Run], sides: Sequence[tuple[S
         text(first.reference, "p", "text muted").props("dir=auto")
     for metric in _metrics(found):
         with ui.element("div").classes("judged"):
-            text(metric, "h3")
+            text(title_of("metric", metric, runs[1].bot), "h3")
             with ui.element("div").classes("split"):
                 for side, scores in zip("AB", found, strict=True):
                     with ui.element("div").classes("half"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nicegui import ui
@@ -12,7 +13,7 @@ from evalflow.app.studio.runs import Run
 from evalflow.report.comparison import VERDICTS, Comparison
 from evalflow.report.verdict import verdict_in_words
 from evalflow.report.wording import method, number, p_value, signed
-from evalflow.web.pages.runs import name_of, when
+from evalflow.web.pages.runs import metric_titles, name_of, when
 from evalflow.web.ui.parts import (
     Tone,
     across,
@@ -28,6 +29,7 @@ from evalflow.web.ui.parts import (
     table,
     text,
 )
+from evalflow.web.ui.visitor import title_of
 
 if TYPE_CHECKING:
     from evalflow.summary.compare import ComparisonRow
@@ -51,10 +53,13 @@ _SIGNS = {"better": "▲", "worse": "▼", "cannot_tell": "="}
 
 def verdict(found: Comparison, runs: tuple[Run, Run]) -> None:
     """The verdict in a sentence, the two runs, and a line for each metric."""
-    row, passing = leading_row(found.rows, runs[1]), passing_metrics(runs[1])
+    titles = metric_titles(runs[1])
+    rows = [replace(one, metric=titles.get(one.metric, one.metric)) for one in found.rows]
+    row = rows[found.rows.index(leading_row(found.rows, runs[1]))]
+    passing = {titles.get(name, name) for name in passing_metrics(runs[1])}
     [flips] = found.flips
     with ui.element("section").classes("verdict-first"):
-        others = [one for one in found.rows if one is not row]
+        others = [one for one in rows if one is not row]
         text(verdict_in_words(row, others, passing), "h2", f"verdict-in-words {row.verdict}")
         if passing:
             better, worse = flips.improved, flips.worsened
@@ -67,18 +72,18 @@ def verdict(found: Comparison, runs: tuple[Run, Run]) -> None:
         for note in found.notes:
             message(note)
     with section("Metric by metric", "B minus A, over the cases scored in both runs."):
-        _table(found.rows)
+        _table(rows)
         if found.margin is not None:
-            _against(found.rows, found.margin)
+            _against(rows, found.margin)
         with fold("How this was tested").classes("tested"):
-            _statistics(found)
+            _statistics(replace(found, rows=rows))
 
 
 def _side(side: str, run: Run) -> None:
     with ui.element("div").classes("side"):
         badge(side, "accent")
         ui.link(name_of(run), f"/runs/{run.run_id}")
-        text(f"{run.bot} · {when(run.created_at)}", "span", "small muted")
+        text(f"{title_of('bot', run.bot)} · {when(run.created_at)}", "span", "small muted")
 
 
 def _table(rows: Sequence[ComparisonRow]) -> None:

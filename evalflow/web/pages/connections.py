@@ -19,6 +19,7 @@ from evalflow.app.studio.connections import (
     update_connection,
 )
 from evalflow.app.studio.space import Workspace
+from evalflow.app.studio.titles import name_for
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import Deleting, Saving, State
 from evalflow.web.ui.frame import frame, guarded_page
@@ -27,6 +28,7 @@ from evalflow.web.ui.visitor import may
 
 _TRAIL = [("Connections", "/connections")]
 _ABOUT = "The services that bots and judges are called at, each with its key. On a public server no other is called."
+_NAME = forms.About("Name", "The name by which bots and judges choose it.", "openai", required=True, code=True)
 _ADDRESS = forms.About(
     "Address", "All that is below it belongs to it.", "https://api.openai.com/v1", required=True, code=True
 )
@@ -134,8 +136,9 @@ class _ConnectionForm:
         self._fields: dict[str, forms.Field] = {}
         with forms.form():
             if stored is None:
-                self._name = forms.NameField("OpenAI")
-                self._fields["connection.name"] = self._name.field
+                self._name = forms.line(_NAME)
+                self._name.on("blur", self._settle, args=[])
+                self._fields["connection.name"] = self._name
             self._address = forms.line(_ADDRESS, stored.address if stored else "")
             self._key = forms.line(_KEY, stored.api_key_env if stored else "")
             self._networks = forms.area(_NETWORKS, "\n".join(stored.networks if stored else ["public"]))
@@ -152,6 +155,11 @@ class _ConnectionForm:
         name, version = (stored.name, stored.version) if stored else ("", 0)
         self._saving = Saving[StoredConnection](partial(_state, workspace, name), version, f"/connections/{name}")
 
+    def _settle(self) -> None:
+        """Turn what was typed into a name."""
+        if typed := forms.written(self._name):
+            self._name.value = name_for(typed, (), "connection")
+
     async def _save(self) -> None:
         draft = ConnectionDraft(
             address=forms.written(self._address) or "",
@@ -160,7 +168,7 @@ class _ConnectionForm:
             description=forms.written(self._description) or "",
         )
         mine = asdict(draft)
-        name = self._stored.name if self._stored else self._name.read()
+        name = self._stored.name if self._stored else forms.written(self._name) or ""
 
         def work(version: int) -> StoredConnection:
             if self._stored is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 from anyio import to_thread
@@ -11,6 +11,7 @@ from nicegui import ui
 from evalflow.app.studio.answer_examples import fill_examples, lacking_examples
 from evalflow.app.studio.cases import copy_dataset, dataset_tags
 from evalflow.app.studio.datasets import (
+    DATASETS,
     CaseRow,
     Dataset,
     FoundCases,
@@ -21,12 +22,14 @@ from evalflow.app.studio.datasets import (
     list_datasets,
     update_dataset,
 )
+from evalflow.app.studio.definitions import taken_names
 from evalflow.app.studio.space import Workspace
 from evalflow.web.pages.cases import PAGE_SIZE, CaseBrowser, CaseList, CaseSearch, case_table, declared_row, number_of
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import Deleting, Saving, State
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import Tone, badge, button, card, counted, empty, link_button, section, tell, text
+from evalflow.web.ui.title_field import TitleField
 from evalflow.web.ui.visitor import may
 
 _TRAIL = [("Test cases", "/datasets")]
@@ -59,14 +62,15 @@ def add() -> None:
     @guarded_page("/datasets/new", "edit")
     async def new(workspace: Workspace, source: str = "") -> None:
         copied = await to_thread.run_sync(get_dataset, workspace, source) if source else None
-        with frame(f"Copy of {copied.name}" if copied else "New dataset", place="Test cases", trail=_TRAIL):
-            _DatasetEditor(workspace, None, copied)
+        taken = await to_thread.run_sync(taken_names, workspace, DATASETS)
+        with frame(f"Copy of {copied.title}" if copied else "New dataset", place="Test cases", trail=_TRAIL):
+            _DatasetEditor(workspace, None, copied, taken)
 
     @guarded_page("/datasets/{dataset}/edit", "edit")
     async def edit(workspace: Workspace, dataset: str) -> None:
         found = await to_thread.run_sync(get_dataset, workspace, dataset)
-        trail = [(found.name, f"/datasets/{found.name}")]
-        with frame(f"Edit {found.name}", place="Test cases", trail=trail):
+        trail = [(found.title, f"/datasets/{found.name}")]
+        with frame(f"Edit {found.title}", place="Test cases", trail=trail):
             _DatasetEditor(workspace, found, None)
 
     @guarded_page("/datasets/{dataset}")
@@ -89,7 +93,7 @@ def add() -> None:
 
 async def _own(workspace: Workspace, found: Dataset, search: CaseSearch) -> None:
     tags = await to_thread.run_sync(dataset_tags, workspace, found.name)
-    with frame(found.name, place="Test cases", about=found.description, trail=_TRAIL) as actions:
+    with frame(found.title, place="Test cases", about=found.description, trail=_TRAIL) as actions:
         with actions:
             _actions(workspace, found)
         if found.cases:
@@ -131,11 +135,11 @@ def _cards(datasets: list[Dataset]) -> None:
                 badges.append((counted(dataset.drafts, "draft"), "warn"))
             if dataset.origin == "conf":
                 badges.append(("conf", ""))
-            card(dataset.name, f"/datasets/{dataset.name}", dataset.description, badges)
+            card(dataset.title, f"/datasets/{dataset.name}", dataset.description, badges)
 
 
 def _declared(workspace: Workspace, dataset: Dataset, search: CaseSearch, page: FoundCases[CaseRow]) -> None:
-    with frame(dataset.name, place="Test cases", about=dataset.description, trail=_TRAIL) as actions:
+    with frame(dataset.title, place="Test cases", about=dataset.description, trail=_TRAIL) as actions:
         with actions:
             if may("edit"):
                 link_button("Copy", f"/datasets/new?source={dataset.name}", primary=True)
@@ -157,7 +161,7 @@ def _actions(workspace: Workspace, dataset: Dataset) -> None:
     link_button("Edit", f"/datasets/{dataset.name}/edit")
     link_button("Copy", f"/datasets/new?source={dataset.name}")
     asked = Deleting(
-        f"Delete {dataset.name}?",
+        f"Delete {dataset.title}?",
         f"Its {counted(dataset.cases or 0)} are deleted too; runs keep their own copies.",
         lambda version: delete_dataset(workspace, dataset.name, version),
         lambda: _state(get_dataset(workspace, dataset.name)),
@@ -168,8 +172,8 @@ def _actions(workspace: Workspace, dataset: Dataset) -> None:
 
 
 def _state(dataset: Dataset) -> State:
-    content = {"description": dataset.description, "reply": dataset.generates, "cases": counted(dataset.cases or 0)}
-    return content, dataset.version
+    about = {"title": dataset.title, "description": dataset.description, "reply": dataset.generates}
+    return {**about, "cases": counted(dataset.cases or 0)}, dataset.version
 
 
 def _export_link(dataset: Dataset) -> None:
@@ -210,16 +214,17 @@ _REPLY = forms.About(
 
 
 class _DatasetEditor:
-    """The form of a dataset: a stored one, a copy, or a new one."""
+    """The form of a dataset: a stored one, a copy, or a new one, which gets none of the names `taken`."""
 
-    def __init__(self, workspace: Workspace, stored: Dataset | None, copied: Dataset | None) -> None:
+    def __init__(
+        self, workspace: Workspace, stored: Dataset | None, copied: Dataset | None, taken: Collection[str] = ()
+    ) -> None:
         self._workspace, self._stored, self._copied = workspace, stored, copied
-        self._fields: dict[str, forms.Field] = {}
         shown = stored or copied
         with forms.form():
-            if stored is None:
-                self._name = forms.NameField("Questions on fees")
-                self._fields["dataset.name"] = self._name.field
+            title, name = (stored.title, stored.name) if stored else ("", "")
+            self._title = TitleField("dataset", "Questions on fees", taken, title, name)
+            self._fields = dict(self._title.fields)
             if copied is None:
                 self._description = forms.area(_DESCRIPTION, stored.description if stored else "")
                 self._reply = forms.pick(_REPLY, _REPLIES, stored.generates if stored else "answer")
@@ -232,25 +237,27 @@ class _DatasetEditor:
         self._saving = Saving[Dataset](partial(_form_state, workspace, name), version, f"/datasets/{name}/edit")
 
     async def _save(self) -> None:
-        name = self._stored.name if self._stored else self._name.read()
-        work: Callable[[int], Dataset]
-        if self._copied:
-            source, mine = self._copied.name, {}
-            work = lambda _: copy_dataset(self._workspace, source, name)  # noqa: E731
-        else:
-            about, kind = forms.written(self._description) or "", self._reply.value
-            mine = {"description": about, "reply": _REPLIES[kind]}
-            if self._stored:
-                work = lambda version: update_dataset(  # noqa: E731
-                    self._workspace, name, version, description=about, generates=kind
-                )
+        with forms.faults_shown(self._fields):
+            name, title = self._title.read()
+            work: Callable[[int], Dataset]
+            if self._copied:
+                source, mine = self._copied.name, {}
+                work = lambda _: copy_dataset(self._workspace, source, name, title)  # noqa: E731
             else:
-                work = lambda _: create_dataset(self._workspace, name, about, kind)  # noqa: E731
-        await self._saving.save(
-            work, mine, self._fields, self._button, lambda dataset: forms.leave(f"/datasets/{dataset.name}")
-        )
+                about, kind = forms.written(self._description) or "", self._reply.value
+                mine = {"title": title, "description": about, "reply": _REPLIES[kind]}
+                if self._stored:
+                    work = lambda version: update_dataset(  # noqa: E731
+                        self._workspace, name, version, title=title, description=about, generates=kind
+                    )
+                else:
+                    work = lambda _: create_dataset(self._workspace, name, about, kind, title)  # noqa: E731
+            await self._saving.save(
+                work, mine, self._fields, self._button, lambda dataset: forms.leave(f"/datasets/{dataset.name}")
+            )
 
 
 def _form_state(workspace: Workspace, name: str) -> State:
-    dataset = get_dataset(workspace, name)
-    return {"description": dataset.description, "reply": _REPLIES[dataset.generates]}, dataset.version
+    found = get_dataset(workspace, name)
+    content = {"title": found.title, "description": found.description, "reply": _REPLIES[found.generates]}
+    return content, found.version

@@ -34,7 +34,7 @@ from evalflow.web.ui.parts import (
     table,
     text,
 )
-from evalflow.web.ui.visitor import root_path
+from evalflow.web.ui.visitor import root_path, title_of
 
 _ABOUT_ALL = "How a bot’s metrics changed from run to run, over the same runs, oldest first."
 _ABOUT = "How a metric changed from run to run, and where runs stop being comparable."
@@ -65,17 +65,18 @@ def add() -> None:
             every = await to_thread.run_sync(histories, workspace, shown, LONGEST)
             with frame("History", place="History", about=_ABOUT_ALL):
                 if bot and bot != shown:
-                    message(f"{bot} has no history.", "Choose another bot.", "warn")
+                    message(f"{title_of('bot', bot)} has no history.", "Choose another bot.", "warn")
                 _all_metrics(names, shown, every, [name for name in metrics.split(",") if name])
             return
         wanted = (bot, dataset, metric)
         chosen = next((one for one in known if _key(one) == wanted), known[0])
         name = statistic if statistic in chosen.statistics else chosen.statistics[0]
         found = await to_thread.run_sync(history, workspace, *_key(chosen), name)
-        trail = [(f"All metrics of {chosen.bot}", address("/history", {"bot": chosen.bot}))]
-        with frame(chosen.metric, place="History", about=_ABOUT, trail=trail):
+        trail = [(f"All metrics of {title_of('bot', chosen.bot)}", address("/history", {"bot": chosen.bot}))]
+        with frame(title_of("metric", chosen.metric, chosen.bot), place="History", about=_ABOUT, trail=trail):
             if _key(chosen) != wanted:
-                message(f"{metric} of {bot} on {dataset} has no history.", "Choose another metric.", "warn")
+                asked = f"{title_of('metric', metric, bot)} of {title_of('bot', bot)} on {title_of('dataset', dataset)}"
+                message(f"{asked} has no history.", "Choose another metric.", "warn")
             _picks(known, chosen, name)
             _picture(found, chosen, name)
             _table(found.points)
@@ -85,14 +86,14 @@ def _all_metrics(
     bots: Sequence[str], bot: str, found: Sequence[tuple[str, str, str, History]], chosen: Sequence[str]
 ) -> None:
     """A small chart for each metric, all over the same runs."""
-    named = {metric: metric for _, metric, _, _ in found}
+    named = {metric: title_of("metric", metric, bot) for _, metric, _, _ in found}
     kept = [name for name in chosen if name in named]
 
     def go(name: str, metrics: Sequence[str]) -> None:
         ui.navigate.to(address("/history", {"bot": name, "metrics": ",".join(metrics)}))
 
     with ui.element("div").classes("card form wide"), ui.element("div").classes("pair top"):
-        which = forms.pick(_BOT, bots, bot)
+        which = forms.pick(_BOT, {name: title_of("bot", name) for name in bots}, bot)
         what = forms.several(_METRICS, named, kept)
     which.on_value_change(lambda: go(str(which.value), []))
     what.on_value_change(lambda: go(bot, what.value))
@@ -105,10 +106,10 @@ def _all_metrics(
             points = [point for point in one.points if point.value is not None]
             with ui.element("section"):
                 with ui.element("div").classes("actions"), ui.element("h2"):
-                    ui.link(metric, address("/history", query))
+                    ui.link(named[metric], address("/history", query))
                 way = "" if one.higher_is_better else "lower is better"
                 passing = _thresholds_in_words(points)
-                text(joined(_name_of(statistic), dataset, way, passing), "p", "muted small")
+                text(joined(_name_of(statistic), title_of("dataset", dataset), way, passing), "p", "muted small")
                 if points:
                     limited = statistic == "mean"
                     chart(points, bounded=one.bounded, columns=columns, is_explained=False, is_limited=limited)
@@ -122,10 +123,13 @@ def _key(one: TrackedMetric) -> tuple[str, str, str]:
     return one.bot, one.dataset, one.metric
 
 
+def _called(one: TrackedMetric) -> str:
+    metric, bot = title_of("metric", one.metric, one.bot), title_of("bot", one.bot)
+    return f"{metric} · {bot} on {title_of('dataset', one.dataset)}"
+
+
 def _picks(known: Sequence[TrackedMetric], chosen: TrackedMetric, statistic: str) -> None:
-    options = {
-        str(i): f"{one.metric} · {one.bot} on {one.dataset} ({counted(one.runs, 'run')})" for i, one in enumerate(known)
-    }
+    options = {str(i): f"{_called(one)} ({counted(one.runs, 'run')})" for i, one in enumerate(known)}
     numbers = {name: _name_of(name) for name in chosen.statistics}
 
     def go(one: TrackedMetric, name: str) -> None:
@@ -146,7 +150,8 @@ def _name_of(statistic: str) -> str:
 def _picture(found: History, chosen: TrackedMetric, statistic: str) -> None:
     shown = [point for point in found.points if point.value is not None][-LONGEST:]
     way = "higher is better" if found.higher_is_better else "lower is better"
-    with section(f"{chosen.metric}, {_name_of(statistic)}", f"The oldest run first; {way}."):
+    name = title_of("metric", chosen.metric, chosen.bot)
+    with section(f"{name}, {_name_of(statistic)}", f"The oldest run first; {way}."):
         if shown:
             chart(shown, bounded=found.bounded, is_limited=statistic == "mean")
         else:

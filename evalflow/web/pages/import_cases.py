@@ -23,6 +23,7 @@ from evalflow.web.ui import forms
 from evalflow.web.ui.faults import FaultSummary, reveal
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import Latest, button, counted, link_button, message, text
+from evalflow.web.ui.visitor import title_of
 
 LARGEST_PASTE = 1_000_000
 """Maximum number of characters; the page's websocket accepts messages of at most twice as many bytes."""
@@ -46,7 +47,7 @@ def add() -> None:
         await to_thread.run_sync(own_row, workspace, dataset)
         folder = TemporaryDirectory(prefix="evalflow-")
         ui.context.client.on_delete(folder.cleanup)  # pyright: ignore[reportUnknownMemberType] - partly untyped in NiceGUI
-        with frame("Add cases", place="Test cases", trail=[(dataset, f"/datasets/{dataset}")]):
+        with frame("Add cases", place="Test cases", trail=[(title_of("dataset", dataset), f"/datasets/{dataset}")]):
             _ImportPage(workspace, dataset, Path(folder.name))
 
 

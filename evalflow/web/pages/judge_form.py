@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
@@ -19,6 +19,7 @@ from evalflow.web.ui.dialogs import Saving, State
 from evalflow.web.ui.endpoint import CALLED, endpoint_fields
 from evalflow.web.ui.faults import reveal
 from evalflow.web.ui.parts import button, link_button, text
+from evalflow.web.ui.title_field import TitleField
 from evalflow.web.ui.visitor import may
 
 _LINES = {
@@ -54,12 +55,18 @@ _TRIED_WITH = "coherence"
 
 @dataclass(frozen=True, slots=True)
 class JudgeChoices:
-    """What the forms offer: connections (None: any address), members, and metrics and datasets to try a judge with."""
+    """What the forms offer: connections (None: any address), members, and metrics and datasets to try a judge with.
+
+    Attributes:
+        members, metrics, datasets: Their titles by name.
+        taken: The names that a new judge cannot have.
+    """
 
     connections: Sequence[str] | None
     members: Mapping[str, str]
-    metrics: Sequence[str]
-    datasets: Sequence[str]
+    metrics: Mapping[str, str]
+    datasets: Mapping[str, str]
+    taken: Collection[str] = ()
 
 
 def judge_form(workspace: Workspace, kind: str, stored: StoredJudge | None, choices: JudgeChoices) -> None:
@@ -77,9 +84,9 @@ class _JudgeForm:
         self._fields: dict[str, forms.Field] = {}
         with ui.element("div").classes("beside"):
             with forms.form(locked=not may("edit")):
-                if stored is None:
-                    self._name = forms.NameField("Careful")
-                    self._fields["judge.name"] = self._name.field
+                title, name = (stored.title, stored.name) if stored else ("", "")
+                self._title = TitleField("judge", "Careful", choices.taken, title, name)
+                self._fields |= self._title.fields
                 self._build()
                 about = forms.About(
                     "Description", "One sentence for those who choose it.", "Strict on facts, and cheap."
@@ -102,20 +109,20 @@ class _JudgeForm:
         raise NotImplementedError
 
     def _tried(self) -> TriedJudge:
-        name = self._stored.name if self._stored else self._name.read() or "judge_trial"
-        return TriedJudge(name, self._read())
+        return TriedJudge(self._title.name or "judge_trial", self._read())
 
     async def _save(self) -> None:
-        name = self._stored.name if self._stored else self._name.read()
-        config, description = self._read(), forms.written(self._description) or ""
+        with forms.faults_shown(self._fields):
+            name, title = self._title.read()
+            config, description = self._read(), forms.written(self._description) or ""
 
-        def work(version: int) -> StoredJudge:
-            if self._stored is None:
-                return judges.create_judge(self._workspace, name, config, description)
-            return judges.update_judge(self._workspace, name, version, config, description)
+            def work(version: int) -> StoredJudge:
+                if self._stored is None:
+                    return judges.create_judge(self._workspace, name, config, description, title)
+                return judges.update_judge(self._workspace, name, version, config, description, title)
 
-        mine = {**config, "description": description}
-        await self._saving.save(work, mine, self._fields, self._button, lambda _: forms.leave("/judges"))
+            mine = {"title": title, **config, "description": description}
+            await self._saving.save(work, mine, self._fields, self._button, lambda _: forms.leave("/judges"))
 
 
 class _ModelForm(_JudgeForm):
@@ -193,7 +200,7 @@ class _EmbeddedForm(_JudgeForm):
 def judge_state(workspace: Workspace, name: str) -> State:
     """The stored judge, for comparison."""
     found = judges.get_judge(workspace, name)
-    return {**found.config, "description": found.description}, found.version
+    return {"title": found.title, **found.config, "description": found.description}, found.version
 
 
 def trial_card(

@@ -12,6 +12,7 @@ from nicegui import ui
 from evalflow.app.studio import judges
 from evalflow.app.studio.connections import connection_names
 from evalflow.app.studio.datasets import list_datasets
+from evalflow.app.studio.definitions import taken_names
 from evalflow.app.studio.judges import StoredJudge, can_be_member
 from evalflow.app.studio.metric_trial import JUDGED, TriedJudge
 from evalflow.app.studio.metrics import list_library
@@ -23,7 +24,7 @@ from evalflow.web.ui.dialogs import Deleting
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.judges import judge_labels, missing_key_note
 from evalflow.web.ui.parts import badge, button, cell, counted, facts, link_button, message, section, table, text
-from evalflow.web.ui.visitor import may
+from evalflow.web.ui.visitor import may, title_of
 
 _TRAIL = [("Judges", "/judges")]
 _ABOUT = "The models that grade answers. Define one here, and choose it by name for metrics and runs."
@@ -66,7 +67,7 @@ def add() -> None:
     async def edit(workspace: Workspace, judge: str) -> None:
         found = await to_thread.run_sync(judges.get_judge, workspace, judge)
         offered = await to_thread.run_sync(_choices, workspace)
-        with frame(found.name, place="Judges", about=found.description, trail=_TRAIL) as actions:
+        with frame(found.title, place="Judges", about=found.description, trail=_TRAIL) as actions:
             if found.origin == "conf":
                 _show(workspace, found, offered)
                 return
@@ -80,9 +81,10 @@ def add() -> None:
 
 def _choices(workspace: Workspace) -> JudgeChoices:
     single = [one for one in judges.list_judges(workspace) if can_be_member(one)]
-    metrics = [one.name for one in list_library(workspace) if one.definition.get("kind") in JUDGED]
-    names = [one.name for one in list_datasets(workspace)]
-    return JudgeChoices(connection_names(workspace), judge_labels(single), metrics, names)
+    metrics = {one.name: one.title for one in list_library(workspace) if one.definition.get("kind") in JUDGED}
+    datasets = {one.name: one.title for one in list_datasets(workspace)}
+    taken = taken_names(workspace, judges.JUDGES)
+    return JudgeChoices(connection_names(workspace), judge_labels(single), metrics, datasets, taken)
 
 
 def _table(found: Sequence[StoredJudge], classes: str) -> None:
@@ -90,7 +92,7 @@ def _table(found: Sequence[StoredJudge], classes: str) -> None:
         for one in found:
             with ui.element("tr"):
                 with ui.element("th").props("scope=row"):
-                    ui.link(one.name, f"/judges/{one.name}").classes("name")
+                    ui.link(one.title, f"/judges/{one.name}").classes("name")
                     if one.description:
                         text(one.description, classes="small muted")
                 cell("Model", _made_of(one.config), "")
@@ -101,20 +103,33 @@ def _table(found: Sequence[StoredJudge], classes: str) -> None:
                         has_model = one.config.get("kind") != "embedded"
                         text("ready" if has_model else "needs none", "span", "small muted")
                 runs = counted(one.runs, "run") if one.runs else ""
-                cell("Used by", ", ".join([*one.used_by, *([runs] if runs else [])]) or "–", "")
+                cell("Used by", ", ".join([*map(_user, one.used_by), *([runs] if runs else [])]) or "–", "")
+
+
+def _user(name: str) -> str:
+    """The titles of a metric and its bot, or of a judge."""
+    bot, _, metric = name.rpartition("/")
+    return f"{title_of('bot', bot)}/{title_of('metric', metric, bot)}" if bot else title_of("judge", metric)
 
 
 def _made_of(config: Mapping[str, Any]) -> str:
     """The model; of a panel or a cascade its members."""
     members = config.get("members")
-    return f"{kind_in_words(config)}: {', '.join(members)}" if members else _model(config) or "–"
+    named = ", ".join(title_of("judge", name) for name in members or ())
+    return f"{kind_in_words(config)}: {named}" if members else _model(config) or "–"
 
 
 def _show(workspace: Workspace, judge: StoredJudge, offered: JudgeChoices) -> None:
     missing_key_note(judge, is_linked=False)
     with ui.element("div").classes("beside"):
         with ui.element("div").classes("card"):
-            facts([("Kind", kind_in_words(judge.config)), *_facts(judge.config), ("Used by", ", ".join(judge.used_by))])
+            facts(
+                [
+                    ("Kind", kind_in_words(judge.config)),
+                    *_facts(judge.config),
+                    ("Used by", ", ".join(map(_user, judge.used_by))),
+                ]
+            )
         if may("edit") and judge.name != "target":
             trial_card(workspace, offered, lambda: TriedJudge(judge.name), {})
 
@@ -153,7 +168,7 @@ def kind_in_words(config: Mapping[str, Any]) -> str:
 
 def _deletion(workspace: Workspace, one: StoredJudge) -> Deleting:
     return Deleting(
-        f"Delete {one.name}?",
+        f"Delete {one.title}?",
         "Metrics that use it must have another judge first. Runs keep their copy.",
         lambda version: judges.delete_judge(workspace, one.name, version),
         partial(judge_state, workspace, one.name),

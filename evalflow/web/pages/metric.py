@@ -21,7 +21,8 @@ from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import Deleting, Saving, State
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import button, link_button, message, plain_button
-from evalflow.web.ui.visitor import may
+from evalflow.web.ui.title_field import TitleField
+from evalflow.web.ui.visitor import may, title_of
 
 
 def add() -> None:
@@ -35,8 +36,8 @@ def add() -> None:
         if source:
             copied = await to_thread.run_sync(metrics.get_library, workspace, source)
             definition, prompts = await to_thread.run_sync(metrics.own_prompts, copied.name, copied.definition)
-        title = f"Copy of {source}" if source else "New metric"
-        with frame(title, place="Bots", trail=[(f"Metrics of {bot}", f"/bots/{bot}/metrics")]) as actions:
+        title = f"Copy of {title_of('metric', source)}" if source else "New metric"
+        with frame(title, place="Bots", trail=around.trail) as actions:
             _MetricEditor(workspace, around, definition, prompts, view, source=source)
             if not source:
                 with actions:
@@ -46,7 +47,7 @@ def add() -> None:
     async def edit(workspace: Workspace, bot: str, metric: str, view: str = "") -> None:
         around = await to_thread.run_sync(_read_around, workspace, bot)
         stored = await to_thread.run_sync(metrics.get_metric, workspace, bot, metric)
-        with frame(stored.name, place="Bots", trail=[(f"Metrics of {bot}", f"/bots/{bot}/metrics")]) as actions:
+        with frame(stored.title, place="Bots", trail=around.trail) as actions:
             editor = _MetricEditor(workspace, around, stored.definition, stored.prompts, view, stored=stored)
             if may("edit"):
                 with actions:
@@ -55,16 +56,23 @@ def add() -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Around:
-    """The context of the form: the bot, names of datasets, and the judges to choose from."""
+    """The context of the form: the bot, the names of its metrics, datasets, and the judges to choose from."""
 
     bot: Bot
-    datasets: Sequence[str]
+    metrics: Sequence[str]
+    datasets: Mapping[str, str]
     judges: Sequence[StoredJudge]
+
+    @property
+    def trail(self) -> list[tuple[str, str]]:
+        return [(f"Metrics of {self.bot.title}", f"/bots/{self.bot.name}/metrics")]
 
 
 def _read_around(workspace: Workspace, bot: str) -> _Around:
-    datasets = [one.name for one in list_datasets(workspace)]
-    return _Around(get_bot(workspace, bot), datasets, [one for one in list_judges(workspace) if has_models(one)])
+    datasets = {one.name: one.title for one in list_datasets(workspace)}
+    judges = [one for one in list_judges(workspace) if has_models(one)]
+    own = [one.name for one in metrics.list_metrics(workspace, bot)]
+    return _Around(get_bot(workspace, bot), own, datasets, judges)
 
 
 class _MetricEditor:
@@ -86,12 +94,12 @@ class _MetricEditor:
         self._path = f"/bots/{self._bot}/metrics"
         self._form: YamlForm | MetricForm
         self._fields: dict[str, forms.Field] = {}
-        self._name: forms.NameField | None = None
         why = why_no_form(definition, prompts)
         with ui.element("div").classes("metric-editor"):
             with forms.form():
-                if stored is None:
-                    self._name = forms.NameField("Factual Accuracy", source)
+                title = stored.title if stored else title_of("metric", source) if source else ""
+                name = stored.name if stored else ""
+                self._title = TitleField("metric", "Factual accuracy", around.metrics, title, name)
                 with ui.element("div").classes("actions views").props('role=group aria-label="Show as"'):
                     self._views = {
                         "form": plain_button("Form", lambda: self._switch("form")),
@@ -117,8 +125,7 @@ class _MetricEditor:
     def _build(self, view: str, definition: Mapping[str, Any], why: str = "") -> None:
         """Show a definition as the form or as YAML; `why` it has no form."""
         self._fields.clear()
-        if self._name:
-            self._fields["metric.name"] = self._name.field
+        self._fields |= self._title.fields
         for place in (self._place, self._rest, self._why):
             place.clear()
         with self._why:
@@ -152,22 +159,22 @@ class _MetricEditor:
     def deletion(self, metric: metrics.MetricDefinition) -> Deleting:
         """A dialog that asks before the metric is deleted."""
         return Deleting(
-            f"Delete {metric.name}?",
+            f"Delete {metric.title}?",
             "Runs that used it stay, with their scores.",
             lambda version: metrics.delete_metric(self._workspace, self._bot, metric.name, version),
             lambda: self._read_stored(metric.name),
-            ({**metric.definition, **metric.prompts}, metric.version),
+            (_content(metric), metric.version),
             self._path,
         )
 
     def _read_stored(self, name: str) -> State:
         found = metrics.get_metric(self._workspace, self._bot, name)
-        return {**found.definition, **found.prompts}, found.version
+        return _content(found), found.version
 
     def _draft(self, unnamed: str = "") -> metrics.MetricDraft:
         prompts = self._form.prompts() if isinstance(self._form, YamlForm) else self._prompts
-        name = self._stored.name if self._stored else self._name.read() if self._name else ""
-        draft = metrics.MetricDraft(name or unnamed, self._form.read(), prompts)
+        name, title = (self._title.name or unnamed, None) if unnamed else self._title.read()
+        draft = metrics.MetricDraft(name, self._form.read(), prompts, title)
         return metrics.with_prompts_of(draft, self._source) if self._source else draft
 
     async def _save(self) -> None:
@@ -179,7 +186,11 @@ class _MetricEditor:
                     return metrics.create_metric(self._workspace, self._bot, draft)
                 return metrics.update_metric(self._workspace, self._bot, draft, version)
 
-            mine = {**draft.definition, **(self._prompts if draft.prompts is None else draft.prompts)}
+            mine = {
+                "title": draft.title,
+                **draft.definition,
+                **(self._prompts if draft.prompts is None else draft.prompts),
+            }
             await self._saving.save(work, mine, self._fields, self._button, lambda _: forms.leave(self._path))
 
     async def _write(self, by: ui.button) -> WrittenSteps | None:
@@ -187,3 +198,7 @@ class _MetricEditor:
             draft = self._draft("new_metric")
             return await self._workspace.ask(lambda: write_steps(self._workspace, self._bot, draft))
         return None
+
+
+def _content(metric: metrics.MetricDefinition) -> dict[str, Any]:
+    return {"title": metric.title, **metric.definition, **metric.prompts}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -42,14 +42,14 @@ class CaseFields:
     `is_asked`: a bot gives the answer if it is empty.
     """
 
-    def __init__(self, workspace: Workspace, datasets: Sequence[str], *, is_asked: bool = True) -> None:
+    def __init__(self, workspace: Workspace, datasets: Mapping[str, str], *, is_asked: bool = True) -> None:
         self._workspace = workspace
         self._base: Row = {}
         self._rows: list[Row] = []
         answer = _FIELDS["answer"] if is_asked else _GRADED
         self.fields = {"question": forms.area(_FIELDS["question"]), "answer": forms.area(answer)}
         with ui.expansion("Take a case, or add an expected answer and context").classes("more"):
-            options = {"": "written here", **{name: name for name in datasets}}
+            options = {"": "written here", **datasets}
             help = "Your test cases or the samples, e.g. rag; or write one here."
             about = forms.About("Take a case from", help, required=True)
             forms.pick(about, options, "").on_value_change(lambda event: self._open(str(event.value or "")))
@@ -129,7 +129,7 @@ class TrialCard:
         self,
         workspace: Workspace,
         bot: str,
-        datasets: Sequence[str],
+        datasets: Mapping[str, str],
         draft: Callable[[], MetricDraft],
         fields: Mapping[str, forms.Field],
     ) -> None:

@@ -17,7 +17,7 @@ from evalflow.app.studio.space import Workspace
 from evalflow.web.ui import forms
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import Tone, button, card, counted, empty, facts, link_button, message, section, text
-from evalflow.web.ui.visitor import may
+from evalflow.web.ui.visitor import may, title_of
 
 
 def add() -> None:
@@ -28,7 +28,8 @@ def add() -> None:
         owner = await to_thread.run_sync(get_bot, workspace, bot)
         found = await to_thread.run_sync(list_metrics, workspace, bot)
         about = "What a good answer of this bot is. Runs can also use any metric of the library."
-        with frame(f"Metrics of {bot}", place="Bots", about=about, trail=[(bot, f"/bots/{bot}")]) as actions:
+        trail = [(owner.title, f"/bots/{bot}")]
+        with frame(f"Metrics of {owner.title}", place="Bots", about=about, trail=trail) as actions:
             if owner.origin == "conf":
                 about = "This bot is defined in conf/; its runs use the library. A copy can have its own metrics."
                 with empty("content_copy", "Metrics belong to your own bots", about):
@@ -54,16 +55,17 @@ def add() -> None:
     async def library(workspace: Workspace, bot: str = "") -> None:
         found = await to_thread.run_sync(list_library, workspace)
         about = "Metrics that are ready to use, as defined in conf/."
-        trail = [(f"Metrics of {bot}", f"/bots/{bot}/metrics")] if bot else []
+        trail = [(f"Metrics of {title_of('bot', bot)}", f"/bots/{bot}/metrics")] if bot else []
         with frame("Metrics", place="Metrics", about=about, trail=trail):
             _MetricSearch(found, bot)
 
     @guarded_page("/library/{metric}")
     async def one(workspace: Workspace, metric: str, bot: str = "") -> None:
         found = await to_thread.run_sync(get_library, workspace, metric)
-        bots = [one.name for one in await to_thread.run_sync(list_bots, workspace) if one.origin == "workspace"]
+        known = await to_thread.run_sync(list_bots, workspace)
+        bots = {one.name: one.title for one in known if one.origin == "workspace"}
         trail = [("Metrics", f"/library?bot={quote(bot)}" if bot else "/library")]
-        with frame(found.name, place="Metrics", about=str(found.definition.get("description", "")), trail=trail):
+        with frame(found.title, place="Metrics", about=str(found.definition.get("description", "")), trail=trail):
             _facts(found.definition)
             if may("edit"):
                 _copying(found.name, bots, bot)
@@ -85,9 +87,9 @@ def _cards(bot: str, metrics: list[MetricDefinition]) -> None:
                 badges.append(("steps frozen", ""))
             judge = cast("str | Mapping[str, Any]", definition.get("judge") or {})
             if named := judge if isinstance(judge, str) else judge.get("model"):
-                badges.append((f"judge {named}", ""))
+                badges.append((f"judge {title_of('judge', named) if isinstance(judge, str) else named}", ""))
             about = str(definition.get("criteria") or definition.get("description") or "")
-            card(metric.name, f"/bots/{bot}/metrics/{metric.name}", about, badges)
+            card(metric.title, f"/bots/{bot}/metrics/{metric.name}", about, badges)
 
 
 class _MetricSearch:
@@ -128,14 +130,21 @@ def _card(metric: MetricDefinition, query: str) -> ui.element:
     if needs := ", ".join(metric.definition.get("needs") or []):
         badges.append((f"needs {needs}", ""))
     return card(
-        metric.name, f"/library/{metric.name}{query}", str(metric.definition.get("description", "")), badges, "h3"
+        metric.title, f"/library/{metric.name}{query}", str(metric.definition.get("description", "")), badges, "h3"
     )
 
 
 def _searched(metric: MetricDefinition) -> str:
     definition = metric.definition
     family = _family(metric)
-    parts = [metric.name, definition.get("description") or "", definition.get("kind") or "", family, _title(family)]
+    parts = [
+        metric.title,
+        metric.name,
+        definition.get("description") or "",
+        definition.get("kind") or "",
+        family,
+        _title(family),
+    ]
     return " ".join(map(str, [*parts, *(definition.get("needs") or [])])).lower()
 
 
@@ -151,7 +160,7 @@ def _facts(definition: Mapping[str, Any]) -> None:
         ])  # fmt: skip
 
 
-def _copying(metric: str, bots: list[str], bot: str) -> None:
+def _copying(metric: str, bots: Mapping[str, str], bot: str) -> None:
     with section("Copy it to a bot", "You can change the copy; its templates are copied too."):
         if not bots:
             message("You have no bots yet.", "Create one first.")
@@ -159,7 +168,7 @@ def _copying(metric: str, bots: list[str], bot: str) -> None:
             return
         with ui.element("div").classes("form"):
             about = forms.About("For the bot", "The copy belongs to this bot only.", required=True)
-            chosen = forms.pick(about, bots, bot if bot in bots else bots[0])
+            chosen = forms.pick(about, bots, bot if bot in bots else next(iter(bots)))
             with ui.element("div").classes("actions"):
                 copy = lambda: ui.navigate.to(f"/bots/{chosen.value}/metrics/new?source={metric}")  # noqa: E731
                 button("Copy", copy, kind="primary")

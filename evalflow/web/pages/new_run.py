@@ -37,6 +37,7 @@ from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.judges import judge_labels, missing_key_note
 from evalflow.web.ui.parts import Latest, button, facts, link_button, message, text
 from evalflow.web.ui.ticks import unpacked
+from evalflow.web.ui.visitor import title_of
 
 SETTLE_S = 0.4
 """Seconds without a change after which the run is estimated."""
@@ -212,23 +213,23 @@ class RunOptions:
     keyless: Mapping[str, StoredJudge]
     endpoints: Collection[str]
     connections: Sequence[str] | None
-    library: Sequence[str]
+    library: Mapping[str, str]
 
 
 def read_options(workspace: Workspace) -> RunOptions:
     """Read the options of the form; may block."""
     bots = list_bots(workspace)
     judges = [judge for judge in list_judges(workspace) if judge.name != "target"]
-    datasets = [(one.name, "" if one.cases is None else f" ({one.cases:,} cases)") for one in list_datasets(workspace)]
+    datasets = [(one, "" if one.cases is None else f" ({one.cases:,} cases)") for one in list_datasets(workspace)]
     return RunOptions(
-        bots={bot.name: bot.name if bot.origin == "workspace" else f"{bot.name} (conf)" for bot in bots},
+        bots={bot.name: bot.title if bot.origin == "workspace" else f"{bot.title} (conf)" for bot in bots},
         kinds={bot.name: str(bot.config.get("kind")) for bot in bots},
-        datasets={name: f"{name}{size}" for name, size in datasets},
+        datasets={one.name: f"{one.title}{size}" for one, size in datasets},
         judges={_DEFAULT_JUDGE: "Default: the bot's own model, else embedded", **judge_labels(judges)},
         keyless={judge.name: judge for judge in judges if judge.missing_key},
         endpoints=endpoint_judges(),
         connections=connection_names(workspace),
-        library=[metric.name for metric in list_library(workspace)],
+        library={metric.name: metric.title for metric in list_library(workspace)},
     )
 
 
@@ -336,8 +337,9 @@ class RunForm:
 
     async def _load_metrics(self) -> None:
         bot = str(self._bot.value or "")
-        own = [one.name for one in await to_thread.run_sync(list_metrics, self._workspace, bot)] if bot else []
-        known = {**{name: f"{name} (this bot's)" for name in own}, **{name: name for name in self._choice.library}}
+        own = await to_thread.run_sync(list_metrics, self._workspace, bot) if bot else []
+        known = {one.name: f"{one.title} (this bot's)" for one in own}
+        known |= {name: title for name, title in self._choice.library.items() if name not in known}
         chosen = [name for name in self._metrics.value if name in known]
         self._metrics.set_options(known, value=chosen)  # pyright: ignore[reportUnknownMemberType] - untyped in NiceGUI
 
@@ -355,7 +357,12 @@ class RunForm:
             about, choice.datasets, [name for name in request.datasets if name in choice.datasets], searched=True
         )
         about = forms.About("Metrics", "The bot's own metrics come first, then the library.", "Choose", required=True)
-        self._metrics = forms.several(about, {name: name for name in request.metrics}, request.metrics, searched=True)
+        self._metrics = forms.several(
+            about,
+            {name: title_of("metric", name, request.bot) for name in request.metrics},
+            request.metrics,
+            searched=True,
+        )
         self._title = forms.line(forms.About("Title", "To find the run again.", "After the new prompt"), request.title)
         self.fields |= {
             "bot": self._bot, "target": self._bot, "generate": self._answers, "datasets": self._datasets,

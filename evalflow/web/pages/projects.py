@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 
 from anyio import to_thread
 from nicegui import ui
 
 from evalflow.app.studio.access import Role
+from evalflow.app.studio.definitions import taken_names
 from evalflow.app.studio.projects import (
+    PROJECTS,
     Member,
     Project,
     create_project,
@@ -27,6 +29,7 @@ from evalflow.web.ui.budget import budget_section
 from evalflow.web.ui.dialogs import Deleting, Saving, State, confirmation, dialog
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import badge, button, cell, counted, empty, joined, section, table, tell, text
+from evalflow.web.ui.title_field import TitleField
 from evalflow.web.ui.visitor import may, visitor
 
 _ABOUT = "Bots, test cases and runs belong to a project, and so do the people who work with them."
@@ -51,7 +54,8 @@ def add() -> None:
         with frame("Projects", place="Projects", about=_ABOUT) as actions:
             if may("own"):
                 with actions:
-                    button("New project", _creating(workspace).open, kind="primary")
+                    taken = await to_thread.run_sync(taken_names, workspace, PROJECTS)
+                    button("New project", _creating(workspace, taken).open, kind="primary")
             if found:
                 _table(found)
             else:
@@ -63,7 +67,9 @@ def add() -> None:
     async def one(there: Workspace, project: str) -> None:
         found = await to_thread.run_sync(get_project, there, project)
         members = await to_thread.run_sync(list_members, there)
-        with frame(found.name, place="Projects", about=found.description, trail=[("Projects", "/projects")]) as actions:
+        with frame(
+            found.title, place="Projects", about=found.description, trail=[("Projects", "/projects")]
+        ) as actions:
             with actions:
                 _link(found, "Open the project").classes("button")
                 if may("own"):
@@ -74,7 +80,7 @@ def add() -> None:
             await budget_section(there)
             if may("own"):
                 with section("About"):
-                    _DescriptionForm(there, found)
+                    _AboutForm(there, found)
 
 
 def _name_of_visitor() -> str:
@@ -94,7 +100,7 @@ def _table(projects: Sequence[Project]) -> None:
         for project in projects:
             with ui.element("tr"):
                 with ui.element("th").props("scope=row"):
-                    _link(project, project.name).classes("name")
+                    _link(project, project.title).classes("name")
                     if project.description:
                         text(project.description, classes="small muted clamp")
                 cell("You are", project.role, "")
@@ -105,17 +111,18 @@ def _table(projects: Sequence[Project]) -> None:
                         ui.link("Manage", f"/projects/{project.name}").props(f'aria-label="Manage {project.name}"')
 
 
-def _creating(workspace: Workspace) -> ui.dialog:
+def _creating(workspace: Workspace, taken: Collection[str]) -> ui.dialog:
     async def create() -> None:
-        fields = {"project.name": name.field, "project.description": description}
-        work = lambda: create_project(workspace, name.read(), forms.written(description) or "")  # noqa: E731
-        made = await forms.attempt(work, fields, by=creating)
-        if made is not None:
+        fields = {**title.fields, "project.description": description}
+        with forms.faults_shown(fields, creating):
+            name, called = title.read()
+            work = lambda: create_project(workspace, name, forms.written(description) or "", called)  # noqa: E731
+            made = await to_thread.run_sync(work)
             ui.navigate.to(f"/projects/{made.name}")
 
-    with dialog("New project", "It begins empty; you then add its members. Its name cannot change later.") as asked:
+    with dialog("New project", "It begins empty; you then add its members.") as asked:
         with ui.element("div").classes("form"):
-            name = forms.NameField("Fees desk")
+            title = TitleField("project", "Fees desk", taken)
             description = forms.line(_DESCRIPTION)
         with ui.element("div").classes("actions"):
             creating = button("Create", create, kind="primary")
@@ -125,18 +132,21 @@ def _creating(workspace: Workspace) -> ui.dialog:
 
 def _deletion(there: Workspace, project: Project) -> Deleting:
     return Deleting(
-        f"Delete {project.name}?",
+        f"Delete {project.title}?",
         "Only an empty project can be deleted. Its memberships and tokens end; the audit keeps what was done in it.",
         lambda version: delete_project(there, version),
         partial(_state, there),
-        ({"description": project.description}, project.version),
+        _content(project),
         "/projects",
     )
 
 
 def _state(there: Workspace) -> State:
-    found = get_project(there, there.project)
-    return {"description": found.description}, found.version
+    return _content(get_project(there, there.project))
+
+
+def _content(project: Project) -> State:
+    return {"title": project.title, "description": project.description}, project.version
 
 
 class _MemberList:
@@ -226,10 +236,11 @@ class _MemberList:
             self._show(members)
 
 
-class _DescriptionForm:
+class _AboutForm:
     def __init__(self, there: Workspace, project: Project) -> None:
         self._there = there
         with forms.form():
+            self._title = TitleField("project", "Fees desk", title=project.title, name=project.name)
             self._description = forms.area(_DESCRIPTION, project.description)
             with ui.element("div").classes("actions"):
                 self._button = button("Save", self._save)
@@ -238,11 +249,9 @@ class _DescriptionForm:
         self._path = path
 
     async def _save(self) -> None:
-        mine = {"description": forms.written(self._description) or ""}
-        await self._saving.save(
-            lambda version: update_project(self._there, version, mine),
-            mine,
-            {"project.description": self._description},
-            self._button,
-            lambda _: forms.leave(self._path),
-        )
+        fields = {**self._title.fields, "project.description": self._description}
+        with forms.faults_shown(fields):
+            _, title = self._title.read()
+            mine = {"title": title, "description": forms.written(self._description) or ""}
+            work = partial(update_project, self._there, values=mine)
+            await self._saving.save(work, mine, fields, self._button, lambda _: forms.leave(self._path))

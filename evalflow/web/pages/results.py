@@ -20,12 +20,12 @@ from evalflow.errors import EvalflowError
 from evalflow.report.wording import number
 from evalflow.web.pages.results_filter import FilterBar, ResultQuery, Tags
 from evalflow.web.pages.run_case import case_content, case_heading
-from evalflow.web.pages.runs import ACTIVE, metrics_of
+from evalflow.web.pages.runs import ACTIVE, metric_titles, metrics_of
 from evalflow.web.ui.faults import tell_fault
 from evalflow.web.ui.markup import markup
 from evalflow.web.ui.parts import Latest, address, button, counted, text
 from evalflow.web.ui.ticks import packed, tick_markup
-from evalflow.web.ui.visitor import may, root_path
+from evalflow.web.ui.visitor import may, root_path, title_of
 
 PAGE_SIZE = 25
 _PAGE = "page"
@@ -81,7 +81,7 @@ class ResultTable:
         self._ticked: set[int] = set()
         self._latest, self._latest_case = Latest(), Latest()
         with ui.element("div").classes("results") as self._place:
-            self.bar = FilterBar(query, metrics_of(run), tags, self._filtered)
+            self.bar = FilterBar(query, metric_titles(run), tags, self._filtered)
             with ui.element("div").classes("above"):
                 self._count = text("", "span", "muted small").props("aria-live=polite")
             self._table = ui.element("div").classes("result-rows")
@@ -103,7 +103,7 @@ class ResultTable:
     def follow(self, run: Run, tags: Tags) -> None:
         """Update to the run's new state; `load` shows the rows."""
         self._run = run
-        self.bar.offer(metrics_of(run), tags)
+        self.bar.offer(metric_titles(run), tags)
 
     def show_first(self, first: asyncio.Task[Found]) -> None:
         """Show the page as it was read before, if it is there by now; `load` shows it otherwise."""
@@ -168,16 +168,17 @@ class ResultTable:
         if not rows:
             self._table.props["innerHTML"] = str(markup("p", self._nothing(), cls="muted card"))
             return
-        names = list(dict.fromkeys([*metrics_of(self._run), *(name for row in rows for name in row.cells)]))
+        names = dict.fromkeys([*metrics_of(self._run), *(name for row in rows for name in row.cells)])
+        titles = {name: title_of("metric", name, self._run.bot) for name in names}
         heads = [
             markup("th", "Question", scope="col"),
             markup("th", "Answer", cls="answer", scope="col"),
-            *(markup("th", name, cls="chip-of", scope="col", title=name, dir="auto") for name in names),
+            *(markup("th", name, cls="chip-of", scope="col", title=name, dir="auto") for name in titles.values()),
         ]
         if self._can_run_again:
             is_whole = self._ticked.issuperset(self._here)
             heads.insert(0, markup("th", tick_markup(_PAGE, "Tick this page", is_on=is_whole), cls="tick"))
-        lines = [self._row(row, names) for row in rows]
+        lines = [self._row(row, titles) for row in rows]
         table = markup("table", markup("thead", markup("tr", *heads)), markup("tbody", *lines))
         self._table.props["innerHTML"] = str(table)
 
@@ -186,11 +187,11 @@ class ResultTable:
             return "Nothing is scored yet. Results appear here as they come in."
         return "No matching results. Clear the filters to see all of them."
 
-    def _row(self, row: ResultRow, names: Sequence[str]) -> Markup:
+    def _row(self, row: ResultRow, titles: Mapping[str, str]) -> Markup:
         cells = [_question(row, f"{root_path()}/runs/{self._run.run_id}{self._query(row.position)}"), _answer(row)]
-        for name in names:
+        for name, title in titles.items():
             shown = chip(row.cells[name]) if name in row.cells else ()
-            cells.append(markup("td", *shown, cls="chip-of", **{"data-label": name}))
+            cells.append(markup("td", *shown, cls="chip-of", **{"data-label": title}))
         position = str(row.position)
         if self._can_run_again:
             label, is_on = f"Tick {row.question or row.case_id}", row.position in self._ticked

@@ -83,7 +83,7 @@ class FilterBar:
     """The fields above the results; `query` is what they say."""
 
     def __init__(
-        self, query: ResultQuery, metrics: Sequence[str], tags: Tags, on_change: Callable[[], Awaitable[None]]
+        self, query: ResultQuery, metrics: Mapping[str, str], tags: Tags, on_change: Callable[[], Awaitable[None]]
     ) -> None:
         self._on_change = on_change
         self._fields: dict[str, ValueElement[Any]] = {}
@@ -98,7 +98,7 @@ class FilterBar:
             button("Clear", self.clear, kind="quiet")
         self.query = self._read()
 
-    def offer(self, metrics: Sequence[str], tags: Tags) -> None:
+    def offer(self, metrics: Mapping[str, str], tags: Tags) -> None:
         """Change the options; what is chosen stays."""
         offered = {"metric": _metric_options(metrics), "tag": _tag_options(tags), "sort": _orders(metrics)}
         for name, options in offered.items():
@@ -150,16 +150,16 @@ class FilterBar:
         self._fields[name] = field
 
 
-def _metric_options(names: Sequence[str]) -> dict[str, str]:
-    return {"": "Every metric", **{name: name for name in names}}
+def _metric_options(metrics: Mapping[str, str]) -> dict[str, str]:
+    return {"": "Every metric", **metrics}
 
 
 def _tag_options(tags: Tags) -> dict[str, str]:
     return {"": "Every tag", **{name: f"{name} ({n:,})" for name, n in tags}}
 
 
-def _orders(metrics: Sequence[str]) -> dict[str, str]:
+def _orders(metrics: Mapping[str, str]) -> dict[str, str]:
     found = {"": "Worst first", "input": "As in the data"}
-    for name in metrics:
-        found |= {f"low:{name}": f"{name}, lowest first", f"high:{name}": f"{name}, highest first"}
+    for name, title in metrics.items():
+        found |= {f"low:{name}": f"{title}, lowest first", f"high:{name}": f"{title}, highest first"}
     return found

@@ -53,7 +53,7 @@ def add() -> None:
         found = await to_thread.run_sync(reviews.get_review, workspace, review)
         progress = await to_thread.run_sync(review_results.progress, workspace, review)
         may_label = await to_thread.run_sync(reviews.labellers, workspace)
-        about = joined(", ".join(one.name for one in found.metrics), found.run_title or found.run_id)
+        about = joined(", ".join(one.title for one in found.metrics), found.run_title or found.run_id)
         with frame(found.name, place="Reviews", about=about, trail=[("Reviews", "/reviews")]) as actions:
             with actions:
                 _actions(workspace, found)
@@ -121,7 +121,7 @@ def _progress(review: Review, found: ReviewProgress) -> None:
         if review.state == "closed":
             badge("closed")
         for one in found.agreement:
-            text(_agreement(one), "p", "text")
+            text(_agreement(review, one), "p", "text")
 
 
 def _drawn(review: Review) -> str:
@@ -129,18 +129,19 @@ def _drawn(review: Review) -> str:
     return f"{review.size:,} of {review.population:,} answers, drawn {how}; {review.doubled:,} for two people"
 
 
-def _agreement(found: HumanAgreement) -> str:
+def _agreement(review: Review, found: HumanAgreement) -> str:
     alpha = found.alpha
+    name = next((metric.title for metric in review.metrics if metric.name == found.metric), found.metric)
     if alpha.value is None:
         why = "no answer has two labels yet" if not found.doubled else alpha.method.partition(": ")[2] or alpha.method
-        return f"{found.metric}: how far people agree is not known: {why}."
+        return f"{name}: how far people agree is not known: {why}."
     value = alpha.value
     word = next(word for least, word in _AGREES if value >= least)
     ends = "" if alpha.low is None else f" ({number(alpha.low, 2)} to {number(alpha.high, 2)})"
     kappa = found.kappa.value if found.kappa else None
     also = "" if kappa is None else f", kappa {number(kappa, 2)}"
     doubled = counted(found.doubled, "answer")
-    return f"{found.metric}: {word}: alpha {number(alpha.value, 2)}{ends}{also}, on {doubled} with two labels."
+    return f"{name}: {word}: alpha {number(alpha.value, 2)}{ends}{also}, on {doubled} with two labels."
 
 
 def _disagreements(workspace: Workspace, review: Review, found: Sequence[Disagreement]) -> None:
@@ -158,7 +159,7 @@ def _disagreements(workspace: Workspace, review: Review, found: Sequence[Disagre
 def _disagreement(workspace: Workspace, review: Review, metric: ReviewMetric, one: Disagreement) -> None:
     with ui.element("article").classes("card stack"):
         with ui.element("div").classes("actions"):
-            text(f"{metric.name} of answer {one.item + 1}", "h3")
+            text(f"{metric.title} of answer {one.item + 1}", "h3")
             badge("decided", "pass") if one.is_resolved else badge("to be decided", "warn")
         for turn in one.content.get("messages", ()):
             text(f"{turn['role']}: {turn['content']}", "p", "text small muted").props("dir=auto")
@@ -175,7 +176,7 @@ def _disagreement(workspace: Workspace, review: Review, metric: ReviewMetric, on
 
 def _deciding(workspace: Workspace, review: Review, metric: ReviewMetric, one: Disagreement) -> None:
     grades = {str(i): (value, name) for i, (value, name) in enumerate(grades_of(metric.scale))}
-    about = forms.About(f"{metric.name} is", metric.guidelines, required=True)
+    about = forms.About(f"{metric.title} is", metric.guidelines, required=True)
     names = {key: named(metric.scale, value) for key, (value, _) in grades.items()}
     field: forms.Field = forms.pick(about, names, None) if grades else forms.number_field(about, None)
     reason = forms.line(_REASON)

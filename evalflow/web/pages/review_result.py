@@ -101,7 +101,7 @@ async def _save(workspace: Workspace, review: Review, saving: ui.button) -> None
 
 
 def _against(review: Review, metric: ReviewMetric, found: Sequence[JudgedCase]) -> None:
-    text(f"{metric.name}: judge against people", "h3")
+    text(f"{metric.title}: judge against people", "h3")
     if not found:
         text("No answer has both a score and a label yet.", "p", "muted")
         return

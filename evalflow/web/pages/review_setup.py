@@ -111,7 +111,7 @@ def guidelines_section(workspace: Workspace, review: Review, progress: ReviewPro
 def _guidelines(workspace: Workspace, review: Review, metric: ReviewMetric, given: Mapping[int, int]) -> None:
     older = sum(number for version, number in given.items() if version != metric.rubric)
     with ui.element("div").classes("actions"):
-        text(metric.name, "h3").props("dir=auto")
+        text(metric.title, "h3").props("dir=auto")
         badge(f"version {metric.rubric}")
     text(metric.guidelines or "None.", "p", "text").props("dir=auto")
     current = counted(given.get(metric.rubric, 0), "label")
@@ -144,7 +144,7 @@ def _editing(workspace: Workspace, review: Review, metric: ReviewMetric, given: 
 
     with forms.form():
         field = forms.area(
-            forms.About(f"Guideline for {metric.name}", f"Values: {metric.scale.text}."), metric.guidelines
+            forms.About(f"Guideline for {metric.title}", f"Values: {metric.scale.text}."), metric.guidelines
         )
         text(_consequence(metric, given), "p", "small text")
         with ui.element("div").classes("actions"):

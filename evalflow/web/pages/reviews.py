@@ -162,7 +162,7 @@ class _ReviewForm:
             with forms.fieldset("What is judged"):
                 picked = forms.pick(_RUN, runs, run)
                 picked.on_value_change(lambda: ui.navigate.to(f"/reviews/new?run={quote(str(picked.value))}"))
-                known = {metric.name: metric.name for metric in found.metrics}
+                known = {metric.name: metric.title for metric in found.metrics}
                 chosen = list(found.judged or known)
                 self._metrics = forms.several(_METRICS, known, chosen)
                 self._name = forms.line(_NAME)
@@ -202,7 +202,7 @@ class _ReviewForm:
         with self._guidelines:
             for metric in self._found.metrics:
                 if metric.name in self._chosen():
-                    about = forms.About(f"Guideline for {metric.name}", f"Values: {metric.scale.text}.")
+                    about = forms.About(f"Guideline for {metric.title}", f"Values: {metric.scale.text}.")
                     self._texts[metric.name] = forms.area(about, kept.get(metric.name, metric.guidelines))
 
     async def _estimate(self) -> None:
@@ -216,8 +216,9 @@ class _ReviewForm:
         if is_latest():
             drawn = counted(min(size, self._found.answers), "answer")
             width = f"about ± {100 * found.half_width:.0f} points" if found.half_width < 1 else "too few to tell"
+            titles = {metric.name: metric.title for metric in self._found.metrics}
             self._expected.set_text(
-                f"{drawn}: {width} for {metrics[0]}, from {counted(found.labels, 'label')}; {found.basis}."
+                f"{drawn}: {width} for {titles[metrics[0]]}, from {counted(found.labels, 'label')}; {found.basis}."
             )
 
     async def _save(self) -> None:

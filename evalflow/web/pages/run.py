@@ -47,7 +47,7 @@ from evalflow.web.ui.parts import (
     text,
 )
 from evalflow.web.ui.score import status_badge
-from evalflow.web.ui.visitor import may
+from evalflow.web.ui.visitor import may, title_of
 
 POLL_S = 0.5
 """Seconds between polls of a run in progress; the worker saves its progress once a second."""
@@ -206,7 +206,11 @@ def _about(run: runs.Run, left_out: Mapping[str, LeftOutCases]) -> TextElement:
         if run.origin != "workspace":
             badge(run.origin)
         took, price = duration(run), "" if run.cost_usd is None else f"${run.cost_usd:,.4f}"
-        text(joined(run.bot, when(run.created_at), took and f"took {took}", price), "span", "muted small")
+        text(
+            joined(title_of("bot", run.bot), when(run.created_at), took and f"took {took}", price),
+            "span",
+            "muted small",
+        )
         chosen = choice_in_words(run.request) if run.request else ""
         if which := joined(chosen, left_out_in_words(left_out)):
             text(which, "span", "muted small").props("dir=auto")
@@ -263,9 +267,11 @@ def _onward(workspace: Workspace, run: runs.Run) -> None:
                 _link("compare_arrows", "Compare with the run before", path, about)
             _link("compare_arrows", "Compare with another run", f"/compare?{urlencode({'b': run.run_id})}")
             if found.bot:
-                _link("smart_toy", found.bot, f"/bots/{quote(found.bot, safe='')}", "The bot")
+                _link("smart_toy", title_of("bot", found.bot), f"/bots/{quote(found.bot, safe='')}", "The bot")
             for dataset in found.datasets:
-                _link("checklist", dataset, f"/datasets/{quote(dataset, safe='')}", "Its test cases")
+                _link(
+                    "checklist", title_of("dataset", dataset), f"/datasets/{quote(dataset, safe='')}", "Its test cases"
+                )
 
     ui.timer(0, fill, once=True)
 
@@ -316,7 +322,7 @@ class ProgressCard:
             if not progress.latest:
                 text("Nothing yet.", "li", "muted")
             for score in progress.latest:
-                _latest_score(run.run_id, score)
+                _latest_score(run.run_id, run.bot, score)
 
 
 def _activity(run: runs.Run) -> str:
@@ -345,13 +351,13 @@ def _progress_facts(run: runs.Run) -> dict[str, str]:
     }
 
 
-def _latest_score(run: str, score: Mapping[str, Any]) -> None:
+def _latest_score(run: str, bot: str, score: Mapping[str, Any]) -> None:
     with ui.element("li"):
         if score["status"] == "scored":
             text(number(score["score"], 2), "span", "reading")
         else:
             status_badge(score["status"])
-        label = joined(score["metric"], score["case_id"])
+        label = joined(title_of("metric", score["metric"], bot), score["case_id"])
         if score.get("position") is None:
             text(label, "span", "small muted line")
         else:

@@ -24,6 +24,7 @@ from evalflow.web.ui.markup import filled
 from evalflow.web.ui.parts import badge, fold, joined, link_button, message, text
 from evalflow.web.ui.score import score_markup
 from evalflow.web.ui.verdict import AnswerSaid, verdict_bar
+from evalflow.web.ui.visitor import title_of
 
 LONGEST_HEADING = 90
 
@@ -93,7 +94,7 @@ def _case_path(case: RunCase) -> str:
 
 def _about(case: RunCase) -> None:
     with ui.element("div").classes("actions"):
-        ui.link(joined(case.dataset, case.case_id), _case_path(case)).classes("small")
+        ui.link(joined(title_of("dataset", case.dataset), case.case_id), _case_path(case)).classes("small")
         text(case.target, "span", "muted small")
         if case.target_repeat:
             badge(f"answer {case.target_repeat + 1}")

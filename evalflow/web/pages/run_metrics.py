@@ -24,7 +24,7 @@ from evalflow.web.ui.parts import (
     section,
     text,
 )
-from evalflow.web.ui.visitor import root_path
+from evalflow.web.ui.visitor import root_path, title_of
 
 FEWEST = 3
 """Smallest number of figures for an overview; below it, the cards are enough."""
@@ -41,15 +41,15 @@ def overview(run: Run) -> None:
         return
     apart = varying(rows)
     gates = run.facts.get("gates", [])
-    lines = [_overview_row(row, metrics[row["metric"]], series_name(row, apart), gates) for row in rows]
+    lines = [_overview_row(run.bot, row, metrics[row["metric"]], series_name(row, apart), gates) for row in rows]
     with section("At a glance", _ABOUT):
         filled("ul", *lines, classes="card glance")
 
 
 def _overview_row(
-    row: Mapping[str, Any], metric: Mapping[str, Any], series: str, gates: Sequence[Mapping[str, Any]]
+    bot: str, row: Mapping[str, Any], metric: Mapping[str, Any], series: str, gates: Sequence[Mapping[str, Any]]
 ) -> Markup:
-    name = markup("a", row["metric"], href=f"#{anchor(row['metric'])}", dir="auto")
+    name = markup("a", title_of("metric", row["metric"], bot), href=f"#{anchor(row['metric'])}", dir="auto")
     direction = "" if metric["direction"] == "higher_is_better" else "lower is better"
     about = markup("span", joined(series, _statistic(row), direction), cls="small muted", dir="auto")
     is_drawn = metric["bounded"] and row["value"] is not None
@@ -142,8 +142,8 @@ class MetricCard:
             self._threshold = ui.element("div").classes("threshold")
 
     def _about(self, rows: Sequence[Mapping[str, Any]]) -> list[Markup]:
-        metric, name = self._metric, self._name
-        link = {"href": f"{root_path()}{history_path(self._run, name)}", "aria-label": f"{name} from run to run"}
+        metric, name = self._metric, title_of("metric", self._name, self._run.bot)
+        link = {"href": f"{root_path()}{history_path(self._run, self._name)}", "aria-label": f"{name} from run to run"}
         over_time = markup("a", "Over time", cls="nicegui-link small", **link)
         shown = [markup("div", markup("h3", name, dir="auto"), over_time, cls="actions named")]
         if about := str(metric.get("description") or ""):
@@ -239,7 +239,8 @@ class TagTable:
         apart = varying(rows)
         by_tag: dict[str, dict[str, Mapping[str, Any]]] = {}
         for row in rows:
-            by_tag.setdefault(row["tag"], {})[joined(row["metric"], series_name(row, apart), _statistic(row))] = row
+            metric = title_of("metric", row["metric"], self._run.bot)
+            by_tag.setdefault(row["tag"], {})[joined(metric, series_name(row, apart), _statistic(row))] = row
         columns = list(dict.fromkeys(column for cells in by_tag.values() for column in cells))
         heads = markup("tr", *(markup("th", markup("span", head), scope="col") for head in ("Tag", "Cases", *columns)))
         lines = [_tag_row(tag, by_tag[tag], columns) for tag in list(by_tag)[:SHOWN_TAGS]]

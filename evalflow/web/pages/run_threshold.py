@@ -18,7 +18,7 @@ from evalflow.report.wording import method, number, percent
 from evalflow.web.ui import forms
 from evalflow.web.ui.markup import markup
 from evalflow.web.ui.parts import Latest, across, button, interval, picture, shape, tell, text
-from evalflow.web.ui.visitor import may
+from evalflow.web.ui.visitor import may, title_of
 
 if TYPE_CHECKING:
     from evalflow.summary.summarise import Passing
@@ -228,7 +228,8 @@ class ThresholdBar:
         work = lambda: carry_threshold(self._workspace, self._run.run_id, self._name, value)  # noqa: E731
         found = await forms.attempt(work, by=self._carry)
         if found is not None:
-            tell(f"{found.name} of {found.bot} has the threshold {number(value, 2)} from the next run on.")
+            bot = title_of("bot", self._run.bot)
+            tell(f"{found.title} of {bot} has the threshold {number(value, 2)} from the next run on.")
 
 
 def _intervals(found: Sequence[Passing]) -> str:

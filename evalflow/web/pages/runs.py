@@ -20,10 +20,10 @@ from evalflow.report.wording import joined
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import confirmation, folder_dialog
 from evalflow.web.ui.frame import frame, guarded_page
-from evalflow.web.ui.headline import heading
+from evalflow.web.ui.headline import about_what, heading
 from evalflow.web.ui.parts import Latest, Tone, address, badge, button, empty, link_button, polled, text
 from evalflow.web.ui.ticks import tick_box
-from evalflow.web.ui.visitor import local_time, may
+from evalflow.web.ui.visitor import local_time, may, title_of
 
 STATES: dict[str, tuple[str, Tone]] = {
     "queued": ("waiting", "accent"),
@@ -41,12 +41,18 @@ def name_of(run: Run) -> str:
     if run.title:
         return run.title
     datasets = run.request.datasets if run.request else list(run.facts.get("datasets", ()))
-    return f"{run.bot} on {', '.join(datasets)}" if datasets else run.run_id
+    named = ", ".join(title_of("dataset", name) for name in datasets)
+    return f"{title_of('bot', run.bot)} on {named}" if datasets else run.run_id
 
 
 def metrics_of(run: Run) -> list[str]:
     """Names of the run's metrics; empty if not known yet."""
     return list(run.request.metrics) if run.request else [one["name"] for one in run.facts.get("metrics", [])]
+
+
+def metric_titles(run: Run) -> dict[str, str]:
+    """The titles of the run's metrics by name."""
+    return {name: title_of("metric", name, run.bot) for name in metrics_of(run)}
 
 
 def history_path(run: Run, metric: str) -> str:
@@ -100,7 +106,7 @@ def add() -> None:
     async def runs(workspace: Workspace, cursor: str = "", search: str = "", bot: str = "") -> None:
         query = _RunQuery(search, bot, cursor)
         found = await to_thread.run_sync(query.read, workspace)
-        about = f"Runs of {bot}." if bot else "Each run evaluates a bot on test cases with metrics."
+        about = f"Runs of {title_of('bot', bot)}." if bot else "Each run evaluates a bot on test cases with metrics."
         with frame("Runs", place="Runs", about=about) as actions:
             with actions:
                 if may("own"):
@@ -214,13 +220,13 @@ def _row(run: Run) -> None:
     with ui.link(target=f"/runs/{run.run_id}").classes("card run"):
         with ui.element("div").classes("what"):
             text(name_of(run), "h2").props("dir=auto")
-            text(", ".join(metrics_of(run)) or run.run_id, "p", "muted small line")
+            text(", ".join(metric_titles(run).values()) or run.run_id, "p", "muted small line")
             if run.state in ACTIVE and run.progress.expected:
                 text(f"{run.progress.done:,} of {run.progress.expected:,} scores", "p", "muted small")
         with ui.element("div").classes("overall"):
             if headline is not None:
                 heading(headline, "p")
-                text(joined(headline.metric, headline.dataset), "p", "muted small line").props("dir=auto")
+                text(joined(*about_what(headline)), "p", "muted small line").props("dir=auto")
         with ui.element("div").classes("state"):
             badge(*state_of(run))
             if any(gate["passed"] is False for gate in run.facts.get("gates", ())):

@@ -16,7 +16,7 @@ from evalflow.web.ui.dialogs import dialog
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import Latest, address, button, cell, counted, empty, link_button, message, table, tell, text
 from evalflow.web.ui.undo import undo_bar
-from evalflow.web.ui.visitor import may
+from evalflow.web.ui.visitor import may, title_of
 
 _ABOUT = "Names on test cases, to filter, run and compare by. A sub-tag belongs to the tag before its >."
 _SEARCH = forms.About("Search", "Part of a tag.", "refund")
@@ -105,7 +105,10 @@ class _TagList:
             cell("Cases", f"{one.cases:,}")
             with cell("Datasets", classes=""), ui.element("div").classes("badges"):
                 for dataset, number in one.datasets.items():
-                    ui.link(f"{dataset} ({number:,})", address(f"/datasets/{dataset}", {"tag": one.tag}))
+                    ui.link(
+                        f"{title_of('dataset', dataset)} ({number:,})",
+                        address(f"/datasets/{dataset}", {"tag": one.tag}),
+                    )
             with cell("", classes="row-actions"):
                 if may("edit"):
                     made = button("Rename", partial(self._rename, one.tag, one.tag), kind="quiet")

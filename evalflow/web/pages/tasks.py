@@ -38,7 +38,7 @@ from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import address, badge, button, counted, empty, facts, joined, link_button, section, text
 from evalflow.web.ui.score import readable
 from evalflow.web.ui.verdict import CAUSES, STATUSES
-from evalflow.web.ui.visitor import local_time, may
+from evalflow.web.ui.visitor import local_time, may, title_of
 
 PAGE_SIZE = 25
 _PRIORITIES = {"high": "High", "normal": "Normal", "low": "Low"}
@@ -86,7 +86,9 @@ def add() -> None:
             said = await to_thread.run_sync(score_verdicts, workspace, draft.run, place, draft.metric)
             draft = replace(draft, value=next((one.value for one in said.verdicts if one.is_mine), None))
         people = await to_thread.run_sync(people_of, workspace)
-        about = f"About the score of {metric} for one answer" if place is not None and metric else ""
+        about = (
+            f"About the score of {title_of('metric', metric)} for one answer" if place is not None and metric else ""
+        )
         with frame("New task", place="Tasks", trail=[("Tasks", "/tasks")], about=about):
             _NewTask(workspace, draft, people)
 
@@ -129,7 +131,10 @@ def _filter(given: Mapping[str, str], board: TaskBoard) -> None:
             (
                 "Bot",
                 "bot",
-                {"": "Every bot", **{bot: bot for bot in dict.fromkeys([*board.bots, given["bot"]]) if bot}},
+                {
+                    "": "Every bot",
+                    **{bot: title_of("bot", bot) for bot in dict.fromkeys([*board.bots, given["bot"]]) if bot},
+                },
             ),
         ):
             with ui.element("div").classes("field"):
@@ -158,7 +163,7 @@ def _column(status: Status, page: Page[Task], count: int, given: Mapping[str, st
 def _card(task: Task) -> None:
     with ui.link(target=f"/tasks/{task.id}").classes("card"):
         text(task.title, "h3").props("dir=auto")
-        text(joined(task.bot, task.metric, task.case_id), "p", "muted small line")
+        text(joined(*_place(task), task.case_id), "p", "muted small line")
         with ui.element("div").classes("foot"):
             if task.priority != "normal":
                 badge(f"{task.priority} priority", "warn" if task.priority == "high" else "")
@@ -296,9 +301,10 @@ def _subject(task: Task) -> None:
         return
     with section("About"):
         if task.example is not None:
-            _example(task.example)
+            _example(task.example, task.bot or "")
         else:
-            text(joined(task.bot, task.metric, task.dataset, task.case_id), "p", "muted")
+            dataset = title_of("dataset", task.dataset) if task.dataset else None
+            text(joined(*_place(task), dataset, task.case_id), "p", "muted")
         with ui.element("div").classes("actions"):
             if task.run is not None:
                 path = f"/runs/{task.run}" + ("" if task.position is None else f"/cases/{task.position}")
@@ -307,15 +313,22 @@ def _subject(task: Task) -> None:
                 text("Its run was deleted; this is what it showed.", "p", "muted small")
 
 
-def _example(example: JudgeExample) -> None:
+def _place(task: Task) -> tuple[str | None, str | None]:
+    """The titles of the bot and the metric."""
+    bot = title_of("bot", task.bot) if task.bot else None
+    return bot, title_of("metric", task.metric, task.bot or "") if task.metric else None
+
+
+def _example(example: JudgeExample, bot: str) -> None:
     with ui.element("div").classes("card stack"):
         for name, said in (("Question", example.question), ("Answer", example.answer or "No answer")):
             with ui.element("div"):
                 text(name, classes="small muted")
                 text(said, classes="text").props("dir=auto")
+        judge = title_of("judge", example.judge) if example.judge else ""
         facts([
-            ("Metric", example.metric),
-            (f"Judge ({example.judge})" if example.judge else "Score", readable(example.judge_value)),
+            ("Metric", title_of("metric", example.metric, bot)),
+            (f"Judge ({judge})" if judge else "Score", readable(example.judge_value)),
             ("A person says", "" if example.value is None else readable(example.value)),
         ])  # fmt: skip
         if example.reason:

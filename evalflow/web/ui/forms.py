@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import unicodedata
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,7 +16,6 @@ from nicegui.elements.mixins.text_element import TextElement
 from nicegui.elements.mixins.validation_element import ValidationElement
 
 from evalflow.app.studio.space import StaleError
-from evalflow.config.schema import IDENTIFIER
 from evalflow.errors import EvalflowError, Problem, UserError
 from evalflow.web.ui.faults import Marked, clear_faults, reveal, show_faults
 from evalflow.web.ui.parts import button, capitalised, problems_of, text
@@ -352,48 +350,6 @@ def _field_of(problem: Problem, fields: Mapping[str, Field]) -> Field | None:
             if (part := ".".join(parts[start:end])) in fields:
                 return fields[part]
     return fields.get("")
-
-
-_OTHERS = re.compile(r"[^a-z0-9]+")
-
-
-class NameField:
-    """A field that turns `Factual Accuracy` into `factual_accuracy`.
-
-    The name is shown during typing, and replaces the title when the field loses focus.
-    """
-
-    def __init__(self, example: str, value: str = "") -> None:
-        help = f"Any title, e.g. “{example}” (file name: {name_of(example)})."
-        self.field = line(About("Name", help, example, required=True), value)
-        self._preview = text("", classes="aside kept").props("aria-live=polite")
-        self.field.on_value_change(self._show_name)
-        self.field.on("blur", self._settle)
-
-    def read(self) -> str:
-        """The name, or the text itself if no name can be derived from it."""
-        title = written(self.field) or ""
-        return name_of(title) or title
-
-    def _show_name(self) -> None:
-        name = self.read()
-        self._preview.set_text(f"File name: {name}" if name != (written(self.field) or "") else "")
-
-    def _settle(self) -> None:
-        self.field.value = self.read()
-
-
-def name_of(title: str) -> str:
-    """Turn a title into a name: `Fees & refunds` becomes `fees_refunds`; a name is unchanged.
-
-    Empty if the title does not begin with a letter like a to z.
-    """
-    if IDENTIFIER.match(title):
-        return title
-    letters = unicodedata.normalize("NFKD", title.casefold())
-    plain = "".join(letter for letter in letters if not unicodedata.combining(letter))
-    name = _OTHERS.sub("_", plain).strip("_")
-    return name if IDENTIFIER.match(name) else ""
 
 
 class Pairs:

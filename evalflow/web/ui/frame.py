@@ -135,11 +135,11 @@ def _entry(name: str, path: str, place: Place, label: str = "") -> ui.link:
 def _project_menu(place: Place) -> None:
     """The projects that the visitor may open."""
     here, known = visitor().project, visitor().projects
-    with _menu("Project", here if any(project.name == here for project in known) else "none", "folder"):
+    with _menu("Project", next((project.title for project in known if project.name == here), "none"), "folder"):
         for project in known:
             # Not a link of NiceGUI, which would add the prefix of the present project.
             with ui.element("a").props(f'href="/p/{project.name}/"') as anchor:
-                text(project.name, "span")
+                text(project.title, "span")
             if project.name == here:
                 anchor.props('aria-current="true"')
         _entry("Projects", "/projects", place, "All projects").classes("apart")

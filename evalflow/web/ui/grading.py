@@ -39,7 +39,7 @@ class Grading:
         self._number: ui.number | None = None
         with ui.element("div").classes("grading") as self._whole:
             with ui.element("div").classes("grading-head"):
-                title = text(metric.name, "h3")
+                title = text(metric.title, "h3")
                 self._add_cannot()
             self._whole.props["role"], self._whole.props["aria-labelledby"] = "group", title.html_id
             if metric.description:

@@ -10,6 +10,7 @@ from nicegui import ui
 from evalflow.app.studio.bot_home import Headline
 from evalflow.report.wording import counted, number, percent
 from evalflow.web.ui.parts import interval, joined, text
+from evalflow.web.ui.visitor import title_of
 
 
 def sentence(headline: Headline) -> str:
@@ -21,7 +22,13 @@ def sentence(headline: Headline) -> str:
         return f"{percent(headline.value)} of answers pass{ends}"
     name = "on average" if headline.statistic == "mean" else headline.statistic.replace("_", " ")
     ends = "" if headline.low is None else f" ({interval(headline.low, headline.high, 2)})"
-    return f"{headline.metric}: {number(headline.value, 2)} {name}{ends}"
+    return f"{about_what(headline)[0]}: {number(headline.value, 2)} {name}{ends}"
+
+
+def about_what(headline: Headline) -> tuple[str, str]:
+    """The titles of the metric and the dataset."""
+    metric = title_of("metric", headline.metric, headline.run.bot)
+    return metric, title_of("dataset", headline.dataset)
 
 
 def heading(headline: Headline, tag: str = "h2") -> None:
@@ -37,7 +44,7 @@ def basis(headline: Headline, moment: str = "") -> None:
     """What the sentence is about: the metric, the dataset, the run's moment, and how many answers are scored."""
     scored = f"{headline.n_scored:,} of {counted(headline.n, 'answer')} scored"
     why = f"{scored}; shown because {headline.why}" if headline.why else scored
-    text(joined(headline.metric, headline.dataset, moment, why), "p", "muted small").props("dir=auto")
+    text(joined(*about_what(headline), moment, why), "p", "muted small").props("dir=auto")
 
 
 def gates_in_words(gates: Sequence[Mapping[str, Any]]) -> str:

@@ -12,7 +12,7 @@ from evalflow.web.ui.parts import message
 
 def judge_labels(found: Sequence[StoredJudge]) -> dict[str, str]:
     """The judges by name, as options of a field."""
-    return {one.name: f"{one.name} (key missing)" if one.missing_key else one.name for one in found}
+    return {one.name: f"{one.title} (key missing)" if one.missing_key else one.title for one in found}
 
 
 def missing_key_note(judge: StoredJudge | None, *, is_linked: bool = True) -> None:
@@ -20,6 +20,6 @@ def missing_key_note(judge: StoredJudge | None, *, is_linked: bool = True) -> No
     if judge is None or not judge.missing_key:
         return
     hint = f"Set it before the server starts: export {judge.missing_key}=... Or choose another judge."
-    message(f"{judge.name}: {judge.missing_key} is not set in the server's environment.", hint, "warn")
+    message(f"{judge.title}: {judge.missing_key} is not set in the server's environment.", hint, "warn")
     if is_linked:
-        ui.link(f"Change {judge.name}", f"/judges/{judge.name}").classes("small")
+        ui.link(f"Change {judge.title}", f"/judges/{judge.name}").classes("small")

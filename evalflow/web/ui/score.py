@@ -15,6 +15,7 @@ from evalflow.app.studio.space import Workspace
 from evalflow.report.wording import cost, number
 from evalflow.web.ui.markup import markup
 from evalflow.web.ui.parts import Tone, badge, copyable, fill, fold, lazy_fold, text
+from evalflow.web.ui.visitor import title_of
 
 _RENDERED = (
     "The run stores the judge's replies, not the prompts. These prompts are rendered again from the templates, the "
@@ -24,7 +25,14 @@ _RENDERED = (
 
 def score_markup(score: Score) -> list[Markup]:
     """A score as HTML: its metric, number, reason, facts and the judge's steps."""
-    shown = [markup("div", markup("h4", score.metric, dir="auto"), _outcome(score), cls="actions")]
+    shown = [
+        markup(
+            "div",
+            markup("h4", title_of("metric", score.metric, score.target), dir="auto"),
+            _outcome(score),
+            cls="actions",
+        )
+    ]
     if reason := why(score):
         shown.append(_text(reason))
     entries = [markup("div", markup("dt", name), markup("dd", value, dir="auto")) for name, value in _facts(score)]

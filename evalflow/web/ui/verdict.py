@@ -25,7 +25,7 @@ from evalflow.web.ui import forms
 from evalflow.web.ui.comments import MOST_SHOWN, CommentList
 from evalflow.web.ui.parts import address, button, counted, message, text
 from evalflow.web.ui.score import prompts_fold
-from evalflow.web.ui.visitor import may
+from evalflow.web.ui.visitor import may, title_of
 
 CAUSES = {"bot": "Bot wrong", "test": "Test wrong", "judge": "Judge wrong", "unknown": "Don't know"}
 """What a person may find wrong in a result: the cause of a task, in words."""
@@ -91,7 +91,8 @@ class _VerdictBar:
         self._place = (run_id, score.position, score.metric)
         on = CommentedOn(run=run_id, position=score.position, metric=score.metric)
         with ui.element("div").classes("verdicts stack") as self._all:
-            self._buttons = ui.element("div").classes("actions").props(f'role=group aria-label="{score.metric}"')
+            self._buttons = ui.element("div").classes("actions").props("role=group")
+            self._buttons.props["aria-label"] = title_of("metric", score.metric, score.target)
             self._choice = ui.element("div").classes("stack")
             self._said = ui.element("div").classes("stack small").props("aria-live=polite")
             self._comments = CommentList(workspace, on, is_open=False)

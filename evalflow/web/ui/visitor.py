@@ -14,6 +14,7 @@ from starlette.requests import HTTPConnection
 from evalflow.app.studio.access import Actor, Right
 from evalflow.app.studio.projects import Project, list_projects
 from evalflow.app.studio.space import Workspace
+from evalflow.app.studio.titles import NO_TITLES, Titled, Titles, titles_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +26,14 @@ class Visitor:
         rights: In the page's project.
         project: Its name.
         projects: Those that they may see.
+        titles: What people call the definitions of the project.
     """
 
     actor: Actor | None = None
     rights: frozenset[Right] = frozenset({"read"})
     project: str = ""
     projects: Sequence[Project] = ()
+    titles: Titles = NO_TITLES
 
     @property
     def has_account(self) -> bool:
@@ -46,7 +49,8 @@ async def meet(request: HTTPConnection) -> None:
 
 def _read(workspace: Workspace) -> Visitor:
     actor = workspace.identify()
-    return Visitor(actor, actor.rights(workspace.project_id), workspace.project, list_projects(workspace))
+    rights = actor.rights(workspace.project_id)
+    return Visitor(actor, rights, workspace.project, list_projects(workspace), titles_of(workspace))
 
 
 def workspace_of(request: HTTPConnection) -> Workspace:
@@ -57,6 +61,11 @@ def workspace_of(request: HTTPConnection) -> Workspace:
 def visitor() -> Visitor:
     """Whom the page is built for."""
     return getattr(ui.context.client.request.state, "visitor", Visitor())
+
+
+def title_of(kind: Titled, name: str, bot: str = "") -> str:
+    """What people call the bot, metric, dataset, judge or project of a name; `bot`: whose metric it is."""
+    return visitor().titles.of(kind, name, bot)
 
 
 def may(right: Right) -> bool:

@@ -64,14 +64,16 @@ def test_a_bot_is_described_tried_saved_changed_and_deleted(visit: Visit, pages:
 
 def test_every_fault_stands_beside_its_field(visit: Visit) -> None:
     page = visit("/bots/new")
-    field(page, "Name").fill("3 fees")
+    field(page, "Model").fill("m")
+    field(page, "Name").fill("Recorded")
     page.get_by_role("button", name="Save").click()
-    seen(page, "'3 fees' cannot be a name")
+    seen(page, "There already is a bot called 'recorded'")
+    field(page, "Model").fill("")
     field(page, "Name").fill("fine")
     page.get_by_role("button", name="Save").click()
     model = page.locator(".field", has_text="The provider's model name")
     model.get_by_text("is required").wait_for()
-    page.get_by_text("cannot be a name").wait_for(state="detached")
+    page.get_by_text("There already is a bot").wait_for(state="detached")
 
 
 def test_a_failed_save_goes_to_its_error_and_cuts_no_number(visit: Visit) -> None:

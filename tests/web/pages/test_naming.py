@@ -1,4 +1,4 @@
-"""Names made of titles, and how the field of a name shows them."""
+"""Titles in any script: typed once, read everywhere, and the identifiers that are derived from them."""
 
 from __future__ import annotations
 
@@ -7,65 +7,85 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from evalflow.config.schema import IDENTIFIER
-from evalflow.web.ui.forms import name_of
 
 from ..conftest import Server
 from .test_datasets import field, press, seen
 
+pytestmark = pytest.mark.browser
+WORKER = True
 Visit = Callable[..., Any]
+BOT, METRIC, DATASET = "会議ボット", "Is it polite?", "Fragen – Köln"
+YAML = "kind: check\nneeds: [answer]\nchecks:\n- {op: contains, value: please}\nthreshold: 1"
 
 
-@pytest.mark.parametrize(
-    ("title", "name"),
-    [
-        ("Factual Accuracy", "factual_accuracy"),
-        ("  Fees & refunds (2026)! ", "fees_refunds_2026"),
-        ("Genauigkeit für Straßen", "genauigkeit_fur_strassen"),
-        ("G-Eval: a/b", "g_eval_a_b"),
-        ("a__name_", "a__name_"),
-        ("3 fees", ""),
-        ("Точность", ""),
-        ("&", ""),
-        ("", ""),
-    ],
-)
-def test_a_title_gives_a_name(title: str, name: str) -> None:
-    assert name_of(title) == name
+def identifier(page: Any) -> Any:
+    return page.locator(".identifier")
 
 
-@given(st.text())
-def test_what_is_given_is_a_name_or_nothing_and_stays_as_it_is(title: str) -> None:
-    name = name_of(title)
-    assert not name or IDENTIFIER.match(name)
-    assert name_of(name) == name
-
-
-@pytest.mark.browser
 @pytest.mark.parametrize("width", [1280, 390])
-def test_a_title_is_typed_and_its_name_seen_and_changed(visit: Visit, pages: Server, width: int) -> None:
+def test_the_identifier_is_seen_and_can_be_changed_until_it_is_saved(visit: Visit, pages: Server, width: int) -> None:
     page = visit("/datasets/new", width)
-    name = field(page, "Name")
-    name.press_sequentially("Fees & Refunds")
-    seen(page, "File name: fees_refunds")
-    place = page.get_by_role("button", name="Create", exact=True).bounding_box()
-    name.press("Tab")
-    page.wait_for_function("document.querySelector('input[type=text]').value === 'fees_refunds'")
-    page.get_by_text("File name: fees_refunds").wait_for(state="detached")
-    assert page.get_by_role("button", name="Create", exact=True).bounding_box() == place  # a click would miss it
-    name.fill(f"Fees {width}")
+    field(page, "Name").press_sequentially("Fees & Refunds")
+    identifier(page).get_by_text("Identifier: fees_refunds").click()
+    field(page, "Identifier").fill("New")
+    field(page, "Name").fill(f"Gebühren {width}")
     press(page, "Create")
-    page.wait_for_url(re.compile(f"/datasets/fees_{width}$"))
-    assert pages.ask("GET", f"/api/v1/datasets/fees_{width}").status == 200
+    seen(page, "'New' cannot be a name")
+    field(page, "Identifier").fill(f"own_{width}")
+    press(page, "Create")
+    page.wait_for_url(re.compile(f"/datasets/own_{width}$"))
+    page.get_by_role("heading", name=f"Gebühren {width}").wait_for()
+    page.get_by_role("link", name="Edit").click()
+    seen(page, f"Identifier: own_{width}")
+    field(page, "Name").fill(f"Fees {width}")
+    press(page, "Save")
+    page.get_by_role("heading", name=f"Fees {width}").wait_for()
+    assert pages.ask("GET", f"/api/v1/datasets/own_{width}").json["title"] == f"Fees {width}"
 
 
-@pytest.mark.browser
-def test_a_title_without_a_name_is_refused_as_it_was_written(visit: Visit) -> None:
+def test_a_name_that_another_has_is_refused_at_its_field(visit: Visit) -> None:
     page = visit("/datasets/new")
-    field(page, "Name").fill("Точность")
     press(page, "Create")
-    seen(page, "'Точность' cannot be a name")
-    assert field(page, "Name").input_value() == "Точность"
+    seen(page, "This field is required")
+    field(page, "Name").fill("RAG")
+    press(page, "Create")
+    seen(page, "There already is a dataset called 'rag', with the name rag")
+
+
+def test_names_are_read_as_they_were_typed(visit: Visit, pages: Server) -> None:
+    rows = [{"question": "Can I pay?", "answer": answer} for answer in ("Yes, please.", "No.", "Please wait, please.")]
+    assert pages.ask("POST", "/api/v1/datasets", {"name": "fragen", "title": DATASET}).status == 201
+    assert pages.ask("POST", "/api/v1/datasets/fragen/cases", {"items": rows}).status == 201
+    page = visit("/bots/new")
+    field(page, "Name").fill(BOT)
+    seen(page, "Identifier: bot")
+    page.locator("input[value=recorded]").check()
+    press(page, "Save")
+    page.get_by_role("heading", name=BOT, exact=True).wait_for()
+    page.get_by_role("link", name="Metrics", exact=True).last.click()
+    page.get_by_role("link", name="New metric", exact=True).click()
+    page.get_by_role("button", name="YAML", exact=True).click()
+    field(page, "YAML").fill(YAML)
+    field(page, "Name").fill(METRIC)
+    press(page, "Save")
+    page.get_by_role("heading", name=METRIC).wait_for()
+    page.get_by_role("heading", name=f"Metrics of {BOT}").wait_for()
+    run = {"bot": "bot", "datasets": ["fragen"], "metrics": ["is_it_polite"]}
+    made = pages.ask("POST", "/api/v1/runs", run)
+    assert made.status in (201, 202), made.body
+    page = visit(f"/runs/{made.json['run_id']}")
+    page.get_by_role("heading", name=f"{BOT} on {DATASET}").wait_for()
+    page.locator("th.chip-of", has_text=METRIC).wait_for()
+    seen(page, "67 % of answers pass")
+    page = visit(f"/runs/{made.json['run_id']}/cases/0")
+    page.locator("h4", has_text=METRIC).wait_for()
+    seen(page, DATASET)
+    page = visit("/history?bot=bot")
+    page.get_by_role("link", name=METRIC).wait_for()
+    seen(page, DATASET)
+    page = visit("/runs?search=会議")
+    page.get_by_role("heading", name=f"{BOT} on {DATASET}").wait_for()
+    seen(page, METRIC)
+    page = visit("/audit")
+    seen(page, f"create bot {BOT} (bot)")
+    seen(page, f"create metric {METRIC} (bot/is_it_polite)")
