@@ -27,9 +27,9 @@ from evalflow.app.studio.runs import Run
 from evalflow.app.studio.space import Workspace
 from evalflow.report.verdict import change_in_words
 from evalflow.report.wording import counted, joined, number, percent
-from evalflow.web.pages.runs import ACTIVE, name_of, state_of, when
+from evalflow.web.pages.runs import ACTIVE, in_a_sentence, name_of, state_of, when
 from evalflow.web.ui.frame import frame, guarded_page
-from evalflow.web.ui.headline import about_what, basis, heading
+from evalflow.web.ui.headline import basis, heading
 from evalflow.web.ui.parts import (
     across,
     badge,
@@ -126,8 +126,9 @@ def since_last_time(headline: Headline, change: HeadlineChange) -> str:
     if not row.found.difference:
         return "The same as last time."
     verdict = "too few cases to be sure" if row.verdict == "cannot_tell" else row.verdict
-    passing = {about_what(headline)[0]} if row.metric in passing_metrics(headline.run) else ()
-    difference = change_in_words(replace(row, metric=about_what(headline)[0]), passing)
+    metric = in_a_sentence(row.metric, headline.run)
+    passing = {metric} if row.metric in passing_metrics(headline.run) else ()
+    difference = change_in_words(replace(row, metric=metric), passing)
     return f"Since last time {difference}: {verdict}."
 
 

@@ -13,7 +13,7 @@ from evalflow.app.studio.runs import Run
 from evalflow.report.comparison import VERDICTS, Comparison
 from evalflow.report.verdict import verdict_in_words
 from evalflow.report.wording import method, number, p_value, signed
-from evalflow.web.pages.runs import metric_titles, name_of, when
+from evalflow.web.pages.runs import in_a_sentence, name_of, when
 from evalflow.web.ui.parts import (
     Tone,
     across,
@@ -53,14 +53,14 @@ _SIGNS = {"better": "▲", "worse": "▼", "cannot_tell": "="}
 
 def verdict(found: Comparison, runs: tuple[Run, Run]) -> None:
     """The verdict in a sentence, the two runs, and a line for each metric."""
-    titles = metric_titles(runs[1])
-    rows = [replace(one, metric=titles.get(one.metric, one.metric)) for one in found.rows]
-    row = rows[found.rows.index(leading_row(found.rows, runs[1]))]
-    passing = {titles.get(name, name) for name in passing_metrics(runs[1])}
+    rows = [replace(one, metric=title_of("metric", one.metric, runs[1].bot)) for one in found.rows]
+    row, passing = leading_row(found.rows, runs[1]), passing_metrics(runs[1])
     [flips] = found.flips
     with ui.element("section").classes("verdict-first"):
-        others = [one for one in rows if one is not row]
-        text(verdict_in_words(row, others, passing), "h2", f"verdict-in-words {row.verdict}")
+        said = [replace(one, metric=in_a_sentence(one.metric, runs[1])) for one in found.rows if one is not row]
+        first = replace(row, metric=in_a_sentence(row.metric, runs[1]))
+        passed = {in_a_sentence(name, runs[1]) for name in passing}
+        text(verdict_in_words(first, said, passed), "h2", f"verdict-in-words {row.verdict}")
         if passing:
             better, worse = flips.improved, flips.worsened
             what, several = ("result", " over all metrics") if len(passing) > 1 else ("case", "")

@@ -55,6 +55,12 @@ def metric_titles(run: Run) -> dict[str, str]:
     return {name: title_of("metric", name, run.bot) for name in metrics_of(run)}
 
 
+def in_a_sentence(metric: str, run: Run) -> str:
+    """The title of a run's metric, in quotes if it is more than a word."""
+    title = title_of("metric", metric, run.bot)
+    return f"“{title}”" if " " in title else title
+
+
 def history_path(run: Run, metric: str) -> str:
     """The URL of a metric's history, on the first of the run's datasets."""
     words = {"bot": run.bot, "dataset": next(iter(run.facts.get("datasets", ())), ""), "metric": metric}

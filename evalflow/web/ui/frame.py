@@ -59,6 +59,8 @@ _OF_SERVER: tuple[tuple[Place, str, Right], ...] = (
     ("Audit", "/audit", "admin"),
 )
 """Entries of the menu of the server, each with the right that its page needs."""
+_LONG = 50
+"""Characters from which a heading is set smaller."""
 _COLOURS = (("system", "contrast"), ("light", "light_mode"), ("dark", "dark_mode"))
 
 
@@ -79,7 +81,7 @@ def frame(title: str, *, place: Place, about: str = "", trail: Sequence[tuple[st
                 for name, path in trail:
                     with ui.element("div").classes("trail"):
                         ui.link(f"← {name}", path)
-                text(title, "h1")
+                text(title, "h1", "long" if len(title) > _LONG else "")
                 if about:
                     text(about, "p").classes("muted")
             actions = ui.element("div").classes("actions")

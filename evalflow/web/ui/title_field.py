@@ -37,7 +37,7 @@ class TitleField:
         if name:
             text(f"Identifier: {name}", classes="aside")
             return
-        with ui.expansion("Identifier: from the name").classes("more identifier") as self._fold:
+        with ui.expansion("Identifier: from the name").classes("identifier") as self._fold:
             self._own = self.fields[f"{what}.name"] = line(_IDENTIFIER)
         self._derived = ""
         self._own.on_value_change(self._show)
