@@ -59,7 +59,7 @@ def in_words(scores: Distribution) -> str:
         for place, count in enumerate(scores.counts)
         if count
     ]
-    return f"Scores of {scores.metric}: {'; '.join(filled)}"
+    return f"Scores: {'; '.join(filled)}"
 
 
 class RateCurve:

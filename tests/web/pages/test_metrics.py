@@ -126,11 +126,11 @@ def test_every_fault_stands_beside_its_field(visit: Visit, pages: Server) -> Non
     page = visit("/bots/faulty/metrics/new")
     beside = lambda help: page.locator(".field", has_text=help)  # noqa: E731
     press(page, "Save")
-    beside("(file name:").get_by_text("This field is required").wait_for()
+    beside("As you like, in any language.").get_by_text("This field is required").wait_for()
     field(page, "Name").fill("price")
     press(page, "Save")
     beside("the judge reads exactly this").get_by_text("This field is required").wait_for()
-    beside("(file name:").get_by_text("This field is required").wait_for(state="detached")
+    beside("As you like, in any language.").get_by_text("This field is required").wait_for(state="detached")
     field(page, "Criteria").fill("It names the price.")
     page.get_by_text("Scale: 1 to 10").click()
     field(page, "Lowest grade").fill("10")
