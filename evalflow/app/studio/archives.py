@@ -74,7 +74,7 @@ def bot_archive(space: Workspace, bot: str, datasets: Sequence[str] = ()) -> Ite
     request = RunRequest(bot, datasets, metrics)
     words = replace(request, judge=judge_of(found.config, request)).words()
     live = [] if found.config.get("kind") == "recorded" else ["generate=true"]
-    about = [f"# {bot}", found.description, "", "The bot with its metrics and test cases, for evalflow."]
+    about = [f"# {found.title}", found.description, "", "The bot with its metrics and test cases, for evalflow."]
     about += _commands("What is in it", [["list", "--config-dir", "conf"]])
     if datasets and metrics:
         about += _commands("Check what a run would take, then run", [["check", *words, *live], [*words, *live]])

@@ -141,12 +141,12 @@ class DefinitionStore:
 
     def _free_title(self, connection: Connection, owner: int, title: str, but: int | None = None) -> str:
         """The title as it is stored; TakenError if another one of the owner, or of conf/, has it."""
-        found, same = checked_title(title, self.noun), same_title(title)
+        found = checked_title(title, self.noun)
         there = {
             row["title"]: row["name"] for row in definitions.names(connection, self.table, owner) if row["id"] != but
         }
         for other, name in {**self._declared_titles(), **there}.items():
-            if same_title(other) == same:
+            if same_title(other) == same_title(found):
                 what = f"there already is a {self.noun} called {other!r}, with the name {name}"
                 raise TakenError(Problem(what, f"{self.noun}.title", "choose another one"))
         return found

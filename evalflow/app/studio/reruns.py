@@ -125,6 +125,6 @@ def run_with_prompt(space: Workspace, run_id: str, prompt: str, expected: int, c
     options = {**run.request.options, "generate": True} if run.request else {}
     return create_run(
         space,
-        changed_request(run, bot=name, title=f"{run.title or run.bot}, new prompt", options=options),
+        changed_request(run, bot=name, title=f"{run.title or bot.title}, new prompt", options=options),
         creation_key,
     )

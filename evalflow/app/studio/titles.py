@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import chain, count
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from evalflow.app.core.options import options
 from evalflow.app.studio.access import requires
@@ -76,8 +76,10 @@ def _folded(title: str, what: str) -> str:
 
 def lifted(values: Mapping[str, Any], title: str | None) -> tuple[dict[str, Any], str | None]:
     """A configuration without its key `title`, and the title: the given one, or else the key's."""
-    others = {key: value for key, value in values.items() if key != "title"}
-    return others, title or cast("str | None", values.get("title"))
+    others, own = dict(values), values.get("title")
+    if others.pop("title", None) is not None and not isinstance(own, str):
+        raise UserError(Problem("the title must be a text", "title", "put it in quotes"))
+    return others, title or own
 
 
 def titled(values: Mapping[str, Any], name: str, title: str) -> dict[str, Any]:

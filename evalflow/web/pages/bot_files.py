@@ -13,6 +13,7 @@ from evalflow.errors import command
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import dialog, folder_dialog
 from evalflow.web.ui.parts import address, button, link_button, tell
+from evalflow.web.ui.visitor import title_of
 
 _CASES = forms.About("Test cases", "As JSON lines.")
 
@@ -38,7 +39,7 @@ def download_dialog(bot: str, datasets: Mapping[str, str], chosen: Sequence[str]
         return address(f"/api/v1/bots/{bot}/archive", {"dataset": list(picked.value) if picked else []})
 
     about = "A zip with its metrics, prompts, judges and checks; unpacked, it runs on the command line. Keys stay here."
-    with dialog(f"Download {bot}", about) as asked:
+    with dialog(f"Download {title_of('bot', bot)}", about) as asked:
         picked = forms.several(_CASES, datasets, [name for name in chosen if name in datasets]) if datasets else None
         with ui.element("div").classes("actions"):
             link = link_button("Download", path(), primary=True).props("download").on("click", asked.close)
@@ -65,7 +66,7 @@ def export_dialog(workspace: Workspace, bot: str, datasets: Mapping[str, str], u
             tell(f"Exported. List its contents with: {command('list', '--config-dir', f'{path}/conf')}")
 
     about = "With its metrics and their prompts, as files for the command line."
-    with dialog(f"Export {bot}", about) as asked:
+    with dialog(f"Export {title_of('bot', bot)}", about) as asked:
         help = "A new folder, inside the one where evalflow was started."
         folder = forms.line(forms.About("Folder", help, "exported", required=True))
         chosen = forms.several(_CASES, datasets, [name for name in used if name in datasets]) if datasets else None

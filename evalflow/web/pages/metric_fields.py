@@ -15,6 +15,7 @@ from evalflow.errors import Problem, UserError
 from evalflow.web.ui import forms
 from evalflow.web.ui.judges import judge_labels, missing_key_note
 from evalflow.web.ui.parts import badge, button, message, text
+from evalflow.web.ui.visitor import title_of
 
 
 class JudgeFields:
@@ -252,7 +253,9 @@ class StepsFields:
         took = f" in {found.latency_s:.1f} s" if found.latency_s else ""
         cost = f" for ${found.cost_usd:.4f}" if found.cost_usd else ""
         self._set(frozen=False)
-        self._note.text = f"Written by {found.judge}{took}{cost}. Check and edit them, then freeze them."
+        self._note.text = (
+            f"Written by {title_of('judge', found.judge)}{took}{cost}. Check and edit them, then freeze them."
+        )
 
     def _freeze(self) -> None:
         self._set(frozen=True)

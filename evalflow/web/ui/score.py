@@ -73,7 +73,7 @@ def why(score: Score) -> str:
 def _facts(score: Score) -> list[tuple[str, str]]:
     """The judge, time and cost."""
     entries = [
-        ("Judge", score.judge or ""),
+        ("Judge", title_of("judge", score.judge) if score.judge else ""),
         ("On the metric's scale", "" if score.value is None else readable(score.value)),
         ("Threshold", "" if score.threshold is None else number(score.threshold, 2)),
         ("Scored from", score_source(score)),

@@ -161,6 +161,8 @@ def test_files_may_have_titles(space: Workspace) -> None:
     assert {one.name: one.title for one in datasets.list_datasets(space)}["q"] == "Fragen"
     assert metrics.get_library(space, "m").title == "Gleich?"
     assert judges.get_judge(space, "j").title == "Rechner"
+    with pytest.raises(UserError, match="must be a text"):
+        bots.create_bot(space, "number", {**RECORDED, "title": 5})
     copied = bots.copy_bot(space, "kaigi", "copy")
     assert (copied.title, "title" in copied.config) == ("copy", False)
     assert titles_of(space).of("metric", "m") == "Gleich?"
