@@ -89,18 +89,17 @@ class DefinitionStore:
     def change(self, space: Workspace, row: Mapping[str, Any], expected: int, values: Mapping[str, Any]) -> None:
         """Change a row of the expected version, or raise StaleError; NotFoundError if it has been deleted.
 
-        A title of None stays; it follows a new name if there never was another one.
+        Without a title it stays; it follows a new name if there never was another one.
         """
-        name, bot = values.get("name", row["name"]), row.get("bot_id")
-        title = values.get("title") or (name if name != row["name"] == row.get("title") else None)
-        values = {column: value for column, value in values.items() if column != "title"}
-        if title is not None:
-            values["title"] = checked_title(title, self.noun)
+        name, bot, values = values.get("name", row["name"]), row.get("bot_id"), dict(values)
+        if self.table in definitions.TITLED:
+            kept = name if row["title"] == row["name"] else row["title"]
+            values["title"] = checked_title(values.get("title") or kept, self.noun)
         fields = [key for column, value in values.items() for key in changed_keys(column, row[column], value)]
         with space.changing("update", self.noun, row["name"], fields) as connection:
             if name != row["name"] and definitions.named(connection, self.table, name, bot or space.project_id):
                 raise self._taken(name)
-            if values.get("title") not in (None, row.get("title")):
+            if self.table in definitions.TITLED and values["title"] != row["title"]:
                 self._free_title(connection, bot or space.project_id, values["title"], row["id"])
             if not definitions.change(connection, self.table, row["id"], expected, values):
                 raise stale(self.noun, row["name"], expected, self.get(space, row["name"], bot), values)
