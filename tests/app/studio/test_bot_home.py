@@ -24,8 +24,15 @@ from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import Workspace
 from evalflow.web.pages.bot_home import since_last_time
 from evalflow.web.ui.headline import sentence
+from evalflow.web.ui.visitor import Visitor
 from tests.finishing import finish
 from tests.web.finished import finish_runs
+
+
+@pytest.fixture(name="no_page", autouse=True)
+def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Words that are made outside of a page know no titles."""
+    monkeypatch.setattr("evalflow.web.ui.visitor.visitor", Visitor)
 
 
 def test_a_home_says_how_good_the_latest_run_is_and_what_changed(space: Workspace) -> None:

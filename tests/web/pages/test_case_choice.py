@@ -13,6 +13,7 @@ from evalflow.app.studio.case_choice import LeftOutCases
 from evalflow.app.studio.metrics import MetricDraft
 from evalflow.app.studio.snapshot import RunRequest
 from evalflow.web.pages.case_choice import cases_in_words, choice_in_words, left_out_in_words
+from evalflow.web.ui.visitor import Visitor
 
 from ...finishing import finish
 from ..conftest import Server, working_in
@@ -21,6 +22,12 @@ from .conftest import paged
 from .test_runs import choose
 
 Visit = Callable[..., Any]
+
+
+@pytest.fixture(name="no_page", autouse=True)
+def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Words that are made outside of a page know no titles."""
+    monkeypatch.setattr("evalflow.web.ui.visitor.visitor", Visitor)
 
 
 @pytest.mark.parametrize(
