@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import chain, count
-from typing import Any, Literal
+from typing import Any
 
 from evalflow.app.core.options import options
 from evalflow.app.studio.access import requires
@@ -27,8 +27,7 @@ _LETTERS = str.maketrans({"æ": "ae", "œ": "oe", "ø": "o", "ł": "l", "đ": "d
 """Latin letters that Unicode does not decompose."""
 _REORDERING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 """Characters that change the direction of what follows them, and so could make a title look like another."""
-Titled = Literal["bot", "metric", "dataset", "judge", "project"]
-_GROUPS: Mapping[str, Titled] = {"target": "bot", "metric": "metric", "dataset": "dataset", "judge": "judge"}
+_GROUPS = {"target": "bot", "metric": "metric", "dataset": "dataset", "judge": "judge"}
 
 
 def checked_title(title: str, what: str) -> str:
@@ -93,7 +92,7 @@ class Titles:
 
     given: Mapping[tuple[str, str, str], str]
 
-    def of(self, kind: Titled, name: str, bot: str = "") -> str:
+    def of(self, kind: str, name: str, bot: str = "") -> str:
         """The title of a bot, metric, dataset, judge or project; its name if it has no other title.
 
         `bot`: whose metric it is; without one it is the library's.

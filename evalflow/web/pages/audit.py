@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, time, timedelta
-from typing import get_args
 
 from anyio import to_thread
 from nicegui import ui
 
 from evalflow.app.studio.audit import AuditEntry, AuditFilter, AuditWords, audit_words, list_changes
 from evalflow.app.studio.space import Page, Workspace
-from evalflow.app.studio.titles import Titled
 from evalflow.errors import Problem, UserError
 from evalflow.web.ui import forms
 from evalflow.web.ui.frame import frame, guarded_page
@@ -126,8 +124,7 @@ def _called(change: AuditEntry) -> str:
     """The title of what was changed, with its name if it has another; those of other projects are not known here."""
     bot, _, name = change.name.rpartition("/")
     is_here = change.project == visitor().project or change.kind == "project"
-    kind: Titled | None = next((kind for kind in get_args(Titled) if kind == change.kind and is_here), None)
-    title = title_of(kind, name, bot) if kind else name
+    title = title_of(change.kind, name, bot) if is_here else name
     return change.name if title == name else f"{title} ({change.name})"
 
 

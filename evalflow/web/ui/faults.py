@@ -11,7 +11,7 @@ from nicegui import ui
 from evalflow.app.studio.space import StaleError
 from evalflow.errors import EvalflowError, Problem, Subject
 from evalflow.web.ui.parts import button, capitalised, counted, plain_button, problems_of, sentence, text
-from evalflow.web.ui.visitor import root_path
+from evalflow.web.ui.visitor import root_path, title_of
 
 _FOCUS = """setTimeout(() => {{
   const it = getHtmlElement({id});
@@ -67,8 +67,9 @@ def subject_link(subject: Subject) -> None:
     root = f"/p/{subject.project}" if subject.project else root_path()
     # Not a link of NiceGUI, which would add the prefix of the present project.
     with ui.element("a").props(f'href="{root}{path_of(subject)}" target=_blank'):
-        of = f" of {subject.owner}" if subject.owner and subject.kind == "metric" else ""
-        name = "import cases" if subject.kind == "import" else f"{subject.kind} {subject.name}{of}".strip()
+        of = f" of {title_of('bot', subject.owner)}" if subject.owner and subject.kind == "metric" else ""
+        called = title_of(subject.kind, subject.name, subject.owner)
+        name = "import cases" if subject.kind == "import" else f"{subject.kind} {called}{of}".strip()
         text(name, "span")
         text(" (opens a new tab)", "span", "unseen")
 

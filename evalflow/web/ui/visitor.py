@@ -14,7 +14,7 @@ from starlette.requests import HTTPConnection
 from evalflow.app.studio.access import Actor, Right
 from evalflow.app.studio.projects import Project, list_projects
 from evalflow.app.studio.space import Workspace
-from evalflow.app.studio.titles import NO_TITLES, Titled, Titles, titles_of
+from evalflow.app.studio.titles import NO_TITLES, Titles, titles_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +63,11 @@ def visitor() -> Visitor:
     return getattr(ui.context.client.request.state, "visitor", Visitor())
 
 
-def title_of(kind: Titled, name: str, bot: str = "") -> str:
-    """What people call the bot, metric, dataset, judge or project of a name; `bot`: whose metric it is."""
+def title_of(kind: str, name: str, bot: str = "") -> str:
+    """What people call the bot, metric, dataset, judge or project of a name; `bot`: whose metric it is.
+
+    What has no titles is called by its name.
+    """
     return visitor().titles.of(kind, name, bot)
 
 
