@@ -21,6 +21,7 @@ from evalflow.metrics.case_checks import PARAMS
 
 _REMARKS = ("description", "name", "label", "id", "title", "comment", "reason")
 """Keys that promptfoo does not read."""
+_PROGRAMS = ("javascript", "python", "ruby")
 _EXACT: Mapping[str, Any] = {"normalize": None}
 _FOLDED: Mapping[str, Any] = {"normalize": None, "case_sensitive": False}
 _KNOWN_KEYS = frozenset({"type", "value", "threshold", "weight", "metric", "provider", *_REMARKS})
@@ -90,10 +91,10 @@ class AssertionReader:
         kind = declared.get("type")
         if not isinstance(kind, str):
             raise Untranslatable("it has no type", "write `type: contains` or another")
-        odd = sorted(set(declared) - _KNOWN_KEYS)
+        base = kind.removeprefix("not-")
+        odd = sorted(set(declared) - _KNOWN_KEYS - ({"config"} if base in _PROGRAMS else set()))
         if odd:
             raise Untranslatable(f"it has {', '.join(odd)}", "score the answer as it is, or write a `command` check")
-        base = kind.removeprefix("not-")
         inverse = base != kind
         weight = self._weight(declared)
         if base in _METRICS:
