@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, cast
@@ -183,21 +183,26 @@ class RecordedCases:
             self._name_labels(key, dict(zip(self.scores.keys, old, strict=True)))
 
     def _name_labels(self, key: str, metrics: Mapping[str, str]) -> None:
-        """Give labels the metric of the scores of their name; others wait for a metric of that name."""
-        path = self.imported.data[f"{key}_labels.jsonl"]
-        named = path.with_suffix(".named")
-        waiting: dict[str, None] = {}
-        with path.open(encoding="utf-8") as labels, named.open("w", encoding="utf-8") as file:
+        """Give labels the metric of the scores of their name. The others go to a file of their own."""
+        imported = self.imported
+        path = imported.data.pop(f"{key}_labels.jsonl")
+        files = {"labels": path.with_suffix(".named"), "labels_waiting": path.with_suffix(".waiting")}
+        names: dict[str, dict[str, None]] = {kind: {} for kind in files}
+        with path.open(encoding="utf-8") as labels, ExitStack() as stack:
+            opened = {kind: stack.enter_context(file.open("w", encoding="utf-8")) for kind, file in files.items()}
             for line in labels:
                 row = json.loads(line)
-                metric = metrics.get(row["metric"]) or key_for(row["metric"], (), "label")
-                waiting |= {} if row["metric"] in metrics else {metric: None}
-                file.write(json.dumps({**row, "metric": metric}, ensure_ascii=False) + "\n")
-        named.replace(path)
-        notes = self.imported.notes
-        notes.append(f"people's labels: python -m evalflow calibrate RUN --labels data/{key}_labels.jsonl")
-        if waiting:
-            notes.append(f"labels without a score of their name wait for a metric: {', '.join([*waiting][:12])}")
+                kind = "labels" if row["metric"] in metrics else "labels_waiting"
+                row["metric"] = metrics.get(row["metric"]) or key_for(row["metric"], (), "label")
+                names[kind].setdefault(row["metric"])
+                opened[kind].write(json.dumps(row, ensure_ascii=False) + "\n")
+        imported.data |= {f"{key}_{kind}.jsonl": file for kind, file in files.items() if names[kind]}
+        if names["labels"]:
+            hint = f"after a run: python -m evalflow calibrate outputs/latest --labels data/{key}_labels.jsonl"
+            imported.notes.append(f"people's labels of {', '.join(names['labels'])}; {hint}")
+        if names["labels_waiting"]:
+            waiting = ", ".join([*names["labels_waiting"]][:12])
+            imported.notes.append(f"labels in data/{key}_labels_waiting.jsonl need a metric of their name: {waiting}")
 
     def _declare_score(self, key: str, name: str, score: str) -> str:
         """Add the metric that reads the tool's own score."""

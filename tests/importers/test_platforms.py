@@ -154,10 +154,12 @@ def test_people_s_scores_are_labels(tmp_path: Path) -> None:
     assert cases(found)[0]["langfuse"] == {"helpful": 1.0}
     assert labels(found) == [
         {"case_id": "1", "metric": "old_helpful", "value": 0, "by": "ana", "comment": "rude", "at": "t"},
+    ]
+    assert cases(found, "old_labels_waiting.jsonl") == [
         {"case_id": "1", "metric": "tone", "value": "warm", "comment": "rude", "at": "t"},
     ]
     assert found.ledger.counts()["labels"] == (2, 2, 0)
-    assert any("wait for a metric: tone" in note for note in found.notes)
+    assert any("need a metric of their name: tone" in note for note in found.notes)
 
 
 def test_feedback_and_annotations_say_whether_a_person_gave_them(tmp_path: Path) -> None:
@@ -168,7 +170,8 @@ def test_feedback_and_annotations_say_whether_a_person_gave_them(tmp_path: Path)
     human = {"name": "right", "annotator_kind": "HUMAN", "result": {"label": "yes", "explanation": "e"}, "user_id": "u"}
     row = {"example_id": "e", "input": "Q", "reference_output": "R", "output": "A", "annotations": [human]}
     found = read(tmp_path, "phoenix", [row])
-    assert labels(found) == [{"case_id": "1", "metric": "right", "value": "yes", "by": "u", "comment": "e"}]
+    waiting = [{"case_id": "1", "metric": "right", "value": "yes", "by": "u", "comment": "e"}]
+    assert cases(found, "old_labels_waiting.jsonl") == waiting
 
 
 def test_scores_of_another_file_are_joined(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ _VARIABLE = r"context\.vars(?:\.(?P<dotted>[A-Za-z_$][\w$]*)\b|\[['\"](?P<quoted
 _LOWERED = re.compile(rf"({_TEXT})\.toLowerCase\(\)")
 _EITHER_TYPE = re.compile(r"\(\s*typeof output === ['\"]string['\"]\s*\?\s*JSON\.parse\(output\)\s*:\s*output\s*\)")
 _OBJECT = (  # an output that is an object, of which texts have no such part
-    r"(?<![\w$.(])output(?=\??\.(?!(?:length|includes|startsWith|endsWith|trim\w*|to\w+|match\w*|split|slice|substr\w*|"
+    r"(?<![\w$.])output(?=\??\.(?!(?:length|includes|startsWith|endsWith|trim\w*|to\w+|match\w*|split|slice|substr\w*|"
     r"indexOf|lastIndexOf|replace\w*|search|char\w+|at|concat|normalize|repeat|pad\w+|valueOf|codePointAt)\b)[A-Za-z_$])"
 )
 _NUMBER = r"(?P<number>\d+)"

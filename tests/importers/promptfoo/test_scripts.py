@@ -45,7 +45,7 @@ VARIABLES = {"word": "data Café", "list": ["a"]}
         ("output.kind === 'x'", {"op": "jsonpath", "path": "$.kind", "equals": "x"}),
         ("output.length <= 280 ? 1 : 0", {"op": "length", "unit": "characters", "max": 280}),
         (
-            "['a', 'b'].includes(JSON.parse(output).n)",
+            "['a', 'b'].includes(output.n)",
             {"op": "any", "rules": [{"op": "jsonpath", "path": "$.n", "equals": one} for one in ("a", "b")]},
         ),
         (
