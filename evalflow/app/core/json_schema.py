@@ -169,7 +169,20 @@ def write_schemas(folder: Path) -> None:
     """Write GROUP.json for each group."""
     private_folder(folder)
     for group in SCHEMA_GROUPS:
-        write_atomically(folder / f"{group}.json", json.dumps(group_schema(group), indent=2, ensure_ascii=False) + "\n")
+        write_atomically(folder / f"{group}.json", schema_text(group))
+
+
+def schema_text(group: str) -> str:
+    """The schema of a group as a file."""
+    return json.dumps(group_schema(group), indent=2, ensure_ascii=False) + "\n"
+
+
+def add_schema_lines(folder: Path) -> None:
+    """Give the files of conf/ below a folder the comment that names their schema, and write the schemas there."""
+    for file in (folder / "conf").rglob("*.yaml"):
+        text = file.read_text(encoding="utf-8")
+        write_atomically(file, with_schema_line(file.relative_to(folder), text))
+    write_schemas(folder / SCHEMAS)
 
 
 def with_schema_line(path: Path, text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import time
@@ -10,8 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import BinaryIO
+from typing import Any, BinaryIO, cast
 
+from evalflow.app.core.json_schema import SCHEMAS, schema_text, with_schema_line
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.bots import get_bot
 from evalflow.app.studio.run_files import ABOUT
@@ -47,7 +49,8 @@ def run_archive(space: Workspace, run_id: str) -> Iterator[bytes]:
     row = run_row(space, run_id)
     folder = run_folder(space, row).path
     written = {**ABOUT, **RECORDS}
-    files: list[Entry] = [(name, folder / name) for name in written if (folder / name).is_file()]
+    there = [folder / name for name in written if (folder / name).is_file()]
+    files: list[Entry] = [(one.name, _portable(one, space) if one.name == "run.json" else one) for one in there]
     parts = _parts(folder / "snapshot")
     words = repeating({**row, "folder": "."})[2:] if parts else []
     about = [f"# Run {run_id}", row["title"], "", *(f"- `{name}`: {written[name]}" for name, _ in files)]
@@ -89,15 +92,38 @@ def bot_archive(space: Workspace, bot: str, datasets: Sequence[str] = ()) -> Ite
 def _parts(folder: Path) -> list[Entry]:
     """The files of conf/, prompts/ and data/ below a folder."""
     found = [path for part in PARTS for path in sorted((folder / part).rglob("*")) if path.is_file()]
-    named = [(path.relative_to(folder).as_posix(), path) for path in found]
-    return [(name, _relocated(name, path) if name.startswith("conf/dataset/") else path) for name, path in named]
+    named = [(path.relative_to(folder), path) for path in found]
+    groups = dict.fromkeys(name.parent.name for name, _ in named if with_schema_line(name, ""))
+    schemas: list[Entry] = [(f"{SCHEMAS.as_posix()}/{group}.json", schema_text(group).encode()) for group in groups]
+    files = [(one.as_posix(), _declared(one, path) if one.suffix == ".yaml" else path) for one, path in named]
+    return [*files, *schemas]
 
 
-def _relocated(name: str, path: Path) -> bytes:
-    """A dataset's file of conf/ with the path of its data below the folder of the archive."""
-    package, _, text = path.read_text(encoding="utf-8").partition("\n")
-    values = {**read_yaml(text), "path": f"data/{Path(name).stem}.jsonl"}
-    return f"{package}\n{yaml_of(values)}".encode()
+def _declared(name: Path, path: Path) -> bytes:
+    """A file of conf/ with the comment that names its schema; a dataset's with the path of its data in the archive."""
+    text = path.read_text(encoding="utf-8")
+    if name.parent.name == "dataset":
+        package, _, values = text.partition("\n")
+        text = f"{package}\n{yaml_of({**read_yaml(values), 'path': f'data/{name.stem}.jsonl'})}"
+    return with_schema_line(name, text).encode()
+
+
+def _portable(path: Path, space: Workspace) -> bytes:
+    """run.json without folders of the server: paths are from the folder of the archive, or of the workspace."""
+    run = str(path.parent)
+    bases = (f"{run}/snapshot/", ""), (f"{run}/", ""), (run, "."), (f"{space.root}/", ""), (str(space.root), ".")
+
+    def without(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {without(key): without(one) for key, one in cast("dict[Any, Any]", value).items()}
+        if isinstance(value, list):
+            return [without(one) for one in cast("list[Any]", value)]
+        if isinstance(value, str):
+            for base, instead in bases:
+                value = value.replace(base, instead)
+        return value
+
+    return json.dumps(without(json.loads(path.read_bytes())), ensure_ascii=False, indent=2).encode()
 
 
 def _commands(title: str, lines: Iterable[Sequence[str]]) -> list[str]:

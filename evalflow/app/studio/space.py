@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from threading import Lock
+from threading import BoundedSemaphore, Lock
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from anyio import CapacityLimiter, to_thread
@@ -34,6 +34,7 @@ OF_SERVER = frozenset({"user", "connection"})
 """Kinds of objects that belong to no project."""
 SETTLED_S = 2.0
 """A file changed more recently may change again without a new timestamp, so its value is not cached."""
+WORKBOOKS = 2
 RANKINGS = 16
 """How many rankings to keep in memory, at 9 bytes an answer."""
 State = tuple[tuple[str, int, int, int, int], ...]
@@ -141,6 +142,7 @@ class Workspace:
         rankings: Of the answers of runs that have ended.
         rendering, asking: Limits on threads that render prompts, and on threads that wait for a bot or judge on trial.
             These threads are used for nothing else, so that a slow template or bot delays no listing or estimate.
+        workbooks: Limits how many Excel files are read at once, since a process with much memory reads each.
     """
 
     database: Database
@@ -152,6 +154,7 @@ class Workspace:
     rankings: Recent[AnswerRanking] = field(default_factory=lambda: Recent(RANKINGS), compare=False)
     rendering: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(4), compare=False)
     asking: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(16), compare=False)
+    workbooks: BoundedSemaphore = field(default_factory=lambda: BoundedSemaphore(WORKBOOKS), compare=False)
 
     @property
     def runs(self) -> Path:

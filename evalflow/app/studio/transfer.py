@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from evalflow import datasets as readers
+from evalflow.app.core.json_schema import add_schema_lines
 from evalflow.app.core.options import Option
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.bots import BOTS, bot_values, get_bot, list_bots
@@ -51,6 +52,7 @@ def export_files(space: Workspace, folder: Path, bot: str | None, datasets: Sequ
     own = definitions_of(space, bot, datasets)
     try:
         write_own(folder, own)
+        add_schema_lines(folder)
     except OSError as error:
         raise UserError(Problem(f"cannot write there: {error.strerror}", "folder")) from None
 

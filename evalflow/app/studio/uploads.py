@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -24,6 +25,8 @@ SHOWN = 100
 """Maximum number of problems listed."""
 _AT_ONCE = 500
 _PLACE = re.compile(r":(?P<line>\d+)$|\[(?P<record>\d+)\]$|, row (?P<row>\d+)$")
+LONGEST_WAIT_S = 60.0
+"""Seconds to wait until another Excel file has been read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +83,14 @@ def upload_cases(
     invalid row rejects the file.
     """
     own_row(space, dataset)
-    if not skip_faulty:
-        cases = list(readers.read(dataset, source.config(fields)))
-        return append_rows(space, dataset, (readers.case_to_row(case) for case in cases))
-    rows = [readers.case_to_row(row.case) for row in _checked_rows(space, dataset, source, fields) if row.case]
-    if not rows:
+    with _reading(space, source.path):
+        if skip_faulty:
+            found = [row.case for row in _checked_rows(space, dataset, source, fields) if row.case]
+        else:
+            found = list(readers.read(dataset, source.config(fields)))
+    if not found and skip_faulty:
         raise UserError(Problem("no row of it can be taken", source.path.name))
-    return append_rows(space, dataset, rows)
+    return append_rows(space, dataset, (readers.case_to_row(case) for case in found))
 
 
 @requires("edit")
@@ -94,6 +98,11 @@ def examine_upload(
     space: Workspace, dataset: str, source: CaseFile, fields: Fields | None = None, limit: int = 5
 ) -> Examined:
     """Read a whole file and report what an import would give, with the first `limit` cases; nothing is saved."""
+    with _reading(space, source.path):
+        return _examined(space, dataset, source, fields, limit)
+
+
+def _examined(space: Workspace, dataset: str, source: CaseFile, fields: Fields | None, limit: int) -> Examined:
     _expect_columns(source, fields or {})
     good, faulty, problems = 0, list[int](), list[Problem]()
     first: list[Mapping[str, Any]] = []
@@ -108,23 +117,44 @@ def examine_upload(
     return Examined(good, faulty, problems[:SHOWN], first)
 
 
-def faulty_rows(source: CaseFile, faulty: Sequence[int]) -> Iterator[str]:
+@requires("edit")
+def faulty_rows(space: Workspace, source: CaseFile, faulty: Sequence[int]) -> list[str]:
     """The rows at these positions, copied from the file with its header, if any, so that users can correct them."""
-    return readers.excerpt(source.config(), set(faulty))
+    with _reading(space, source.path):
+        return list(readers.excerpt(source.config(), set(faulty)))
 
 
-def sheets_of(path: Path) -> list[str]:
+@requires("edit")
+def sheets_of(space: Workspace, path: Path) -> list[str]:
     """The visible sheets of an Excel workbook that have rows; UserError if there is none, or it cannot be read."""
-    return readers.sheets(path)
+    with _reading(space, path):
+        return readers.sheets(path)
 
 
-def columns_of(source: CaseFile) -> list[Column]:
+@requires("edit")
+def columns_of(space: Workspace, source: CaseFile) -> list[Column]:
     """The columns of a file, each with the case field that it probably holds."""
-    found = readers.examples(source.config())
+    with _reading(space, source.path):
+        found = readers.examples(source.config())
     proposed = {column: field for field, column in readers.propose_fields(list(found)).items()}
     fields = {name: proposed.get(name, name if name in readers.FIELDS else None) for name in found}
     texts = {name: one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for name, one in found.items()}
     return [Column(name, fields[name], "" if one is None else texts[name]) for name, one in found.items()]
+
+
+@contextmanager
+def _reading(space: Workspace, path: Path) -> Generator[None]:
+    """Read a file; of Excel files only so many at once, and others wait."""
+    if path.suffix != ".xlsx":
+        yield
+        return
+    if not space.workbooks.acquire(timeout=LONGEST_WAIT_S):
+        what = "other people's Excel files are being read, and none was done within a minute"
+        raise UserError(Problem(what, path.name, "try again in a moment, or save the sheet as CSV"))
+    try:
+        yield
+    finally:
+        space.workbooks.release()
 
 
 def _checked_rows(space: Workspace, dataset: str, source: CaseFile, fields: Fields | None) -> Iterator[readers.ReadRow]:

@@ -42,7 +42,7 @@ def download_dialog(bot: str, datasets: Mapping[str, str], chosen: Sequence[str]
     with dialog(f"Download {title_of('bot', bot)}", about) as asked:
         picked = forms.several(_CASES, datasets, [name for name in chosen if name in datasets]) if datasets else None
         with ui.element("div").classes("actions"):
-            link = link_button("Download", path(), primary=True).props("download").on("click", asked.close)
+            link = link_button("Download the zip", path(), primary=True).props("download").on("click", asked.close)
             button("Cancel", asked.close)
         if picked:
             picked.on_value_change(lambda: link.props.update(href=path()))
@@ -71,6 +71,6 @@ def export_dialog(workspace: Workspace, bot: str, datasets: Mapping[str, str], u
         folder = forms.line(forms.About("Folder", help, "exported", required=True))
         chosen = forms.several(_CASES, datasets, [name for name in used if name in datasets]) if datasets else None
         with ui.element("div").classes("actions"):
-            exporting = button("Export", export, kind="primary")
+            exporting = button("Write the files", export, kind="primary")
             button("Cancel", asked.close)
     return asked

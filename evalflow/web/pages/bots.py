@@ -133,9 +133,9 @@ def _actions(workspace: Workspace, bot: Bot, datasets: Sequence[Dataset], used: 
     if bot.origin == "workspace":
         link_button("Edit", f"/bots/{bot.name}/edit")
         own = {dataset.name: dataset.title for dataset in datasets if dataset.origin == "workspace"}
-        button("Download", download_dialog(bot.name, own, used).open)
+        button("Download as zip", download_dialog(bot.name, own, used).open)
         if may("own"):
-            button("Export", export_dialog(workspace, bot.name, own, used).open)
+            button("Export to a folder", export_dialog(workspace, bot.name, own, used).open)
         asked = Deleting(
             f"Delete {bot.title}?",
             "Its metrics are deleted too; its runs and their results stay.",

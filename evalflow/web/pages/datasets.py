@@ -177,7 +177,7 @@ def _state(dataset: Dataset) -> State:
 
 
 def _export_link(dataset: Dataset) -> None:
-    link = link_button("Export", f"/api/v1/datasets/{dataset.name}/export")
+    link = link_button("Export as JSON lines", f"/api/v1/datasets/{dataset.name}/export")
     link.props(f'download="{dataset.name}.jsonl" title="All cases as JSON lines, which load again as a dataset"')
 
 

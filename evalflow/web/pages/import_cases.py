@@ -131,7 +131,7 @@ class ImportReview:
         """Read the columns, and show the result of the likely mapping. Of a workbook's sheets the first comes first."""
         if self._source.path.suffix == ".xlsx":
             try:
-                sheets = await to_thread.run_sync(uploads.sheets_of, self._source.path)
+                sheets = await to_thread.run_sync(uploads.sheets_of, self._workspace, self._source.path)
             except UserError as error:
                 self._show_refusal(error)
                 return
@@ -156,7 +156,7 @@ class ImportReview:
         with self._columns:  # the pressed button, and with it the focus, is gone
             ui.run_javascript(focus)
         try:
-            columns = await to_thread.run_sync(uploads.columns_of, self._source)
+            columns = await to_thread.run_sync(uploads.columns_of, self._workspace, self._source)
             if not columns:
                 raise UserError(Problem("the file has no rows"))
         except UserError as error:
@@ -249,7 +249,7 @@ class ImportReview:
 
             def write() -> None:
                 with file.open("w", encoding="utf-8", newline="") as opened:
-                    opened.writelines(uploads.faulty_rows(self._source, examined.faulty))
+                    opened.writelines(uploads.faulty_rows(self._workspace, self._source, examined.faulty))
 
             await to_thread.run_sync(write)
             ui.download.file(file, f"{self._dataset}_to_mend{ending}")

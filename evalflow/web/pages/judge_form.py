@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
@@ -45,7 +45,12 @@ _PRICES = {
     "input_per_million": forms.About("Price of input", "US dollars for a million tokens.", "0.40"),
     "output_per_million": forms.About("Price of output", "US dollars for a million tokens.", "1.60"),
 }
-_VOTES = {"mean": "The mean of their scores", "median": "The median", "majority": "The most frequent score"}
+_VOTES = {
+    "mean": "The mean of their scores",
+    "weighted": "The mean by weights",
+    "median": "The median",
+    "majority": "The most frequent score",
+}
 _ESCALATE = forms.About(
     "Ask the next below", "The next judge is asked if the probability of a verdict is below this.", "0.8", required=True
 )
@@ -171,9 +176,13 @@ class _MembersForm(_JudgeForm):
             text(f"Members: {', '.join(cast('Mapping[str, Any]', named))}", "p")
         if self._kind == "panel":
             vote = self._config.get("vote", "mean")
-            votes = _VOTES if vote in _VOTES else {**_VOTES, vote: "Weighted, as written in its file"}
-            self._rule: forms.Field = forms.pick(forms.About("Vote", required=True), votes, vote)
+            self._rule: forms.Field = forms.pick(forms.About("Vote", required=True), _VOTES, vote)
             self._fields["judge.vote"] = self._rule
+            self._weights: dict[str, ui.number] = {}
+            self._weighing = ui.element("div")
+            self._show_weights()
+            for field in filter(None, (self._members, self._rule)):
+                field.on_value_change(self._show_weights)
         else:
             self._rule = forms.number_field(_ESCALATE, self._config.get("escalate_below", 0.8))
             self._fields["judge.escalate_below"] = self._rule
@@ -181,7 +190,31 @@ class _MembersForm(_JudgeForm):
     def _read(self) -> dict[str, Any]:
         rule = {"vote" if self._kind == "panel" else "escalate_below": self._rule.value}
         members = {} if self._members is None else {"members": list(self._members.value or [])}
-        return {**self._config, "kind": self._kind, **members, **rule}
+        kept = {key: value for key, value in self._config.items() if key != "weights"}
+        weights = {name: forms.number_of(field) for name, field in self._weights.items()} if self._is_weighted else None
+        return {**kept, "kind": self._kind, **members, **rule, **({"weights": weights} if weights else {})}
+
+    @property
+    def _is_weighted(self) -> bool:
+        return self._kind == "panel" and self._rule.value == "weighted"
+
+    def _show_weights(self) -> None:
+        """A weight for each member, if the vote is by weights; what was written for one stays."""
+        given: dict[str, float | None] = dict(self._config.get("weights") or {})
+        given |= {name: one.value for name, one in self._weights.items()}
+        self._weighing.clear()
+        for name in self._weights:
+            self._fields.pop(f"judge.weights.{name}", None)
+        self._weights = {}
+        if not self._is_weighted:
+            return
+        named = self._config.get("members") if self._members is None else self._members.value
+        with self._weighing, forms.fieldset("Weights"):
+            text("How much the score of each member counts; 2 counts twice as much as 1.", classes="help")
+            for name in cast("Iterable[str]", named or ()):
+                about = forms.About(f"Weight of {name}", required=True)
+                self._weights[name] = forms.number_field(about, given.get(name, 1))
+                self._fields[f"judge.weights.{name}"] = self._weights[name]
 
 
 class _EmbeddedForm(_JudgeForm):

@@ -34,7 +34,7 @@ class FaultSummary(ui.element):
 
     def __init__(self, problems: Sequence[Problem], marked: Sequence[Marked] = (), *, reload: bool = False) -> None:
         super().__init__("div")
-        self.classes("message fail faults").props("role=alert tabindex=-1")
+        self.classes("message fail fault-summary").props("role=alert tabindex=-1")
         with self:
             ui.icon("error_outline").props("aria-hidden=true")
             with ui.element("div"):

@@ -66,6 +66,15 @@ def unpack(blocks: Iterator[bytes], folder: Path) -> list[list[str]]:
     return [shlex.split(line)[3:] for line in re.findall(r"^    (python -m evalflow .*)", text, re.MULTILINE)]
 
 
+def expect_schemas(folder: Path) -> None:
+    """Each file of a group names a schema that is there."""
+    files = [file for group in ("dataset", "judge", "metric", "target") for file in (folder / "conf" / group).iterdir()]
+    assert len(files) >= 4
+    for file in files:
+        [named] = re.findall(r"^# yaml-language-server: \$schema=(.+)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+        assert json.loads((file.parent / named).read_text(encoding="utf-8"))["allOf"]
+
+
 @pytest.mark.slow
 def test_a_run_is_reported_compared_and_repeated_elsewhere(space: Workspace, desk: str, tmp_path: Path) -> None:
     run = finish(space, RunRequest("desk", ["fees"], ["graded", "checks"], title="Before the change"))
@@ -76,6 +85,8 @@ def test_a_run_is_reported_compared_and_repeated_elsewhere(space: Workspace, des
     assert {"results.csv", "scores.parquet", "report.html", "run.json", "conf", "data"} <= {
         p.name for p in away.iterdir()
     }
+    assert str(space.root) not in (away / "run.json").read_text(encoding="utf-8")
+    expect_schemas(away)
     assert not {"process.log", "evalflow.log", "lease.json", "process.lock"} & {p.name for p in away.rglob("*")}
     elsewhere = Program(away)
     assert elsewhere(*report).returncode == 0
@@ -93,6 +104,7 @@ def test_a_bot_is_handed_over_and_runs_at_once(space: Workspace, desk: str, tmp_
     away = tmp_path / "away"
     away.mkdir()
     commands = unpack(bot_archive(space, "desk", ["fees"]), away)
+    expect_schemas(away)
     elsewhere = Program(away)
     for words in commands:
         done = elsewhere(*words)

@@ -184,7 +184,7 @@ def test_wrong_rows_and_known_ids_are_refused_together(space: Workspace) -> None
 def test_a_file_is_previewed_and_taken_in(space: Workspace, tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
     path.write_text("query,ideal\nWhat?,That.\nWho?,Them.\n", encoding="utf-8")
-    found = [(column.name, column.field, column.example) for column in columns_of(CaseFile(path))]
+    found = [(column.name, column.field, column.example) for column in columns_of(space, CaseFile(path))]
     assert found == [("query", "question", "What?"), ("ideal", "reference", "That.")]
     fields = {"question": "query", "reference": "ideal"}
     datasets.create_dataset(space, "mine")

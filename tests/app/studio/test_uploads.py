@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from evalflow.app.studio import cases, datasets
+from evalflow.app.studio import cases, datasets, uploads
 from evalflow.app.studio.cases import cases_at
-from evalflow.app.studio.space import Workspace
+from evalflow.app.studio.space import WORKBOOKS, Workspace
 from evalflow.app.studio.uploads import CaseFile, columns_of, examine_upload, faulty_rows, sheets_of, upload_cases
 from evalflow.errors import UserError
 
@@ -19,6 +19,22 @@ MIXED = {
     "jsonl": '{"id": "a", "question": "One?"}\n{"id": "b", "question": 2}\n{"id": \n{"id": "c", "question": "3?"}\n',
     "json": '[{"id": "a", "question": "One?"}, {"id": "b", "question": 2}, 3, {"id": "c", "question": "Three?"}]',
 }
+
+
+def test_only_so_many_workbooks_are_read_at_once(
+    space: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uploads, "LONGEST_WAIT_S", 0.01)
+    workbook(tmp_path / "one.xlsx", {"Cases": [["question"], ["One?"]]})
+    for _ in range(WORKBOOKS):
+        assert space.workbooks.acquire(blocking=False)
+    with pytest.raises(UserError, match="try again in a moment"):
+        sheets_of(space, tmp_path / "one.xlsx")
+    space.workbooks.release()
+    for _ in range(WORKBOOKS + 1):  # the place is given back, also after an error
+        assert sheets_of(space, tmp_path / "one.xlsx") == ["Cases"]
+        with pytest.raises(UserError):
+            sheets_of(space, tmp_path / "none.xlsx")
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +57,7 @@ def test_good_rows_are_taken_and_the_others_given_back(
     path.write_text(MIXED[ending], encoding="utf-8")
     found = examine_upload(space, "mine", CaseFile(path))
     assert (found.good, [problem.where for problem in found.problems]) == (2, places)
-    assert "".join(faulty_rows(CaseFile(path), found.faulty)) == left
+    assert "".join(faulty_rows(space, CaseFile(path), found.faulty)) == left
     with pytest.raises(UserError):
         upload_cases(space, "mine", CaseFile(path))
     assert upload_cases(space, "mine", CaseFile(path), skip_faulty=True) == 2
@@ -56,11 +72,11 @@ def test_good_rows_are_taken_and_the_others_given_back(
 def test_a_workbook_gives_its_bad_rows_back_as_csv(space: Workspace, tmp_path: Path) -> None:
     rows = [["id", "question"], ["a", "One?"], ["a", "Über?\nTwo?"], ["b", "Three?"]]
     workbook(tmp_path / "two.xlsx", {"Notes": [["note"], ["?"]], "Cases": rows})
-    assert sheets_of(tmp_path / "two.xlsx") == ["Notes", "Cases"]
+    assert sheets_of(space, tmp_path / "two.xlsx") == ["Notes", "Cases"]
     source = CaseFile(tmp_path / "two.xlsx", "Cases")
     found = examine_upload(space, "mine", source)
     assert (found.good, [problem.where for problem in found.problems]) == (2, ["row 3"])
-    assert "".join(faulty_rows(source, found.faulty)) == '\ufeffid,question\na,"Über?\nTwo?"\n'
+    assert "".join(faulty_rows(space, source, found.faulty)) == '\ufeffid,question\na,"Über?\nTwo?"\n'
     assert upload_cases(space, "mine", source, skip_faulty=True) == 2
     with pytest.raises(UserError, match="there is no column 'Frage'"):
         examine_upload(space, "mine", source, {"question": "Frage"})
@@ -121,7 +137,7 @@ def test_a_table_is_read_as_spreadsheets_write_it(
     path = tmp_path / "sheet.csv"
     rows = [["Question", "Expected answer"], ['"What is it; or, what else?"', "40 €"], ["Café?", "yes"]]
     path.write_text(mark + "".join(between.join(row) + end for row in rows), encoding="utf-8", newline="")
-    fields = {column.field: column.name for column in columns_of(CaseFile(path)) if column.field}
+    fields = {column.field: column.name for column in columns_of(space, CaseFile(path)) if column.field}
     assert fields == {"question": "Question", "reference": "Expected answer"}
     assert upload_cases(space, "mine", CaseFile(path), fields) == 2
     kept = [case.body for case in cases.list_cases(space, "mine").items]

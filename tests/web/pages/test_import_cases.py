@@ -13,6 +13,8 @@ from evalflow.config.schema import DatasetConfig
 from evalflow.datasets import read
 from evalflow.web.pages.import_cases import pasted_file
 
+from ..conftest import working_in
+
 
 def test_lines_are_questions(tmp_path: Path) -> None:
     path = pasted_file('\nOne, "two"?\r\n\n  Three;four?  \n', tmp_path)
@@ -21,7 +23,9 @@ def test_lines_are_questions(tmp_path: Path) -> None:
 
 def test_a_table_has_columns(tmp_path: Path) -> None:
     path = pasted_file('query\tideal\nOne, two?\t"a\nb"\nSays "hi"?\tc\n', tmp_path)
-    assert [(column.name, column.field) for column in columns_of(CaseFile(path))] == [
+    with working_in(tmp_path) as space:
+        columns = columns_of(space, CaseFile(path))
+    assert [(column.name, column.field) for column in columns] == [
         ("query", "question"),
         ("ideal", "reference"),
     ]

@@ -1,4 +1,4 @@
-"""A judge that is in use, as a person meets it who wants to delete it."""
+"""Judges as a person edits and deletes them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ pytestmark = pytest.mark.browser
 def _pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with working_in(tmp_path_factory.mktemp("judges")) as space:
         bots.create_bot(space, "fees", {"kind": "recorded"})
-        judges.create_judge(space, "strict", {"kind": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1"})
+        for name in ("strict", "mild"):
+            judges.create_judge(space, name, {"kind": "openai", "model": name, "base_url": "http://127.0.0.1:9/v1"})
+        panel = {"kind": "panel", "members": ["strict", "mild"], "vote": "weighted"}
+        judges.create_judge(space, "jury", {**panel, "weights": {"strict": 3, "mild": 1}})
         polite = {"kind": "g_eval", "criteria": "Polite?", "needs": ["answer"], "judge": "strict"}
         metrics.create_metric(space, "fees", MetricDraft("polite", polite))
         with paged(space.root) as server:
@@ -33,6 +36,22 @@ def test_what_uses_a_judge_is_named_with_a_link_to_it(visit: Callable[..., Any])
     asked = page.get_by_role("dialog")
     asked.get_by_role("button", name="Delete").click()
     wrong = asked.get_by_role("alert")
-    wrong.get_by_text("The judge 'strict' is used by fees/polite").wait_for()
+    wrong.get_by_text("The judge 'strict' is used by fees/polite, jury").wait_for()
     page.wait_for_function("document.activeElement.role === 'alert'")
-    assert wrong.get_by_role("link").get_attribute("href") == "/bots/fees/metrics/polite"
+    links = [one.get_attribute("href") for one in wrong.get_by_role("link").all()]
+    assert links == ["/bots/fees/metrics/polite", "/judges/jury"]
+
+
+def test_a_panel_weighs_its_members(visit: Callable[..., Any], pages: Server) -> None:
+    page = visit("/judges/jury")
+    assert page.get_by_label("Weight of strict").input_value() == "3"
+    page.get_by_label("Weight of mild").fill("")
+    page.get_by_role("button", name="Save").click()
+    page.get_by_text("This field is required").wait_for()
+    page.get_by_label("Weight of mild").fill("0.5")
+    page.get_by_role("button", name="Save").click()
+    page.wait_for_url("**/judges")
+    assert pages.ask("GET", "/api/v1/judges/jury").json["config"] == {
+        **{"kind": "panel", "members": ["strict", "mild"], "vote": "weighted"},
+        "weights": {"strict": 3, "mild": 0.5},
+    }
