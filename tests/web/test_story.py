@@ -162,9 +162,9 @@ class Story:
         """What was defined, as files that the command line takes elsewhere."""
         away = self.folder / "away"
         self.go("/bots/fees/settings")
-        self.press("Download")
+        self.press("Download as zip")
         with self.page.expect_download() as download:
-            self.page.get_by_role("link", name="Download", exact=True).click()
+            self.page.get_by_role("link", name="Download the zip").click()
         with zipfile.ZipFile(download.value.path()) as archive:
             archive.extractall(away)
         words = ["check", "dataset=desk", "metric=names_the_fee", "target=fees"]
