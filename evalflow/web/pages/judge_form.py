@@ -212,7 +212,7 @@ class _MembersForm(_JudgeForm):
         with self._weighing, forms.fieldset("Weights"):
             text("How much the score of each member counts; 2 counts twice as much as 1.", classes="help")
             for name in cast("Iterable[str]", named or ()):
-                about = forms.About(f"Weight of {name}", required=True)
+                about = forms.About(f"Weight of {self._choices.members.get(name, name)}", required=True)
                 self._weights[name] = forms.number_field(about, given.get(name, 1))
                 self._fields[f"judge.weights.{name}"] = self._weights[name]
 
