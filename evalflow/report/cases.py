@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from itertools import count
 from operator import attrgetter, itemgetter
@@ -21,6 +22,7 @@ from evalflow.records import Case, Context, ScoreRecord
 from evalflow.report.results_csv import AnsweredCase, Score
 from evalflow.report.wording import literal, number, plain, plain_line
 from evalflow.summary.journal import json_line
+from evalflow.trajectories import told_trajectory
 
 MAX_CASES = 20_000  # more would make the page slow, and few readers would use them
 
@@ -68,6 +70,7 @@ _SCORE_KEYS = (
     "status", "score", "threshold", "passed", "reason", "error_type", "error", "path", "cost_usd", "latency_s",
 )  # fmt: skip
 _SCORE_OF = itemgetter(*_SCORE_KEYS)
+_OF_CALLS = frozenset({"role", "arguments", "function"})
 _ANSWER_KEYS = ("status", "answer", "actual", "metadata", "cost_usd", "latency_s", "error_type", "error")
 _ANSWER_OF = attrgetter(*_ANSWER_KEYS)
 
@@ -200,7 +203,7 @@ def print_case(console: Console, case: Mapping[str, Any]) -> None:
         _block(console, message["role"], message["content"])
     shown = {"answer": "answer", "actual": "actual", "error": "no answer", "reference": "reference"}
     for key, label in (shown | {"expected": "expected"}).items():
-        _block(console, label, None if case[key] is None else str(case[key]))
+        _block(console, label, _readable(case[key]))
     for position, context in enumerate(case["contexts"], 1):
         text = context["text"]
         _block(console, f"context {position}", text if len(text) <= _CONTEXT else f"{text[:_CONTEXT]} …")
@@ -221,6 +224,15 @@ def print_eval_steps(console: Console, metric: str, entry: Mapping[str, Any], ru
     head = f"{metric}: its steps, written by {entry['judge']} and kept in {run}/prepared.json. For the same steps in"
     console.print(literal(f"{head} later runs paste this into its YAML, or say metric.{metric}.steps_from={run}"))
     console.print(literal("\n".join(["steps:", *lines]), style="cyan"), soft_wrap=True)
+
+
+def _readable(value: Any) -> str | None:
+    """What an agent did or should do, step by step; any other value as it is."""
+    listed = cast("list[Any]", value) if isinstance(value, list) else []
+    if any(isinstance(one, dict) and _OF_CALLS.intersection(cast("dict[str, Any]", one)) for one in listed):
+        with suppress(ValueError):
+            return told_trajectory(listed)
+    return None if value is None else str(cast("object", value))
 
 
 def _block(console: Console, label: str, text: str | None) -> None:

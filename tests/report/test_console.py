@@ -90,6 +90,19 @@ def test_a_case():
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800]", printed(on))
 
 
+def test_what_an_agent_did_is_shown_step_by_step():
+    on = console()
+    done = [{"role": "assistant", "tool_calls": [{"id": "1", "name": "look", "arguments": {"at": EVIL}}]}]
+    case = {
+        "dataset": "d", "id": "1", "target": "t", "target_repeat": 0, "tags": [], "messages": [], "contexts": [],
+        "scores": [], "answer": "A.", "error": None, "reference": None, "actual": done, "expected": [{"role": 1}],
+    }  # fmt: skip
+    print_case(on, case)
+    assert 'step 1, assistant: call 1: look({"at": ' in printed(on)
+    assert "[{'role': 1}]" in printed(on)  # which is no trajectory
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800]", printed(on))
+
+
 def test_names_of_classes_never_cut_a_number_at_80_columns():
     on = Console(file=io.StringIO(), width=80, highlight=False)
     print_summary(on, manifest_of(), figures("precision[multi_questions_in_one]", f"f1[{'x' * 70}]", "weighted_f1"), {})

@@ -22,7 +22,7 @@ from evalflow.metrics.call_matching import (
 )
 from evalflow.prompts import Prompts
 from evalflow.records import Outcome, ToolCall
-from evalflow.trajectories import Trajectory, call_text, listed, trajectory
+from evalflow.trajectories import Trajectory, call_text, listed, shortened, trajectory
 
 PATIENCE_S = 5.0  # time limit in seconds for the comparison of many calls
 _MANY = 200 * 200  # pairs of calls that are compared in the event loop; more would hold up other cases
@@ -161,7 +161,7 @@ class TrajectoryComparison:
         rule = {"in_order": " in this order", "strict": " in their places"}.get(self._config.match, "")
         parts = [f"{len(self.pairs)} of {len(self._expected)} expected calls made{rule}"]
         if self._other_roles:
-            wanted, came = (", ".join(roles) or "none" for roles in self._roles)
+            wanted, came = (shortened(", ".join(roles)) or "none" for roles in self._roles)
             parts.append(f"other messages: expected {wanted}; came {came}")
         for name, count, texts in (
             ("met", len(self.pairs), (f"{self._expected[i].name} as call {j + 1}" for i, j in self.pairs)),
