@@ -11,7 +11,7 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$python; break; }; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve site test test-live test-mlflow check format format-check lint types imports yaml bench clean
+.PHONY: help demo serve site test test-live test-mlflow test-weave check format format-check lint types imports yaml bench clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1 \t\2/' | expand -t 22
@@ -29,8 +29,12 @@ test: $(VENV)/.ready-dev ## All tests; ARGS="-k name" for some, ARGS="-m 'not sl
 test-live: $(VENV)/.ready-dev ## The tests that ask a real judge; needs its key, such as OPENAI_API_KEY
 	@$(BIN)/python -m pytest -m live -rs $(ARGS)
 
+# Each destination in an environment of its own: they are large, and do not agree on the versions of what they need.
 test-mlflow: $(VENV)/.ready-dev $(VENV)-mlflow/.ready ## The export to MLflow, with a server of its own
 	@EVALFLOW_TEST_MLFLOW=$(CURDIR)/$(VENV)-mlflow/bin/python $(BIN)/python -m pytest -rs tests/cli/test_export_mlflow.py $(ARGS)
+
+test-weave: $(VENV)/.ready-dev $(VENV)-weave/.ready ## The export to W&B Weave, with a scripted server
+	@EVALFLOW_TEST_WEAVE=$(CURDIR)/$(VENV)-weave/bin/python $(BIN)/python -m pytest -rs tests/cli/test_export_weave.py $(ARGS)
 
 check: format-check lint types imports yaml test ## All that must pass before a commit
 
@@ -60,7 +64,7 @@ bench: $(VENV)/.ready-dev ## Measure; ARGS="NAME [ARGUMENTS]", without it a list
 	@$(BIN)/python -m bench $(ARGS)
 
 clean: ## Remove what the tools wrote, .venv/ included; outputs/ stays
-	rm -rf $(VENV) $(VENV)-mlflow build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-mlflow $(VENV)-weave build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- set-up ----------------------------------------------------------------------------------------------------------
@@ -89,9 +93,16 @@ $(VENV)/.ready-dev: pyproject.toml constraints.txt | $(BIN)/python
 	$(call install,[dev])
 	@touch $@ $(VENV)/.ready $(VENV)/.ready-web
 
-# MLflow in an environment of its own: it is ten times the size of evalflow.
-$(VENV)-mlflow/.ready: pyproject.toml constraints.txt | $(BIN)/python
-	@echo "Setting up $(VENV)-mlflow/, which takes a few minutes ..."
-	@$(PYTHON) -m venv $(VENV)-mlflow
-	@$(VENV)-mlflow/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[mlflow]' mlflow
+define install-apart
+	@echo "Setting up $(dir $@), which takes a few minutes ..."
+	@$(PYTHON) -m venv $(dir $@)
+	@$(dir $@)bin/python -m pip install --quiet --disable-pip-version-check $(1)
 	@touch $@
+endef
+
+# Without constraints.txt: MLflow's server needs an older version of what schemathesis needs.
+$(VENV)-mlflow/.ready: pyproject.toml
+	$(call install-apart,-e '.[mlflow]' mlflow==3.17.2)
+
+$(VENV)-weave/.ready: pyproject.toml constraints.txt
+	$(call install-apart,-c constraints.txt -e '.[weave]')

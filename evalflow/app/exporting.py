@@ -19,10 +19,11 @@ from evalflow.errors import InfrastructureError, Problem, UserError, command
 from evalflow.exporters.finished import FinishedRun
 from evalflow.exporters.mlflow import send_to_mlflow
 from evalflow.exporters.otel import DeliveryLog
+from evalflow.exporters.weave import send_to_weave
 from evalflow.records.manifest import ExportFacts
 from evalflow.report.results_csv import AnsweredCase, rows
 
-DESTINATIONS = ("otel", "mlflow")
+DESTINATIONS = ("otel", "mlflow", "weave")
 PROJECT = "evalflow"
 
 
@@ -62,7 +63,14 @@ def _to_tracker(run: SavedRun, options: argparse.Namespace) -> ExportFacts:
     if Connections.of_process() is not None:
         what = f"the client of {options.destination} cannot be held to this server's connections"
         raise UserError(Problem(what, f"export {options.destination}", "export the run on another machine"))
-    return send_to_mlflow(_finished(run, options), options.to, options.project or PROJECT, again=options.again)
+    finished, project = _finished(run, options), options.project or PROJECT
+    if options.destination == "mlflow":
+        return send_to_mlflow(finished, options.to, project, again=options.again)
+
+    def begun(facts: ExportFacts) -> None:
+        run.folder.write_manifest(run.manifest.exported(facts))
+
+    return send_to_weave(finished, options.to, project, begun, again=options.again)
 
 
 def _finished(run: SavedRun, options: argparse.Namespace) -> FinishedRun:

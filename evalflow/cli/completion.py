@@ -63,7 +63,7 @@ OPTIONS: Mapping[str, Sequence[str]] = {
 }  # fmt: skip
 _ACTIONS = {
     "new": ("metric", "dataset"),
-    "export": ("otel", "mlflow"),
+    "export": ("otel", "mlflow", "weave"),
     "cache": ("stats", "prune"),
     "users": ("list", "add", "link", "disable", "enable", "delete"),
     "connections": ("list", "add", "delete"),

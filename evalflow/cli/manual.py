@@ -159,6 +159,7 @@ MANUALS: dict[str, Manual] = {
             ("export otel --to http://127.0.0.1:4318", "the latest run, as OpenTelemetry log records"),
             ("export otel outputs/latest --text reasons", "with the reasons, to the receiver that the run names"),
             ("export mlflow --to http://127.0.0.1:5000", "the latest run, into the experiment evalflow"),
+            ("export weave --project team/desk", "into a project of W&B Weave, by the key in WANDB_API_KEY"),
         ),
         "export.md",
     ),

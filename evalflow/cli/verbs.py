@@ -315,7 +315,7 @@ def _export(words: list[str]) -> int:
     parser.add_argument("run", nargs="?", help="a run's folder; the latest without it")
     where = "the receiver of otel, without it the run's own; else the server's address, without it the client's setting"
     parser.add_argument("--to", metavar="WHERE", help=where)
-    parser.add_argument("--project", metavar="NAME", help="the experiment of mlflow (evalflow)")
+    parser.add_argument("--project", metavar="NAME", help="the experiment of mlflow, the project of weave (evalflow)")
     texts = get_args(TextToSend)
     what = "the texts to send too: reasons, which may quote answers; all: questions, answers and the report"
     parser.add_argument("--text", choices=texts, metavar="|".join(texts), help=what)

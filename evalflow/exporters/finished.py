@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Generator, Iterator, Mapping, Set
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from evalflow.config.schema import TextToSend
 from evalflow.engine.folder import RunFolder
+from evalflow.errors import Problem, UserError, command
 from evalflow.lazy import pl
 from evalflow.llm.embedded import NATURE as EMBEDDED_NATURE
 from evalflow.records.manifest import Manifest
@@ -92,10 +96,41 @@ class FinishedRun:
         facts = self.manifest.judges.get(judge or "")
         return facts is not None and facts.nature != EMBEDDED_NATURE
 
+    @property
+    def digest(self) -> str:
+        """A digest of the results, and of which texts are sent with them."""
+        found = hashlib.sha256(self.text.encode())
+        for path in (self.folder.scores, self.folder.path / "summary.parquet"):
+            found.update(path.read_bytes())
+        return found.hexdigest()
+
     def count_scores(self) -> int:
         """The number of scores in any state, without those of a panel's members."""
-        scores = pl.scan_parquet(self.folder.scores).filter(pl.col("member_of").is_null())
-        return scores.select(pl.len()).collect().item()
+        return self.scores().filter(pl.col("member_of").is_null()).select(pl.len()).collect().item()
+
+    def scores(self) -> pl.LazyFrame:
+        return pl.scan_parquet(self.folder.scores)
+
+
+@contextmanager
+def environment(defaults: Mapping[str, str], **fixed: str) -> Generator[None]:
+    """Set variables while the block runs: the defaults unless they are set, and those that are fixed."""
+    before = dict(os.environ)
+    os.environ.update({**defaults, **before, **fixed})
+    try:
+        yield
+    finally:
+        for name in {*defaults, *fixed} - before.keys():
+            os.environ.pop(name, None)
+        os.environ.update({name: before[name] for name in fixed if name in before})
+
+
+def expect_same(known: str | None, run: FinishedRun, to: str, name: str) -> None:
+    """UserError if a destination has other results of the run than it has now, by the digest that it was sent with."""
+    if known != run.digest:
+        folder = run.folder.path
+        hint = f"replace it: {command('export', to, folder, '--again')} (with the same --to, --project and --text)"
+        raise UserError(Problem(f"{to} has this run with other results or texts, as {name}", str(folder), hint))
 
 
 def _flat(path: str, value: Any, hidden: Set[str]) -> dict[str, str]:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import logging
-import os
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from evalflow.engine import manifest as manifests
-from evalflow.errors import Problem, UserError, command
-from evalflow.exporters.finished import FinishedRun
+from evalflow.errors import Problem, UserError
+from evalflow.exporters.finished import FinishedRun, environment, expect_same
 from evalflow.exporters.otel_events import shortened
 from evalflow.extras import install_command
 from evalflow.records.manifest import ExportFacts
@@ -50,20 +48,16 @@ def _client(uri: str | None) -> Generator[Any]:
     if uri is not None and "@" in uri:
         hint = "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or the whole address in MLFLOW_TRACKING_URI"
         raise UserError(Problem("an address on the command line has no password", "--to", f"set {hint}"))
-    before = dict(os.environ)
-    os.environ.update({name: value for name, value in _ENVIRONMENT.items() if name not in before})
-    try:
-        mlflow: Any = importlib.import_module("mlflow")
+    with environment(_ENVIRONMENT):
+        try:
+            mlflow: Any = importlib.import_module("mlflow")
+        except ModuleNotFoundError as error:
+            what = f"this needs the package {error.name}, which is not installed"
+            raise UserError(Problem(what, "export mlflow", install_command("mlflow"))) from None
         logging.getLogger("mlflow").setLevel(logging.WARNING)
         if uri is not None:
             mlflow.set_tracking_uri(uri)
         yield mlflow
-    except ModuleNotFoundError as error:
-        what = f"this needs the package {error.name}, which is not installed"
-        raise UserError(Problem(what, "export mlflow", install_command("mlflow"))) from None
-    finally:
-        for name in _ENVIRONMENT.keys() - before.keys():
-            os.environ.pop(name, None)
 
 
 def _facts(
@@ -88,19 +82,14 @@ class _Sending:
         self._experiment = mlflow.set_experiment(experiment).experiment_id
 
     def send(self, *, again: bool) -> ExportFacts:
-        digest = _digest(self._run)
         known = self._client.search_runs([self._experiment], f"tags.`{_RUN}` = '{self._run.manifest.run_id}'")
         whole = next((one for one in known if _WHOLE in one.data.tags), None)
         if whole is not None and not again:
-            if whole.data.tags.get(_DIGEST) != digest:
-                folder = self._run.folder.path
-                hint = f"replace it: {command('export', 'mlflow', folder, '--again')} (with the same --to and --text)"
-                what = f"MLflow has this run with other results or texts, as {whole.info.run_id}"
-                raise UserError(Problem(what, str(folder), hint))
+            expect_same(whole.data.tags.get(_DIGEST), self._run, "mlflow", whole.info.run_id)
             return _facts(self._run, self._mlflow, self._run.count_scores(), run_id=whole.info.run_id)
         for one in known:
             self._delete(one.info.run_id)
-        tags = {**self._run.tags, _DIGEST: digest}
+        tags = {**self._run.tags, _DIGEST: self._run.digest}
         with self._mlflow.start_run(run_name=self._run.manifest.run_id, tags=tags) as active:
             self._log_results()
             for row in self._run.rows():
@@ -178,11 +167,3 @@ class _Sending:
             page = found.token
             if not page:
                 return
-
-
-def _digest(run: FinishedRun) -> str:
-    """A digest of the results and of the texts that are sent with them."""
-    found = hashlib.sha256(run.text.encode())
-    for path in (run.folder.scores, run.folder.path / "summary.parquet"):
-        found.update(path.read_bytes())
-    return found.hexdigest()

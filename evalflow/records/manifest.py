@@ -78,6 +78,7 @@ class ExportFacts(_Facts):
         sent: The scores that it took, and of those how many it `rejected`, by its own account.
         unsent: The scores that could not be sent, and `why`.
         id: What it calls the run; None where it has no runs.
+        digest: Of the results that were sent; None unless only this tells whether they have changed.
     """
 
     to: str
@@ -88,6 +89,7 @@ class ExportFacts(_Facts):
     unsent: int = 0
     why: str | None = None
     id: str | None = None
+    digest: str | None = None
 
 
 class CaseOrder(_Facts):

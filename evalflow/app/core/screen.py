@@ -158,8 +158,10 @@ def print_export(console: Console, facts: ExportFacts, folder: RunFolder) -> Non
     if facts.rejected:
         console.print(literal(f"  {facts.rejected:,} rejected, which are not sent again: {facts.why}"), soft_wrap=True)
     if facts.unsent:
-        again = command("export", facts.to, shown(folder.path))
-        console.print(literal(f"  {facts.unsent:,} not sent: {facts.why}\n  send them: {again}"), soft_wrap=True)
+        console.print(literal(f"  {facts.unsent:,} not sent: {facts.why}"), soft_wrap=True)
+    if facts.unsent and facts.to == "otel":
+        again = command("export", facts.to, shown(folder.path), "--to", facts.where)
+        console.print(literal(f"  send them: {again}"), soft_wrap=True)
 
 
 def shown(path: Path) -> str:
