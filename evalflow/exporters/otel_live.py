@@ -8,7 +8,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
 
 from evalflow.config.schema import TextToSend
-from evalflow.exporters.otel import BATCH, DeliveryLog, Receiver, deliver
+from evalflow.exporters.otel import DeliveryLog, Receiver, deliver
 from evalflow.exporters.otel_events import SCORE_COLUMNS, Event, event_of
 from evalflow.protocols import Sink
 from evalflow.records import Answer, ScoreRecord, passes
@@ -16,8 +16,11 @@ from evalflow.redaction import Redactor
 from evalflow.report.results_csv import Score
 from evalflow.summary.summarise import Threshold
 
-WAITING = 4096  # events that wait to be sent, and answers that are kept for their scores; others are left to the end
-GATHER_S = 1.0  # seconds that a batch waits for more events
+WAITING = 1024  # events that wait to be sent, and answers that are kept for their scores; others are left to the end
+EVERY_S = 1.0
+BATCH = 64
+"""The most events that are sent every second. More would slow the run: its thread waits for Python's lock wherever this
+one computes, and on a busy machine for longer than that takes."""
 
 log = logging.getLogger("evalflow")
 
@@ -30,25 +33,24 @@ class LiveSender:
 
     def __init__(self, receiver: Receiver, delivered: DeliveryLog) -> None:
         self._waiting: deque[Event] = deque()
-        self._changed = threading.Condition()
-        self._closed = False
+        self._closed = threading.Event()
         self.failed = False  # whether it has given up
         self._receiver = receiver
         self._delivered = delivered
         self._thread = threading.Thread(target=self._run, name="otel", daemon=True)
         self._thread.start()
 
+    @property
+    def has_room(self) -> bool:
+        """Whether an event that is offered would be sent soon."""
+        return len(self._waiting) < WAITING and not self.failed
+
     def offer(self, event: Event) -> None:
-        with self._changed:
-            if len(self._waiting) < WAITING and not self._closed:
-                self._waiting.append(event)
-                self._changed.notify()
+        self._waiting.append(event)
 
     def close(self, timeout_s: float) -> bool:
         """Stop after the request under way; returns whether it ended in time."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify()
+        self._closed.set()
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
@@ -57,20 +59,12 @@ class LiveSender:
             deliver(self._batches(), self._receiver, self._delivered)
         except Exception:
             log.exception("scores could not be sent")
-        with self._changed:
-            self.failed = not self._closed
-            self._closed = True
-            self._waiting.clear()
+        self.failed = not self._closed.is_set()
 
     def _batches(self) -> Iterator[Sequence[Event]]:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._waiting or self._closed)
-                self._changed.wait_for(lambda: len(self._waiting) >= BATCH or self._closed, GATHER_S)
-                if self._closed:
-                    return
-                batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
-            yield batch
+        while not self._closed.wait(EVERY_S):
+            if batch := [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]:
+                yield batch
 
 
 class SendingSink:
@@ -93,7 +87,7 @@ class SendingSink:
             self._answers[key] = record
             if len(self._answers) > WAITING:
                 self._answers.popitem(last=False)
-        elif record.member_of is None and (answer := self._answers.get(key)) is not None:
+        elif record.member_of is None and self._sender.has_room and (answer := self._answers.get(key)) is not None:
             self._sender.offer(event_of(record.run_id, self._row(record), answer, self._text))
 
     def _row(self, record: ScoreRecord) -> Score:

@@ -142,7 +142,7 @@ def test_other_results_replace_the_run_only_if_they_are_sent_again(ran: Program,
     assert ran("report", "metric.exact_match.threshold=0").returncode == 0
     refused = export(ran, server, "--project", "changed")
     assert refused.returncode == 2
-    assert "MLflow has this run with other results" in refused.stderr
+    assert "mlflow has this run with other results" in refused.stderr
     assert export(ran, server, "--project", "changed", "--again").returncode == 0
     [run] = read(server, "changed")
     assert run["params"]["metric.exact_match.threshold"] == "0"

@@ -9,6 +9,7 @@ import pytest
 
 from evalflow.app.exporting import DESTINATIONS
 from evalflow.exporters.otel_events import LONGEST
+from evalflow.exporters.otel_live import BATCH
 from tests.docs.test_readme import ROOT, blocks, run
 from tests.exporters.receiver import OtlpReceiver
 
@@ -32,3 +33,4 @@ def test_the_commands_for_opentelemetry_run(tmp_path: Path) -> None:
 def test_the_page_names_every_destination() -> None:
     assert all(f"| `{name}` |" in PAGE for name in DESTINATIONS)
     assert f"{LONGEST:,} characters" in PAGE
+    assert f"up to {BATCH} scores a second" in PAGE
