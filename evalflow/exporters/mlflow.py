@@ -38,7 +38,7 @@ def send_to_mlflow(run: FinishedRun, uri: str | None, experiment: str, *, again:
     """
     with _client(uri) as mlflow:
         try:
-            return _Sending(run, mlflow, experiment).send(again=again)
+            return _MlflowExport(run, mlflow, experiment).send(again=again)
         except mlflow.exceptions.MlflowException as error:
             return _facts(run, mlflow, 0, why=" ".join(str(error).split())[:500])
 
@@ -74,7 +74,7 @@ def _facts(
     )
 
 
-class _Sending:
+class _MlflowExport:
     def __init__(self, run: FinishedRun, mlflow: Any, experiment: str) -> None:
         self._run = run
         self._mlflow = mlflow

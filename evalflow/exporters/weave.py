@@ -43,7 +43,7 @@ def send_to_weave(
             return known
         if known is not None and known.id:
             client.delete_calls([known.id])
-        return _Sending(run, weave, client, where).send(begun)
+        return _WeaveExport(run, weave, client, where).send(begun)
 
 
 @contextmanager
@@ -73,7 +73,7 @@ def _line(error: Exception) -> str:
     return " ".join(str(error).split())[:500]
 
 
-class _Sending:
+class _WeaveExport:
     def __init__(self, run: FinishedRun, weave: Any, client: Any, where: str) -> None:
         self._run = run
         self._weave = weave
