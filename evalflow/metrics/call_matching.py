@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from pydantic import Field
@@ -114,12 +115,8 @@ def json_key(value: Any, numbers: list[float] | None = None) -> Hashable:
     if isinstance(value, str) or value is None or value is _ABSENT:
         return value
     if isinstance(value, dict):
-        entries = cast("dict[str, Any]", value)
-        keyed = [
-            (key, one if type(one) is str else json_key(one, numbers))
-            for key, one in ((key, entries[key]) for key in sorted(entries))
-        ]
-        return ("map", *keyed)
+        entries = sorted(cast("dict[str, Any]", value).items(), key=itemgetter(0))
+        return ("map", *[(key, json_key(one, numbers)) for key, one in entries])
     if isinstance(value, bool):
         return ("bool", value)
     if isinstance(value, int | float):
