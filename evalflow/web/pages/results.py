@@ -79,7 +79,7 @@ class ResultTable:
         self._order: Sequence[int] = ()
         self._shown: tuple[list[ResultRow], str] | None = None
         self._ticked: set[int] = set()
-        self._latest, self._latest_case = Latest(), Latest()
+        self._latest, self._latest_page, self._latest_case = Latest(), Latest(), Latest()
         with ui.element("div").classes("results") as self._place:
             self.bar = FilterBar(query, metric_titles(run), tags, self._filtered)
             with ui.element("div").classes("above"):
@@ -147,8 +147,11 @@ class ResultTable:
         return replace(self.bar.query, page=page, case="" if opened is None else str(opened))
 
     async def _show_page(self) -> None:
-        read = partial(read_page, self._workspace, self._run.run_id, self._order, self._page, dict(self._thresholds()))
-        self._show(Found(self._order, *await to_thread.run_sync(read)))
+        order, is_latest = self._order, self._latest_page.begin()
+        read = partial(read_page, self._workspace, self._run.run_id, order, self._page, dict(self._thresholds()))
+        page, rows = await to_thread.run_sync(read)
+        if is_latest() and order is self._order:
+            self._show(Found(order, page, rows))
 
     def _show(self, found: Found) -> None:
         self._order, self._page, rows = found.order, found.page, found.rows
