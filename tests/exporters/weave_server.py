@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
 PERSON = {"id": "u", "username": "ana", "defaultEntity": {"name": "team"}}
-PROJECT = {"id": "p", "internalId": "p", "name": "evalflow", "entity": {"name": "team"}}
+PROJECT = {"id": "p", "internalId": "p", "name": "desk", "entity": {"name": "team"}}
 
 
 class WeaveServer:
