@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import quote
 
 from nicegui import ui
@@ -95,6 +95,7 @@ def path_of(subject: Subject) -> str:
 def tell_fault(fault: EvalflowError | str, *, focus: bool = True) -> None:
     """Show an error that belongs to no field."""
     problems = [Problem(fault)] if isinstance(fault, str) else problems_of(fault)
+    problems = [replace(one, where="") for one in problems]  # the key of a request, which no page shows
     show_faults(problems, reload=isinstance(fault, StaleError), focus=focus)
 
 

@@ -14,7 +14,7 @@ from evalflow.app.studio.space import StaleError
 from evalflow.errors import InfrastructureError, Problem, Subject, UserError
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import dialog
-from evalflow.web.ui.faults import FaultSummary, has_faults, path_of
+from evalflow.web.ui.faults import FaultSummary, has_faults, path_of, tell_fault
 from evalflow.web.ui.parts import button
 
 
@@ -98,3 +98,8 @@ def test_the_hint_of_an_outage_is_a_sentence_of_its_own(content: ui.element) -> 
     with forms.faults_shown():
         raise InfrastructureError("the database does not answer", "is it running?")
     assert said(content) == ["The database does not answer", "Is it running?"]
+
+
+def test_the_key_of_a_request_is_not_said(content: ui.element) -> None:
+    tell_fault(UserError(Problem("others were given every free answer", "review", "ask again")))
+    assert said(content) == ["Others were given every free answer", "Ask again."]
