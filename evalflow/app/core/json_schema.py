@@ -28,6 +28,8 @@ Schema = dict[str, Any]
 SCHEMA_GROUPS = ("dataset", "metric", "judge", "target", "embedder", "experiment")
 SCHEMAS = Path(OWN_FOLDER) / "schema"
 """The folder for the schemas of files that evalflow writes."""
+SCHEMA_MARK = "yaml-language-server:"
+"""What the comment begins with by which an editor finds the schema of a file."""
 _DIALECT = "http://json-schema.org/draft-07/schema#"  # the newest draft that all editors support
 _ABOUT = ("description", "default", "examples")
 _PARTS = ("dataset", "metric", "judge", "target", "embedder")
@@ -190,6 +192,6 @@ def with_schema_line(path: Path, text: str) -> str:
     if path.suffix != ".yaml" or path.parts[:1] != ("conf",) or path.parent.name not in SCHEMA_GROUPS:
         return text
     up = "../" * (len(path.parts) - 1)
-    line = f"# yaml-language-server: $schema={up}{SCHEMAS.as_posix()}/{path.parent.name}.json\n"
+    line = f"# {SCHEMA_MARK} $schema={up}{SCHEMAS.as_posix()}/{path.parent.name}.json\n"
     package, rest = text.split("\n", 1) if text.startswith("# @package") else ("", text)
     return f"{package}\n{line}{rest}" if package else f"{line}{rest}"

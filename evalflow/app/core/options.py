@@ -45,7 +45,8 @@ class Option:
         if isinstance(self.values.get("description"), str):
             return self.values["description"]
         comments = [line[1:].strip() for line in self.text.splitlines() if line.startswith("#")]
-        return next((comment for comment in comments if not comment.startswith("@package")), "")
+        told = (comment for comment in comments if not comment.startswith(("@package", "yaml-language-server:")))
+        return next(told, "")
 
     @property
     def title(self) -> str:

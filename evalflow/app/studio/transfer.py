@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from evalflow import datasets as readers
-from evalflow.app.core.json_schema import add_schema_lines
+from evalflow.app.core.json_schema import SCHEMA_MARK, add_schema_lines
 from evalflow.app.core.options import Option
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.bots import BOTS, bot_values, get_bot, list_bots
@@ -261,4 +261,4 @@ def _description(option: Option) -> str:
         if not line.startswith("#"):
             break
         lines.append(line[1:].strip())
-    return " ".join(line for line in lines if line)
+    return " ".join(line for line in lines if line and not line.startswith(SCHEMA_MARK))
