@@ -196,7 +196,7 @@ class ImportReview:
         with self._result, ui.element("div").classes("section stack"):
             found = map(uploads.at_place_in_file, error.problems)
             named = [replace(one, where=": ".join(filter(None, (self._name, one.where)))) for one in found]
-            wrong = FaultSummary([forms.in_words(one) for one in named])
+            wrong = FaultSummary(named)
             with ui.element("div").classes("actions"):
                 button("Start over", self._start_over)
         reveal(wrong, focus=True)
