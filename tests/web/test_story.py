@@ -105,7 +105,7 @@ class Story:
         self.go(f"/runs/new?source={like}" if like else "/runs/new?bot=fees&dataset=desk")
         field(self.page, "Title").fill(title)
         if like is None:
-            self.choose("Metrics", "names_the_fee")
+            self.choose("Metrics", "Names the fee")
             self.choose("Judge", "vllm")
             field(self.page, "Its model").fill("judge")
             field(self.page, "Its address").fill(self.endpoint.url)
@@ -143,7 +143,7 @@ class Story:
     def look_back(self) -> None:
         self.go("/history")
         assert self.page.locator(".plot .point").count() == 2
-        self.page.get_by_role("link", name="names_the_fee", exact=True).click()
+        self.page.get_by_role("link", name="Names the fee", exact=True).click()
         seen(self.page, "the bot changed")
 
     def repeat(self, run: dict[str, Any]) -> dict[str, float]:
