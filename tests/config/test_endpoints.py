@@ -25,6 +25,7 @@ WANTED = {  # what a file leaves to the user, by group and name
     ("judge", "openrouter"): {"model"},
     ("judge", "panel"): {"members.second.model"},
     ("judge", "vllm"): {"model"},
+    ("target", "agent"): {"model", "tools"},
     ("target", "command"): {"argv"},
     ("target", "http"): {"url"},
     ("target", "ollama"): {"model"},
@@ -56,6 +57,7 @@ def _files() -> list[tuple[str, str]]:
 
 def _composed(group: str, name: str) -> dict[str, Any]:
     given = {"model": "m", "base_url": "http://127.0.0.1:9/v1", "url": "http://h", "argv": "[ls]", "call": "a:b"}
+    given["tools"] = "{look: {description: Look., parameters: {type: object}, argv: [ls]}}"
     wanted = [f"{group}.{key}={given[key.rpartition('.')[2]]}" for key in WANTED.get((group, name), ())]
     live = (group == "target" and name != "recorded") or (group, name) == OWN
     generate = ["generate=true"] if live else []
@@ -92,7 +94,7 @@ def test_a_file_is_valid_and_shows_every_key(group: str, name: str) -> None:
     if isinstance(config, ReplyConfig):
         assert values["concurrency"] == config.concurrency.model_dump()
     if isinstance(config, EndpointConfig):
-        assert config.api_key_env == ("OPENAI_API_KEY" if name == "target" else KEYS[name])
+        assert config.api_key_env == ("OPENAI_API_KEY" if name == "target" else KEYS.get(name))
         assert values["concurrency"] == config.concurrency.model_dump()
 
 
