@@ -72,6 +72,20 @@ def test_the_containers_start_a_server(
     assert set(steps) == {"FROM", "COPY", "RUN", "USER", "WORKDIR", "VOLUME", "EXPOSE", "ENTRYPOINT"}
 
 
+def test_the_ways_to_sign_in_start_a_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (ROOT / "docs" / "sign-in.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    found = blocks("sh", page)
+    assert len(found) == 2
+    for text in found:
+        export, _, command = text.partition("\n")
+        monkeypatch.setenv(export.split()[1].partition("=")[0], "a-secret-of-some-length-that-nobody-guesses")
+        words = shlex.split(command.partition("-m evalflow ")[2].replace("\\\n", " "))
+        expect_only_set_up_missing([word.replace("NAME", "eval.example.org") for word in words], capsys)
+
+
 def test_the_commands_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     commands = [line for text in blocks("sh", TEXT) for line in text.splitlines() if "-m evalflow" in line]
