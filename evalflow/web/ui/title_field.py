@@ -14,6 +14,7 @@ from evalflow.web.ui.parts import text
 _IDENTIFIER = About(
     "Identifier",
     "In addresses, files and tables: lower-case letters, digits and _. It cannot change later.",
+    "support_bot",
     required=True,
     code=True,
 )

@@ -40,7 +40,7 @@ def test_a_check_is_tried_on_examples_enabled_on_many_cases_deleted_and_brought_
     field(page, "Keyword").fill("Hello")
     seen(page, "✗ failed, should pass")
     seen(page, "The check is wrong on 1 of 1 answer.")
-    page.get_by_role("checkbox", name="Capital letters count").uncheck()
+    page.get_by_role("checkbox", name="Capital letters count").click()  # it changes once the server says so
     seen(page, "Right so far. Add an answer that should fail")
     bad.fill("Hi, can I help you?")
     seen(page, "The check is right on all 2 answers.")
