@@ -249,7 +249,7 @@ def test_a_run_that_fails_says_why_and_what_next(visit: Visit, bot: Bot, pages: 
 def test_what_is_wrong_with_a_new_run_stands_beside_its_field(visit: Visit, bot: Bot) -> None:
     page = visit("/runs/new?bot=helper&dataset=games")
     page.get_by_role("button", name="Start the run").click()
-    seen(page, "This field is required")
+    seen(page, "No metric is chosen (choose at least one)")
     choose(page, "Metrics", "faithfulness")
     choose(page, "Judge", "gemini")
     page.get_by_text("GEMINI_API_KEY").first.wait_for()
