@@ -49,8 +49,7 @@ def prove(
             )
         run = find_scored(options.run, "prove", "--run")
     else:
-        if not options.metric:
-            raise UserError(Problem("prove which metric?", "command line", command("prove", "faithfulness")))
+        _expect_usable(words, options)
         order = _order(words, options, config_dir)
         screen = TerminalScreen(err, err)
         screen.sweeping()
@@ -84,6 +83,19 @@ def _proof(run: SavedRun, by: float) -> Proof:
         faults=traits.config.faults or (), higher_is_better=traits.config.direction == "higher_is_better", by=by,
         limits=(0.0, 1.0) if traits.bounded else None,
     )  # fmt: skip
+
+
+def _expect_usable(words: Sequence[str], options: argparse.Namespace) -> None:
+    problems: list[Problem] = []
+    if not options.metric:
+        problems.append(Problem("prove which metric?", "command line", command("prove", "faithfulness")))
+    if not options.by > 0:
+        problems.append(Problem(f"a score cannot move by {options.by:g}", "--by", "more than 0, such as --by 0.1"))
+    if any(word.startswith("generate=") for word in words):
+        what = "the answers are those that `prove` changes, so none are generated"
+        problems.append(Problem(what, "generate", "leave generate and target out"))
+    if problems:
+        raise UserError(problems)
 
 
 def _order(words: Sequence[str], options: argparse.Namespace, config_dir: Path | None) -> RunOrder:
@@ -141,6 +153,8 @@ def _bases(found: Inspection, field: str) -> list[Case]:
             groups.setdefault(case.group or case.id, []).append(replace(case, answer=text, labels=None))
     turns = chain.from_iterable(zip_longest(*groups.values()))
     bases = list(islice((case for case in turns if case is not None), _MOST))
+    if len(named := sorted({case.dataset for case in bases})) > 1:
+        raise UserError(Problem(f"cases of one dataset, not of {', '.join(named)}", "dataset", f"dataset={named[0]}"))
     if len(bases) < _FEWEST:
         other = "answer" if field == "reference" else "reference"
         what = f"{counted(len(bases), 'case')} with text in `{field}`, and {_FEWEST} are needed"

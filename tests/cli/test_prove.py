@@ -50,6 +50,12 @@ def test_the_page_is_right_about_the_default_judge(tmp_path: Path) -> None:
         ("exact_match --base answer limit=1", "1 case with text in `answer`"),
         ("faithfulness judge=openai judge.model=gpt-4.1 judge.api_key_env=null --calls 3", "--calls"),
         ("faithfulness --run outputs/latest", "--run reads a run that is there"),
+        ("exact_match --by 0", "a score cannot move by 0"),
+        ("exact_match generate=true target=openai", "none are generated"),
+        (
+            "answer_words ++metric.answer_words.faults=[addition] dataset=[rag,agent] --base answer",
+            "cases of one dataset",
+        ),
         ("--run nowhere", "this is no folder of a run"),
     ],
 )
