@@ -1,4 +1,4 @@
-"""What was deleted, with the rows that went with it, so that it can be brought back."""
+"""What was deleted or removed, with the rows that went with it, so that it can be brought back."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Table, delete, func, insert, select, update
 
-from evalflow.store.cases import has_example, relate
+from evalflow.store.cases import has_example, relate, rewrite
 from evalflow.store.rows import Row, add, chunks, every, now, one
 from evalflow.store.tables import bots, case_tags, cases, checks, datasets, judges, metrics, runs, trash
 
@@ -112,6 +112,29 @@ def taken_cases(connection: Connection, dataset: int, rows: Sequence[Row]) -> li
         for chunk in chunks(keys, _AT_ONCE)
         for key in connection.scalars(select(cases.c.key).where(cases.c.dataset_id == dataset, cases.c.key.in_(chunk)))
     ]
+
+
+def bring_back_checks(connection: Connection, dataset: int, removed: Mapping[str, Sequence[tuple[int, Row]]]) -> int:
+    """Put checks back into cases of a dataset, each at its place; returns the number of cases.
+
+    Cases that are gone, and those that name the check again, are left as they are. `removed`: the places and the checks
+    by the cases' own ids.
+    """
+    ids = [
+        case
+        for chunk in chunks(removed, _AT_ONCE)
+        for case in connection.scalars(select(cases.c.id).where(cases.c.dataset_id == dataset, cases.c.key.in_(chunk)))
+    ]
+    changed: dict[int, Row] = {}
+    for row in content_of_cases(connection, dataset, ids):
+        checks: list[Row] = list(row["body"].get("checks") or ())
+        gone = removed[row["key"]]
+        if {check["identifier"] for check in checks}.isdisjoint(check["identifier"] for _, check in gone):
+            for place, check in gone:
+                checks[place:place] = [check]
+            changed[row["id"]] = {**row, "body": {**row["body"], "checks": checks}}
+    rewrite(connection, changed)
+    return len(changed)
 
 
 def _without_id(row: Row) -> Row:

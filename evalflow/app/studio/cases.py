@@ -329,7 +329,7 @@ def known_ids(space: Workspace, dataset: str, ids: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """How many cases were deleted, and the id of what they were in the trash."""
+    """How many cases were deleted or lost something, and the id of what they lost in the trash."""
 
     count: int
     trash: int

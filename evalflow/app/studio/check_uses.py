@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from evalflow.app.studio.access import requires
-from evalflow.app.studio.cases import change_cases
+from evalflow.app.studio.cases import Deleted, case_columns, change_cases
 from evalflow.app.studio.checks import get_check
 from evalflow.app.studio.datasets import own_row
 from evalflow.app.studio.space import Workspace
+from evalflow.app.studio.trash import keep_removed_checks
 from evalflow.store import check_uses as table
-from evalflow.store.cases import CaseQuery
+from evalflow.store.cases import CaseQuery, by_ids, rewrite
 from evalflow.store.rows import from_row
 from evalflow.store.scores import Limit, RunScores, ScoreFilter
 
@@ -154,23 +155,37 @@ def enable_check(space: Workspace, dataset: str, cases: Sequence[int], identifie
 
 
 @requires("edit")
-def remove_check(space: Workspace, dataset: str, cases: Sequence[int], identifier: str) -> int:
-    """Remove a check from cases; returns the number of changed cases."""
-
-    def removed(body: dict[str, Any]) -> dict[str, Any]:
-        kept = [check for check in body.get("checks") or () if check["identifier"] != identifier]
-        rest = {key: value for key, value in body.items() if key != "checks"}
-        return {**rest, "checks": kept} if kept else rest
-
-    return change_cases(space, dataset, cases, "checks", removed)
+def remove_check(space: Workspace, dataset: str, cases: Sequence[int], identifier: str) -> Deleted:
+    """Remove a check from cases of a dataset."""
+    return _remove(space, {dataset: cases}, identifier)
 
 
 @requires("edit")
-def remove_everywhere(space: Workspace, name: str) -> int:
-    """Remove a check from all cases of the project, dataset by dataset; returns the number of changed cases."""
+def remove_everywhere(space: Workspace, name: str) -> Deleted:
+    """Remove a check from all cases of the project."""
     with space.database.reading() as connection:
         found = table.cases_with(connection, space.project_id, name)
     by_dataset: dict[str, list[int]] = {}
     for row in found:
         by_dataset.setdefault(row["dataset"], []).append(row["id"])
-    return sum(remove_check(space, dataset, ids, name) for dataset, ids in by_dataset.items())
+    return _remove(space, by_dataset, name)
+
+
+def _remove(space: Workspace, cases: Mapping[str, Sequence[int]], name: str) -> Deleted:
+    """Remove a check from cases, which are row ids by dataset."""
+    datasets = {dataset: own_row(space, dataset)["id"] for dataset in cases}
+    gone: dict[str, dict[str, list[tuple[int, Any]]]] = {}
+    with space.changing(
+        "remove", "check", name, [f"{len(ids)} cases of {one}" for one, ids in cases.items()]
+    ) as writing:
+        for dataset, row in datasets.items():
+            changed: dict[int, dict[str, Any]] = {}
+            for found in by_ids(writing, row, cases[dataset]):
+                checks = list(enumerate(found["body"].get("checks") or ()))
+                if own := [(place, check) for place, check in checks if check["identifier"] == name]:
+                    gone.setdefault(dataset, {})[found["key"]] = own
+                    kept = [check for _, check in checks if check["identifier"] != name]
+                    rest = {key: value for key, value in found["body"].items() if key != "checks"}
+                    changed[found["id"]] = case_columns({**rest, "checks": kept} if kept else rest)
+            rewrite(writing, changed)
+        return Deleted(sum(map(len, gone.values())), keep_removed_checks(space, writing, name, gone))

@@ -1,19 +1,24 @@
-"""Undo of deletions: what was deleted is kept for 30 days, and can be brought back under its name."""
+"""Undo of deletions: what was deleted or removed is kept for 30 days, and can be brought back under its name."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.space import NotFoundError, TakenError, Workspace
 from evalflow.app.studio.titles import same_title
 from evalflow.errors import Problem, Subject
+from evalflow.metrics.case_checks import PARAMS
 from evalflow.store import definitions, trash
 from evalflow.store.definitions import TableName
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
+
+_SUBJECTS: Mapping[str, str] = MappingProxyType({"cases": "dataset", "use": "check"})
+"""What is said to be restored, by the kind in the trash."""
 
 
 @requires("edit")
@@ -33,10 +38,16 @@ def keep_cases(space: Workspace, connection: Connection, dataset: Mapping[str, A
 
 
 @requires("edit")
+def keep_removed_checks(space: Workspace, connection: Connection, name: str, removed: Mapping[str, Any]) -> int:
+    """Keep a check that is removed from cases, with its places by dataset and case; returns its id in the trash."""
+    return trash.keep(connection, space.project_id, "use", name, {"removed": removed}, space.identify().name)
+
+
+@requires("edit")
 def restore(space: Workspace, deleted: int) -> Subject:
     """Bring back what was deleted, and say what it is.
 
-    Raises TakenError if its name was taken meanwhile, or its bot or dataset is gone.
+    Raises TakenError if its name was taken meanwhile, or its bot, dataset, check or cases are gone.
     """
     with space.database.reading() as connection:
         row = trash.kept(connection, space.project_id, deleted)
@@ -44,11 +55,15 @@ def restore(space: Workspace, deleted: int) -> Subject:
         hint = "it was brought back already, or deleted more than 30 days ago"
         raise NotFoundError(Problem("this can no longer be brought back", hint=hint))
     kind, name, content = row["kind"], row["name"], row["content"]
-    with space.changing("restore", "dataset" if kind == "cases" else kind, name) as connection:
+    subject = _SUBJECTS.get(kind, kind)
+    with space.changing("restore", subject, name) as connection:
         trash.empty(connection, deleted)
         if kind == "cases":
             _restore_cases(space, connection, name, content["cases"])
             return Subject(kind, name, name)
+        if kind == "use":
+            _restore_uses(space, connection, name, content["removed"])
+            return Subject("check", name)
         owner = _owner(space, connection, kind, content)
         if trash.is_taken(connection, trash.TABLES[kind], owner, name):
             what = f"there is another {kind} {name!r} by now"
@@ -83,3 +98,14 @@ def _restore_cases(space: Workspace, connection: Connection, dataset: str, cases
         what = f"the dataset has other cases with these ids by now: {', '.join(taken[:5])}"
         raise TakenError(Problem(what, "cases", "delete those, and undo again"))
     trash.bring_back_cases(connection, row["id"], cases)
+
+
+def _restore_uses(space: Workspace, connection: Connection, check: str, removed: Mapping[str, Any]) -> None:
+    if check not in PARAMS and not trash.is_taken(
+        connection, trash.TABLES["check"], {"project_id": space.project_id}, check
+    ):
+        raise TakenError(Problem(f"the check {check!r} was deleted", hint="bring back the check first"))
+    rows = ((definitions.named(connection, "datasets", name, space.project_id), of) for name, of in removed.items())
+    if not sum(trash.bring_back_checks(connection, row["id"], of) for row, of in rows if row is not None):
+        what = "the cases were deleted, or have the check again"
+        raise TakenError(Problem(what, hint="enable it on cases on the check's page"))

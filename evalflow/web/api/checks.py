@@ -116,8 +116,9 @@ def remove_check(space: Space, check: Name, expected: Expected) -> None:
 def post_enabling(space: Space, check: Name, wanted: Enabling) -> ChangedCases:
     """Enable a check on many cases, or remove it from them."""
     ids = case_ids(space, wanted.dataset, tag=wanted.tag, text=wanted.text, draft=wanted.draft)
-    work = check_uses.remove_check if wanted.remove else check_uses.enable_check
-    return ChangedCases(count=work(space, wanted.dataset, ids, check))
+    if wanted.remove:
+        return ChangedCases(count=check_uses.remove_check(space, wanted.dataset, ids, check).count)
+    return ChangedCases(count=check_uses.enable_check(space, wanted.dataset, ids, check))
 
 
 def _draft(body: CheckChange, name: str) -> checks.CheckDraft:

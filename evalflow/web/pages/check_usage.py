@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from anyio import to_thread
 from nicegui import ui
 
-from evalflow.app.studio.cases import dataset_tags
+from evalflow.app.studio.cases import Deleted, dataset_tags
 from evalflow.app.studio.check_uses import (
     CheckUse,
     Coverage,
@@ -23,6 +23,7 @@ from evalflow.web.pages.cases import CaseSearch
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import confirmation
 from evalflow.web.ui.parts import Latest, badge, button, cell, counted, link_button, section, table, tell, text
+from evalflow.web.ui.undo import offer_undo
 from evalflow.web.ui.visitor import may, title_of
 
 _SHOWN = 20
@@ -39,10 +40,11 @@ class CheckUsage:
     def __init__(self, workspace: Workspace, name: str, datasets: Sequence[str], use: CheckUse) -> None:
         self._workspace, self._name, self._use = workspace, name, use
         self._first = 0
+        self._enabling: _Enabling | None = None
         with section("Cases"), ui.element("div").classes("stack"):
             self._about = text("", "p", "muted").props("role=status")
             if datasets and may("edit"):
-                self._enabling = _Enabling(workspace, name, datasets, self._changed)
+                self._enabling = _Enabling(workspace, name, datasets, self)
             elif may("edit"):
                 link_button("Write test cases first", "/datasets")
             self._rows = ui.element("div")
@@ -80,9 +82,18 @@ class CheckUsage:
         self._first = max(0, self._first + by)
         await self.load()
 
-    async def _changed(self, use: CheckUse) -> None:
-        self._use, self._first = use, 0
+    async def refresh(self) -> None:
+        """Read again how many cases use the check, and show them."""
+        uses = await to_thread.run_sync(check_uses, self._workspace)
+        self._use, self._first = uses.get(self._name, CheckUse()), 0
+        if self._enabling is not None:
+            await self._enabling.read()
         await self.load()
+
+    def offer_undo(self, removed: Deleted) -> None:
+        """Say from how many cases the check was removed, and offer to undo it."""
+        what = f"The check was removed from {counted(removed.count)}."
+        offer_undo(self._workspace, removed.trash, what, self.refresh)
 
 
 def _in_words(use: CheckUse) -> str:
@@ -95,10 +106,8 @@ def _in_words(use: CheckUse) -> str:
 class _Enabling:
     """A filter of cases, and buttons that enable the check on those that match, or remove it."""
 
-    def __init__(
-        self, workspace: Workspace, name: str, datasets: Sequence[str], on_change: Callable[[CheckUse], Awaitable[None]]
-    ) -> None:
-        self._workspace, self._name, self._on_change = workspace, name, on_change
+    def __init__(self, workspace: Workspace, name: str, datasets: Sequence[str], usage: CheckUsage) -> None:
+        self._workspace, self._name, self._usage = workspace, name, usage
         self._latest = Latest()
         self._found = Coverage([], [], [])
         with ui.element("div").classes("card stack enabling"):
@@ -117,7 +126,7 @@ class _Enabling:
             self._dialogs = ui.element("div")
         self._dataset.on_value_change(self._of_dataset)
         for field in (self._text, self._tag, self._state):
-            field.on_value_change(self._read)
+            field.on_value_change(self.read)
         ui.timer(0, self._of_dataset, once=True)
 
     async def _of_dataset(self) -> None:
@@ -127,9 +136,10 @@ class _Enabling:
             self._tag.value = ""
         self._tag.options = options
         self._tag.update()
-        await self._read()
+        await self.read()
 
-    async def _read(self) -> None:
+    async def read(self) -> None:
+        """Read which cases match the filter, and show how many have the check."""
         is_latest = self._latest.begin()
         search = CaseSearch(str(self._tag.value or ""), str(self._text.value or ""), state=str(self._state.value or ""))
         read = partial(coverage, self._workspace, str(self._dataset.value), self._name, **search.filter)
@@ -148,24 +158,23 @@ class _Enabling:
     async def _enabled(self) -> None:
         on = set(self._found.enabled)
         wanted = [case for case in self._found.cases if case not in on]
-        await self._change(enable_check, wanted, "enabled on", self._enable)
+        dataset = str(self._dataset.value)
+        work = partial(enable_check, self._workspace, dataset, wanted, self._name)
+        number = await forms.attempt(work, by=self._enable)
+        if number is not None:
+            tell(f"The check was enabled on {counted(number)}.")
+            await self._usage.refresh()
 
     def _ask_to_remove(self) -> None:
         title = f"Remove it from {counted(len(self._found.naming))}?"
         self._dialogs.clear()
         with self._dialogs:
-            confirmation(title, "This cannot be undone.", "Remove", self._removed, keep="Cancel").open()
+            confirmation(title, "Runs keep their scores.", "Remove", self._removed, keep="Cancel").open()
 
     async def _removed(self) -> None:
-        await self._change(remove_check, self._found.naming, "removed from", self._remove)
-
-    async def _change(
-        self, work: Callable[[Workspace, str, Sequence[int], str], int], wanted: Sequence[int], done: str, by: ui.button
-    ) -> None:
         dataset = str(self._dataset.value)
-        number = await forms.attempt(lambda: work(self._workspace, dataset, wanted, self._name), by=by)
-        if number is not None:
-            tell(f"The check was {done} {counted(number)}.")
-            await self._read()
-            uses = await to_thread.run_sync(check_uses, self._workspace)
-            await self._on_change(uses.get(self._name, CheckUse()))
+        work = partial(remove_check, self._workspace, dataset, self._found.naming, self._name)
+        removed = await forms.attempt(work, by=self._remove)
+        if removed is not None:
+            self._usage.offer_undo(removed)
+            await self._usage.refresh()

@@ -59,14 +59,15 @@ def add() -> None:
         known = await to_thread.run_sync(list_datasets, workspace)
         own = [dataset.name for dataset in known if dataset.origin == "workspace"]
         with frame(found.title or found.name, place="Checks", trail=_TRAIL) as actions:
-            if may("edit"):
-                _delete_button(workspace, found, actions)
             if failure is not None:
                 with ui.element("p").classes("last-failed"):
                     text("Failed last on ", "span", "muted")
                     _failure_link(failure)
             CheckForm(workspace, found, bots, reusable)
-            await CheckUsage(workspace, check, own, use).load()
+            usage = CheckUsage(workspace, check, own, use)
+            await usage.load()
+            if may("edit"):
+                _delete_button(workspace, found, actions, usage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +138,7 @@ def _built_in(uses: Mapping[str, CheckUse]) -> None:
                 cell("Cases", f"{uses.get(name, CheckUse()).enabled:,}")
 
 
-def _delete_button(workspace: Workspace, found: Check, actions: ui.element) -> None:
+def _delete_button(workspace: Workspace, found: Check, actions: ui.element, usage: CheckUsage) -> None:
     title = found.title or found.name
 
     async def ask() -> None:
@@ -145,16 +146,17 @@ def _delete_button(workspace: Workspace, found: Check, actions: ui.element) -> N
         if use.cases:
             using.clear()
             with using:
-                about = "A check that cases use cannot be deleted. Removing it from them cannot be undone."
+                about = "A check that cases use cannot be deleted. Remove it from them first; you can undo that."
                 what = f"{title} is on {counted(use.cases)}"
                 confirmation(what, about, f"Remove it from {counted(use.cases)}", remove, "Keep it").open()
         else:
             deleting.open()
 
     async def remove() -> None:
-        number = await forms.attempt(lambda: remove_everywhere(workspace, found.name))
-        if number is not None:
-            forms.leave(f"/checks/{found.name}")
+        removed = await forms.attempt(lambda: remove_everywhere(workspace, found.name))
+        if removed is not None:
+            usage.offer_undo(removed)
+            await usage.refresh()
 
     deleting = Deleting(
         f"Delete {title}?",

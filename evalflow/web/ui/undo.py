@@ -18,12 +18,19 @@ PARAMETER = "undo"
 _FORGET = """const here = new URL(location); here.searchParams.delete("undo"); history.replaceState(null, "", here)"""
 
 
-def offer_undo(workspace: Workspace, deleted: int, what: str = "Deleted.") -> None:
-    """Offer to bring back what was deleted. It is left out of the address, so that a reload does not offer it again."""
+def offer_undo(
+    workspace: Workspace, deleted: int, what: str = "Deleted.", then: Callable[[], Awaitable[None]] | None = None
+) -> None:
+    """Offer to bring back what was deleted. It is left out of the address, so that a reload does not offer it again.
+
+    `then` shows what was brought back; without it, its page is opened.
+    """
 
     async def undo(by: ui.button) -> bool:
         restored = await attempt(lambda: restore(workspace, deleted), by=by)
-        if restored is not None:
+        if restored is not None and then is not None:
+            await then()
+        elif restored is not None:
             leave(path_of(restored))
         return restored is not None
 

@@ -6,9 +6,9 @@ from evalflow.app.studio import bots, cases, check_uses, checks, datasets, proje
 from evalflow.app.studio.check_uses import CheckUse
 from evalflow.app.studio.checks import CheckDraft
 from evalflow.app.studio.snapshot import RunRequest
-from evalflow.app.studio.space import TakenError, Workspace
+from evalflow.app.studio.space import NotFoundError, TakenError, Workspace
 from evalflow.app.studio.trash import restore
-from evalflow.errors import UserError
+from evalflow.errors import Subject, UserError
 
 from ...finishing import finish
 
@@ -49,11 +49,49 @@ def test_uses_follow_every_change_of_a_case(space: Workspace) -> None:
     cases.copy_dataset(space, "fees", "copied")
     assert check_uses.check_uses(space) == {"greets": CheckUse(4, 2)}
     assert check_uses.check_uses(space.in_project(projects.create_project(space, "other").name)) == {}
-    assert check_uses.remove_everywhere(space, "greets") == 4
+    assert check_uses.remove_everywhere(space, "greets").count == 4
     assert restore(space, checks.delete_check(space, "greets", 1)).kind == "check"
     assert checks.get_check(space, "greets").params == {"keyword": "Hello"}
     with pytest.raises(UserError, match="there is no check 'greet'"):
         check_uses.enable_check(space, "fees", [first], "greet")
+
+
+def test_a_removed_check_comes_back_to_its_place_on_the_cases_that_are_left(space: Workspace) -> None:
+    first, second, third, fourth = fill(space)
+    found = cases.get_case(space, "fees", first)
+    named = [{"identifier": name, "params": {}} for name in ("before", "greets", "after")]
+    named[1] = {"identifier": "greets", "enabled": False, "params": {"keyword": "Hi"}}
+    before = cases.update_case(space, "fees", first, found.version, {**found.body, "checks": named}).body["checks"]
+    check_uses.enable_check(space, "fees", [second, third, fourth], "greets")
+    cases.copy_dataset(space, "fees", "copied")
+    removed = check_uses.remove_everywhere(space, "greets")
+    assert (removed.count, check_uses.check_uses(space).get("greets")) == (8, None)
+    check_uses.enable_check(space, "fees", [third], "greets")  # again, meanwhile
+    cases.delete_cases(space, "fees", [fourth])
+    assert restore(space, removed.trash) == Subject("check", "greets")
+    assert cases.get_case(space, "fees", first).body["checks"] == before
+    assert cases.get_case(space, "fees", third).body["checks"] == [
+        {"identifier": "greets", "enabled": True, "params": {}}
+    ]
+    assert check_uses.check_uses(space)["greets"] == CheckUse(7, 5)
+    with pytest.raises(NotFoundError, match="no longer"):
+        restore(space, removed.trash)
+
+
+def test_a_removed_check_cannot_come_back_without_its_definition_or_cases(space: Workspace) -> None:
+    first, *_ = fill(space)
+    check_uses.enable_check(space, "fees", [first], "greets")
+    removed = check_uses.remove_check(space, "fees", [first], "greets")
+    deleted = checks.delete_check(space, "greets", 1)
+    with pytest.raises(TakenError, match="the check 'greets' was deleted"):
+        restore(space, removed.trash)
+    restore(space, deleted)
+    check_uses.enable_check(space, "fees", [first], "greets")
+    with pytest.raises(TakenError, match="have the check again"):
+        restore(space, removed.trash)
+    check_uses.remove_check(space, "fees", [first], "greets")
+    restore(space, removed.trash)
+    assert check_uses.check_uses(space) == {"greets": CheckUse(1, 1)}
 
 
 def test_a_check_within_a_group_is_in_use(space: Workspace) -> None:

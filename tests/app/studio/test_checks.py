@@ -191,7 +191,7 @@ def test_a_check_is_defined_once_and_enabled_on_many_conversations(space: Worksp
     words = ("--config-dir", "out/conf", "dataset=fees", "metric=asked")
     done = Program(space.root)("run", *words)
     assert (done.returncode, "greets" in done.stdout) == (0, True), done.stderr
-    assert check_uses.remove_check(space, "fees", found, "greets") == 2
+    assert check_uses.remove_check(space, "fees", found, "greets").count == 2
     checks.delete_check(space, "greets", 1)
     with pytest.raises(NotFoundError):
         checks.get_check(space, "greets")

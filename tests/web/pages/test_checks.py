@@ -67,8 +67,9 @@ def test_a_check_is_tried_on_examples_enabled_on_many_cases_deleted_and_brought_
     ]
     press(page, "Remove from 2 cases")
     press(page, "Remove")
+    seen(page, "The check was removed from 2 cases.")
     seen(page, "No case uses this check yet")
-    press(page, "Enable on 2 cases")
+    press(page, "Undo")
     seen(page, "Enabled on 2 cases.")
     field(page, "Description").fill("Says hello first.")
     press(page, "Save")
