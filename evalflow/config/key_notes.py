@@ -75,6 +75,7 @@ EXAMPLES: Mapping[str, Any] = {
     "every_tag": True,
     "field": "verdict",
     "first_byte_timeout_s": 20,
+    "fixture": "fixtures/grounded.jsonl",
     "gate": {"mean": ">= 0.8"},
     "RunConfig.gate": {"faithfulness": {"mean": ">= 0.8"}},
     "generate": "missing",

@@ -179,6 +179,8 @@ class MetricConfig(Strict):
             first, and neither is adjusted for the other. null: both are adjusted.
         faults: Faults that must worsen its score, which `prove` puts into good answers; what is not listed must leave
             it as it is. null: it cannot be proved before somebody says so.
+        fixture: Cases with the scores that people would give, which `prove` compares the judge's with: a file in data/,
+            or beside conf/. null: there are none.
     """
 
     kind: str
@@ -195,6 +197,7 @@ class MetricConfig(Strict):
     gate: dict[str, GateValue] | None = None
     test_order: tuple[Literal["mean", "pass_rate"], Literal["mean", "pass_rate"]] | None = None
     faults: list[Fault] | None = None
+    fixture: str | None = Field(default=None, min_length=1)
 
     def covers(self, dataset: str) -> bool:
         return self.datasets is None or dataset in self.datasets

@@ -53,7 +53,8 @@ _KEYS = ['"reference":', '"expected":']  # of which none may follow
 _ESCAPES = [r"\u", r"\/"]  # other ways to write a character
 # Keys that do not affect the meaning of a metric's scores; versions are compared separately.
 _NO_MEANING = (
-    "threshold", "gate", "test_order", "faults", "title", "description", "family", "judge", "steps_from", "version",
+    "threshold", "gate", "test_order", "faults", "fixture", "title", "description", "family", "judge", "steps_from",
+    "version",
 )  # fmt: skip
 _AGREED = Path(".evalflow") / "programs"
 

@@ -1,0 +1,117 @@
+"""The fixture of every shipped metric: with a judge that sees what people see, its scores are those of people.
+
+`fixtures/METRIC.yaml` has what such a judge replies, by case and step: a list of words stands for verdicts, one for
+each item. Where metrics ask the same, `same_as: METRIC` names the file of the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from evalflow.app.core.fixtures import FixtureCase, read_fixture
+from evalflow.metrics.kinds.composite import CompositeMetric, Part, combine
+from evalflow.protocols import Metric
+from evalflow.records import Outcome
+from evalflow.targets.recorded import recorded_answer
+from tests.metrics.conftest import SHIPPED, Bench
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = Path(__file__).parent / "fixtures"
+ROUNDED = 0.005
+"""People's scores are written with two decimals."""
+LACKING = frozenset(
+    {
+        "answer_relevancy", "answer_words", "argument_correctness", "bias", "bleu", "checks", "chrf", "coherence",
+        "context_precision", "context_recall", "context_relevancy", "context_statement_relevancy",
+        "conversation_completeness", "conversation_helpfulness", "cost", "exact_match", "factual_accuracy",
+        "goal_accuracy", "jailbreak_guardrails", "json_correctness", "knowledge_retention", "latency",
+        "levenshtein", "output_guardrails", "output_guardrails_triggered", "pii_leakage", "plan_adherence",
+        "plan_quality", "preference", "prompt_alignment", "question_router", "rag_quality", "reading_level",
+        "relevance", "retrieval", "retrieval_pages", "role_adherence", "rouge_1", "rouge_2", "rouge_l",
+        "semantic_similarity", "step_efficiency", "summarisation", "task_completion", "token_f1", "tool_choice",
+        "tool_correctness", "tool_f1", "tool_limits", "tool_result_use", "topic_any", "topic_primary",
+        "topic_primary_in_either", "topics_any_order", "topics_in_order", "toxicity", "trajectory_match",
+        "turn_relevance",
+    }
+)  # fmt: skip
+"""Metrics without a fixture. None may join them, and who writes one takes the metric off the list."""
+PROVED = [path.stem for path in SHIPPED if path.stem not in LACKING]
+
+
+@cache
+def fixture(name: str) -> Sequence[FixtureCase]:
+    metric = Bench().shipped(name)
+    return read_fixture(name, metric.config, bounded=metric.bounded, conf_folders=[ROOT / "conf"])
+
+
+@cache
+def script(name: str) -> Mapping[str, Mapping[str, Any]]:
+    """What the judge of a metric says, by case and step."""
+    file = SCRIPTS / f"{name}.yaml"
+    said = yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    return script(said["same_as"]) if "same_as" in said else said
+
+
+def scored(bench: Bench, metric: Metric, one: FixtureCase) -> tuple[Outcome, set[str]]:
+    """The outcome of a case, and the steps that were asked."""
+    answer = recorded_answer(one.case, "recorded", 0)
+    if isinstance(metric, CompositeMetric):
+        parts = {part: scored(bench, bench.shipped(part), one)[0] for part in metric.parts}
+        found = {part: Part(status=had.status, score=had.score, reason=had.reason) for part, had in parts.items()}
+        return combine(metric.config, found), set()
+    replies = script(metric.name).get(one.case.id, {})
+    said = {
+        step: bench.verdicts(reply) if isinstance(reply, list) and reply and isinstance(reply[0], str) else reply
+        for step, reply in replies.items()
+    }
+    judge = bench.judge({"steps": {"steps": ["Compare the facts."]}, **said})
+    (bound,) = bench.prepare(metric, judge).bind(one.case)
+    judge.asked.clear()
+    return bench.score(bound, judge, case=one.case, answer=answer), {ask.step for ask in judge.asked}
+
+
+@pytest.mark.parametrize("name", PROVED)
+def test_scores_are_those_of_people(bench: Bench, name: str) -> None:
+    metric = bench.shipped(name)
+    wrong: list[str] = []
+    for one in fixture(name):
+        outcome, _ = scored(bench, metric, one)
+        said = outcome.score if outcome.status == "scored" else outcome.status
+        expected = "undefined" if one.score is None else pytest.approx(one.score, abs=ROUNDED)
+        if said != expected:
+            wrong.append(f"{one.case.id} is {said}, not {one.score}: {outcome.reason or outcome.error}")
+    assert wrong == []
+
+
+@pytest.mark.parametrize("name", PROVED)
+def test_it_has_the_hard_cases_and_says_why(bench: Bench, name: str) -> None:
+    metric, cases = bench.shipped(name), fixture(name)
+    tags = {tag for one in cases for tag in one.case.tags}
+    asks = metric.asks or bool(metric.parts)
+    assert tags >= ({"empty", "injection", "other language"} if asks else {"empty"})
+    scores = [one.score for one in cases if one.score is not None]
+    if metric.bounded:
+        assert {min(scores), max(scores)} == {0.0, 1.0}, "the best and the worst score"
+    assert [one.case.id for one in cases if not one.why.endswith(".") or not one.case.tags] == []
+
+
+@pytest.mark.parametrize("name", [path.stem for path in SCRIPTS.glob("*.yaml")])
+def test_every_reply_is_of_a_case_and_asked_for(bench: Bench, name: str) -> None:
+    said = yaml.safe_load((SCRIPTS / f"{name}.yaml").read_text(encoding="utf-8"))
+    cases = {one.case.id: one for one in fixture(name)}
+    if "same_as" not in said:
+        assert set(said) == set(cases)
+        unasked = {id: set(said[id]) - scored(bench, bench.shipped(name), cases[id])[1] for id in cases}
+        assert {id: steps for id, steps in unasked.items() if steps} == {}
+
+
+def test_no_metric_with_a_fixture_is_on_the_list() -> None:
+    declared = {path.stem for path in SHIPPED if yaml.safe_load(path.read_text(encoding="utf-8")).get("fixture")}
+    assert declared & LACKING == set()
+    assert {path.stem for path in SHIPPED} - declared == LACKING
