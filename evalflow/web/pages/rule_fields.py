@@ -18,23 +18,23 @@ from evalflow.web.ui.parts import button, capitalised
 from evalflow.web.ui.visitor import may
 
 OPERATIONS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType({
-    "contains": ("contains", ("value", "case_sensitive")),
-    "not_contains": ("does not contain", ("value", "case_sensitive")),
+    "contains": ("contains", ("other_text", "case_sensitive")),
+    "not_contains": ("does not contain", ("other_text", "case_sensitive")),
     "contains_any": ("contains one of", ("values", "case_sensitive")),
     "contains_all": ("contains all of", ("values", "case_sensitive")),
-    "starts_with": ("starts with", ("value", "case_sensitive")),
-    "ends_with": ("ends with", ("value", "case_sensitive")),
-    "equals": ("equals", ("value", "case_sensitive")),
-    "not_equals": ("does not equal", ("value", "case_sensitive")),
+    "starts_with": ("starts with", ("other_text", "case_sensitive")),
+    "ends_with": ("ends with", ("other_text", "case_sensitive")),
+    "equals": ("equals", ("other_text", "case_sensitive")),
+    "not_equals": ("does not equal", ("other_text", "case_sensitive")),
     "one_of": ("is one of", ("values", "case_sensitive")),
     "regex": ("matches the pattern", ("pattern", "case_sensitive")),
     "not_regex": ("does not match the pattern", ("pattern", "case_sensitive")),
     "length": ("has a length", ("unit", "min", "max")),
-    "less_than": ("is a number below", ("number",)),
-    "less_than_equals": ("is a number, at most", ("number",)),
-    "greater_than": ("is a number above", ("number",)),
-    "greater_than_equals": ("is a number, at least", ("number",)),
-    "close_to": ("is a number close to", ("number", "tolerance")),
+    "less_than": ("is a number below", ("other_number",)),
+    "less_than_equals": ("is a number, at most", ("other_number",)),
+    "greater_than": ("is a number above", ("other_number",)),
+    "greater_than_equals": ("is a number, at least", ("other_number",)),
+    "close_to": ("is a number close to", ("other_number", "tolerance")),
     "jsonpath": ("has a value at a JSON path", ("path", "wanted")),
     "json_schema": ("is JSON that fits a schema", ("schema", "anywhere")),
     "xml": ("is XML", ("elements",)),
@@ -54,6 +54,10 @@ _WANTED = {
     "rule": "fits a rule",
 }
 """What a value at a JSON path is compared by."""
+_OTHERS = {"other_text": "a text", "other_number": "a number"}
+"""What an operation compares with, unless it is another field: `value` or `against` in the YAML."""
+_COMPARED = forms.About("Compared with", required=True)
+_AGAINST = forms.About("Other field", "A field of the test case.", "reference", required=True, code=True)
 _OPERATION = forms.About("Rule", "The answer …", required=True)
 _UNITS = ("characters", "words", "lines", "items")
 _VALUES = forms.About("Texts", "One a line.", "refund\nmoney back", required=True)
@@ -63,7 +67,7 @@ _TEXTS = {
     "pattern": forms.About("Pattern", "A regular expression.", r"\d+ pounds", required=True, code=True),
 }
 _NUMBERS = {
-    "number": forms.About("Number", example="40", required=True),
+    "value": forms.About("Number", example="40", required=True),
     "tolerance": forms.About("Difference allowed", example="0.5"),
     "min": forms.About("At least", example="1"),
     "max": forms.About("At most", example="50"),
@@ -83,7 +87,7 @@ _UNIT = forms.About("Counted", required=True)
 _KEPT = ("normalize", "trim", "relative")
 """Keys without a field, which stay as they are."""
 _FIELD = forms.About("Field", "What is looked at; empty: the answer.", "metadata.language", code=True)
-_YAML = forms.About("Rule", "As YAML.", "op: contains\nagainst: reference", required=True, code=True)
+_YAML = forms.About("Rule", "As YAML.", "op: contains\nvalue: refund", required=True, code=True)
 
 
 class RuleFields:
@@ -144,8 +148,11 @@ class RuleFields:
             case "case_sensitive" | "anywhere":
                 is_on, default = bool(self._fields[key].value), key == "case_sensitive"
                 return {key: is_on} if is_on != default or key in self._params else {}
-            case "number":
-                return {"value": forms.number_of(self._fields["value"])}
+            case "other_text" | "other_number":
+                if "against" in self._fields:
+                    return {"against": forms.written(self._fields["against"])}
+                field = self._fields["value"]
+                return {"value": forms.written(field) if key == "other_text" else forms.number_of(field)}
             case "min" | "max" | "tolerance":
                 return {key: forms.number_of(self._fields[key])}
             case "unit":
@@ -204,7 +211,7 @@ class RuleFields:
         field.on_value_change(lambda _: self._on_change())
 
     def _build(self, key: str) -> None:
-        given = self._params.get("value" if key == "number" else key)
+        given = self._params.get(key)
         match key:
             case "values" | "elements":
                 about = _VALUES if key == "values" else _ELEMENTS
@@ -216,9 +223,10 @@ class RuleFields:
                 self._put(key, cast("Any", forms.tick(_ANYWHERE, given is True)))
             case "unit":
                 self._put(key, forms.pick(_UNIT, _UNITS, given if given in _UNITS else _UNITS[0]))
-            case "min" | "max" | "number" | "tolerance":
-                made = forms.number_field(_NUMBERS[key], given if isinstance(given, int | float) else None)
-                self._put("value" if key == "number" else key, made)
+            case "min" | "max" | "tolerance":
+                self._put(key, _number_field(key, given))
+            case "other_text" | "other_number":
+                self._build_other(key)
             case "schema":
                 shown = "" if given is None else json.dumps(given, ensure_ascii=False, indent=2)
                 self._put(key, forms.area(_SCHEMA, shown))
@@ -232,6 +240,26 @@ class RuleFields:
                 self._build_expected()
             case _:
                 self._put(key, forms.line(_TEXTS[key], None if given is None else str(given)))
+
+    def _build_other(self, key: str) -> None:
+        given = self._params.get("value")
+        how = "against" if "against" in self._params else "value"
+        choice = forms.pick(_COMPARED, {"value": _OTHERS[key], "against": "another field"}, how)
+        if "against" in self._params:
+            self._put("against", forms.line(_AGAINST, self._params["against"]))
+        elif key == "other_number":
+            self._put("value", _number_field("value", given))
+        else:
+            self._put("value", forms.line(_TEXTS["value"], None if given is None else str(given)))
+
+        def chosen() -> None:
+            before = {**self._params, **self.read()}
+            kept = {name: value for name, value in before.items() if name not in ("value", "against")}
+            self._params = {**kept, str(choice.value): None}
+            self._show()
+            self._on_change()
+
+        choice.on_value_change(chosen)
 
     def _build_expected(self) -> None:
         missing = self._params.get("missing")
@@ -285,6 +313,10 @@ class RuleFields:
         self._on_change()
 
 
+def _number_field(key: str, given: Any) -> ui.number:
+    return forms.number_field(_NUMBERS[key], given if isinstance(given, int | float) else None)
+
+
 def yaml_text(values: Mapping[str, Any]) -> str:
     """Values as YAML; empty if there are none."""
     return yaml.safe_dump(dict(values), allow_unicode=True, sort_keys=False, width=100) if values else ""
@@ -325,6 +357,8 @@ def rule_in_words(params: Mapping[str, Any]) -> str:
         case "json_schema" | "xml":
             return f"{subject} {OPERATIONS[op][0]}."
         case _:
+            if isinstance(params.get("against"), str):
+                return f"{subject} {OPERATIONS[op][0]} the {params['against']}."
             given = next((params[key] for key in ("value", "values", "pattern") if params.get(key) is not None), None)
             if given is None:
                 return ""

@@ -110,6 +110,30 @@ def test_a_rule_within_a_rule_has_fields_of_its_own() -> None:
     ]
 
 
+@pytest.mark.usefixtures("_page")
+def test_a_rule_compares_with_a_text_or_with_another_field() -> None:
+    changes: list[dict[str, Any]] = []
+    with ui.element() as place:
+        rule = ParamFields("rule", {"op": "contains", "value": "refund", "trim": True}, lambda: changes.append({}))
+    (choice,) = (one for one in place.descendants() if isinstance(one, ui.select) and one.value == "value")
+    choice.value = "against"
+    assert (rule.read(), len(changes)) == ({"op": "contains", "trim": True}, 1)
+    rule.fields["against"].value = "reference"
+    assert rule.read() == {"op": "contains", "trim": True, "against": "reference"}
+    choice = next(one for one in place.descendants() if isinstance(one, ui.select) and one.value == "contains")
+    choice.value = "greater_than"
+    assert rule.read() == {"op": "greater_than", "trim": True, "against": "reference"}
+
+
+@pytest.mark.usefixtures("_page")
+@pytest.mark.parametrize("op", ["contains", "not_equals", "less_than", "close_to"])
+def test_a_rule_against_a_field_is_shown_in_fields(op: str) -> None:
+    params = {"op": op, "against": "metadata.limit"}
+    fields = ParamFields("rule", params, lambda: None)
+    assert ("against" in fields.fields, fields.read()) == (True, params)
+    assert rule_in_words(params).endswith("the metadata.limit.")
+
+
 RULES_WITHIN: dict[str, Any] = {
     "op": "any",
     "rules": [
