@@ -101,6 +101,9 @@ class DeliveryLog:
             return  # a line that a killed process did not finish
 
     def note(self, events: Sequence[Event], rejected: int) -> None:
+        """Keep what was taken. A response that comes after the log was closed is lost: those are sent again."""
+        if self._file.closed:
+            return
         uids = [event.uid for event in events]
         self.uids.update(uids)
         self.rejected += rejected

@@ -17,23 +17,9 @@ from evalflow.exporters.otel_events import LONGEST
 from tests.exporters.receiver import OtlpReceiver, Received, Said, partial
 
 from .conftest import Program
+from .exported_runs import ROWS, SPAN, TRACE, prepare
 
-TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
-ROWS: Sequence[dict[str, Any]] = (
-    {"id": "right", "question": "Which-7Q?", "answer": "Paris-7Q", "reference": "Paris-7Q",
-     "metadata": {"trace_id": TRACE, "span_id": SPAN, "response_id": "chatcmpl-1"}},
-    {"id": "wrong", "question": "Which-7Q?", "answer": "Lyon-7Q", "reference": "Paris-7Q"},
-    {"id": "lacking", "question": "Which-7Q?", "answer": "Paris-7Q"},
-    {"id": "failed", "question": "Which-7Q?", "failure": "HTTP 500 of the bot-7Q", "reference": "Paris-7Q"},
-)  # fmt: skip
 NOBODY = "http://127.0.0.1:9"
-
-
-def prepare(program: Program, rows: Sequence[dict[str, Any]] = ROWS) -> None:
-    program.write("mine.jsonl", *rows)
-    conf = program.folder / "conf" / "dataset" / "mine.yaml"
-    conf.parent.mkdir(parents=True, exist_ok=True)
-    conf.write_text("# @package dataset.mine\npath: mine.jsonl\n", encoding="utf-8")
 
 
 def run(program: Program, url: str, *words: str, **env: str) -> Any:
@@ -227,7 +213,8 @@ def test_a_silent_receiver_holds_a_run_up_for_its_timeout_only(program: Program)
         over.set()
     assert done.returncode == 0, done.stderr
     assert exported(program)["unsent"] == 4
-    assert "not sent: no whole response within" in done.stderr
+    # The second, if the run took long enough for a first request before its end.
+    assert re.search("not sent: (no whole response within|the time was over)", done.stderr)
 
 
 def test_what_does_not_fit_into_the_queue_is_sent_at_the_end(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:

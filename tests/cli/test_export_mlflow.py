@@ -16,7 +16,7 @@ from urllib.request import urlopen
 import pytest
 
 from .conftest import Program
-from .test_export import prepare
+from .exported_runs import ran as ran
 
 ROOT = Path(__file__).parents[2]
 PYTHON = os.environ.get("EVALFLOW_TEST_MLFLOW")
@@ -81,14 +81,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     finally:
         process.terminate()
         process.wait(60)
-
-
-@pytest.fixture
-def ran(program: Program) -> Program:
-    prepare(program)
-    done = program("dataset=mine", "metric=exact_match", "max_error_rate=1")
-    assert done.returncode == 0, done.stderr
-    return program
 
 
 def feedback(run: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -15,7 +15,7 @@ import pytest
 from tests.exporters.weave_server import WeaveServer
 
 from .conftest import Program
-from .test_export import prepare
+from .exported_runs import ran as ran
 
 ROOT = Path(__file__).parents[2]
 PYTHON = os.environ.get("EVALFLOW_TEST_WEAVE")
@@ -31,14 +31,6 @@ def export(program: Program, url: str, *words: str, key: str = KEY) -> subproces
     [line] = re.findall(r"^python (-m evalflow export weave .*)$", PAGE, re.MULTILINE)
     command = [PYTHON, *line.split(), "--to", url, *words]
     return subprocess.run(command, capture_output=True, text=True, cwd=program.folder, env=env, timeout=600)
-
-
-@pytest.fixture
-def ran(program: Program) -> Program:
-    prepare(program)
-    done = program("dataset=mine", "metric=exact_match", "max_error_rate=1")
-    assert done.returncode == 0, done.stderr
-    return program
 
 
 def scores(server: WeaveServer) -> dict[str, dict[str, Any]]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Any, Self
+from http.server import BaseHTTPRequestHandler
+from typing import Any
 
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest, ExportLogsServiceResponse
+
+from tests.exporters.loopback import LoopbackServer
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def partial(rejected: int, message: str) -> Said:
     return Said(body=response.SerializeToString())
 
 
-class OtlpReceiver:
+class OtlpReceiver(LoopbackServer):
     """Answers the request of each number, from 0, with what `script` says; None: with success."""
 
     def __init__(self, script: Callable[[int, Sequence[Received]], Said | None] | None = None) -> None:
@@ -81,19 +81,7 @@ class OtlpReceiver:
             def log_message(self, *_: object) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        super().__init__(Handler)
 
 
 def _records(request: ExportLogsServiceRequest) -> Any:

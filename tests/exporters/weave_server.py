@@ -6,14 +6,16 @@ import gzip
 import json
 import threading
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+
+from tests.exporters.loopback import LoopbackServer
 
 PERSON = {"id": "u", "username": "ana", "defaultEntity": {"name": "team"}}
 PROJECT = {"id": "p", "internalId": "p", "name": "desk", "entity": {"name": "team"}}
 
 
-class WeaveServer:
+class WeaveServer(LoopbackServer):
     """Its `calls` are by id; `lost` is how many of them it drops, while it says that it has them."""
 
     def __init__(self, lost: int = 0) -> None:
@@ -52,19 +54,7 @@ class WeaveServer:
             def log_message(self, *_: object) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        super().__init__(Handler)
 
     def _answer(self, path: str, body: Any) -> Any:
         kind = path.rstrip("/").split("?")[0]

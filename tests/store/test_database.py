@@ -19,6 +19,7 @@ from sqlalchemy import (
     Boolean,
     Column,
     Connection,
+    Engine,
     Float,
     Integer,
     LargeBinary,
@@ -110,26 +111,34 @@ def test_copies_do_not_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert sorted(tmp_path.glob("e*.backup")) == sorted([*made[-KEPT:], strange])
 
 
-def test_what_is_in_the_first_tables_is_there_in_all_later_ones(
-    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = tmp_path / "migrations"
-    old = create_engine(database_url)
-    with old.begin() as connection:
+def first_database(url: str, *, fill: bool = True) -> tuple[Engine, dict[str, dict[str, Any]]]:
+    """A database of the first revision, and the row that it has in each table."""
+    engine = create_engine(url)
+    with engine.begin() as connection:
         context = MigrationContext.configure(connection)
         with Operations.context(context):
             first_tables.upgrade()
         context.stamp(ScriptDirectory(str(FOLDER)), "0001")
-        filled = _fill(connection)
+        return engine, _fill(connection) if fill else {}
+
+
+def migrate(url: str, revision: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bring a database up to a revision, as the version that had it as its last one does."""
+    known = tmp_path / "migrations"
+    shutil.copytree(FOLDER, known, ignore=shutil.ignore_patterns("__pycache__", *_later(revision)), dirs_exist_ok=True)
+    with monkeypatch.context() as patch:
+        patch.setattr("evalflow.store.database.FOLDER", known)
+        open_database(url).close()
+
+
+def test_what_is_in_the_first_tables_is_there_in_all_later_ones(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, filled = first_database(database_url)
     old.dispose()
     assert len(filled) >= 10
     for revision in range(2, int(HEAD or "0") + 1):  # by one, as if each version had been run for a while
-        shutil.copytree(
-            FOLDER, first, ignore=shutil.ignore_patterns("__pycache__", *_later(revision)), dirs_exist_ok=True
-        )
-        with monkeypatch.context() as patch:
-            patch.setattr("evalflow.store.database.FOLDER", first)
-            open_database(database_url).close()
+        migrate(database_url, revision, tmp_path, monkeypatch)
     new = open_database(database_url)
     with new.reading() as connection:
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
@@ -142,17 +151,8 @@ def test_what_is_in_the_first_tables_is_there_in_all_later_ones(
 def test_the_checks_and_examples_of_older_cases_are_known(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shutil.copytree(FOLDER, before := tmp_path / "migrations", ignore=shutil.ignore_patterns("__pycache__", *_later(5)))
-    old = create_engine(database_url)
-    with old.begin() as connection:
-        context = MigrationContext.configure(connection)
-        with Operations.context(context):
-            first_tables.upgrade()
-        context.stamp(ScriptDirectory(str(FOLDER)), "0001")
-        _fill(connection)
-    with monkeypatch.context() as patch:
-        patch.setattr("evalflow.store.database.FOLDER", before)
-        open_database(database_url).close()
+    old, _ = first_database(database_url)
+    migrate(database_url, 5, tmp_path, monkeypatch)
     twice = [{"identifier": "greets", "enabled": on} for on in (False, True)]
     bodies: list[dict[str, Any]] = [{}, {"demo_answer": {"content": "Hi"}, "checks": [*twice, {"identifier": "plain"}]}]
     bodies.append({"demo_answer": None, "checks": [twice[0]]})
@@ -176,16 +176,8 @@ def test_the_checks_and_examples_of_older_cases_are_known(
 def test_what_there_was_has_its_name_as_its_title(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shutil.copytree(FOLDER, before := tmp_path / "migrations", ignore=shutil.ignore_patterns("__pycache__", *_later(6)))
-    old = create_engine(database_url)
-    with old.begin() as connection:
-        context = MigrationContext.configure(connection)
-        with Operations.context(context):
-            first_tables.upgrade()
-        context.stamp(ScriptDirectory(str(FOLDER)), "0001")
-    with monkeypatch.context() as patch:
-        patch.setattr("evalflow.store.database.FOLDER", before)
-        open_database(database_url).close()
+    old, _ = first_database(database_url, fill=False)
+    migrate(database_url, 6, tmp_path, monkeypatch)
     times = {"version": 1, "created_at": "then", "updated_at": "then"}
     metric = {"id": 1, "bot_id": 1, "name": "polite", "definition": {}, "prompts": {}, **times}
     bot = {"id": 1, **{key: value for key, value in BOT.items() if key != "title"}, **times}
