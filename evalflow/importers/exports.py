@@ -18,9 +18,9 @@ from evalflow.datasets.json_files import streamed_items
 from evalflow.datasets.sources import shown
 from evalflow.errors import Problem, UserError
 from evalflow.importers.files import ImportedConfig, ImportSource
+from evalflow.importers.joined import ScoreStore
 from evalflow.importers.ledger import Ledger, Untranslatable
 from evalflow.importers.recorded import PARTS, recorded_cases
-from evalflow.importers.score_store import ScoreStore
 from evalflow.importers.sources import READABLE, expect_text, read_rows
 from evalflow.importers.values import as_list, as_map, output_text, question_of
 from evalflow.records.answers import Message

@@ -15,11 +15,11 @@ from evalflow.datasets import irregular
 from evalflow.datasets.sources import MAX_RECORD, shown
 from evalflow.errors import Problem, UserError
 from evalflow.importers.files import ImportedConfig, ImportSource, dataset_option
+from evalflow.importers.joined import MANY_SPANS, StoredTrace, TraceStore
 from evalflow.importers.ledger import Ledger
 from evalflow.importers.otlp import Span, read_spans
 from evalflow.importers.secrets import hidden
 from evalflow.importers.span_messages import SpanMessage, arguments_of, indexed, messages_of, parsed
-from evalflow.importers.trace_store import MANY_SPANS, StoredTrace, TraceStore
 from evalflow.importers.trace_tree import TraceTree
 from evalflow.importers.values import as_list, as_map, as_number
 from evalflow.records import Message

@@ -19,7 +19,7 @@ from starlette.routing import Mount
 from evalflow.app.studio.access import Actor, nobody
 from evalflow.app.studio.server import server_figures
 from evalflow.app.studio.space import open_workspace
-from evalflow.cli.logs import JsonLines
+from evalflow.cli.server import JsonLines
 from evalflow.store import runs
 from evalflow.web.application import API, rest_api, security_middleware
 from evalflow.web.observe import RequestsTold, metrics_route, request_histogram, route_group

@@ -1,16 +1,18 @@
-"""Spans joined to traces on disk, since those of one trace may lie anywhere in a file of any size."""
+"""What lies apart in an export, joined on disk: spans to traces, and scores to the rows that they are about."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from evalflow.datasets.sources import MAX_RECORD
 from evalflow.importers.otlp import Span
+from evalflow.importers.values import as_list
 
+_IDS = ("id", "run_id", "traceId", "trace_id")
 MANY_SPANS = 20_000
 """Maximum spans of one trace, which is held in memory as a whole."""
 
@@ -48,6 +50,35 @@ class TraceStore:
                 continue
             rows = self._database.execute("SELECT data FROM span WHERE trace = ? ORDER BY rowid", (trace,))
             yield StoredTrace(trace, count, where, [_span(data) for (data,) in rows])
+
+
+class ScoreStore:
+    """Scores by the id of what they are about."""
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._database = database
+        database.execute("CREATE TABLE score (about TEXT, place TEXT, content TEXT)")
+        database.execute("CREATE INDEX about ON score (about)")
+
+    def add(self, scores: Iterable[tuple[str, str, Mapping[str, Any]]]) -> None:
+        rows = ((about, where, json.dumps(score)) for about, where, score in scores)
+        self._database.executemany("INSERT INTO score VALUES (?, ?, ?)", rows)
+
+    def joined(
+        self, column: str, rows: Iterable[tuple[str, Mapping[str, Any]]]
+    ) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Each row with its scores in a column; those are taken out of the store."""
+        for where, row in rows:
+            about = str(next((row[name] for name in _IDS if row.get(name)), ""))
+            taken = self._database.execute("DELETE FROM score WHERE about = ? RETURNING content", (about,)).fetchall()
+            found = [json.loads(content) for (content,) in taken]
+            own = row.get(column)
+            yield where, {**row, column: [*as_list(own), *found]} if found else row
+
+    def left(self) -> Iterator[str]:
+        """The places of scores whose row did not come."""
+        for (where,) in self._database.execute("SELECT place FROM score ORDER BY rowid"):
+            yield where
 
 
 def _span(data: str) -> Span:
