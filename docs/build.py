@@ -49,6 +49,7 @@ NAVIGATION: Mapping[str, Mapping[str, str]] = {
         "Metrics": "metrics.md",
         "Checks of a case": "checks.md",
         "Rules": "rules.md",
+        "Replies": "replies.md",
         "G-Eval": "g-eval.md",
         "Agents": "agents.md",
         "Targets": "targets.md",

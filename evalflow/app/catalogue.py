@@ -83,7 +83,8 @@ class Explained:
 
 def _parts_of(kind: Any) -> list[Explained]:
     """What a metric of this kind has besides its keys."""
-    return _operations() if kind == "check" else _checks_of_cases() if kind == "checks" else []
+    of_kind = {"check": _operations, "checks": _checks_of_cases, "judge": _replies_and_rules}
+    return of_kind[kind]() if kind in of_kind else []
 
 
 def _operations() -> list[Explained]:
@@ -92,6 +93,17 @@ def _operations() -> list[Explained]:
 
     models: Sequence[type[BaseModel]] = get_args(get_args(Operation)[0])
     return [_explained(get_args(model.model_fields["op"].annotation), model) for model in models]
+
+
+def _replies_and_rules() -> list[Explained]:
+    """The types in a step's `returns`, and the score rules."""
+    from evalflow.metrics.returns import Plain
+    from evalflow.metrics.rules import Rule
+
+    types: Sequence[type[BaseModel]] = get_args(Plain)
+    rules: Sequence[type[BaseModel]] = get_args(get_args(Rule)[0])
+    found = [_explained(get_args(model.model_fields["type"].annotation), model) for model in types]
+    return found + [_explained(get_args(model.model_fields["op"].annotation), model) for model in rules]
 
 
 def _checks_of_cases() -> list[Explained]:

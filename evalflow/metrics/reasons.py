@@ -40,17 +40,17 @@ def quote(listed: Rows, index: int, observed: Observed | None) -> str:
     """An item with the judge's remark on it."""
     about = listed.about[index] if index < len(listed.about) else listed.rows[index]
     quoted = f'"{one_line(_text(about), QUOTE)}"'
-    comment = remark(listed.rows[index], observed) if observed else None
+    comment = remark(listed.rows[index], observed)
     return f"{quoted} ({one_line(comment, REMARK)})" if comment else quoted
 
 
-def remark(row: Any, observed: Observed) -> str | None:
-    """The judge's reason: the field of that name, else the first text."""
+def remark(row: Any, observed: Observed | None) -> str | None:
+    """The judge's reason: the field of that name; in the reply to a step that has none, the first text."""
     if not isinstance(row, Mapping):
         return None
-    fields = observed.step.returns
+    fields = observed.step.returns if observed else {}
     name: str | None = "reason"
-    if not isinstance(fields.get("reason"), StrType):
+    if observed and not isinstance(fields.get("reason"), StrType):
         name = next((name for name, declared in fields.items() if isinstance(declared, StrType)), None)
     text = cast("Mapping[str, Any]", row).get(name) if name else None
     return text if isinstance(text, str) and text.strip() else None

@@ -21,7 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-from evalflow.config.schema import FIELDS, IDENTIFIER, Strict, Word
+from evalflow.config.schema import FIELDS, IDENTIFIER, Strict, Word, with_examples
 from evalflow.errors import Problem, did_you_mean
 from evalflow.frozen import record
 from evalflow.records import Distribution
@@ -33,18 +33,21 @@ RESERVED = ("source", "against", "items", "turns")  # variables set by a step's 
 class StrType(Strict):
     """Text."""
 
+    model_config = with_examples({"type": "str"})
     type: Literal["str"]
 
 
 class BoolType(Strict):
     """True or false."""
 
+    model_config = with_examples({"type": "bool"})
     type: Literal["bool"]
 
 
 class NumberType(Strict):
     """A number. The judge sees the bounds, both inclusive, in the schema."""
 
+    model_config = with_examples({"type": "int", "min": 1, "max": 5}, {"type": "float", "min": 0, "max": 100})
     type: Literal["int", "float"]
     min: int | float | None = None
     max: int | float | None = None
@@ -62,6 +65,7 @@ class NumberType(Strict):
 class LabelType(Strict):
     """One of several words. For a step with a `task` the first word is the positive one."""
 
+    model_config = with_examples({"type": "label", "labels": ["critical", "major", "minor"]})
     type: Literal["label"]
     labels: list[Word] = Field(min_length=2)
 
@@ -73,8 +77,13 @@ class LabelType(Strict):
 
 
 class ListType(Strict):
-    """A list of texts, numbers or labels, or of maps with the same fields."""
+    """A list of texts, numbers or labels, or of maps with the same fields, which may have lists themselves."""
 
+    model_config = with_examples(
+        {"type": "list", "items": "str"},
+        {"type": "list", "items": {"quote": "str", "severity": {"type": "label", "labels": ["major", "minor"]}}},
+        {"type": "list", "items": {"heading": "str", "faults": {"type": "list", "items": "str"}}},
+    )
     type: Literal["list"]
     items: ItemType
 
@@ -297,31 +306,39 @@ class Rows:
 
 
 def item_type(ref: str, steps: Mapping[str, StepConfig]) -> Any:
-    """The declared type of the items of the list that `ref` names: a one_per step, or `step.field` in a reply."""
-    name, _, field = ref.partition(".")
+    """The declared type of the items of the list that `ref` names: a one_per step, or a list in replies of a step.
+
+    A list in a reply is `step.field`, and one in each item of it `step.field.inner`. ValueError if there is none.
+    """
+    name, *path = ref.split(".")
     step = steps.get(name)
     if step is None:
         raise ValueError(f"{ref!r} names no step that comes before; {did_you_mean(name, steps) if steps else 'none'}")
-    if not field:
-        if step.one_per is None:
-            raise ValueError(f"the step {name!r} replies once and is no list; name a list in it: {name}.FIELD")
-        return RecordType(type="record", fields=step.returns)
-    if step.one_per is not None:
-        raise ValueError(f"the step {name!r} already is a list, one reply per item; write {name!r}")
-    declared = step.returns.get(field)
-    if declared is None:
-        raise ValueError(f"the step {name!r} returns no field {field!r}; {did_you_mean(field, step.returns)}")
-    if not isinstance(declared, ListType):
-        raise ValueError(f"{ref!r} is a {declared.type}, not a list")
-    return declared.items
+    if not path and step.one_per is None:
+        raise ValueError(f"the step {name!r} replies once and is no list; name a list in it: {name}.FIELD")
+    items: Any = RecordType(type="record", fields=step.returns)
+    outer = f"the step {name!r}"
+    for field in path:
+        if not isinstance(items, RecordType):
+            raise ValueError(f"{outer} has items without fields, so there is no {ref!r}")
+        declared = items.fields.get(field)
+        if declared is None:
+            raise ValueError(f"{outer} returns no field {field!r}; {did_you_mean(field, items.fields)}")
+        if not isinstance(declared, ListType):
+            hint = f"; write {name!r}, which is a list with one reply per item" if step.one_per else ""
+            raise ValueError(f"{ref!r} is a {declared.type}, not a list{hint}")
+        items, outer = declared.items, f"the list {field!r}"
+    return items
 
 
 def rows_at(ref: str, replies: Mapping[str, Observed]) -> Rows:
-    """The items of the list that `ref` names."""
-    step, _, field = ref.partition(".")
+    """The items of the list that `ref` names; of a list in each of several items, those of all of them."""
+    step, *path = ref.split(".")
     reply = replies[step]
-    if field:
-        rows = reply.reply[field]
-        return Rows(rows, None, rows, field.replace("_", " "))
-    noun = (reply.step.one_per or step).rpartition(".")[2].replace("_", " ")
-    return Rows(reply.reply, reply.probabilities, reply.items or (), noun)
+    if not path:
+        noun = (reply.step.one_per or step).rpartition(".")[2].replace("_", " ")
+        return Rows(reply.reply, reply.probabilities, reply.items or (), noun)
+    rows: list[Any] = reply.reply if reply.step.one_per else [reply.reply]
+    for field in path:
+        rows = [item for row in rows for item in row[field]]
+    return Rows(rows, None, rows, path[-1].replace("_", " "))

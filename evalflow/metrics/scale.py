@@ -12,7 +12,8 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from evalflow.config.schema import MetricConfig, Strict, Word
 from evalflow.metrics.returns import BoolType, LabelType, NumberType, StepConfig
-from evalflow.metrics.rules import MapRule, ValueRule, unit_values
+from evalflow.metrics.rule_results import unit_values
+from evalflow.metrics.rules import MapRule, ValueRule
 
 
 class BooleanScale(Strict):

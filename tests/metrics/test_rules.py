@@ -5,8 +5,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
+from evalflow.metrics.list_rules import average_precision
 from evalflow.metrics.returns import Observed, Returns, StepConfig
-from evalflow.metrics.rules import Rule, average_precision, f_beta
+from evalflow.metrics.rules import Rule, f_beta
 
 LABELS = ["good", "bad", "unsure"]
 FIELDS = TypeAdapter(Returns).validate_python(
@@ -166,7 +167,10 @@ SHAPES = {"one": SINGLE, "many": MANY}
     [
         ({**SHARE, "of": "mny"}, "score", "'mny' names no step", ""),
         ({**SHARE, "of": "one"}, "score", "replies once and is no list", ""),
-        ({**SHARE, "of": "many.tags"}, "score", "write 'many'", ""),
+        ({**SHARE, "of": "many.tags"}, "score", "have no fields; leave `field` out", ""),
+        ({**SHARE, "of": "many.verdict"}, "score", "a label, not a list; write 'many'", ""),
+        ({**SHARE, "of": "many.tags.more"}, "score", "the list 'tags' has items without fields", ""),
+        ({**SHARE, "of": "one.parts.okay"}, "score", "did you mean 'ok'?", ""),
         ({**SHARE, "of": "one.grade"}, "score", "is a int, not a list", ""),
         ({**SHARE, "field": "verdct"}, "score", "did you mean 'verdict'?", ""),
         ({**SHARE, "equals": "goood"}, "score.equals", "unknown label 'goood'", "did you mean 'good'?"),
@@ -175,7 +179,20 @@ SHAPES = {"one": SINGLE, "many": MANY}
         ({**SHARE, "field": "grade", "equals": True}, "score.equals", "is no number", ""),
         ({**SHARE, "among": ["bad"]}, "score.among", "always be 0", ""),
         ({"op": "mean", "of": "many", "field": "free"}, "score.field", "no bounds", "`min` and `max`"),
-        ({"op": "mean", "of": "many", "field": "verdict"}, "score.field", "a number or bool is wanted", ""),
+        (
+            {"op": "mean", "of": "many", "field": "verdict"},
+            "score.field",
+            "a number or bool is wanted",
+            "values: {good: ...",
+        ),
+        ({"op": "lowest", "of": "one.tags", "values": {"x": 1}}, "score.values", "no number for y", "every label"),
+        (
+            {"op": "penalties", "of": "one.tags", "values": {"x": 1, "y": 0, "z": 0}},
+            "score.values",
+            "unknown label",
+            "",
+        ),
+        ({"op": "penalties", "of": "one.parts", "field": "ok", "values": {"x": 1}}, "score.field", "is wanted", ""),
         ({"op": "value", "of": "many", "field": "grade"}, "score.op", "replies once per item", "share or mean"),
         ({"op": "value", "of": "one", "field": "grad"}, "score.field", "no field 'grad'", "did you mean 'grade'?"),
         ({"op": "value", "of": "two", "field": "grade"}, "score.of", "no step 'two'", ""),
@@ -208,6 +225,11 @@ def test_both_parts_of_an_f_score_are_looked_at():
         ({**SHARE, "in": ["good"]}, "exactly one of `equals` and `in`"),
         ({"op": "map", "of": "one", "field": "v", "values": {"good": 2}}, "must lie in 0..1, not good: 2"),
         ({"op": "map", "of": "one", "field": "v", "values": {True: 1}}, "put it in quotes"),
+        ({**SHARE, "when_empty": 2}, "must be a number from 0 to 1, or undefined, not 2"),
+        ({**SHARE, "when_empty": True}, "must be a number from 0 to 1, or undefined, not True"),
+        ({**SHARE, "when_empty": float("nan")}, "must be a number from 0 to 1, or undefined, not nan"),
+        ({"op": "penalties", "of": "one.tags", "values": {"x": -1, "y": 0}}, "must lie in 0..1, not x: -1"),
+        ({"op": "lowest", "of": "one.tags", "values": {"x": float("nan"), "y": 0}}, "must lie in 0..1, not x: nan"),
         ({"op": "middle", "of": "one"}, "middle"),
     ],
 )
@@ -270,3 +292,98 @@ def test_rules_over_rankings_and_parts_are_checked_like_shares():
         rule(op="average_precision", of="many", field="verdict")
     with pytest.raises(ValidationError, match="at least 2 items"):
         rule(op="min", parts={"a": SHARE})
+
+
+WEIGHTS = {"good": 1, "unsure": 0.4, "bad": 0.1}
+OF_LISTS = {
+    "share": SHARE,
+    "average_precision": AVERAGE,
+    "mean": {"op": "mean", "of": "many", "field": "verdict", "values": WEIGHTS},
+    "lowest": {"op": "lowest", "of": "many", "field": "verdict", "values": WEIGHTS},
+    "penalties": {"op": "penalties", "of": "many", "field": "verdict", "values": WEIGHTS},
+}
+as_rows = verdicts.map(lambda labels: [{"reason": f"it is {label}", "verdict": label} for label in labels])
+
+
+@given(as_rows, st.randoms())
+def test_labels_that_weigh_give_a_score_in_0_1_whatever_the_order(rows, random):
+    shuffled = random.sample(rows, len(rows))
+    weights = [WEIGHTS[row["verdict"]] for row in rows]
+    expected = {"mean": sum(weights) / len(weights), "lowest": min(weights), "penalties": max(0, 1 - sum(weights))}
+    for op, number in expected.items():
+        first = score(OF_LISTS[op], many(rows)).score
+        assert first == pytest.approx(number, abs=1e-12)
+        assert first == pytest.approx(score(OF_LISTS[op], many(shuffled)).score, abs=1e-12)
+        assert first is not None
+        assert 0 <= first <= 1
+
+
+@given(as_rows, st.sampled_from(["bad", "unsure", "good"]))
+def test_one_more_finding_never_raises_what_penalties_and_the_lowest_give(rows, label):
+    for op in ("penalties", "lowest"):
+        before = score(OF_LISTS[op], many(rows)).score
+        after = score(OF_LISTS[op], many([*rows, {"reason": "", "verdict": label}])).score
+        assert before is not None
+        assert after is not None
+        assert after <= before + 1e-12
+
+
+def test_a_mean_of_labels_takes_expectations_and_the_lowest_does_not():
+    rows = [{"verdict": "good"}, {"verdict": "bad"}]
+    chances = [{"verdict": {"good": 0.5, "bad": 0.5}}, {"verdict": {"bad": 1.0}}]
+    mean = score(OF_LISTS["mean"], many(rows, chances), weighted=True)
+    assert (mean.score, mean.value, mean.weighted) == (pytest.approx((0.55 + 0.1) / 2), mean.score, True)
+    for op in ("lowest", "penalties"):
+        assert not score(OF_LISTS[op], many(rows, chances), weighted=True).weighted
+
+
+@pytest.mark.parametrize("op", OF_LISTS)
+@pytest.mark.parametrize("given", [0, 0.5, 1, "undefined"])
+def test_an_empty_list_scores_what_the_rule_says_and_nothing_by_itself(op, given):
+    values = {**OF_LISTS[op], "when_empty": given}
+    result = score(values, many([]))
+    if given == "undefined":
+        assert result == score(OF_LISTS[op], many([]))
+        assert (result.score, result.undefined) == (None, "nothing to divide by: there are no claims")
+    else:
+        assert (result.score, result.value, result.undefined) == (given, given, None)
+        assert rule(**values).reason(many([]), "higher_is_better", weighted=False) == "there are no claims"
+
+
+@given(as_rows, st.sampled_from([0, 1]))
+def test_what_an_empty_list_scores_leaves_other_lists_alone(rows, given):
+    for values in OF_LISTS.values():
+        assert score({**values, "when_empty": given}, many(rows)) == score(values, many(rows))
+
+
+def test_nothing_among_what_counts_is_empty_too():
+    values = {**SHARE, "among": ["good", "bad"], "when_empty": 1}
+    seen = many([{"verdict": "unsure"}] * 3)
+    assert score(values, seen).score == 1
+    told = rule(**values).reason(seen, "higher_is_better", weighted=False)
+    assert told == "none of the 3 claims is good, bad"
+
+
+def test_a_list_in_each_of_several_items_is_one_list():
+    tags = {"op": "share", "of": "many.tags", "equals": "x"}
+    rows = [{"tags": ["x", "y"]}, {"tags": []}, {"tags": ["x"]}]
+    assert [*rule(**tags).problems(SHAPES, "score")] == []
+    assert score(tags, many(rows)).score == pytest.approx(2 / 3)
+    nested = TypeAdapter(Returns).validate_python(
+        {"pages": {"type": "list", "items": {"title": "str", "faults": {"type": "list", "items": {"grave": "bool"}}}}}
+    )
+    step = StepConfig(id="audit", prompt="p.jinja", returns=nested)
+    values = {"op": "share", "of": "audit.pages.faults", "field": "grave", "equals": True, "when_empty": 0}
+    assert [*rule(**values).problems({"audit": step}, "score")] == []
+    for faults, share in (([[True], [False, False]], 1 / 3), ([[], []], 0)):
+        pages = [{"title": "t", "faults": [{"grave": one} for one in page]} for page in faults]
+        assert score(values, {"audit": Observed(step, {"pages": pages})}).score == pytest.approx(share)
+
+
+def test_reasons_name_the_dearest_first():
+    labels = ["bad", "good", "unsure", "bad"]
+    seen = many([{"reason": f"because {i}", "verdict": label} for i, label in enumerate(labels)])
+    told = {op: rule(**values).reason(seen, "higher_is_better", weighted=False) for op, values in OF_LISTS.items()}
+    assert told["penalties"].startswith('1 good, 1 unsure, 2 bad: "c1" (because 1); "c2" (because 2); "c0"')
+    assert told["lowest"] == 'lowest of 4 claims: "c0" (because 0) bad'
+    assert told["mean"] == 'mean over 4 claims; lowest: "c0" (because 0) bad'
