@@ -18,6 +18,7 @@ import pytest
 from evalflow.app.core import process
 from evalflow.app.studio import bots, cases, datasets, metrics, runs, scores
 from evalflow.app.studio.metrics import MetricDraft
+from evalflow.app.studio.opened_runs import open_run
 from evalflow.app.studio.runs import Run, run_row
 from evalflow.app.studio.scores import Score, ScoreFilter
 from evalflow.app.studio.snapshot import RunRequest
@@ -352,7 +353,7 @@ def test_a_run_of_the_command_line_is_opened_and_repeated(space: Workspace, tmp_
         (tmp_path / "mine" / "metric" / "long.yaml").write_text(definition, encoding="utf-8")
         words = ["--config-dir", "mine", "dataset=rag", "metric=long", "limit=3"]
     assert Program(tmp_path)(*words).returncode == 0
-    run = runs.open_run(space, tmp_path / "outputs" / "latest")
+    run = open_run(space, tmp_path / "outputs" / "latest")
     done = until(space, run, Worker(space), ended)
     found = by_case(space, run)
     assert (done.state, done.origin, len(found)) == ("done", "command line", 3)

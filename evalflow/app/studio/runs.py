@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from evalflow.app.core.inspect import Inspection
 from evalflow.app.core.rederive import searched_text
-from evalflow.app.core.saved import agree, expect_agreed, find_run, programs_of_metrics
+from evalflow.app.core.saved import expect_agreed, programs_of_metrics
 from evalflow.app.studio import leases
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.bots import BOTS
@@ -21,7 +21,6 @@ from evalflow.app.studio.snapshot import (
     frozen_cases,
     inspect_snapshot,
     own_definitions,
-    path_for_commands,
     remove_folder,
     with_values,
 )
@@ -33,15 +32,12 @@ from evalflow.app.studio.space import (
     refuse_elsewhere,
     run_folder,
     stale,
-    within,
 )
 from evalflow.app.studio.subjects import RunSubjects
 from evalflow.app.studio.validate import NO_PROGRAMS
 from evalflow.calls.budget import Lease
-from evalflow.engine.folder import refuse_links
 from evalflow.errors import ConflictError, InfrastructureError, Problem, UserError, command
 from evalflow.paths import new_run_id
-from evalflow.records.manifest import Manifest
 from evalflow.store import runs
 from evalflow.store.rows import from_row
 from evalflow.store.runs import ENDED, State
@@ -86,7 +82,7 @@ class Run:
         state: queued, running, done, failed (refused, an endpoint gone, a bug), cancelled (from here), or interrupted
             (killed, or stopped by hand elsewhere).
         origin: workspace, or command line for a run opened from its folder.
-        request: The original request, for running it again with changes; None for a run from its folder.
+        request: The request, for running it again with changes; None for a run from its folder that no request says.
         repeat: The command line that repeats it; empty until available.
         exit_code: Of its process; None until it has ended, or if no worker saw it end.
         message: Why it failed, in words.
@@ -275,7 +271,7 @@ def delete_run(space: Workspace, run_id: str, expected: int | None = None) -> No
 def changed_request(run: Run, **changes: Any) -> RunRequest:
     """The request of a run with changes, for running it again."""
     if run.request is None:
-        hint = "its command line is in its folder, in .hydra/overrides.yaml"
+        hint = f"run it in a terminal: {run.repeat}"
         raise UserError(Problem(f"run {run.run_id} was made on the command line", "run", hint))
     return replace(run.request, **changes)
 
@@ -393,46 +389,3 @@ def _same(row: Mapping[str, Any], request: RunRequest) -> Run:
             Problem("this idempotency key was used for another request", "Idempotency-Key", "draw a new one")
         )
     return run
-
-
-@requires("own")
-def open_run(space: Workspace, folder: Path, *, trust_program: bool = False) -> Run:
-    """Add a run that was made on the command line. A worker then loads its scores.
-
-    With `trust_program`, resuming the run may start the program named in its run.json; otherwise such a run raises
-    ProgramError.
-    """
-    opened = find_run(within(space, folder))
-    found, manifest = opened.folder, opened.manifest
-    refuse_links(found)
-    refuse_elsewhere(space, manifest.config)
-    if trust_program:
-        agree(manifest, space.root)
-    expect_agreed(manifest, str(found.path), "open it with trust_program if you trust whoever made it", space.root)
-    if manifest.status == "running" or not found.scores.is_file():
-        hint = f"finish it: {command('resume', found.path)}"
-        raise UserError(Problem("this run has no scores yet", str(found.path), hint))
-    values: dict[str, Any] = {
-        "project_id": space.project_id,
-        "run_id": manifest.run_id,
-        "title": "",
-        "bot": manifest.target.name,
-        "state": "queued",
-        "task": "load",
-        "origin": "command line",
-        "composition": {},
-        "arguments": [*_own_conf(manifest), *manifest.overrides],
-        "folder": str(found.path),
-    }
-    with space.changing("open", "run", manifest.run_id) as connection:
-        if runs.get(connection, manifest.run_id):
-            raise TakenError(Problem(f"run {manifest.run_id} is here already", str(found.path)))
-        runs.create(connection, values)
-    return get_run(space, manifest.run_id)
-
-
-def _own_conf(manifest: Manifest) -> list[str]:
-    """The command-line words that set the run's config folder; empty if it was not set."""
-    first, *_ = folders = manifest.search_folders["conf"]
-    found_anyway = (str(Path(manifest.working_directory, "conf").resolve()), folders[-1])
-    return [] if first in found_anyway else ["--config-dir", path_for_commands(Path(first))]

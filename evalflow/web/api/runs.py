@@ -17,6 +17,7 @@ from pydantic import Field
 
 from evalflow.app.studio import run_files, runs
 from evalflow.app.studio.metrics import MetricDefinition
+from evalflow.app.studio.opened_runs import open_run
 from evalflow.app.studio.reruns import failed_only
 from evalflow.app.studio.scores import PassRate, Score, ScoreFilter, get_score, list_scores, pass_rates
 from evalflow.app.studio.snapshot import RunRequest
@@ -80,7 +81,7 @@ def post_estimate(space: Space, new: RunRequest, failed_in: FailedIn = None) -> 
 @router.post("/open", status_code=201)
 def post_folder(space: Space, made: RunFolderIn, request: Request, response: Response) -> runs.Run:
     """Open a run made on the command line; its scores appear once the worker has read them."""
-    run = runs.open_run(space, Path(made.folder), trust_program=made.trust_program)
+    run = open_run(space, Path(made.folder), trust_program=made.trust_program)
     response.headers["Location"] = f"{request.url.path.removesuffix('open')}{run.run_id}"
     return tagged(response, run)
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -24,26 +23,22 @@ from evalflow.report.wording import cost, number
 from evalflow.web.pages.case_choice import choice_in_words, left_out_in_words
 from evalflow.web.pages.results import Found, ResultTable, find
 from evalflow.web.pages.results_filter import ResultQuery, Tags
+from evalflow.web.pages.run_actions import run_actions
 from evalflow.web.pages.run_metrics import MetricCard, TagTable, overview
 from evalflow.web.pages.runs import ACTIVE, duration, name_of, seconds_in_words, state_of, when
-from evalflow.web.ui import forms
 from evalflow.web.ui.budget import run_budget
-from evalflow.web.ui.dialogs import confirmation
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.headline import basis, gates_in_words, heading
 from evalflow.web.ui.parts import (
     Tone,
     badge,
-    button,
     copyable,
     facts,
     interval,
     joined,
-    link_button,
     message,
     polled,
     section,
-    tell,
     text,
 )
 from evalflow.web.ui.score import status_badge
@@ -114,7 +109,7 @@ class RunView:
             place.clear()
         if may("edit"):
             with self._actions:
-                _actions(self._workspace, run)
+                run_actions(self._workspace, run)
         with self._above:
             state = _about(run, self._left_out)
             if run.facts:
@@ -149,55 +144,6 @@ class RunView:
             self._progress.show(self._run)
             if self._run.progress.done != before.progress.done:
                 await self._results.table.load()
-
-
-def _actions(workspace: Workspace, run: runs.Run) -> None:
-    def act(work: Callable[[Workspace, str], runs.Run], done: str) -> Callable[[], object]:
-        async def acted() -> None:
-            if await forms.attempt(lambda: work(workspace, run.run_id)):
-                tell(done)
-                ui.navigate.reload()
-
-        return acted
-
-    if run.state in ACTIVE:
-        if not run.cancelling:
-            button("Cancel the run", act(runs.cancel_run, "Stopping."), kind="danger")
-        return
-    starts_again = run.state == "failed" and run.request is not None
-    if starts_again:
-        _start_again_button(workspace, run)
-    if run.request is not None:
-        link_button("Run again with changes", f"/runs/new?source={run.run_id}", primary=run.state == "done")
-    if run.facts:
-        link_button("New review", f"/reviews/new?{urlencode({'run': run.run_id})}")
-    if run.state == "done" and run.progress.errors and run.origin == "workspace":
-        errors = "error" if run.progress.errors == 1 else f"{run.progress.errors:,} errors"
-        button(f"Retry the {errors}", act(runs.retry_errors, "Retrying what failed."))
-    if run.state != "done":
-        button("Resume", act(runs.resume_run, "Resumed."), kind="" if starts_again else "primary")
-    if may("admin"):
-        _delete_button(workspace, run)
-
-
-def _delete_button(workspace: Workspace, run: runs.Run) -> None:
-    async def delete() -> None:
-        if await forms.attempt(lambda: runs.delete_run(workspace, run.run_id) or True):
-            ui.navigate.to("/runs")
-
-    about = "It disappears from these pages. Its folder with all files stays, and can be opened again."
-    button("Delete", confirmation("Delete this run?", about, "Delete", delete).open, kind="danger")
-
-
-def _start_again_button(workspace: Workspace, run: runs.Run) -> None:
-    key = f"again-{uuid.uuid4().hex}"
-
-    async def start() -> None:
-        started = await forms.attempt(lambda: runs.create_run(workspace, runs.changed_request(run), key), by=starting)
-        if started is not None:
-            ui.navigate.to(f"/runs/{started.run_id}")
-
-    starting = button("Start again", start, kind="primary")
 
 
 def _about(run: runs.Run, left_out: Mapping[str, LeftOutCases]) -> TextElement:

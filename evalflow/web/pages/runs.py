@@ -13,7 +13,8 @@ from nicegui import ui
 
 from evalflow.app.core.saved import ProgramError
 from evalflow.app.studio.bot_home import headline_of
-from evalflow.app.studio.runs import Run, list_runs, open_run
+from evalflow.app.studio.opened_runs import open_run
+from evalflow.app.studio.runs import Run, list_runs
 from evalflow.app.studio.space import Page, Workspace
 from evalflow.errors import EvalflowError
 from evalflow.report.wording import joined

@@ -13,8 +13,8 @@ import pytest
 
 from evalflow.app.core.saved import ProgramError
 from evalflow.app.studio import runs
+from evalflow.app.studio.opened_runs import open_run
 from evalflow.app.studio.run_files import keep_threshold
-from evalflow.app.studio.runs import open_run
 from evalflow.app.studio.space import Workspace, open_workspace
 from evalflow.cli import run_command
 from evalflow.errors import UserError
