@@ -227,6 +227,7 @@ def print_option(name: str, config_dir: Path | None, console: Console, *, as_jso
     if as_json:
         facts = {"group": option.group, "name": option.name, "file": str(option.file), "yaml": option.text}
         facts |= {"prompts": prompts, "example": suggested.command, "note": suggested.note}
+        facts |= {"fixture": option.values.get("fixture")} if option.group == "metric" else {}
         if option.group == "metric" and (parts := _parts_of(option.values.get("kind"))):
             facts |= {"parts": [asdict(part) for part in parts]}
         return print_json(console, facts)
@@ -244,6 +245,9 @@ def print_option(name: str, config_dir: Path | None, console: Console, *, as_jso
         console.print(literal(suggested.command), soft_wrap=True)
     if suggested.note:
         console.print(literal(suggested.note, style="dim"), soft_wrap=True)
+    if fixture := option.values.get("fixture"):
+        console.print(literal(f"compare with the scores that people give in {fixture}:", style="dim"), soft_wrap=True)
+        console.print(literal(command("prove", option.name)), soft_wrap=True)
     return 0
 
 

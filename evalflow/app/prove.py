@@ -1,43 +1,50 @@
-"""The command `prove`: whether a metric sees faults in answers that were good, and minds no harmless change."""
+"""The command `prove`: whether a judge agrees with people on a metric, sees faults, and minds no harmless change."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from itertools import chain, islice, zip_longest
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
 from evalflow.app.core.assemble import settings_of, with_default_judge
 from evalflow.app.core.begin import RunOrder, keep_cases
 from evalflow.app.core.certificates import save_proof
+from evalflow.app.core.fixtures import FixtureCase, read_fixture
 from evalflow.app.core.inspect import Inspection
 from evalflow.app.core.open_run import inspected, opened
 from evalflow.app.core.saved import SavedRun, find_scored, open_run
 from evalflow.app.core.screen import TerminalScreen, shown
 from evalflow.config.load import compose
-from evalflow.config.schema import FAULTS, MetricConfig
+from evalflow.config.schema import FAULTS
 from evalflow.datasets import case_to_row
 from evalflow.datasets.perturbations import CHANGES, perturbed
 from evalflow.errors import Problem, UserError, command
 from evalflow.metrics.kinds.composite import CompositeMetricConfig
+from evalflow.metrics.registry import build_metric
 from evalflow.paths import new_run_id
+from evalflow.prompts import Prompts
 from evalflow.records import Case
 from evalflow.report.proof import print_proof, write_proof
 from evalflow.report.wording import counted, print_json
+from evalflow.summary.fixture_agreement import FIXTURE, FixtureScore
 from evalflow.summary.proof import Proof, proof_of
 
 _FEWEST, _MOST = 2, 100
 _SAMPLE_DATA = "rag"
 _OF_DATA = ("dataset=", "dataset.", "limit=", "sample=")
+_PERSON = "person"
+"""The variable of a fixture's case that has the score that people would give."""
 
 
 def prove(
     words: Sequence[str], options: argparse.Namespace, config_dir: Path | None, console: Console, err: Console
 ) -> int:
-    """Run a metric over good answers and changed ones, print what it sees, and write proof.html into the run's folder.
+    """Run a metric over its fixture, good answers and changed ones, print what it sees, and write proof.html.
 
     UserError if there is nothing to change: nothing was sent. Raises as a run does; what was finished is kept, and
     `resume` and then `prove --run FOLDER` finish it.
@@ -73,16 +80,22 @@ def prove(
 
 def _proof(run: SavedRun, by: float) -> Proof:
     metrics = list(run.manifest.metrics)
-    scores = run.scores().collect()
-    if len(metrics) != 1 or not scores["tags"].list.first().is_in(CHANGES).any():
+    scores, people = run.scores().collect(), _people(run)
+    if len(metrics) != 1 or not (people or scores["tags"].list.first().is_in(CHANGES).any()):
         hint = command("prove", metrics[0] if metrics else "faithfulness")
         raise UserError(Problem("this run was not made by prove", str(run.folder.path), hint))
     traits = run.rules.metrics[metrics[0]]
     return proof_of(
         scores, metrics[0],
         faults=traits.config.faults or (), higher_is_better=traits.config.direction == "higher_is_better", by=by,
-        limits=(0.0, 1.0) if traits.bounded else None,
+        limits=(0.0, 1.0) if traits.bounded else None, people=people,
     )  # fmt: skip
+
+
+def _people(run: SavedRun) -> dict[str, FixtureScore]:
+    """The scores that people would give the cases of the fixture, as the run keeps them."""
+    given: dict[str, Any] = {case.id: case.vars.get(_PERSON) for case in run.cases() if case.dataset == FIXTURE}
+    return {case: FixtureScore(said["score"], said["why"]) for case, said in given.items() if said}
 
 
 def _expect_usable(words: Sequence[str], options: argparse.Namespace) -> None:
@@ -91,6 +104,8 @@ def _expect_usable(words: Sequence[str], options: argparse.Namespace) -> None:
         problems.append(Problem("prove which metric?", "command line", command("prove", "faithfulness")))
     if not options.by > 0:
         problems.append(Problem(f"a score cannot move by {options.by:g}", "--by", "more than 0, such as --by 0.1"))
+    if options.base == "none" and any(word.startswith("dataset=") for word in words):
+        problems.append(Problem("the fixture alone needs no dataset", "--base none", "leave dataset out"))
     if any(word.startswith("generate=") for word in words):
         what = "the answers are those that `prove` changes, so none are generated"
         problems.append(Problem(what, "generate", "leave generate and target out"))
@@ -99,24 +114,49 @@ def _expect_usable(words: Sequence[str], options: argparse.Namespace) -> None:
 
 
 def _order(words: Sequence[str], options: argparse.Namespace, config_dir: Path | None) -> RunOrder:
-    """The run over good answers and their changes, of as many cases as `--calls` allows."""
+    """The run over the fixture, and over good answers and their changes: as many cases as `--calls` allows."""
     data = [word for word in words if word.lstrip("+~").startswith(_OF_DATA)]
     others = [f"metric={options.metric}", *(word for word in words if word not in data)]
-    if not any(word.startswith("dataset=") for word in data):
+    is_named = any(word.startswith("dataset=") for word in data)
+    if not is_named:
         data.insert(0, f"dataset={_SAMPLE_DATA}")
     order = _composed([*others, *data], config_dir)
-    _expect_provable(settings_of(order.composed).run.metric)
-    bases = _bases(inspected(order), options.base)
+    fixture = _fixture(order, needed=options.base == "none")
+    if fixture:
+        others += _dataset_words(FIXTURE, map(_labelled_row, fixture))
+    if options.base == "none" or (fixture and not is_named and not _is_changeable(order)):
+        return _within(_composed(others, config_dir), options.calls)
+    _expect_changeable(order)
+    try:
+        bases = _bases(inspected(order), options.base)
+    except UserError:
+        # The sample data lack what the metric needs: its own cases have it.
+        bases = [] if is_named else [one.case for one in fixture if one.is_good and (one.case.answer or "").strip()]
+        if len(bases) < _FEWEST:
+            raise
     while True:
-        order = _composed([*others, *_case_words(bases)], config_dir)
+        order = _composed([*others, *_changed_words(bases)], config_dir)
         calls = inspected(order).estimate.requests
         if calls <= options.calls:
             return order
         fewer = min(len(bases) - 1, int(len(bases) * options.calls / calls))
         if fewer < _FEWEST:
-            what = f"{len(bases)} cases and their changes take about {calls:,} calls, and {options.calls:,} are allowed"
-            raise UserError(Problem(what, "--calls", f"allow more: --calls {calls}"))
+            what = f"{counted(len(bases), 'case')}, their changes"
+            raise _too_many(what if not fixture else f"{what} and the fixture", calls, options.calls)
         bases = bases[:fewer]
+
+
+def _within(order: RunOrder, allowed: int) -> RunOrder:
+    """The order itself; UserError if it takes more calls."""
+    calls = inspected(order).estimate.requests
+    if calls > allowed:
+        raise _too_many("the cases of the fixture", calls, allowed)
+    return order
+
+
+def _too_many(what: str, calls: int, allowed: int) -> UserError:
+    text = f"{what} take about {calls:,} calls, and {allowed:,} are allowed"
+    return UserError(Problem(text, "--calls", f"allow more: --calls {calls}"))
 
 
 def _composed(words: Sequence[str], config_dir: Path | None) -> RunOrder:
@@ -126,22 +166,40 @@ def _composed(words: Sequence[str], config_dir: Path | None) -> RunOrder:
     return RunOrder(compose(words, config_dir, run_id, check=settings_of), path, run_id, path)
 
 
-def _expect_provable(metrics: Mapping[str, MetricConfig]) -> None:
-    """UserError unless it is one metric that reads the answer, and says which faults must worsen its score."""
-    (name, metric), *more = metrics.items()
+def _fixture(order: RunOrder, *, needed: bool) -> Sequence[FixtureCase]:
+    """The cases of the metric's fixture, if it has one. UserError unless it is one metric that can be proved."""
+    (name, config), *more = settings_of(order.composed).run.metric.items()
     if more:
-        what = f"one metric is proved at a time, and these are {', '.join(metrics)}"
+        what = f"one metric is proved at a time, and these are {name}, {', '.join(other for other, _ in more)}"
         raise UserError(Problem(what, "command line", command("prove", name)))
-    if isinstance(metric, CompositeMetricConfig):
-        what, part = f"{name} is computed from other metrics", next(iter(metric.of))
+    if isinstance(config, CompositeMetricConfig):
+        what, part = f"{name} is computed from other metrics", next(iter(config.weights))
         raise UserError(Problem(what, "command line", f"prove one of these: {command('prove', part)}"))
+    if config.kind == "checks":
+        what = f"{name} is a metric for each check of a case"
+        raise UserError(Problem(what, "command line", "declare the check as a metric of its own, and prove that"))
+    if config.fixture is None and not needed:
+        return ()
+    metric = build_metric(name, config, Prompts(order.composed.prompt_folders))
+    return read_fixture(name, config, bounded=metric.bounded, conf_folders=order.composed.conf_folders)
+
+
+def _is_changeable(order: RunOrder) -> bool:
+    (config,) = settings_of(order.composed).run.metric.values()
+    return "answer" in config.needs and config.faults is not None
+
+
+def _expect_changeable(order: RunOrder) -> None:
+    """UserError unless the metric reads the answer, and says which faults must worsen its score."""
+    ((name, metric),) = settings_of(order.composed).run.metric.items()
+    alone = f", or compare it with its fixture alone: {command('prove', name)}" if metric.fixture else ""
     if "answer" not in metric.needs:
         what = f"{name} does not read the answer, so no change of it can be seen"
-        raise UserError(Problem(what, f"metric.{name}.needs", "prove a metric that needs the answer"))
+        raise UserError(Problem(what, f"metric.{name}.needs", f"prove a metric that needs the answer{alone}"))
     if metric.faults is None:
         what = f"{name} does not say which faults must worsen its score"
         hint = command("prove", name, f"++metric.{name}.faults=[{','.join(FAULTS)}]")
-        raise UserError(Problem(what, f"metric.{name}.faults", f"say so in its YAML, or here, such as {hint}"))
+        raise UserError(Problem(what, f"metric.{name}.faults", f"say so in its YAML, or here, such as {hint}{alone}"))
 
 
 def _bases(found: Inspection, field: str) -> list[Case]:
@@ -162,7 +220,20 @@ def _bases(found: Inspection, field: str) -> list[Case]:
     return bases
 
 
-def _case_words(bases: Sequence[Case]) -> list[str]:
-    file = keep_cases(case_to_row(one.case) for one in perturbed(bases))
-    at = "+dataset.perturbed"
-    return [f"{at}.path={file}", f"{at}.group=group", f"{at}.name={bases[0].dataset}", f"{at}.allow_irregular=true"]
+def _changed_words(bases: Sequence[Case]) -> list[str]:
+    name = bases[0].dataset
+    rows = (case_to_row(one.case) for one in perturbed(bases))
+    return _dataset_words("perturbed", rows, f"{FIXTURE}_changed" if name == FIXTURE else name)
+
+
+def _labelled_row(one: FixtureCase) -> dict[str, Any]:
+    """A case as a row in which people's score is no label: a run with labels would be calibrated with them."""
+    person = {_PERSON: asdict(FixtureScore(one.score, one.why))}
+    return case_to_row(replace(one.case, labels=None, vars={**one.case.vars, **person}))
+
+
+def _dataset_words(key: str, rows: Iterable[Mapping[str, Any]], name: str | None = None) -> list[str]:
+    """Overrides for a dataset with these rows."""
+    at = f"+dataset.{key}"
+    words = {"path": keep_cases(rows), "name": name or key, "allow_irregular": "true"}
+    return [f"{at}.{word}={value}" for word, value in words.items()]

@@ -77,12 +77,13 @@ MANUALS: dict[str, Manual] = {
         "statistics.md",
     ),
     "prove": Manual(
-        "Runs the metric over answers that are good (people's references), and over the same answers with a fault put "
-        "in: another number or name, a negation, a sentence too many or too few; and with changes that should not "
-        "matter: spaces, order, paraphrase, padding. Writes proof.html and proof.json into the folder of that run.\n\n"
-        + _RUN_CODES,
+        "Runs the metric over its fixture, cases with the scores that people would give; over answers that are good "
+        "(people's references), and over the same answers with a fault put in: another number or name, a negation, a "
+        "sentence too many or too few; and with changes that should not matter: spaces, order, paraphrase, padding. "
+        "Writes proof.html and proof.json into the folder of that run.\n\n" + _RUN_CODES,
         (
-            ("prove faithfulness", "what the default judge sees, on the sample data"),
+            ("prove faithfulness", "what the default judge sees, on its fixture and the sample data"),
+            ("prove faithfulness --base none", "on its fixture alone"),
             ("prove exact_match --base answer --calls 10", "with the recorded answers as the good ones"),
         ),
         "prove.md",

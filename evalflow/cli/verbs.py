@@ -139,12 +139,12 @@ def _prove(words: list[str]) -> int:
     from evalflow.app.prove import prove
 
     config_dir, words = _config_dir_of(words)
-    what = "Put faults into good answers, and say which of them a metric and its judge see. No labels are needed."
+    what = "Compare a judge's scores with those of people on a metric's fixture, and say which faults it sees."
     parser = parser_of("prove", what)
     parser.add_argument("metric", nargs="?", metavar="METRIC", help="the metric; overrides choose its judge and data")
     parser.add_argument("--run", metavar="DIR", help="a run that `prove` made, such as one that was resumed")
-    base = "the good answers: people's references (the default), or the recorded answers"
-    parser.add_argument("--base", choices=("reference", "answer"), default="reference", help=base)
+    base = "the good answers: people's references (the default), or the recorded answers; none: the fixture alone"
+    parser.add_argument("--base", choices=("reference", "answer", "none"), default="reference", help=base)
     parser.add_argument("--calls", type=int, default=300, metavar="N", help="calls of the judge at most (300)")
     parser.add_argument("--by", type=float, default=0.1, metavar="X", help="how far a score must move to count (0.1)")
     parser.add_argument("--json", action="store_true", help="one JSON document")

@@ -18,7 +18,7 @@ from rich.table import Table
 from evalflow.paths import replacing
 from evalflow.records.manifest import Manifest, MetricFacts, SweepManifest
 from evalflow.report import wording
-from evalflow.report.wording import bracketed, cost, literal
+from evalflow.report.wording import bracketed, cost, counted, literal, percent
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -106,7 +106,7 @@ def judge_lines(manifest: Manifest) -> Sequence[str]:
         own = {metric: facts for metric, facts in manifest.metrics.items() if facts.judge == name}
         lines.append(f"judge: {name}{nature}, {'; '.join(_calibrations(own)) or 'uncalibrated'}")
         for metric, facts in own.items():
-            if facts.proof and (found := seen({**facts.proof["findings"], "cannot tell": []})):
+            if facts.proof and (found := _proved(facts.proof)):
                 lines.append(f"{metric} {'; '.join(found)} (proved on {facts.proof['dataset']})")
     return lines or ["judge: none (no metric needs one)"]
 
@@ -118,6 +118,12 @@ def seen(findings: Mapping[str, Sequence[str]]) -> list[str]:
         for finding, words in _SEEN.items()
         if findings.get(finding)
     ]
+
+
+def _proved(proof: Mapping[str, Any]) -> list[str]:
+    people = proof["people"]
+    agreed = [f"agrees with people in {percent(people['value'])} of {counted(people['n'], 'case')}"] if people else []
+    return [*seen({**proof["findings"], "cannot tell": []}), *agreed]
 
 
 def sample_lines(manifest: Manifest) -> Sequence[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -16,15 +16,19 @@ from evalflow.report.page import facts, judge_lines, seen, write_page
 from evalflow.report.svg import IntervalPoint, interval_chart
 from evalflow.report.wording import (
     ColumnKind,
+    bracketed,
     counted,
     interval,
     joined,
     literal,
+    number,
     percent,
     signed,
     table_of,
 )
-from evalflow.summary.proof import ChangeRow, Proof, Rate
+from evalflow.summary.fixture_agreement import FixtureGap
+from evalflow.summary.proof import ChangeRow, Proof
+from evalflow.summary.rates import Rate
 
 HEADINGS = {True: "Faults, which must worsen the score", False: "Changes that must leave the score as it is"}
 
@@ -41,8 +45,37 @@ def share(rate: Rate | None) -> str:
     return f"{percent(rate.value)} ({interval(rate.low, rate.high, percent)})"
 
 
+def people_lines(proof: Proof) -> list[str]:
+    """How far its scores of the fixture are from people's, in sentences."""
+    people = proof.people
+    if people is None:
+        return []
+    same, distance = people.same, people.distance
+    lines = [
+        f"It gives people's score, within {proof.by:g}, in {share(same)} of {counted(same.n, 'case')} of the fixture."
+    ]
+    if distance.value is not None:
+        between = bracketed(distance.low, distance.high)
+        lines.append(f"Its scores are {number(distance.value)}{between} away from people's on average.")
+    if people.verdict is not None:
+        lines.append(f"By the threshold it decides as people in {share(people.verdict)}.")
+    if people.unscored:
+        lines.append(f"{counted(people.unscored, 'case')} could not be scored, and left out.")
+    return lines
+
+
+def agreement(proof: Proof) -> Mapping[str, Rate]:
+    """The share of cases with people's score, of all and by tag."""
+    return {"all cases": proof.people.same, **proof.people.tags} if proof.people else {}
+
+
+def score_of(value: float | None) -> str:
+    """A score, or that there is nothing to score."""
+    return "undefined" if value is None else number(value)
+
+
 def lines_of(proof: Proof) -> list[str]:
-    """What the table is about, in sentences."""
+    """What the tables of changes are about, in sentences."""
     found = [f"It {one}." for one in seen(proof.findings())]
     if proof.accepted is not None:
         found.append(
@@ -52,12 +85,15 @@ def lines_of(proof: Proof) -> list[str]:
         found.append(
             f"Asked again, it gives the same score in {share(proof.same)} of {counted(proof.same.n, 'answer')}."
         )
+    if not proof.rows:
+        return [*found, "No answers were changed: this compares the judge with people alone."]
     return [*found, f"A score has moved if it differs by {proof.by:g} or more."]
 
 
 def print_proof(console: Console, proof: Proof) -> None:
-    """Print a table for faults and one for other changes, and the sentences."""
+    """Print the agreement with people, a table for faults and one for other changes, and the sentences."""
     console.print(literal(title(proof), style="bold"), soft_wrap=True)
+    _print_people(console, proof)
     for is_fault in HEADINGS:
         rows = [row for row in proof.rows if row.fault == is_fault]
         if not rows:
@@ -69,6 +105,26 @@ def print_proof(console: Console, proof: Proof) -> None:
         console.print(table_of(kinds, [_cells(row) for row in rows]))
     for line in lines_of(proof):
         console.print(literal(line), soft_wrap=True)
+
+
+def _print_people(console: Console, proof: Proof) -> None:
+    if proof.people is None:
+        return
+    kinds: dict[str, ColumnKind] = {"as people": "name", "n": "number", "same": "number", "95 % interval": "number"}
+    cells = [
+        [name, str(rate.n), percent(rate.value), interval(rate.low, rate.high, percent)]
+        for name, rate in agreement(proof).items()
+    ]
+    console.print(table_of(kinds, cells))
+    for line in people_lines(proof):
+        console.print(literal(line), soft_wrap=True)
+    for one in proof.people.furthest:
+        console.print(literal(f"- {difference(one)}"), soft_wrap=True)
+
+
+def difference(one: FixtureGap) -> str:
+    """Such as `ID: 1.000, people 0.500: why`."""
+    return f"{one.case_id}: {score_of(one.judge)}, people {score_of(one.person)}{f': {one.why}' if one.why else ''}"
 
 
 def _cells(row: ChangeRow) -> Sequence[str]:
@@ -85,15 +141,16 @@ def write_proof(folder: Path, manifest: Manifest, proof: Proof) -> list[Path]:
         for row in proof.rows
         if row.change in ABOUT
     ]
-    picture = draw(title(proof), "Each dot is the share of cases in which the score did what it should.",
-                   interval_chart(points, (0, 1), "share as it should be", 0.5))  # fmt: skip
+    about = "Each dot is the share of cases in which the score did what it should."
+    chart = interval_chart(points, (0, 1), "share as it should be", 0.5) if points else None
     known = {"run_id": manifest.run_id, "facts": facts(manifest), "judges": judge_lines(manifest)}
-    show = {"share": share, "about": ABOUT, "headings": HEADINGS}
+    show = {"share": share, "about": ABOUT, "headings": HEADINGS, "score": score_of, "agreement": agreement(proof)}
     context = {
         "title": title(proof),
         "proof": proof,
+        "people_lines": people_lines(proof),
         "lines": lines_of(proof),
-        "pictures": [picture],
+        "pictures": [draw(title(proof), about, chart)] if chart else [],
         "show": show,
         **known,
     }

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from evalflow.datasets.perturbations import ABOUT, CHANGES
 from evalflow.lazy import pl
-from evalflow.stats.intervals import interval
-from evalflow.summary.slices import case_clusters
+from evalflow.summary.fixture_agreement import FIXTURE, FixtureAgreement, FixtureScore, agreement_of
+from evalflow.summary.rates import Rate, rate_of
 
 Finding = Literal["seen", "not seen", "kept", "not kept", "cannot tell"]
 _HALF = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class Rate:
-    """A share or a mean over cases, with its 95 % interval; all None without a case."""
-
-    n: int
-    value: float | None
-    low: float | None
-    high: float | None
-    method: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +46,8 @@ class Proof:
         by: How far a score must move to count as another.
         accepted: The share of good answers that pass; None without a threshold. Faults are counted in these alone.
         same: Over pairs of repeats of the judge on one answer, the share that are less than `by` apart; None without.
+        people: Its scores of the metric's fixture beside people's; None for a metric without one.
+        rows: What it sees of changes; none where the metric does not say which faults must worsen its score.
     """
 
     metric: str
@@ -65,6 +56,7 @@ class Proof:
     by: float
     accepted: Rate | None
     same: Rate | None
+    people: FixtureAgreement | None
     rows: Sequence[ChangeRow]
 
     def document(self) -> dict[str, Any]:
@@ -87,13 +79,20 @@ def proof_of(
     higher_is_better: bool,
     by: float,
     limits: tuple[float, float] | None = (0.0, 1.0),
+    people: Mapping[str, FixtureScore] | None = None,
 ) -> Proof:
-    """Compare the scores of changed answers with those of the answers as they are.
+    """Compare the scores of changed answers with those of the answers as they are, and a fixture's with people's.
 
-    `scores` are those of a run over `perturbed` cases; `limits` the ends of the metric's scale, None without. A fault
-    is counted where the good answer passes (or, without a threshold, where its score can still fall by `by`).
+    `scores` are those of a run over `perturbed` cases, and of those of `people` in the dataset FIXTURE; `limits` the
+    ends of the metric's scale, None without. A fault is counted where the good answer passes (or, without a threshold,
+    where its score can still fall by `by`).
     """
-    cells = scores.filter((pl.col("metric") == metric) & pl.col("member_of").is_null())
+    every = scores.filter((pl.col("metric") == metric) & pl.col("member_of").is_null())
+    of_fixture, cells = every.filter(pl.col("dataset") == FIXTURE), every.filter(pl.col("dataset") != FIXTURE)
+    agreement = None
+    if people:
+        bounded = limits == (0.0, 1.0)
+        agreement = agreement_of(of_fixture, people, higher_is_better=higher_is_better, by=by, bounded=bounded)
     change = pl.col("tags").list.first()
     base = pl.col("case_id").str.strip_suffix(pl.concat_str(pl.lit("~"), change))
     cells = cells.with_columns(change=change, base=base, cluster=pl.col("group"))
@@ -124,11 +123,13 @@ def proof_of(
             part = pairs.filter(pl.col("change").is_in(changes))
             if part.height:
                 rows.append(_row(name, part, fault=is_fault, by=by, has_threshold=has_threshold))
-    first = cells.row(0, named=True)
-    accepted = _rate(good.filter(pl.col("passed").is_not_null()), pl.col("passed").cast(pl.Float64), bounded=True)
-    return Proof(
-        metric, first["judge"], first["dataset"], by, accepted if has_threshold else None, _same(cells, by), rows
-    )
+    first = (cells if cells.height else of_fixture).row(0, named=True)
+    accepted = None
+    if cells.height and has_threshold:
+        passed = good.filter(pl.col("passed").is_not_null())
+        accepted = rate_of(passed, pl.col("passed"), bounded=True)
+    same = _same(every.with_columns(cluster=pl.col("group")), by)
+    return Proof(metric, first["judge"], first["dataset"], by, accepted, same, agreement, rows)
 
 
 def _row(name: str, pairs: pl.DataFrame, *, fault: bool, by: float, has_threshold: bool) -> ChangeRow:
@@ -136,34 +137,28 @@ def _row(name: str, pairs: pl.DataFrame, *, fault: bool, by: float, has_threshol
     scored = considered.filter(pl.col("moved").is_not_null())
     close = by - 1e-9
     held = (pl.col("moved") <= -close) if fault else (pl.col("moved").abs() < close)
-    rate = _rate(scored, held.cast(pl.Float64), bounded=True)
+    rate = rate_of(scored, held.cast(pl.Float64), bounded=True)
     yes, no = ("seen", "not seen") if fault else ("kept", "not kept")
     finding: Finding = "cannot tell"
     if rate.low is not None and rate.low > _HALF:
         finding = yes
     elif rate.high is not None and rate.high < _HALF:
         finding = no
-    flips = _rate(scored.filter(pl.col("flipped").is_not_null()), pl.col("flipped"), bounded=True)
+    flips = rate_of(scored.filter(pl.col("flipped").is_not_null()), pl.col("flipped"), bounded=True)
     return ChangeRow(
-        name, fault, rate, _rate(scored, pl.col("moved"), bounded=False), finding, considered.height - scored.height,
+        name, fault, rate, rate_of(scored, pl.col("moved"), bounded=False), finding, considered.height - scored.height,
         flips if has_threshold else None,
     )  # fmt: skip
 
 
-def _rate(frame: pl.DataFrame, value: pl.Expr, *, bounded: bool) -> Rate:
-    values = frame.select(value.alias("value"))["value"].to_numpy()
-    if not values.size:
-        return Rate(0, None, None, None, "none: no case")
-    found = interval(values, case_clusters(frame), bounded=bounded)
-    return Rate(int(values.size), float(values.mean()), found.low, found.high, found.method)
-
-
 def _same(cells: pl.DataFrame, by: float) -> Rate | None:
     """How often two repeats of the judge on one answer agree, over all pairs of an answer."""
-    scored = cells.filter(pl.col("status") == "scored").select("case_id", "cluster", "repeat", "score")
-    pairs = scored.join(scored, on="case_id", suffix="_other").filter(pl.col("repeat") < pl.col("repeat_other"))
+    scored = cells.filter(pl.col("status") == "scored").select("dataset", "case_id", "cluster", "repeat", "score")
+    pairs = scored.join(scored, on=["dataset", "case_id"], suffix="_other").filter(
+        pl.col("repeat") < pl.col("repeat_other")
+    )
     if not pairs.height:
         return None
     close = ((pl.col("score") - pl.col("score_other")).abs() < by - 1e-9).cast(pl.Float64)
-    answers = pairs.group_by("case_id", "cluster", maintain_order=True).agg(value=close.mean())
-    return _rate(answers, pl.col("value"), bounded=True)
+    answers = pairs.group_by("dataset", "case_id", "cluster", maintain_order=True).agg(value=close.mean())
+    return rate_of(answers, pl.col("value"), bounded=True)

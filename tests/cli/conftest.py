@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from evalflow.app.core.assemble import composed_settings
 from evalflow.cli import run_command
 from evalflow.testing import Request
 
@@ -85,6 +86,16 @@ def program(tmp_path: Path) -> Program:
 def judge_arguments(url: str) -> tuple[str, ...]:
     """The overrides that make a scripted endpoint the judge."""
     return ("judge=openai", "judge.model=scripted", f"judge.base_url={url}", "judge.api_key_env=null")
+
+
+def real_judge() -> list[str]:
+    """The overrides that choose the judge of `make test-live`; the test is skipped if its key is missing."""
+    judge = os.environ.get("EVALFLOW_TEST_JUDGE", "judge=openai").split()
+    settings = composed_settings(["dataset=conversations", "metric=checks", *judge], None)
+    key: str | None = getattr(settings.run.judge, "api_key_env", None)
+    if key and not os.environ.get(key):
+        pytest.skip(f"{key} IS NOT SET: no real judge was asked; EVALFLOW_TEST_JUDGE='judge=...' names another")
+    return judge
 
 
 def faithful_judge(claims: dict[str, list[tuple[str, str]]]) -> Callable[[Request], Any]:

@@ -6,15 +6,13 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from evalflow.app.core.assemble import composed_settings
 from evalflow.testing import Endpoint, Request
-from tests.cli.conftest import Program, judge_arguments
+from tests.cli.conftest import Program, judge_arguments, real_judge
 
 PARIS = {"reference": "Paris is the capital of France, it was founded around 200 BC."}
 NO_ADVICE = {"rules": ["The agent should not give any financial advice or personalized recommendations."]}
@@ -145,11 +143,7 @@ def test_the_prompt_has_all_that_the_judge_needs_and_its_verdict_is_the_score(pr
 
 @pytest.mark.live
 def test_a_real_judge_decides_as_people_do(program: Program) -> None:
-    judge = os.environ.get("EVALFLOW_TEST_JUDGE", "judge=openai").split()
-    settings = composed_settings(["dataset=conversations", "metric=checks", *judge], None)
-    key: str | None = getattr(settings.run.judge, "api_key_env", None)
-    if key and not os.environ.get(key):
-        pytest.skip(f"{key} IS NOT SET: no real judge was asked; EVALFLOW_TEST_JUDGE='judge=...' names another")
+    judge = real_judge()
     wrong = [
         f"{example.identifier} of {example.answer!r} is {row['score']}, not {float(example.holds)}: {row['reason']}"
         for example, row in zip(EXAMPLES, scored(program, *judge), strict=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from evalflow.testing import Endpoint, Request
 from tests.cli.conftest import judge_arguments
@@ -27,8 +29,8 @@ COMMAND = (
     "-q",
     "-p",
     "no:cacheprovider",
-    "tests/cli/test_check_examples.py",
 )
+EXAMPLES_FILE = "tests/cli/test_check_examples.py"
 
 
 def verdict(request: Request, *, lie: str = "") -> Any:
@@ -37,10 +39,12 @@ def verdict(request: Request, *, lie: str = "") -> Any:
     return {"reason": "So it is.", "passed": example.holds != (example.answer == lie)}
 
 
-def live(**env: str) -> subprocess.CompletedProcess[str]:
+def live(*tests: str, **env: str) -> subprocess.CompletedProcess[str]:
     kept = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}
     environment = {**kept, "PYTHONPATH": str(ROOT), **env}
-    return subprocess.run(COMMAND, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600)
+    return subprocess.run(
+        (*COMMAND, *(tests or [EXAMPLES_FILE])), cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600
+    )
 
 
 def test_an_honest_judge_passes() -> None:
@@ -65,3 +69,22 @@ def test_without_a_key_nothing_is_asked_and_it_is_said() -> None:
     assert done.returncode == 0
     assert "1 skipped" in done.stdout
     assert "OPENAI_API_KEY IS NOT SET: no real judge was asked" in done.stdout
+
+
+@pytest.mark.parametrize("lies", [False, True])
+def test_a_fixture_is_scored_and_what_is_not_as_people_say_is_named(lies: bool) -> None:
+    rows = map(json.loads, (ROOT / "data/fixtures/grounded.jsonl").read_text(encoding="utf-8").splitlines())
+    answers = {row["answer"]: row["id"] for row in rows if row["answer"]}
+    script = yaml.safe_load((ROOT / "tests/metrics/fixtures/hallucination.yaml").read_text(encoding="utf-8"))
+
+    def judge(request: Request) -> Any:
+        [case] = [case for answer, case in answers.items() if answer in request.text]
+        said = ["not_contradicted" if lies else verdict for verdict in script[case]["verdicts"]]
+        return {"results": [{"reason": "So it is.", "verdict": verdict} for verdict in said]}
+
+    with Endpoint(judge) as endpoint:
+        test = "tests/cli/test_fixtures_live.py::test_a_real_judge_scores_as_people_do[hallucination]"
+        done = live(test, EVALFLOW_TEST_JUDGE=" ".join(judge_arguments(endpoint.url)))
+        assert endpoint.count == len(answers)
+    assert ("1 passed" in done.stdout) == (not lies), done.stdout
+    assert ("garden-contradiction: 0.0, people 1.0: The answer says the opposite of the rule." in done.stdout) == lies

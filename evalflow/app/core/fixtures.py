@@ -20,11 +20,12 @@ UNDEFINED = "undefined"
 
 @dataclass(frozen=True, slots=True)
 class FixtureCase:
-    """A case, the score that people would give (None: there is nothing to score), and why."""
+    """A case, the score that people would give (None: there is nothing to score), why, and whether it is the best."""
 
     case: Case
     score: float | None
     why: str
+    is_good: bool
 
 
 def read_fixture(
@@ -56,12 +57,12 @@ def read_fixture(
 
 def _scored(name: str, config: MetricConfig, cases: Sequence[Case], *, bounded: bool) -> Iterator[FixtureCase | str]:
     """Each case with its score, or what is wrong with its label."""
-    scale = label_scale(config, bounded=bounded)
+    scale, best = label_scale(config, bounded=bounded), float(config.direction == "higher_is_better")
     for case in cases:
         label, why = (case.labels or {})[name], str(case.vars.get("why") or "")
         try:
             score = None if label == UNDEFINED else read_label(scale, label)[0]
-            yield FixtureCase(case, score, why)
+            yield FixtureCase(case, score, why, bounded and score == best)
         except ValueError as error:
             yield f'the label of {name}: {error}; give a score on its own scale, or "{UNDEFINED}"'
 
