@@ -11,8 +11,16 @@ from evalflow.errors import JudgeError, UserError
 from evalflow.jsonvalues import look_up
 from evalflow.metrics.base import BaseMetric, UnitMetricConfig, failed
 from evalflow.metrics.returns import Observed, StepConfig, rows_at
-from evalflow.metrics.rules import Rule
-from evalflow.metrics.steps import LISTS, PreparedStep, blocked_outcome, fields_of, items_in, placeholder_reply, root
+from evalflow.metrics.rules import PartsRule, Rule
+from evalflow.metrics.steps import (
+    PreparedStep,
+    blocked_outcome,
+    fields_of,
+    is_in_case,
+    items_in,
+    placeholder_reply,
+    root,
+)
 from evalflow.prompts import Shared, render
 from evalflow.protocols import Judge
 from evalflow.records import Answer, Ask, Case, Message, Outcome, Reply
@@ -51,7 +59,7 @@ class Scope:
         ref = step.one_per
         if ref is None:
             return None
-        return items_in(ref, self.fields) if ref in LISTS else tuple(rows_at(ref, self.replies).rows)
+        return items_in(ref, self.fields) if is_in_case(ref) else tuple(rows_at(ref, self.replies).rows)
 
     def ask(self, step: PreparedStep, items: tuple[Any, ...] | None) -> Ask:
         config = step.config
@@ -87,7 +95,7 @@ class ChainMetric(BaseMetric[C], Generic[C]):
 
     asks = True
 
-    def __init__(self, name: str, config: C, steps: Sequence[PreparedStep], rule: Rule) -> None:
+    def __init__(self, name: str, config: C, steps: Sequence[PreparedStep], rule: Rule | PartsRule) -> None:
         super().__init__(name, config)
         self.tasks = {step.config.id: step.config.task for step in steps}
         self.prompts = tuple(dict.fromkeys(step.config.prompt for step in steps))
@@ -129,7 +137,7 @@ class ChainMetric(BaseMetric[C], Generic[C]):
             try:
                 items = scope.items(config)
             except ValueError as error:
-                return Outcome(status="error", error_type="data", error=f"actual: {error}", steps=tuple(scope.trail))
+                return Outcome(status="error", error_type="data", error=str(error), steps=tuple(scope.trail))
             entry: dict[str, Any] = {
                 "id": config.id,
                 "task": config.task,

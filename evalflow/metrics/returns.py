@@ -132,7 +132,8 @@ ItemType = Annotated[
     Annotated[Plain | RecordType, Field(discriminator="type")],
     BeforeValidator(_expand_item, json_schema_input_type=Plain | dict[str, Any] | _SHORT),
 ]
-Returns = Annotated[dict[Annotated[Word, AfterValidator(_field_name)], FieldType], Field(min_length=1)]
+FieldName = Annotated[Word, AfterValidator(_field_name)]
+Returns = Annotated[dict[FieldName, FieldType], Field(min_length=1)]
 """The fields of a reply, in the order in which the judge writes them: reasons before verdicts."""
 
 ListType.model_rebuild()
@@ -251,7 +252,8 @@ class StepConfig(Strict):
         returns: The judge's reply.
         task: For judges that are no language models: extract_claims, verify_claims or rate_relevance.
         one_per: A list in an earlier reply; or `turns` (the assistant's), `contexts` (in retrieval order), or `calls`
-            (of tools). The judge then gives `returns` once for each item.
+            (of tools); or the path of a list in vars, metadata or expected, or of a text with a line for each item. The
+            judge then gives `returns` once for each item.
         source: The text to work on, as the variable `source`; defaults to the answer for extract_claims.
         against: The text to compare with, as the variable `against`; defaults to the contexts for verify_claims.
     """

@@ -205,7 +205,10 @@ def label_scale(config: MetricConfig, *, bounded: bool) -> RecordedScale:
     declared = getattr(config, "scale", None)
     if getattr(config, "strict", False):
         return BooleanScale(type="boolean")
-    if isinstance(declared, _SCALES):
+    criteria = getattr(config, "criteria", None)
+    if isinstance(declared, _SCALES) and not isinstance(
+        criteria, Mapping
+    ):  # of several criteria it is each one's scale
         return declared
     own = _scale_of_rule(config)
     return own or (FractionScale(type="fraction") if bounded else NumberScale(type="number"))

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from evalflow.config.schema import FIELDS
 from evalflow.errors import Problem, UserError, did_you_mean
-from evalflow.jsonvalues import look_up
+from evalflow.jsonvalues import kind, look_up, written
 from evalflow.metrics.returns import (
     BoolType,
     LabelType,
@@ -28,7 +28,7 @@ from evalflow.trajectories import told_calls
 if TYPE_CHECKING:
     from jinja2 import Template  # noqa: TID251 - for the type only; Prompts creates them
 
-    from evalflow.metrics.rules import Rule
+    from evalflow.metrics.rules import PartsRule, Rule
     from evalflow.prompts import Prompts
 
 
@@ -39,6 +39,8 @@ LISTS: Mapping[str, Sequence[str]] = {
     "turns": ("messages", "answer"), "contexts": ("contexts",), "calls": ("actual",),
 }  # fmt: skip
 """Lists in a case that a judge can be asked about item by item, with the fields they come from."""
+_OPEN_FIELDS = ("vars", "metadata", "expected")
+"""Fields whose content is the user's own; any list in them can be asked about item by item, too."""
 
 
 def fields_of(case: Case, answer: Answer) -> dict[str, Any]:
@@ -77,14 +79,32 @@ def is_recorded(case: Case, answer: Answer) -> bool:
 def items_in(name: str, fields: Mapping[str, Any]) -> tuple[str, ...]:
     """The texts of one of `LISTS`: every context, every assistant turn with the answer last, or every tool call.
 
-    ValueError if `actual` is no list of tool calls.
+    Any other name is the path of a list in the case; if it holds a text, each line is an item. ValueError if there is
+    no such list.
     """
     if name == "calls":
-        return told_calls(fields["actual"])
+        try:
+            return told_calls(fields["actual"])
+        except ValueError as error:
+            raise ValueError(f"actual: {error}") from None
+    if name not in LISTS:
+        return _listed(name, look_up(name, fields))
     if name == "contexts":
         return tuple(context.text for context in cast("tuple[Context, ...]", fields["contexts"]))
     messages = cast("tuple[Message, ...]", fields["messages"] or ())
     return (*(message.content for message in messages if message.role == "assistant"), fields["answer"])
+
+
+def _listed(name: str, value: Any) -> tuple[str, ...]:
+    listed = value.splitlines() if isinstance(value, str) else value
+    if not isinstance(listed, list | tuple):
+        raise ValueError(f"{name}: {kind(value)} is no list of texts")
+    return tuple(text for one in cast("Sequence[Any]", listed) if (text := written(one).strip()))
+
+
+def is_in_case(name: str) -> bool:
+    """Whether `one_per` names a list in the case, not in an earlier reply."""
+    return name in LISTS or root(name) in _OPEN_FIELDS
 
 
 def root(path: str) -> str:
@@ -134,7 +154,7 @@ class PreparedStep:
 def build_steps(
     metric: str,
     steps: Sequence[StepConfig],
-    rule: Rule,
+    rule: Rule | PartsRule,
     needs: Collection[str],
     prompts: Prompts,
     extras: Collection[str] = (),
@@ -173,6 +193,9 @@ def _reference_problems(
         for field in LISTS[step.one_per]:
             if field not in needs:
                 yield _undeclared(field, needs, f"{key}.one_per", f"`one_per: {step.one_per}` reads")
+    elif step.one_per is not None and is_in_case(step.one_per):
+        if step.one_per not in needs:
+            yield _undeclared(step.one_per, needs, f"{key}.one_per", "`one_per` is")
     elif step.one_per is not None:
         try:
             item_type(step.one_per, earlier)

@@ -131,7 +131,10 @@ def told(texts: dict[str, str]) -> tuple[Case, Answer]:
     case = Case(
         dataset="d", index=0, id="1", messages=messages, reference=texts["reference"], contexts=contexts,
         expected=texts["labels"], actual=texts["labels"], metadata={"note": texts["metadata"]}, checks=checks,
-        vars={"chatbot_role": texts["vars"], "note": texts["vars"], "tools": {"look": texts["vars"]}},
+        vars={
+            **dict.fromkeys(("chatbot_role", "note", "purpose"), texts["vars"]),
+            "guidelines": [texts["vars"]], "tools": {"look": texts["vars"]},
+        },
         demo_answer=Message("assistant", texts["answer"]),
     )  # fmt: skip
     # Never the same as the reference: nobody is asked which of two equal texts is better.

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
-ASKED_AT_ONCE = ("coherence", "context_precision", "hallucination")
+ASKED_AT_ONCE = ("coherence", "context_precision", "criteria", "hallucination", "harmful_content")
 """Those that look for nothing first; what leaves them undefined stands in golden.yaml."""
 CLAIMS = {"claims": ["c1", "c2", "c3", "c4", "c5"]}
 

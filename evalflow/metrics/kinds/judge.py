@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from evalflow.config.schema import Word
+from evalflow.errors import Problem, UserError
 from evalflow.jsonvalues import look_up
 from evalflow.metrics.chain import ChainConfig, ChainMetric
+from evalflow.metrics.criteria import Combine, Criteria, CriteriaRule, graded_fields
 from evalflow.metrics.returns import FieldType, StepConfig, StrType
-from evalflow.metrics.rules import Rule
+from evalflow.metrics.rules import MapRule, Rule, ValueRule
 from evalflow.metrics.scale import Scale, grade_rule, reply_type
 from evalflow.metrics.steps import build_steps
 from evalflow.prompts import Prompts
 
 STEP = "grade"
 FIELD = "score"
-EXTRAS = ("description", "scale", "given")
+EXTRAS = ("description", "criteria", "scale", "given")
 
 
 class JudgeMetricConfig(ChainConfig):
@@ -50,31 +52,60 @@ class RubricMetricConfig(ChainConfig):
 
     Attributes:
         prompt: The template. The default one shows everything in `needs`, the `description` and the scale. Besides the
-            fields in `needs` a template can use `description`, `scale` and `given` (a map of the fields in `needs`).
-        scale: The grades that the judge may give.
+            fields in `needs` a template can use `description`, `criteria` (a list with `name` and `description`),
+            `scale` and `given` (a map of the fields in `needs`).
+        criteria: Several criteria, by name, that are graded in one call: a text each, or {description, weight}. They
+            want the prompt rubric/criteria.jinja. null: the `description` is the only one.
+        combine: The score of several criteria: their weighted mean, the lowest (min) or the highest (max).
+        scale: The grades that the judge may give; of several criteria, to each.
     """
 
     kind: Literal["rubric"]  # pyright: ignore[reportIncompatibleVariableOverride]
     prompt: Word = "rubric/grade.jinja"
+    criteria: Criteria | None = None
+    combine: Combine = "mean"
     scale: Scale
+
+    @model_validator(mode="after")
+    def _expect_use(self) -> Self:
+        if self.criteria is None and self.combine != "mean":
+            raise ValueError("`combine` is for several criteria; name them in `criteria`")
+        if self.criteria and self.combine != "mean" and any(one.weight != 1 for one in self.criteria.values()):
+            raise ValueError(f"combine: {self.combine} has no use for weights; leave them out")
+        return self
 
 
 class RubricMetric(ChainMetric[RubricMetricConfig]):
-    """A one-step chain: the judge replies with a reason, then a grade."""
+    """A one-step chain: the judge replies with a reason, then a grade; or with both for each criterion."""
 
     Config = RubricMetricConfig
 
     @classmethod
     def build(cls, name: str, config: RubricMetricConfig, prompts: Prompts) -> Self:
-        returns: dict[str, FieldType] = {"reason": StrType(type="str"), FIELD: reply_type(config.scale)}
+        rule: ValueRule | MapRule | CriteriaRule
+        if config.criteria is None:
+            returns: dict[str, FieldType] = {"reason": StrType(type="str"), FIELD: reply_type(config.scale)}
+            rule = grade_rule(config.scale, STEP, FIELD)
+        else:
+            if "criteria" not in prompts.variables(config.prompt):
+                what = f"the prompt {config.prompt} does not show the judge the criteria"
+                raise UserError(Problem(what, f"metric.{name}.prompt", "prompt: rubric/criteria.jinja"))
+            returns = graded_fields(config.criteria, config.scale)
+            rule = CriteriaRule.of(config.criteria, config.scale, config.combine, STEP)
         step = StepConfig(id=STEP, prompt=config.prompt, returns=returns)
-        rule = grade_rule(config.scale, STEP, FIELD)
         keys = {STEP: f"metric.{name}.prompt"}
         steps = build_steps(name, [step], rule, config.needs, prompts, extras=EXTRAS, prompt_keys=keys)
         return cls(name, config, steps, rule)
 
     def _constants(self) -> Mapping[str, Any]:
-        return {"description": self.config.description, "scale": self.config.scale.model_dump()}
+        criteria = [
+            {"name": name, "description": one.description} for name, one in (self.config.criteria or {}).items()
+        ]
+        return {
+            "description": self.config.description,
+            "criteria": criteria,
+            "scale": self.config.scale.model_dump(),
+        }
 
     def _extras(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
         needs = self.config.needs

@@ -94,6 +94,8 @@ def why_no_form(definition: Mapping[str, Any], prompts: Mapping[str, str]) -> st
     key = _CRITERION_KEY.get(kind)
     if key is None:
         return f"The form is for the kinds g_eval and rubric. This one is of the kind {kind}."
+    if kind == "rubric" and definition.get("criteria"):
+        return "It has several criteria, and the form has one."
     if prompts and not any(key in template for template in prompts.values()):
         return f"Its prompts do not use {key}."
     known = METRIC_KINDS.config(kind).model_fields
