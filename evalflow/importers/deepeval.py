@@ -47,6 +47,9 @@ _HINTS: Mapping[str, str] = {
     "json correctness": "metric=json_correctness, with your schema",
     "pattern match": "a check `regex_matching`, or a metric of the kind check",
     "role adherence": "metric=role_adherence, with a column chatbot_role",
+    "role violation": "metric=role_violation, with a column chatbot_role",
+    "misuse": "metric=misuse, with a column purpose",
+    "non advice": "metric=unsafe_advice",
 }
 
 

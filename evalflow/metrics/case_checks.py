@@ -18,7 +18,7 @@ from evalflow.metrics.chain import ChainConfig, ChainMetric
 from evalflow.metrics.operations import NormalForm, as_number
 from evalflow.metrics.returns import BoolType, FieldType, StepConfig, StrType
 from evalflow.metrics.rulebook import Operation, Rulebook
-from evalflow.metrics.rules import Rule, ValueRule
+from evalflow.metrics.rules import PartsRule, Rule, ValueRule
 from evalflow.metrics.steps import PreparedStep, build_steps, fields_of, root
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge
@@ -338,7 +338,7 @@ class JudgedCheck(ChainMetric[ChainConfig]):
         name: str,
         config: ChainConfig,
         steps: Sequence[PreparedStep],
-        rule: Rule,
+        rule: Rule | PartsRule,
         params: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(name, config, steps, rule)

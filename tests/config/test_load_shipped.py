@@ -29,7 +29,7 @@ AGENT_JUDGES = (
 DATASET = {
     "checks": "conversations",
     "jailbreak_guardrails": "jailbreak_guardrails",
-    "role_adherence": "conversations",
+    **dict.fromkeys(("case_guidelines", "misuse", "role_adherence", "role_violation"), "conversations"),
     **dict.fromkeys(("tool_correctness", "tool_f1", "tool_limits", "trajectory_match", *AGENT_JUDGES), "agent"),
     "output_guardrails": "output_guardrails",
     "output_guardrails_triggered": "output_guardrails",
@@ -54,7 +54,7 @@ def names(group: str) -> list[str]:
 def test_metric(metric: str) -> None:
     chosen = find_option(f"metric/{metric}", None).selection.strip("'")
     overrides = [f"dataset={DATASET.get(metric, 'rag')}", f"metric={chosen}", "limit=3", *LLM]
-    if metric in ("role_adherence", "checks"):
+    if DATASET.get(metric) == "conversations":
         overrides.append("generate=demo")  # those cases have no recorded answers
     found = inspect(assemble(settings_of(compose(overrides))))
     assert found.cells >= 3  # a case brings several checks along

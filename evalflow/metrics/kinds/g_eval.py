@@ -31,7 +31,7 @@ from evalflow.jsonvalues import look_up
 from evalflow.metrics.chain import ChainConfig, ChainMetric, Scope
 from evalflow.metrics.registry import G_EVAL_SAMPLES
 from evalflow.metrics.returns import FieldType, ListType, StepConfig, StrType
-from evalflow.metrics.rules import Rule
+from evalflow.metrics.rules import PartsRule, Rule
 from evalflow.metrics.scale import Band, BooleanScale, LikertScale, band_fault, grade_rule, reply_type
 from evalflow.metrics.steps import PreparedStep, build_steps, root
 from evalflow.prompts import Prompts, render
@@ -200,7 +200,7 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
         name: str,
         config: GEvalMetricConfig,
         steps: Sequence[PreparedStep],
-        rule: Rule,
+        rule: Rule | PartsRule,
         writing: PreparedStep,
         plan: _Plan,
     ) -> None:
