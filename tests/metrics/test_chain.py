@@ -112,7 +112,8 @@ def failed(bench):
 def test_a_failed_answer_is_an_error_of_every_score_of_it(bench, shipped_name):
     known = {"guardrails": {"g": True}, "triggered": True, "chunks": ["a"], "pages": ["a"]}
     checks = ({"identifier": "correctness", "params": {"reference": "Anna."}},)
-    case = bench.case(vars={"chatbot_role": "A porter.", "tools": {"look": "Look."}}, expected=known, checks=checks)
+    told = {"chatbot_role": "A porter.", "purpose": "Luggage.", "guidelines": ["Be brief."], "tools": {"look": "Look."}}
+    case = bench.case(vars=told, expected=known, checks=checks)
     shipped = bench.shipped(shipped_name)
     bound = tuple(shipped.bind(case))
     assert len(bound) == (shipped.config.kind != "composite")  # which follows from other metrics' scores
