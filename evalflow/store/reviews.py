@@ -211,9 +211,12 @@ def counts(connection: Connection, reviews: Sequence[int]) -> dict[int, tuple[in
 def replace_labels(
     connection: Connection, review: int, item: int, rows: Sequence[Row], *, kind: str, by: str | None = None
 ) -> None:
-    """Put rows of labels in the place of those of the same kind and person (None: anyone) on the same metrics."""
+    """Put rows of labels in the place of those of the same kind and person (None: anyone) on the same metrics.
+
+    Those by other versions of the guidelines stay.
+    """
     known = _at(review, item, labels) & (labels.c.kind == kind)
-    known &= labels.c.metric.in_([row["metric"] for row in rows])
+    known &= or_(*((labels.c.metric == row["metric"]) & (labels.c.rubric == row["rubric"]) for row in rows))
     connection.execute(delete(labels).where(known if by is None else known & (labels.c.by == by)))
     same = {"review_id": review, "item": item, "kind": kind, "version": 1, "at": now()}
     connection.execute(insert(labels), [{**row, **same} for row in rows])

@@ -15,6 +15,7 @@ import numpy as np
 
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.review_desk import label_row
+from evalflow.app.studio.review_guidelines import submitted_by_older
 from evalflow.app.studio.reviews import REVIEWS, scale_of
 from evalflow.app.studio.space import Workspace, not_found
 from evalflow.errors import Problem, UserError
@@ -66,6 +67,7 @@ class ReviewProgress:
     Attributes:
         labels: Submitted answers of all people, of those that are `wanted`.
         rubrics: By metric and version of its guidelines: the number of values that people gave by them.
+        outdated: The number of answers that somebody submitted by older guidelines and has not labelled by newer ones.
     """
 
     labels: int
@@ -73,6 +75,7 @@ class ReviewProgress:
     people: Sequence[PersonProgress]
     agreement: Sequence[HumanAgreement]
     rubrics: Mapping[str, Mapping[int, int]]
+    outdated: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +117,9 @@ def progress(space: Workspace, name: str) -> ReviewProgress:
         if is_given(row):
             rubrics[row["metric"]][row["rubric"]] += 1
     wanted = sum(row["wanted"] for row in items)
-    return ReviewProgress(sum(one.done for one in people), wanted, people, agreement, rubrics)
+    older = submitted_by_older(held, labels, {one["name"]: one["rubric"] for one in review["metrics"]})
+    outdated = len({item for item, _ in older})
+    return ReviewProgress(sum(one.done for one in people), wanted, people, agreement, rubrics, outdated)
 
 
 @requires("edit")
@@ -319,11 +324,16 @@ def _served(
     states: dict[int, list[str]] = defaultdict(list)
     for row in held:
         states[row["item"]].append(row["state"])
+    opened = {row["item"] for row in held if row["state"] == "open" and row["expires_at"]}  # also what was again
     known = [
         row
         for row in items
         if row["item"] in states
-        and (not (own := of_item.get(row["item"], ())) or any(one["rubric"] == newest[one["metric"]] for one in own))
+        and (
+            row["item"] in opened
+            or not (own := of_item.get(row["item"], ()))
+            or any(one["rubric"] == newest[one["metric"]] for one in own)
+        )
     ]
     if review["draw"]["method"] != "groups":
         return known

@@ -250,7 +250,7 @@ def create_review(space: Workspace, request: ReviewRequest) -> Review:
         "name": request.name.strip(), "run": row["id"], "run_id": request.run_id, "state": "open", "metrics": metrics,
         "draw": draw, "people": people, "shown": {"contexts": request.shown.contexts,
         "reference": request.shown.reference}, "created_by": space.identify().name,
-        "guidelines": {one["name"]: _text(given.get(one["name"], _guidelines(one))) for one in metrics},
+        "guidelines": {one["name"]: guideline_text(given.get(one["name"], _guidelines(one))) for one in metrics},
     }  # fmt: skip
     with space.changing("create", "review", values["name"]) as connection:
         review = REVIEWS.add(connection, space.project_id, values)
@@ -285,13 +285,13 @@ def get_review(space: Workspace, name: str) -> Review:
 @requires("edit")
 def close_review(space: Workspace, name: str, expected: int) -> Review:
     """End the labelling: nothing more is served, and what people have begun they may submit while it is reserved."""
-    return _change(space, name, expected, {"state": "closed"})
+    return change_review(space, name, expected, {"state": "closed"})
 
 
 @requires("edit")
 def reopen_review(space: Workspace, name: str, expected: int) -> Review:
     """Let people go on with a closed review."""
-    return _change(space, name, expected, {"state": "open"})
+    return change_review(space, name, expected, {"state": "open"})
 
 
 @requires("edit")
@@ -299,30 +299,12 @@ def change_people(space: Workspace, name: str, expected: int, people: Sequence[s
     """Change who labels. The labels of those who leave stay; what they had begun goes to others at once."""
     row = REVIEWS.get(space, name)
     chosen = _expect_people(space, people, row["people"])
-    changed = _change(space, name, expected, {"people": chosen})
+    changed = change_review(space, name, expected, {"people": chosen})
     with space.database.writing() as connection:
         for held in stored.review_assignments(connection, row["id"]):
             if held["by"] not in chosen and held["state"] == "open":
                 stored.change_assignment(connection, row["id"], held["item"], held["by"], {"expires_at": 0.0})
     return changed
-
-
-@requires("edit")
-def revise_guidelines(space: Workspace, name: str, expected: int, guidelines: Mapping[str, str]) -> Review:
-    """Change the guidelines of metrics. Labels that follow the older ones then count no more."""
-    row = REVIEWS.get(space, name)
-    unknown = [metric for metric in guidelines if metric not in row["guidelines"]]
-    if unknown:
-        what = f"the review has no metric {unknown[0]!r}"
-        raise UserError(Problem(what, "guidelines", did_you_mean(unknown[0], row["guidelines"])))
-    new = {**row["guidelines"], **{metric: _text(text) for metric, text in guidelines.items()}}
-    metrics = [
-        one
-        if (before := row["guidelines"][one["name"]]) == new[one["name"]]
-        else {**one, "rubric": one["rubric"] + 1, "older": [*one.get("older", ()), before]}
-        for one in row["metrics"]
-    ]
-    return _change(space, name, expected, {"guidelines": new, "metrics": metrics})
 
 
 @requires("edit")
@@ -403,7 +385,9 @@ def _as_review(row: Mapping[str, Any], done: int, items: int) -> Review:
     return from_row(Review, row, items=items, items_done=done, **drawn, **others)
 
 
-def _change(space: Workspace, name: str, expected: int, values: Mapping[str, Any]) -> Review:
+@requires("edit")
+def change_review(space: Workspace, name: str, expected: int, values: Mapping[str, Any]) -> Review:
+    """Change a review that still has the expected version."""
     REVIEWS.change(space, REVIEWS.get(space, name), expected, values)
     return get_review(space, name)
 
@@ -472,7 +456,8 @@ def _check(request: ReviewRequest) -> None:
         raise UserError(found)
 
 
-def _text(text: str) -> str:
+def guideline_text(text: str) -> str:
+    """Guidelines as they are stored; UserError if they are too long."""
     if len(text) > LONGEST_GUIDELINES:
         raise UserError(Problem(f"guidelines have at most {LONGEST_GUIDELINES:,} characters", "guidelines"))
     return storable(text.strip())

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, Field
 
-from evalflow.app.studio import review_calibration, review_desk, review_results, reviews
+from evalflow.app.studio import review_calibration, review_desk, review_guidelines, review_results, reviews
 from evalflow.app.studio.review_desk import CANNOT_TELL, DeskItem, OwnProgress
 from evalflow.app.studio.space import Page
 from evalflow.web.api.deps import Cursor, Expected, Limit, Name, RequestBody, Space, created, page_of, tagged
@@ -44,6 +44,9 @@ class ReviewChange(RequestBody):
     people: _Names | None = None
     guidelines: dict[str, str] | None = Field(default=None, description="By metric; those left out are unchanged.")
     state: Literal["open", "closed"] | None = None
+    again: Literal[True] | None = Field(
+        default=None, description="Give answers that were labelled by older guidelines out again; opens the review."
+    )
 
 
 class DeskDraft(RequestBody):
@@ -112,11 +115,13 @@ def read_review(space: Space, review: Name, response: Response) -> reviews.Revie
 def patch_review(
     space: Space, review: Name, change: ReviewChange, expected: Expected, response: Response
 ) -> reviews.Review:
-    """Change people or guidelines, or close or open a review; one of these in a request."""
+    """Change people or guidelines, close or open a review, or give answers out again; one of these in a request."""
     if change.people is not None:
         found = reviews.change_people(space, review, expected, change.people)
     elif change.guidelines is not None:
-        found = reviews.revise_guidelines(space, review, expected, change.guidelines)
+        found = review_guidelines.revise_guidelines(space, review, expected, change.guidelines)
+    elif change.again:
+        found = review_guidelines.give_out_again(space, review, expected)
     elif change.state == "closed":
         found = reviews.close_review(space, review, expected)
     else:

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from nicegui import ui
 
-from evalflow.app.studio import reviews
+from evalflow.app.studio import review_guidelines, reviews
 from evalflow.app.studio.review_results import PersonProgress, ReviewProgress
 from evalflow.app.studio.reviews import REVIEWS, Labeller, Review, ReviewMetric
 from evalflow.app.studio.space import Workspace
@@ -18,6 +18,7 @@ from evalflow.web.ui.parts import badge, button, cell, counted, fold, joined, se
 
 _ADDED = forms.About("Add people", "Members of the project who may label.", required=True)
 _NOBODY = "Everybody who may label in this project is among them. An admin of the project makes others annotators."
+_AGAIN = "Whoever labelled them is asked first, without what they said before. Their earlier labels stay in the export."
 _LEAVING = "What they have labelled stays and counts. An answer that they have begun goes to somebody else at once."
 
 
@@ -103,9 +104,30 @@ async def _change(
 def guidelines_section(workspace: Workspace, review: Review, progress: ReviewProgress) -> None:
     """What people read beside each metric, with its earlier versions and how many labels follow each."""
     with section("Guidelines", "What people read beside each metric."):
+        if progress.outdated:
+            _giving_again(workspace, review, progress.outdated)
         for metric in review.metrics:
             with ui.element("article").classes("card stack"):
                 _guidelines(workspace, review, metric, progress.rubrics.get(metric.name, {}))
+
+
+def _giving_again(workspace: Workspace, review: Review, outdated: int) -> None:
+    async def again() -> None:
+        work = lambda: review_guidelines.give_out_again(workspace, review.name, review.version)  # noqa: E731
+        if await forms.attempt(work, by=giving):
+            forms.saved()
+            ui.navigate.reload()
+
+    def ask() -> None:
+        with place:
+            confirmation(f"Give {answers} out again?", about, "Give out again", again, "Cancel").open()
+
+    answers = counted(outdated, "answer")
+    about = f"{_AGAIN} The review is opened again." if review.state == "closed" else _AGAIN
+    with ui.element("div").classes("card actions"):
+        text(f"{answers} {'is' if outdated == 1 else 'are'} labelled by older guidelines only.", "p")
+        giving = button("Give out again", ask)
+    place = ui.element("div")
 
 
 def _guidelines(workspace: Workspace, review: Review, metric: ReviewMetric, given: Mapping[int, int]) -> None:
@@ -138,7 +160,7 @@ def _editing(workspace: Workspace, review: Review, metric: ReviewMetric, given: 
             return
 
         def work(version: int) -> Review:
-            return reviews.revise_guidelines(workspace, review.name, version, {metric.name: new})
+            return review_guidelines.revise_guidelines(workspace, review.name, version, {metric.name: new})
 
         await saving.save(work, {"guidelines": new}, {"guidelines": field}, saving_button, _reload)
 
@@ -157,8 +179,7 @@ def _consequence(metric: ReviewMetric, given: int) -> str:
         return "Nobody has labelled by the present version, so that no label is left out."
     return (
         f"{counted(given, 'label')} by version {metric.rubric} will be left out of agreement, corrected mean and "
-        "certificate; their export keeps them. Answers that people have submitted are not given out again: what they "
-        "have not changed by then counts no more."
+        "certificate; their export keeps them. You can give these answers out again afterwards."
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from evalflow.app.core.certificates import CERTIFICATES
-from evalflow.app.studio import review_calibration, review_results, reviews
+from evalflow.app.studio import review_calibration, review_guidelines, review_results, reviews
 from evalflow.app.studio.review_desk import next_item, submit_item
 from evalflow.app.studio.reviews import ReviewRequest
 from evalflow.app.studio.space import TakenError, Workspace
@@ -98,6 +98,6 @@ def test_too_few_labels_give_no_certificate_and_say_why(space: Workspace) -> Non
     [saved] = review_calibration.save_calibration(eve, "r").certificates
     assert (saved.issued_at, saved.why_not) == ("", one.why_not)
     assert review_calibration.review_result(eve, "r").is_saved
-    reviews.revise_guidelines(eve, "r", 2, {"right": "To the cent."})
+    review_guidelines.revise_guidelines(eve, "r", 2, {"right": "To the cent."})
     with pytest.raises(UserError, match="6 labels are by guidelines that were revised since, and left out"):
         review_calibration.review_result(eve, "r")

@@ -11,7 +11,7 @@ import pytest
 
 from evalflow.app.core.calibration import calibration_of
 from evalflow.app.core.labels import read_labels
-from evalflow.app.studio import review_calibration, review_results, reviews
+from evalflow.app.studio import review_calibration, review_guidelines, review_results, reviews
 from evalflow.app.studio.review_desk import CANNOT_TELL, decline_item, next_item, open_item, submit_item
 from evalflow.app.studio.reviews import ReviewRequest
 from evalflow.app.studio.space import NotFoundError, Workspace, open_workspace
@@ -111,7 +111,7 @@ def test_strata_and_groups_are_weighted_by_what_was_served(finished: tuple[Works
         open_item(ann, "s", last.item)
     total = sum(row["weight"] for row in rows)
     assert total in (11, 12)  # the only right answer may not have been served yet
-    after = reviews.revise_guidelines(eve, "s", made.version, {"exact": "Look again."})
+    after = review_guidelines.revise_guidelines(eve, "s", made.version, {"exact": "Look again."})
     assert after.metrics[0].rubric == 2
     now = next_item(ann, "s")
     assert now is not None

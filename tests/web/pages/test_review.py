@@ -132,4 +132,8 @@ def test_an_editor_changes_who_labels_and_by_which_guidelines(visit: Callable[..
     page.get_by_text("Earlier versions").click()
     page.get_by_text("Version 1, 90 labels").wait_for()
     page.get_by_text("Result: not there yet.").wait_for()
+    page.get_by_text("60 answers are labelled by older guidelines only.").wait_for()
+    page.get_by_role("button", name="Give out again").click()
+    page.get_by_role("dialog").get_by_role("button", name="Give out again").click()
+    page.get_by_role("heading", name="0 of 60 answers judged").wait_for()
     assert page.evaluate("document.documentElement.scrollWidth") == 390
