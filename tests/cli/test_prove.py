@@ -13,6 +13,9 @@ from tests.docs.test_readme import ROOT, blocks, run
 
 PAGE = (ROOT / "docs" / "prove.md").read_text(encoding="utf-8")
 
+GROUNDED = (ROOT / "data/fixtures/grounded.jsonl").read_text(encoding="utf-8").splitlines()
+LABELLED = sum("faithfulness" in json.loads(line)["labels"] for line in GROUNDED)
+
 
 @pytest.mark.slow
 def test_the_page_is_right_about_the_default_judge(tmp_path: Path) -> None:
@@ -26,7 +29,7 @@ def test_the_page_is_right_about_the_default_judge(tmp_path: Path) -> None:
     found = {row["change"]: row["finding"] for row in document["rows"]}
     assert (found["number"], found["addition"], found["padding"]) == ("not seen", "seen", "kept")
     assert "- garden-contradiction: " in said.stdout
-    assert document["people"]["same"]["n"] == 10
+    assert document["people"]["same"]["n"] == LABELLED
     assert document["people"]["verdict"] is None
     page = Path(tmp_path, document["page"])
     assert page.is_file()
@@ -36,7 +39,7 @@ def test_the_page_is_right_about_the_default_judge(tmp_path: Path) -> None:
     assert (
         "faithfulness sees addition, other answer; is blind to number, negation; agrees with people in" in later.stdout
     )
-    assert " of 10 cases (proved on rag)" in later.stdout
+    assert f" of {LABELLED} cases (proved on rag)" in later.stdout
     other = run("python -m evalflow dataset=rag metric=faithfulness_lenient", tmp_path)
     assert "proved" not in other.stdout
     again = run(f"python -m evalflow prove --run {page.parent} --json", tmp_path)
