@@ -10,6 +10,7 @@ from evalflow.app.studio.space import Workspace
 from evalflow.app.studio.spending import RunSpending, budget_left, run_spending, set_budget
 from evalflow.calls.budget import UNITS
 from evalflow.web.ui import forms
+from evalflow.web.ui.dialogs import Saving, State
 from evalflow.web.ui.parts import button, facts, polled, section, text
 from evalflow.web.ui.visitor import may
 
@@ -61,15 +62,26 @@ async def budget_section(workspace: Workspace) -> None:
         facts([("Left", left_in_words(budget) or "no limit")])
         if not may("own"):
             return
-        with forms.form():
-            fields: dict[str, forms.Field] = {
-                unit: forms.number_field(about, getattr(budget.limits, unit)) for unit, about in _FIELDS.items()
-            }
+        _budget_form(workspace, budget)
 
-            async def save() -> None:
-                values = {**budget.limits.model_dump(), **{unit: field.value for unit, field in fields.items()}}
-                if await forms.attempt(lambda: set_budget(workspace, values, budget.version), fields):
-                    forms.saved()
-                    ui.navigate.reload()
 
-            button("Save the budget", save, kind="primary")
+def _budget_form(workspace: Workspace, budget: ProjectBudget) -> None:
+    def stored() -> State:
+        found = budget_left(workspace)
+        return found.limits.model_dump(), found.version
+
+    def done(_: ProjectBudget) -> None:
+        forms.saved()
+        ui.navigate.reload()
+
+    async def save() -> None:
+        values = {**budget.limits.model_dump(), **{unit: field.value for unit, field in fields.items()}}
+        await saving.save(lambda version: set_budget(workspace, values, version), values, fields, pressed, done)
+
+    with forms.form():
+        fields: dict[str, forms.Field] = {
+            unit: forms.number_field(about, getattr(budget.limits, unit)) for unit, about in _FIELDS.items()
+        }
+        with ui.element("div").classes("actions"):
+            pressed = button("Save the budget", save, kind="primary")
+    saving = Saving[ProjectBudget](stored, budget.version, f"/projects/{workspace.project}")

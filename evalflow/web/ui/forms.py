@@ -270,11 +270,10 @@ async def attempt(
 
 
 def show(error: EvalflowError, fields: Mapping[str, Field]) -> None:
-    """Show each problem at its field and focus the first; those of no field, and those with links, are in a summary."""
+    """Show each problem at its field and focus the first; or those of no field, and those with links, in a summary."""
     elsewhere, first = place(error, fields)
     if elsewhere:
-        told = {_at_field(problem) for problem in elsewhere}
-        wrong = [field for field in fields.values() if field.error and field.error not in told]
+        wrong = [field for field in fields.values() if field.error]
         marked = [Marked(_label_of(field), partial(focus, field)) for field in dict.fromkeys(wrong)]
         show_faults([in_words(problem) for problem in elsewhere], marked, reload=isinstance(error, StaleError))
     elif first is not None:
@@ -297,7 +296,7 @@ def _label_of(field: Field) -> str:
 def place(error: EvalflowError, fields: Mapping[str, Field]) -> tuple[list[Problem], Field | None]:
     """Show each problem at its field. Returns the problems without a field or with links, and the topmost wrong field.
 
-    A field of the key "" takes all that name another key.
+    Of a problem with links the field is only marked. A field of the key "" takes all that name another key.
     """
     elsewhere: list[Problem] = []
     wrong: list[Field] = []
@@ -305,7 +304,10 @@ def place(error: EvalflowError, fields: Mapping[str, Field]) -> tuple[list[Probl
         field = _field_of(problem, fields)
         if field is None or problem.see:
             elsewhere.append(problem)
-        if field is not None:
+        if field is not None and problem.see:
+            field.error = field.error or ""
+            wrong.append(field)
+        elif field is not None:
             shown = REQUIRED if _IS_REQUIRED in field.props and not written(field) else _at_field(problem)
             field.error = f"{field.error}\n{shown}" if field.error and shown != field.error else shown
             wrong.append(field)

@@ -64,6 +64,20 @@ def test_a_project_is_made_opened_and_left(visit: Visit, pages: Server) -> None:
 def test_the_owner_sets_a_monthly_budget(visit: Visit, pages: Server) -> None:
     page = visit("/projects/default", width=390)
     page.get_by_text("no limit", exact=True).wait_for()
+    fill(page, "US dollars a month", "-1")
+    fill(page, "Requests a month", "1.5")
+    press(page, "Save the budget")
+    page.get_by_text("greater than or equal to 0").wait_for()
+    page.get_by_text("should be a valid integer").wait_for()
+    fill(page, "US dollars a month", "40")
+    fill(page, "Requests a month", "")
+    limits = {"usd": 30}
+    version = pages.ask("GET", "/api/v1/projects/default/budget").headers["ETag"]
+    pages.ask("PUT", "/api/v1/projects/default/budget", limits, If_Match=version)
+    press(page, "Save the budget")
+    page.get_by_text("nothing has been overwritten").wait_for()
+    page.get_by_role("button", name="Discard mine").click()
+    page.get_by_text("$30.00 of $30.00").wait_for()
     fill(page, "US dollars a month", "50")
     press(page, "Save the budget")
     page.get_by_text("$50.00 of $50.00").wait_for()

@@ -79,11 +79,12 @@ def test_what_repairs_it_is_linked(content: ui.element) -> None:
     assert path_of(Subject("judge", "a b/ü")) == "/judges/a%20b%2F%C3%BC"
 
 
-def test_a_problem_with_a_link_is_told_at_its_field_too(content: ui.element) -> None:
+def test_a_problem_with_a_link_is_told_once_and_its_field_marked(content: ui.element) -> None:
     one, other = (forms.line(forms.About(label)) for label in ("Cases", "Bot"))
     problems = [Problem("no cases", key="cases", see=(Subject("dataset", "mine"),)), Problem("no bot", key="bot")]
     fail(UserError([*problems, Problem("too late")]), {"cases": one, "bot": other})
-    assert (one.error, other.error) == ("No cases", "No bot")
+    assert (one.error, other.error) == ("", "No bot")
+    assert one.props["error"]
     assert said(content)[0] == "3 problems"
     assert "See “Bot”" in said(content)
     assert "See “Cases”" not in said(content)
