@@ -38,6 +38,8 @@ DATASET = {
     "retrieval_pages": "retrieval",
     **dict.fromkeys(TOPICS, "topic_tagger"),
 }
+FIXTURES = {"tone_match": "writing", "topic_adherence": "dialogues"}
+"""Metrics that need a column that no sample data have; their fixtures have it."""
 WANTED = {
     "agent": ["target.model=m", "target.base_url=http://127.0.0.1:9/v1", "target.tools={look: {argv: [ls]}}"],
     "command": ["target.argv=[ls]"],
@@ -54,6 +56,8 @@ def names(group: str) -> list[str]:
 def test_metric(metric: str) -> None:
     chosen = find_option(f"metric/{metric}", None).selection.strip("'")
     overrides = [f"dataset={DATASET.get(metric, 'rag')}", f"metric={chosen}", "limit=3", *LLM]
+    if metric in FIXTURES:
+        overrides[0] = f"+dataset.fixture.path=data/fixtures/{FIXTURES[metric]}.jsonl"
     if DATASET.get(metric) == "conversations":
         overrides.append("generate=demo")  # those cases have no recorded answers
     found = inspect(assemble(settings_of(compose(overrides))))

@@ -14,7 +14,7 @@ import yaml
 from evalflow.metrics.registry import METRIC_KINDS, build_metric
 from evalflow.metrics.rules import Rule
 from evalflow.prompts import Prompts
-from evalflow.records import Answer, Case
+from evalflow.records import Answer, Case, Context, Message
 from tests.metrics.injections import TEXTS
 
 ROOT = Path(__file__).parents[2]
@@ -70,10 +70,16 @@ def test_the_metric_on_the_page_can_be_built() -> None:
         assert metric.name == "own"
 
 
+def example(of: str) -> Any:
+    """The row on the page that has this field."""
+    rows = map(json.loads, re.findall(r"^```json\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
+    (found,) = (row for row in rows if of in row)
+    return found
+
+
 @pytest.mark.parametrize(("arguments", "score"), [("ignore", 1.0), ("exact", 0.5)])
 def test_the_tool_calls_on_the_page(arguments: str, score: float) -> None:
-    (block,) = re.findall(r"^```json\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-    said = json.loads(block)
+    said = example("expected")
     values = {**yaml.safe_load(FILES["tool_correctness"]), "arguments": arguments}
     config = METRIC_KINDS.config(values["kind"]).model_validate(values)
     metric = build_metric("tool_correctness", config, Prompts([]))
@@ -86,3 +92,17 @@ def test_the_number_of_texts_is_right() -> None:
     said = re.search(r"More than (\d+)\s+texts", PAGE)
     assert said is not None
     assert len(TEXTS) > int(said[1])
+
+
+def test_the_turns_on_the_page_show_what_was_retrieved_for_each() -> None:
+    said = example("messages")
+    config = METRIC_KINDS.config("judge").model_validate(yaml.safe_load(FILES["turn_context_relevancy"]))
+    metric = build_metric("turn_context_relevancy", config, Prompts([ROOT / "prompts"]))
+    messages = tuple(Message(**message) for message in said["messages"])
+    contexts = tuple(map(Context, said["contexts"]))
+    case = Case(dataset="d", index=0, id=said["id"], messages=messages, contexts=contexts)
+    answer = Answer(dataset="d", index=0, case_id="1", target="t", answer=said["answer"])
+    (ask,) = metric.preview(case, answer)
+    first, last = ask.messages[0].content.partition("What was retrieved for turn 1")[2].split("What was retrieved")
+    assert "closed on Sundays" in first
+    assert "open until 8 pm" in last

@@ -118,7 +118,7 @@ def told(texts: dict[str, str]) -> tuple[Case, Answer]:
     messages = (
         Message("system", texts["history"]),
         Message("user", texts["history"]),
-        Message("assistant", texts["history"]),
+        Message("assistant", texts["history"], {"contexts": [texts["context"], {"text": texts["context"]}]}),
         Message("user", texts["question"]),
     )
     contexts = (Context(texts["context"], title=texts["title"]), Context(texts["context"]))
@@ -132,8 +132,8 @@ def told(texts: dict[str, str]) -> tuple[Case, Answer]:
         dataset="d", index=0, id="1", messages=messages, reference=texts["reference"], contexts=contexts,
         expected=texts["labels"], actual=texts["labels"], metadata={"note": texts["metadata"]}, checks=checks,
         vars={
-            **dict.fromkeys(("chatbot_role", "note", "purpose"), texts["vars"]),
-            "guidelines": [texts["vars"]], "tools": {"look": texts["vars"]},
+            **dict.fromkeys(("chatbot_role", "note", "purpose", "tone"), texts["vars"]),
+            "guidelines": [texts["vars"]], "allowed_topics": [texts["vars"]], "tools": {"look": texts["vars"]},
         },
         demo_answer=Message("assistant", texts["answer"]),
     )  # fmt: skip

@@ -7,7 +7,11 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
-ASKED_AT_ONCE = ("coherence", "context_precision", "criteria", "hallucination", "harmful_content")
+ASKED_AT_ONCE = (
+    "abstention", "coherence", "conciseness", "context_precision", "context_utilization", "courtesy", "criteria",
+    "fluency", "hallucination", "harmful_content", "language_match", "noise_sensitivity",
+    "noise_sensitivity_irrelevant", "noise_sensitivity_relevant", "tone_match",
+)  # fmt: skip
 """Those that look for nothing first; what leaves them undefined stands in golden.yaml."""
 CLAIMS = {"claims": ["c1", "c2", "c3", "c4", "c5"]}
 
@@ -184,14 +188,17 @@ def of_one_answer():
 def test_a_blank_field_is_undefined_and_asks_nobody(bench, name, blank):
     metric = bench.shipped(name)
     judge = bench.judge({})
+    columns = {need.removeprefix("vars."): "Dry." for need in metric.config.needs if need.startswith("vars.")}
     for need in metric.config.needs:
-        case, answer = bench.case(), bench.answer()
+        case, answer = bench.case(vars=columns), bench.answer()
         if need == "question":
-            case = bench.case(messages=(type(case.messages[0])("user", blank),))
+            case = bench.case(messages=(type(case.messages[0])("user", blank),), vars=columns)
         elif need == "contexts":
             case = bench.case(contexts=())
         elif need == "answer":
             answer = bench.answer(answer=blank)
+        elif need.startswith("vars."):
+            case = bench.case(vars={need.removeprefix("vars."): blank})
         else:
             case = bench.case(**{need: blank})
         outcome = bench.score(metric, judge, case=case, answer=answer)
