@@ -53,6 +53,7 @@ NAVIGATION: Mapping[str, Mapping[str, str]] = {
         "G-Eval": "g-eval.md",
         "Agents": "agents.md",
         "Targets": "targets.md",
+        "Simulated users": "simulated_users.md",
         "The embedded judge": "embedded-judge.md",
         "Panels and cascades": "panels.md",
         "Guardrails, routers, topics": "govuk.md",

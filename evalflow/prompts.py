@@ -30,7 +30,10 @@ from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.sandbox import Sandbox, Shared
 from evalflow.trajectories import told_trajectory
 
-JUDGED = ("question", "history", "messages", "answer", "reference", "contexts", "demo_answer", "source", "against")
+JUDGED = (
+    "question", "history", "messages", "answer", "reference", "contexts", "demo_answer", "scenario", "persona", "goal",
+    "facts", "brief", "source", "against",
+)  # fmt: skip
 """Variables of a judge's prompts that hold untrusted text."""
 _ELSEWHERE = (nodes.Macro, nodes.CallBlock, nodes.AssignBlock, nodes.FilterBlock)
 """Blocks whose output does not go into the prompt unchanged."""

@@ -15,6 +15,7 @@ from evalflow.app.core.assemble import assemble, composed_settings, secrets_of, 
 from evalflow.app.core.begin import described
 from evalflow.app.core.inspect import Inspection, inspect
 from evalflow.errors import Problem, UserError
+from evalflow.llm.registry import default_name
 from evalflow.redaction import Redactor
 from evalflow.report.wording import literal, plain, print_json
 
@@ -42,6 +43,7 @@ def _facts(found: Inspection) -> dict[str, Any]:
         "metrics": {name: {"judge": metric.judge} for name, metric in rules.metrics.items()},
         "judges": {name: judge.info.nature for name, judge in found.judges.items()},
         "target": found.parts.target.name,
+        "simulator": _simulator(found),
         "target_calls": Redactor(secrets_of(settings)).text(settings.run.target.calls or "") or None,
         "programs": [
             Redactor(secrets_of(settings)).text(shlex.join(argv))
@@ -60,6 +62,14 @@ def _facts(found: Inspection) -> dict[str, Any]:
     }
 
 
+def _simulator(found: Inspection) -> str | None:
+    config = found.parts.settings.run.simulator
+    if not config.turns:
+        return None
+    who = default_name(config, found.parts.settings.composed.choices.get("simulator", config.kind))
+    return f"{who} · up to {config.turns} turns in each of {found.scenarios:,} conversations"
+
+
 def _print(console: Console, facts: dict[str, Any]) -> None:
     estimate = facts["estimate"]
     low, high = estimate["cost_usd_low"], estimate["cost_usd_high"]
@@ -71,6 +81,7 @@ def _print(console: Console, facts: dict[str, Any]) -> None:
     rows = [
         ("cases", ", ".join(f"{n:,} of {name}" for name, n in facts["datasets"].items())),
         ("target", " · ".join(part for part in (facts["target"], facts["target_calls"]) if part)),
+        *([("simulator", facts["simulator"])] if facts["simulator"] else []),
         ("judges", "; ".join(f"{name} ({nature})" for name, nature in facts["judges"].items()) or "none"),
         ("metrics", ", ".join(facts["metrics"])),
         *(("starts", f"{program}, once for each of its checks") for program in facts["programs"]),

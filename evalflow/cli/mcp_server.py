@@ -26,10 +26,10 @@ from evalflow.paths import new_run_id
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
 
-_GROUPS = "dataset|metric|judge|target|embedder|experiment"
+_GROUPS = "dataset|metric|judge|target|embedder|simulator|experiment"
 _ALLOWED = re.compile(
     rf"(({_GROUPS})=[\w,\[\]-]*|(limit|sample|seed|generate|stop|case_timeout_s|max_error_rate)=[\w.]*"
-    r"|(repeats|budget)\.\w+=[\w.]+|cache\.mode=\w+|(judge|target|embedder)\.(model|temperature|max_tokens)=.*"
+    r"|(repeats|budget)\.\w+=[\w.]+|cache\.mode=\w+|(judge|target|embedder|simulator)\.(model|temperature|max_tokens)=.*"
     r"|gate=.*|metric\.\w+\.(threshold|gate|datasets)=.*|dataset\.\w+\.(tags|every_tag|ids)=.*)"
 )
 """The overrides that are taken: names of the user's configuration, and numbers. An address, a key's variable, a file or

@@ -14,7 +14,8 @@ IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*\Z")
 MANY = 10**15  # an upper limit for counts: above any real number of cases, below the largest machine integer
 FIELDS = (
     "question", "history", "messages", "answer", "reference", "contexts", "expected", "actual", "metadata",
-    "demo_answer", "vars", "latency_s", "cost_usd",
+    "demo_answer", "vars", "latency_s", "cost_usd", "scenario", "persona", "goal", "facts",
+    "brief",
 )  # fmt: skip
 """The fields that `needs` and templates may name."""
 
@@ -90,6 +91,28 @@ class TargetConfig(Strict):
     def may_fill(self) -> frozenset[str]:
         """Case fields that its replies may set, besides the one that the dataset generates."""
         return frozenset()
+
+
+class SimulatorConfig(Strict):
+    """Keys that every simulated user has."""
+
+    kind: str
+    name: Word | None = None
+
+    @property
+    def turns(self) -> int:
+        """The most answers of the target that one conversation asks for; 0: no user is simulated."""
+        raise NotImplementedError
+
+
+class NoSimulatorConfig(SimulatorConfig):
+    """Nobody plays the user: the cases have all of the user's turns themselves."""
+
+    kind: Literal["none"] = "none"  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    @property
+    def turns(self) -> int:
+        return 0
 
 
 class DatasetConfig(Strict):
@@ -303,6 +326,7 @@ class RunConfig(Strict):
         metric: The metrics, by name.
         judge: Who scores; metrics may override parts of it.
         embedder: Who compares meanings.
+        simulator: Who plays the user of cases that have a scenario.
         generate: false: score the answers in the data; true: ask the target; missing: ask it for cases without an
             answer; demo: score the example answers.
         repeats: How often each case is answered and each answer judged.
@@ -324,6 +348,7 @@ class RunConfig(Strict):
     metric: dict[str, MetricConfig]
     judge: JudgeConfig
     embedder: EmbedderConfig
+    simulator: SimulatorConfig = NoSimulatorConfig()
     generate: Literal[False, True, "missing", "demo"] = False
     repeats: Repeats = Repeats()
     limit: int | None = Field(default=None, ge=1, le=MANY)

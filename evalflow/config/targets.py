@@ -15,6 +15,7 @@ from pydantic_core import CoreSchema
 from evalflow.config.judges import Concurrency, EndpointConfig
 from evalflow.config.schema import Strict, TargetConfig, Word
 from evalflow.jsonvalues import json_path
+from evalflow.records import Spend
 from evalflow.redaction import parts_of_header, public_address, secrets_in
 
 PLAIN_HEADER = re.compile(r"accept(-.*)?|content-.*|user-agent|connection|cache-control", re.IGNORECASE)
@@ -68,7 +69,36 @@ class ToolConfig(Strict):
         return parameters
 
 
-class AgentLimits(Strict):
+class SpendLimits(Strict):
+    """What several calls may take together; null: no limit.
+
+    Cached calls count with what they took, so that a replay ends alike.
+    """
+
+    tokens: int | None = Field(default=None, ge=1)
+    usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    seconds: float | None = Field(default=300, gt=0, allow_inf_nan=False)
+
+    def reached(self, spend: Spend) -> tuple[Literal["tokens", "usd", "seconds"], str] | None:
+        """The first limit that is reached, and what was taken of it; None if none is.
+
+        ValueError with the name of a limit if the calls do not say what they took of it.
+        """
+        tokens = None if spend.usage is None else spend.usage.input_tokens + spend.usage.output_tokens
+        limits: tuple[tuple[Literal["tokens", "usd", "seconds"], float | None, float | None, str], ...] = (
+            ("tokens", self.tokens, tokens, "tokens"),
+            ("usd", self.usd, spend.full_cost_usd, "US dollars"),
+            ("seconds", self.seconds, spend.latency_s, "seconds"),
+        )
+        for limit, most, taken, unit in limits:
+            if most is not None and taken is None:
+                raise ValueError(limit)
+            if most is not None and taken is not None and taken >= most:
+                return limit, f"{taken:g} {unit}"
+        return None
+
+
+class AgentLimits(SpendLimits):
     """What one answer of an agent may take, looked at after each step; beyond it, the answer is an error that says so.
 
     Attributes:
@@ -80,9 +110,6 @@ class AgentLimits(Strict):
     """
 
     steps: int = Field(default=10, ge=1, le=1000)
-    tokens: int | None = Field(default=None, ge=1)
-    usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    seconds: float | None = Field(default=300, gt=0, allow_inf_nan=False)
     result_characters: int = Field(default=20_000, ge=100)
 
 

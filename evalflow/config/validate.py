@@ -11,7 +11,15 @@ from pydantic import BaseModel, ValidationError
 from evalflow.config.explain import problems_of
 from evalflow.config.judges import MembersConfig
 from evalflow.config.load import Composed
-from evalflow.config.schema import DatasetConfig, JudgeConfig, MetricConfig, RunConfig, ScorerConfig, TargetConfig
+from evalflow.config.schema import (
+    DatasetConfig,
+    JudgeConfig,
+    MetricConfig,
+    RunConfig,
+    ScorerConfig,
+    SimulatorConfig,
+    TargetConfig,
+)
 from evalflow.errors import Problem, UserError, did_you_mean
 
 ModelOf = Callable[[str], type[BaseModel]]  # looks up the model of a `kind`; raises UserError for an unknown kind
@@ -21,7 +29,7 @@ TRY = """try one of these:
     python -m evalflow dataset=jailbreak_guardrails metric=jailbreak_guardrails
     python -m evalflow dataset=rag 'metric=[faithfulness,relevance]'"""
 
-_GROUPS = ("dataset", "metric", "judge", "target", "embedder")
+_GROUPS = ("dataset", "metric", "judge", "target", "embedder", "simulator")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +74,17 @@ def validate(composed: Composed, models: Mapping[str, ModelOf]) -> Settings:
         name: checker.kind("metric", part, f"metric.{name}") for name, part in _map(values.get("metric")).items()
     }
     parts = {group: checker.kind(group, values.get(group), group) for group in ("judge", "target", "embedder")}
+    parts["simulator"] = checker.kind("simulator", values.get("simulator", {"kind": "none"}), "simulator")
     judges = {name: checker.judge_of(name, metric, parts["judge"]) for name, metric in metrics.items()}
     rest = {key: value for key, value in values.items() if key not in _GROUPS}
     blank = {"dataset": {}, "metric": {}, **{group: {"kind": "-"} for group in parts}}
     checker.part(RunConfig, {**rest, **blank}, "")
-    target = parts["target"]
+    target, simulator = parts["target"], parts["simulator"]
     checker.problems += _combination(rest, target.kind if isinstance(target, TargetConfig) else None)
+    if isinstance(simulator, SimulatorConfig) and simulator.turns and rest.get("generate", False) in (False, "demo"):
+        what = "no answers are generated, so nobody would talk to the simulated user"
+        hint = "add generate=true and a target, or leave the simulator out to score the recorded conversations"
+        checker.problems.append(Problem(what, "command line", hint))
     keys = checker.keys({"dataset": datasets, "metric": metrics})
     checker.unused(metrics, {name for group, name in keys if group == "dataset"})
     if checker.problems:

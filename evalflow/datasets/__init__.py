@@ -44,11 +44,11 @@ ROLES = ("system", "user", "assistant")
 _PARTS = {Message: ("role", "content", "metadata"), Context: ("text", "title", "path")}
 
 
-def irregular(messages: Sequence[Message]) -> Iterator[tuple[int, str]]:
+def irregular(messages: Sequence[Message], *, goes_on: bool = False) -> Iterator[tuple[int, str]]:
     """Yield the violations of message order in a conversation, each with the message's number from 0.
 
-    The rules: system messages come first; no assistant message follows another; the last message is a user's. Several
-    user messages may follow each other: the target is asked at each of them.
+    The rules: system messages come first; no assistant message follows another; the last message is a user's, unless a
+    simulated user `goes_on`. Several user messages may follow each other: the target is asked at each of them.
     """
     turns = list(dropwhile(lambda turn: turn[1].role == "system", enumerate(messages)))
     previous = None
@@ -60,7 +60,7 @@ def irregular(messages: Sequence[Message]) -> Iterator[tuple[int, str]]:
         elif message.role == previous == "assistant":
             yield number, "is the second assistant message in a row"
         previous = message.role
-    if messages and messages[-1].role != "user":
+    if messages and messages[-1].role != "user" and not goes_on:
         what = f"ends the conversation with the role {messages[-1].role!r}; the last must be a user's, to be answered"
         yield len(messages) - 1, what
 
@@ -125,11 +125,11 @@ class Builder:
     def _order_problems(self, values: Mapping[str, Any], where: str) -> list[Problem]:
         name = f"case {values['id']!r}" if "id" in values else "the case"
         hint = f"repair the conversation, or let it pass: dataset.{self.dataset}.allow_irregular=true"
-        messages = values.get("messages")
-        empty = ["there is no message in it"] if messages == () else []
+        messages, goes_on = values.get("messages"), "scenario" in values
+        empty = ["there is no message in it"] if messages == () and not goes_on else []
         return [
             Problem(f"{name}: {self.fields.place('messages')}: {what}", where, hint)
-            for what in (*empty, *(f"message {number} {what}" for number, what in irregular(messages or ())))
+            for what in (*empty, *(f"message {n} {what}" for n, what in irregular(messages or (), goes_on=goes_on)))
         ]
 
 
@@ -152,6 +152,9 @@ def conversation(index: int, rows: Iterable[ReadRow], *, allow_irregular: bool) 
         elif not row.case.messages:
             what = "a turn of a conversation needs a question"
             problems.append(Problem(what, row.where, "name its column in `fields`"))
+        elif row.case.scenario is not None:
+            what = "a turn of a conversation cannot have a scenario"
+            problems.append(Problem(what, row.where, f"dataset.{row.case.dataset}.conversation=false"))
         elif turns and not allow_irregular and any(message.role == "system" for message in row.case.messages):
             what = "a system message can only stand at the beginning of a conversation, which is the first row"
             problems.append(Problem(what, row.where, f"dataset.{row.case.dataset}.allow_irregular=true lets it pass"))

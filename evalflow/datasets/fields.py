@@ -99,6 +99,24 @@ def _tags(value: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for text in tags if (name := tag_name(text))))
 
 
+def _said(value: Any) -> str:
+    if not _text(value).strip():
+        raise ValueError("it is blank")
+    return value
+
+
+def _facts(value: Any) -> tuple[str, ...]:
+    """One fact, a list of them, or an object of them by name."""
+    if isinstance(value, dict):
+        named = cast("dict[str, Any]", value)
+        value = [f"{name}: {one if isinstance(one, str) else json.dumps(one)}" for name, one in named.items()]
+    facts: list[Any] = [value] if isinstance(value, str) else _expect(value, list, "a list of texts")
+    wrong = next((fact for fact in facts if not isinstance(fact, str)), "")
+    if wrong != "":
+        raise ValueError(f"expected a list of texts, got {kind(wrong)} in it")
+    return tuple(fact for fact in facts if fact.strip())
+
+
 def _anything(value: Any) -> Any:
     return value
 
@@ -120,6 +138,10 @@ CONVERTERS: Mapping[str, Callable[[Any], Any]] = {
     "messages": _messages,
     "answer": _text,
     "reference": _text,
+    "scenario": _said,
+    "persona": _said,
+    "goal": _said,
+    "facts": _facts,
     "contexts": contexts,
     "expected": _anything,
     "actual": _anything,
@@ -141,10 +163,12 @@ Row = Mapping[str, Any]
 ALIASES = {"demo_answer": "demo_output"}
 # Mapping a column to one of these leaves its own meaning intact: e.g. clusters by question.
 SECONDARY = ("id", "group", "tags", "labels")
+OF_A_SCENARIO = ("persona", "goal", "facts")
+"""Fields that are columns like any other in a row without a scenario."""
 # Both define the conversation, so mapping one of them disables the other.
 _RIVALS = {"question": "messages", "messages": "question"}
-_TEXT = ("id", "question", "answer", "reference", "group")
-_STRUCTURED = ("messages", "contexts", "metadata", "demo_answer", "checks", "tags", "labels", "vars")
+_TEXT = ("id", "question", "answer", "reference", "group", "scenario")
+_STRUCTURED = ("messages", "contexts", "metadata", "demo_answer", "checks", "tags", "labels", "vars", "facts")
 _COMPOSED = ("expected", "actual", "metadata", "failure", "labels")
 _PLAIN_PATH = re.compile(r"\$\.([A-Za-z_]\w*)\Z")
 
@@ -169,6 +193,10 @@ class FieldMap:
         for name, path in self.paths.items():
             if (value := path.value(row)) is not None:
                 found[name] = value
+        if "scenario" not in found:
+            for name in OF_A_SCENARIO:
+                if found.pop(name, None) is not None:
+                    used.discard(self.columns.get(name))
         for name, sources in self.parts.items():
             used |= {source for source in sources.values() if isinstance(source, str)}
             parts = {key: row.get(one) if isinstance(one, str) else one.value(row) for key, one in sources.items()}

@@ -8,7 +8,7 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
@@ -35,6 +35,7 @@ log = logging.getLogger("evalflow")
 _COLUMNS = (
     "dataset", "index", "case_id", "target", "target_repeat", "status", "messages", "answer", "actual", "contexts",
     "metadata", "requests", "usage", "cost_usd", "saved_usd", "paid", "latency_s", "cached", "error_type", "error",
+    "simulator",
 )  # fmt: skip
 """The fields of an answer in a line of answers.jsonl."""
 _CASE_ID = re.compile(rb'"case_id":\s*("(?:[^"\\]|\\.)*")')
@@ -135,8 +136,8 @@ class RememberingTarget:
         known = self._book.get(case.dataset, case.id, self.name, repeat)
         if known is None or known.status == "error":
             return await self._target.answer(case, repeat)
-        saved_usd = known.saved_usd if known.cached else known.cost_usd
-        return replace(known, index=case.index, requests=0, cost_usd=0.0, saved_usd=saved_usd, paid=(), cached=True)
+        simulator = known.simulator and known.simulator.reused
+        return known.spend.reused.fill(known, index=case.index, simulator=simulator, cached=True)
 
     async def close(self) -> None:
         await self._target.close()
@@ -320,7 +321,7 @@ def _count_answers(tally: Tally, journal: Path, paid: set[int]) -> tuple[Set[int
             lost = True
             continue
         tally.count_answer(answer)
-        paid.update(answer.paid)
+        paid.update(answer.all_paid)
         states[cell_digest(answer.dataset, answer.case_id, answer.target, answer.target_repeat)] = answer.status
     tally.answers = Counter[str](states.values())
     return states.keys(), lost

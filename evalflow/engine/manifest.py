@@ -77,7 +77,7 @@ class Tally:
 
     def count_answer(self, answer: Answer) -> None:
         self.answers[answer.status] += 1
-        self.count(answer.spend)
+        self.count(answer.total)
 
     def retract(self, spend: Spend) -> None:
         """Subtract calls that were counted before their score was finished; they will be counted with it."""
@@ -163,8 +163,9 @@ def closing(
     states: Mapping[str, int],
     seconds: float,
     stopped: Stop | None,
+    endings: Mapping[str, int],
 ) -> Manifest:
-    """The manifest of a run that has ended; `stopped` is why cases were left out."""
+    """The manifest of a run that has ended; `stopped` is why cases were left out, `endings` those of conversations."""
     ended = {
         "status": status,
         "exit_code": exit_code,
@@ -174,6 +175,7 @@ def closing(
         "answers": dict(tally.answers),
         "asked": dict(tally.asked),
         "stopped": stopped,
+        **({"endings": dict(endings)} if endings else {}),
         **{name: getattr(tally, name) for name in _COUNTS},
         "cost_usd": tally.cost,
         "saved_usd": tally.saved,

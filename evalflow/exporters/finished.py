@@ -24,7 +24,9 @@ _BOUNDS = {"value": "", "ci_low": "/ci_low", "ci_high": "/ci_high"}
 _PASS_RATE = {"pass_rate": "/pass_rate", "pass_rate_low": "/pass_rate/ci_low", "pass_rate_high": "/pass_rate/ci_high"}
 _COUNTS = ("n", "n_scored", "n_undefined", "n_error", "n_skipped")
 _TOTALS = ("requests", "cached", "input_tokens", "output_tokens", "cost_usd", "seconds")
-_SETTINGS = ("generate", "limit", "sample", "seed", "repeats", "judge", "target", "embedder", "max_error_rate")
+_SETTINGS = (
+    "generate", "limit", "sample", "seed", "repeats", "judge", "target", "embedder", "simulator", "max_error_rate",
+)  # fmt: skip
 _PRIVATE = frozenset({"headers", "body", "argv", "api_key_env"})
 """Keys of a target or judge that may hold secrets, or names of them."""
 _PROMPTS = frozenset({"prompt", "system_prompt"})

@@ -46,18 +46,20 @@ class OpenAIJudge:
         *,
         contracts: Path | None = None,
         client: ChatClient | None = None,
+        role: str = "judge",
     ) -> None:
         if config.strict and config.mode not in {"json_schema", "tools"}:
             what = f"strict has no effect in mode {config.mode}"
-            raise UserError(Problem(what, "judge.strict", "use judge.mode=json_schema, or tools"))
+            raise UserError(Problem(what, f"{role}.strict", f"use {role}.mode=json_schema, or tools"))
         self._config = config
+        self._role = role
         self.info = JudgeInfo(
             name=name,
             nature=f"LLM {config.model}",
             identity=identity("openai", config, DECISIVE),
             calibrated=config.calibrated,
         )
-        self._client = client or ChatClient(config, "judge", session)
+        self._client = client or ChatClient(config, role, session)
         self._folder = contracts
         self._contracts: dict[type[BaseModel], Contract] = {}
         self._warned = False
@@ -141,14 +143,16 @@ class OpenAIJudge:
             spent = spent + completion.spend if spent.requests else completion.spend
             if completion.refusal or completion.finish_reason == "content_filter":
                 why = completion.refusal or "the endpoint's content filter withheld the reply"
-                raise JudgeError("refused", f"the judge refused: {why}", completion.refusal or completion.text, spent)
+                raise JudgeError(
+                    "refused", f"the {self._role} refused: {why}", completion.refusal or completion.text, spent
+                )
             latency_s = round(spent.latency_s or 0.0, 6)
             entry = Entry(body=completion.body, requests=spent.requests, usage=spent.usage, latency_s=latency_s)
             try:
                 return self._reply(ask, key, entry, completion, free=False), entry
             except InvalidReply as error:
                 if spent.requests > self._config.reasks or completion.finish_reason == "length":
-                    raise _invalid(error, completion, spent) from None
+                    raise self._invalid(error, completion, spent) from None
                 contract = self._contract(ask.reply_model)
                 body = contract.reask(body or self._body(ask), completion, error)
                 request = self._client.request(body, request.kind)
@@ -184,21 +188,20 @@ class OpenAIJudge:
             identity=self.info.identity,
         )
 
+    def _invalid(self, error: InvalidReply, completion: Completion, spent: Spend) -> JudgeError:
+        # A reply that was cut off once will be cut off again: a re-ask would only cost more.
+        if completion.finish_reason == "length":
+            message = f"the reply was cut off at the model's or {self._role}.max_tokens' limit"
+            return JudgeError("truncated", message, error.raw, spent)
+        times = f"{spent.requests} replies" if spent.requests > 1 else "1 reply"
+        return JudgeError("schema", f"no valid reply in {times}; the last: {error}", error.raw, spent)
+
     def _contract(self, reply_model: type[BaseModel]) -> Contract:
         if reply_model not in self._contracts:
             mode, strict, folder = self._config.mode, self._config.strict, self._folder
             kept = prepared(folder, reply_model, mode, strict) if folder else None
             self._contracts[reply_model] = Contract(reply_model, mode, strict, kept)
         return self._contracts[reply_model]
-
-
-def _invalid(error: InvalidReply, completion: Completion, spent: Spend) -> JudgeError:
-    # A reply that was cut off once will be cut off again: a re-ask would only cost more.
-    if completion.finish_reason == "length":
-        message = "the reply was cut off at the model's or judge.max_tokens' limit"
-        return JudgeError("truncated", message, error.raw, spent)
-    times = f"{spent.requests} replies" if spent.requests > 1 else "1 reply"
-    return JudgeError("schema", f"no valid reply in {times}; the last: {error}", error.raw, spent)
 
 
 async def _draw(count: int, once: Callable[[int], Awaitable[Reply]], listed: bool) -> Reply:

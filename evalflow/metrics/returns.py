@@ -27,7 +27,7 @@ from evalflow.frozen import record
 from evalflow.records import Distribution
 
 TYPES = ("str", "bool", "int", "float", "label", "list")
-RESERVED = ("source", "against", "items", "turns")  # variables set by a step's own keys, so reserved as step ids
+RESERVED = ("source", "against", "items", "turns", "user_turns")  # set by a step's own keys, so no step ids
 
 
 class StrType(Strict):

@@ -36,7 +36,7 @@ COSTS = ("latency_s", "cost_usd")
 """What an answer took: seconds, and US dollars."""
 FROM_ANSWER = ("answer", "actual", "contexts", "metadata", *COSTS)
 LISTS: Mapping[str, Sequence[str]] = {
-    "turns": ("messages", "answer"), "contexts": ("contexts",), "calls": ("actual",),
+    "turns": ("messages", "answer"), "user_turns": ("messages",), "contexts": ("contexts",), "calls": ("actual",),
 }  # fmt: skip
 """Lists in a case that a judge can be asked about item by item, with the fields they come from."""
 _OPEN_FIELDS = ("vars", "metadata", "expected")
@@ -65,6 +65,11 @@ def fields_of(case: Case, answer: Answer) -> dict[str, Any]:
         "actual": answer.actual,
         "metadata": None if answer.status == "absent" and not metadata else metadata,
         "demo_answer": case.demo_answer,
+        "scenario": case.scenario,
+        "persona": case.persona,
+        "goal": case.goal,
+        "facts": case.facts,
+        "brief": case.brief,
         "vars": case.vars,
         "latency_s": case.vars.get("latency_s") if recorded else answer.latency_s,
         "cost_usd": case.vars.get("cost_usd") if recorded else answer.full_cost_usd,
@@ -77,10 +82,10 @@ def is_recorded(case: Case, answer: Answer) -> bool:
 
 
 def items_in(name: str, fields: Mapping[str, Any]) -> tuple[str, ...]:
-    """The texts of one of `LISTS`: every context, every assistant turn with the answer last, or every tool call.
+    """The texts of one of `LISTS`: every context, every turn of a side, or every tool call.
 
-    Any other name is the path of a list in the case; if it holds a text, each line is an item. ValueError if there is
-    no such list.
+    The assistant's last turn is the answer. Any other name is the path of a list in the case; if it holds a text, each
+    line is an item. ValueError if there is no such list.
     """
     if name == "calls":
         try:
@@ -92,6 +97,8 @@ def items_in(name: str, fields: Mapping[str, Any]) -> tuple[str, ...]:
     if name == "contexts":
         return tuple(context.text for context in cast("tuple[Context, ...]", fields["contexts"]))
     messages = cast("tuple[Message, ...]", fields["messages"] or ())
+    if name == "user_turns":
+        return tuple(message.content for message in messages if message.role == "user")
     return (*(message.content for message in messages if message.role == "assistant"), fields["answer"])
 
 

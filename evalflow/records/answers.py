@@ -7,7 +7,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal
 
 from evalflow.frozen import record
-from evalflow.records.spend import CallCosts
+from evalflow.records.spend import CallCosts, Spend
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -60,6 +60,11 @@ class Case:
     # The recorded answer, and the ideal one.
     answer: str | None = None
     reference: str | None = None
+    # For a simulated user: the situation, who they are, what they want, and all that they know. The target sees none.
+    scenario: str | None = None
+    persona: str | None = None
+    goal: str | None = None
+    facts: tuple[str, ...] | None = None
     contexts: tuple[Context, ...] | None = None  # what was retrieved; an empty tuple means that nothing was retrieved
     # The true label and the recorded prediction; or the expected ids and the retrieved ones.
     expected: Any = None
@@ -83,6 +88,16 @@ class Case:
             if message.role == "user":
                 return message.content
         return None
+
+    @property
+    def brief(self) -> str | None:
+        """Everything that a simulated user is told, as one text; None without a scenario."""
+        if self.scenario is None:
+            return None
+        known = "\n".join(f"- {fact}" for fact in self.facts or ())
+        parts = {"Situation": self.scenario, "Who the user is": self.persona, "What the user wants": self.goal}
+        told = [f"{title}: {text}" for title, text in parts.items() if text is not None]
+        return "\n".join([*told, *([f"What the user knows:\n{known}"] if known else [])])
 
     @property
     def history(self) -> tuple[Message, ...]:
@@ -112,6 +127,17 @@ class Answer(CallCosts):
     metadata: Mapping[str, Any] | None = None
     error_type: str | None = None
     error: str | None = None
+    simulator: Spend | None = None  # what the calls for the user's turns took, besides; None where nobody was simulated
+
+    @property
+    def total(self) -> Spend:
+        """What all its calls took, those for the user's turns included."""
+        return self.spend if self.simulator is None else self.spend + self.simulator
+
+    @property
+    def all_paid(self) -> tuple[int, ...]:
+        """The digests of all its calls."""
+        return self.paid if self.simulator is None else self.paid + self.simulator.paid
 
     @property
     def generated(self) -> bool:

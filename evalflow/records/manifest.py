@@ -139,6 +139,7 @@ class Manifest(Header):
     scores: Mapping[str, int] = Field(default_factory=dict)
     answers: Mapping[str, int] = Field(default_factory=dict)
     asked: Mapping[str, int] = Field(default_factory=dict)
+    endings: Mapping[str, int] = Field(default_factory=dict)  # of simulated conversations, by how they ended
     stopped: Stop | None = None
     # Calls that were sent, that the cache answered, and that repeated an invalid reply.
     requests: int | None = None

@@ -58,6 +58,12 @@ class Spend:
             paid=self.paid + other.paid,
         )
 
+    @property
+    def reused(self) -> Spend:
+        """The same as it counts when nothing is asked again."""
+        calls = self.cached or min(1, self.requests)
+        return replace(self, requests=0, reasks=0, cost_usd=0.0, cached=calls, saved_usd=self.full_cost_usd, paid=())
+
     def fill(self, taken: T, **changes: Any) -> T:
         """A copy of a reply, an answer or an outcome with these values; it is cached if no call was made."""
         known = {name: getattr(self, name) for name in _shared(type(taken))}

@@ -131,7 +131,7 @@ def sample_lines(manifest: Manifest) -> Sequence[str]:
     asked, of = sum(manifest.asked.values()), sum(about.cases for about in manifest.datasets.values())
     order = manifest.order
     drawn = f"in random order (seed {order.seed})" if order.shuffled else "in the order of the data"
-    lines: list[str] = []
+    lines = [_endings(manifest.endings)] if manifest.endings else []
     if 0 < asked < of:
         stops = {"decided": "all gates were decided", "race": "the race was decided"}
         why = stops[manifest.stopped] if manifest.stopped else f"the run ended early, {manifest.status}"
@@ -151,6 +151,20 @@ def sample_lines(manifest: Manifest) -> Sequence[str]:
         cached = f"{manifest.cached:,} replies are from earlier runs"
         lines.append(f"{cached}: if this extends a smaller sample that was looked at, {again}")
     return lines
+
+
+_ENDED = {
+    "goal_reached": "reached the goal", "gave_up": "gave up", "turns": "reached the limit of turns",
+    "tokens": "reached the limit of tokens", "usd": "reached the limit of US dollars",
+    "seconds": "reached the limit of seconds", "script_over": "came to the end of the script",
+    "spoke_as_bot": "failed because the user spoke as the bot", "failed": "failed",
+}  # fmt: skip
+
+
+def _endings(endings: Mapping[str, int]) -> str:
+    """How simulated conversations ended: `simulated users: of 8 conversations 6 reached the goal, 2 gave up`."""
+    told = ", ".join(f"{n:,} {_ENDED.get(ended, ended)}" for ended, n in endings.items())
+    return f"simulated users: of {counted(sum(endings.values()), 'conversation')} {told}"
 
 
 def _is_extended(manifest: Manifest) -> bool:

@@ -149,18 +149,15 @@ class _Episode:
         self.spend += result.spend
 
     def expect_within_limits(self) -> None:
-        """Raise TargetError if a limit is reached. Cached steps count with what they took, so a replay ends alike."""
-        limits, usage, cost_usd = self._limits, self.spend.usage, self.spend.full_cost_usd
-        tokens = None if usage is None else usage.input_tokens + usage.output_tokens
-        for limit, most, taken, unit in (
-            ("tokens", limits.tokens, tokens, "tokens"),
-            ("usd", limits.usd, cost_usd, "US dollars"),
-            ("seconds", limits.seconds, self.spend.latency_s, "seconds"),
-        ):
-            if most is not None and taken is None:
-                raise TargetError("usage", f"the endpoint does not say what a reply takes, for target.limits.{limit}")
-            if most is not None and taken is not None and taken >= most:
-                raise TargetError(LIMIT, _beyond(f"{taken:g} {unit}", limit))
+        """Raise TargetError if a limit is reached."""
+        try:
+            reached = self._limits.reached(self.spend)
+        except ValueError as unknown:
+            what = f"the endpoint does not say what a reply takes, for target.limits.{unknown}"
+            raise TargetError("usage", what) from None
+        if reached:
+            limit, taken = reached
+            raise TargetError(LIMIT, _beyond(taken, limit))
 
 
 def _beyond(taken: str, limit: str) -> str:

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
 from evalflow.protocols import Target
 from evalflow.records import NOTHING, Answer, Case, Message
+
+SIMULATION = "simulation"
+"""The key of an answer's metadata with how its conversation ended: ended, reason, turns, simulator."""
+
+
+def ending_of(metadata: Mapping[str, Any] | None) -> str | None:
+    """How the simulated conversation of an answer with this metadata ended; None if none was simulated."""
+    about = (metadata or {}).get(SIMULATION)
+    ended = cast("dict[str, Any]", about).get("ended") if isinstance(about, dict) else None
+    return ended if isinstance(ended, str) else None
 
 
 def open_turns(messages: Sequence[Message]) -> list[int]:
@@ -50,22 +60,22 @@ class ConversationTarget:
             answers.append(answer)
             if answer.status == "error":
                 turn = f"turn {len(answers)} of {len(asked)}: {answer.error}"
-                return replace(_totalled(answers, told), error=turn)
+                return replace(totalled(answers, told), error=turn)
             if at != asked[-1]:
-                played.append(Message("assistant", _as_text(answer), answer.metadata))
-        return _totalled(answers, told)
+                played.append(Message("assistant", as_text(answer), answer.metadata))
+        return totalled(answers, told)
 
     async def close(self) -> None:
         await self._target.close()
 
 
-def _as_text(answer: Answer) -> str:
+def as_text(answer: Answer) -> str:
     """An answer as message text; a prediction is JSON unless it is text."""
     said = answer.actual if answer.answer is None else answer.answer
     return said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
 
 
-def _totalled(answers: Sequence[Answer], told: Sequence[Message]) -> Answer:
+def totalled(answers: Sequence[Answer], told: Sequence[Message]) -> Answer:
     """The last answer, with the steps and totals of all turns. A turn that failed before any reply counts as 0."""
     answers = [*answers[:-1], replace(answers[-1], actual=_steps(answers, told))]
     taken = [answer for answer in answers if answer.requests or answer.cached]

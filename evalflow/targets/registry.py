@@ -1,4 +1,4 @@
-"""The kinds of targets."""
+"""The kinds of targets, and of the users that talk to them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from evalflow.calls.client import CallSession
 from evalflow.config.kinds import Kind, Kinds, lazily
-from evalflow.config.schema import TargetConfig
+from evalflow.config.schema import NoSimulatorConfig, SimulatorConfig, TargetConfig
+from evalflow.config.simulators import OpenAISimulatorConfig, ScriptedSimulatorConfig
 from evalflow.config.targets import (
     AgentTargetConfig,
     CommandTargetConfig,
@@ -25,6 +26,7 @@ from evalflow.targets.reply import Form
 
 if TYPE_CHECKING:
     from evalflow.targets.service import Connector
+    from evalflow.targets.simulator import Simulator
 
 Forms = Mapping[str, Form]
 Generate = Literal[False, True, "missing", "demo"]
@@ -37,16 +39,32 @@ def build_target(
     forms: Forms,
     generate: Generate,
     session: CallSession | None = None,
+    simulator: Simulator | None = None,
 ) -> Target:
-    """Build the target that a configuration describes. Its name defaults to `<choice>:<model>`, or to the choice."""
+    """Build the target that a configuration describes. Its name defaults to `<choice>:<model>`, or to the choice.
+
+    `simulator` plays the user of cases that have a scenario.
+    """
     if generate == "demo":
         return RecordedTarget("demo", demo=True)
     name = default_name(config, choice)
     target = TARGET_KINDS.get(config.kind).build(config, name, prompts, forms, session or CallSession())
     if config.kind == "recorded":
         return target
-    playing = ConversationTarget(target)
+    playing: Target = ConversationTarget(target)
+    if simulator is not None:
+        from evalflow.targets.simulated import SimulatedConversations
+
+        playing = SimulatedConversations(playing, simulator)
     return MissingTarget(playing, forms) if generate == "missing" else playing
+
+
+def build_simulator(
+    config: SimulatorConfig, choice: str, prompts: Prompts, session: CallSession | None = None
+) -> Simulator | None:
+    """Build what plays the user; None if nobody does. Its name defaults as that of a target."""
+    build = SIMULATOR_KINDS.get(config.kind).build
+    return build(config, default_name(config, choice), prompts, session or CallSession())
 
 
 def _recorded(_: RecordedTargetConfig, name: str, *__: object) -> Target:
@@ -80,5 +98,13 @@ TARGET_KINDS: Kinds[TargetConfig, Target] = Kinds(
         "http": Kind(HttpTargetConfig, _service),
         "command": Kind(CommandTargetConfig, _service),
         "python": Kind(PythonTargetConfig, _service),
+    },
+)
+SIMULATOR_KINDS: Kinds[SimulatorConfig, Simulator | None] = Kinds(
+    "simulator",
+    {
+        "none": Kind(NoSimulatorConfig, lambda *_: None),
+        "scripted": Kind(ScriptedSimulatorConfig, lazily("evalflow.targets.simulator:ScriptedSimulator")),
+        "openai": Kind(OpenAISimulatorConfig, lazily("evalflow.targets.simulator:ModelSimulator")),
     },
 )

@@ -16,6 +16,7 @@ from evalflow.calls.cache import Cache, SingleFlight
 from evalflow.calls.client import CallSession
 from evalflow.calls.connections import Connections
 from evalflow.config.judges import Concurrency, each_judge, single_judges
+from evalflow.config.kinds import Kinds
 from evalflow.config.load import Composed, compose
 from evalflow.config.schema import DatasetConfig, JudgeConfig, RunConfig
 from evalflow.config.targets import AgentTargetConfig, PythonTargetConfig
@@ -30,10 +31,16 @@ from evalflow.metrics.registry import METRIC_KINDS, build_metric
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge, Metric, Target
 from evalflow.redaction import SECRET_NAME, environment_values, secrets_in
-from evalflow.targets.registry import TARGET_KINDS, build_target
+from evalflow.targets.registry import SIMULATOR_KINDS, TARGET_KINDS, build_simulator, build_target
 from evalflow.targets.reply import Form
 
-KINDS = {"metric": METRIC_KINDS, "judge": JUDGE_KINDS, "target": TARGET_KINDS, "embedder": EMBEDDER_KINDS}
+KINDS: Mapping[str, Kinds[Any, Any]] = {
+    "metric": METRIC_KINDS,
+    "judge": JUDGE_KINDS,
+    "target": TARGET_KINDS,
+    "embedder": EMBEDDER_KINDS,
+    "simulator": SIMULATOR_KINDS,
+}
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _PASSWORD = re.compile(r"://[^/@:]*:(?!\$\{)[^/@]+@")
 _PARAMETER = re.compile(r"[?&]([^=&#]+)=([^&#]*)")
@@ -43,7 +50,7 @@ def settings_of(composed: Composed, *, programs: bool = True) -> Settings:
     """Validate a composed configuration; UserError lists every problem. Web forms allow no `programs` as targets."""
     settings = validate(composed, {group: kinds.config for group, kinds in KINDS.items()})
     config = composed.storable
-    parts: dict[str, Any] = {group: config[group] for group in ("judge", "target", "embedder")}
+    parts: dict[str, Any] = {group: config.get(group) for group in ("judge", "target", "embedder", "simulator")}
     parts |= {f"metric.{name}.judge": metric.get("judge") for name, metric in config["metric"].items()}
     problems = [*written_secrets(parts), *_code(settings.run, composed, programs=programs)]
     if problems:
@@ -132,7 +139,7 @@ def secrets_of(settings: Settings) -> set[str]:
     """The keys, passwords, headers and variables that the configuration names. They must not be shown."""
     found = environment_values(settings.composed.storable)
     judges = [one for judge in (settings.run.judge, *settings.judges.values()) for one in single_judges(judge).values()]
-    for endpoint in (settings.run.target, settings.run.embedder, *judges):
+    for endpoint in (settings.run.target, settings.run.embedder, settings.run.simulator, *judges):
         found.add(os.environ.get(getattr(endpoint, "api_key_env", None) or "", ""))
         address: str = getattr(endpoint, "base_url", None) or getattr(endpoint, "url", None) or ""
         found |= secrets_in(address) | set(getattr(endpoint, "secrets", ()))
@@ -172,12 +179,14 @@ class Parts:
         judges = {judge.info.name: config for pair in self.pairs for judge, config in self.asked(pair)}
         configs: dict[str, Any] = {self.target.name: self.settings.run.target, **judges}
         configs |= {pair.embedder.info.name: self.settings.run.embedder for pair in self.pairs if pair.embedder}
+        configs["simulator"] = self.settings.run.simulator
         return {name: price_facts(config) for name, config in configs.items()}
 
     def width(self) -> int:
         """The number of concurrent cases: enough to keep all limiters busy, and at least a few."""
         judges = [one for config in self.settings.judges.values() for one in single_judges(config).values()]
-        configs: list[Any] = [self.settings.run.target, self.settings.run.embedder, *judges]
+        run = self.settings.run
+        configs: list[Any] = [run.target, run.embedder, run.simulator, *judges]
         limits = [c.concurrency.max for c in configs if isinstance(getattr(c, "concurrency", None), Concurrency)]
         return max([8, *limits])
 
@@ -305,7 +314,13 @@ class _Assembly:
         run, composed = self._settings.run, self._settings.composed
         forms = {name: Form.of(config) for name, config in run.dataset.items()}
         try:
-            return build_target(run.target, composed.choices["target"], prompts, forms, run.generate, self._session)
+            choice = composed.choices.get("simulator", "none")
+            simulator = build_simulator(run.simulator, choice, prompts, self._session)
+        except UserError as error:
+            return self._note(error, composed.sources.get("simulator"))
+        try:
+            choice = composed.choices["target"]
+            return build_target(run.target, choice, prompts, forms, run.generate, self._session, simulator)
         except UserError as error:
             return self._note(error, composed.sources.get("target"))
 
@@ -323,7 +338,8 @@ def _settled(settings: Settings) -> Settings:
     run = settings.run
     known = run.baseline is not None and Path(run.baseline).is_dir()
     baseline = str(Path(run.baseline or "").resolve()) if known else run.baseline
-    run = run.model_copy(update={"target": priced(run.target), "embedder": priced(run.embedder), "baseline": baseline})
+    parts = {name: priced(getattr(run, name)) for name in ("target", "embedder", "simulator")}
+    run = run.model_copy(update={**parts, "baseline": baseline})
     judges = {name: each_judge(config, priced) for name, config in settings.judges.items()}
     return replace(settings, run=run, judges=judges)
 

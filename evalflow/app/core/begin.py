@@ -292,7 +292,11 @@ def described(
     composed = parts.settings.composed
     facts = {
         "config": _pinned(parts),
-        "choices": {group: composed.choices[group] for group in ("judge", "embedder", "target")},
+        "choices": {
+            group: choice
+            for group in ("judge", "embedder", "target", "simulator")
+            if (choice := composed.choices.get(group))
+        },
         "search_folders": {
             "conf": [str(folder) for folder in composed.conf_folders],
             "prompts": [str(folder) for folder in composed.prompt_folders],

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
@@ -14,8 +15,8 @@ from evalflow.engine.folder import RunFolder
 from evalflow.engine.journal import AnswerBook
 from evalflow.engine.plan import KEPT_CASES, Draw
 from evalflow.errors import Problem, UserError, did_you_mean
-from evalflow.records import Answer, Case, Context
-from evalflow.targets.conversation import open_turns
+from evalflow.records import Answer, Case, Context, Message
+from evalflow.targets.conversation import ending_of, open_turns
 from evalflow.targets.recorded import blank, recorded_answer
 
 if TYPE_CHECKING:
@@ -128,6 +129,18 @@ def answers_of(
         yield find
 
 
+def count_endings(folder: RunFolder, run: RunConfig, cases: Iterable[Case], target: str) -> Mapping[str, int]:
+    """How many of the run's simulated conversations ended in which way, the most frequent first."""
+    found: Counter[str] = Counter()
+    with answers_of(folder, run) as answers:
+        for case in cases:
+            for repeat in range(run.repeats.target) if case.scenario is not None else ():
+                answer = answers(case, target, repeat)
+                if answer is not None and (ended := ending_of(answer.metadata)):
+                    found[ended] += 1
+    return dict(found.most_common())
+
+
 def placeholder_answer(run: RunConfig, case: Case) -> Answer:
     """The answer in the data, else a placeholder for the target's answer.
 
@@ -138,6 +151,8 @@ def placeholder_answer(run: RunConfig, case: Case) -> Answer:
     if known := answer_in_data(run, case, UNKNOWN, 0):
         return known
     asked = replace(blank(case, UNKNOWN, 0), requests=max(1, len(open_turns(case.messages))))
+    if is_simulated(run, case):
+        asked = replace(asked, messages=_longest_talk(run, case), requests=run.simulator.turns)
     if case.contexts is None and "contexts" in run.target.may_fill:
         asked = replace(asked, contexts=(Context(UNKNOWN),))
     if run.dataset[case.dataset].generates == "actual" or "actual" in run.target.may_fill:
@@ -145,4 +160,18 @@ def placeholder_answer(run: RunConfig, case: Case) -> Answer:
         asked = replace(asked, actual=next(likely))
         if run.dataset[case.dataset].generates == "actual":
             return asked
-    return replace(asked, answer=case.answer or case.reference or case.question or UNKNOWN)
+    return replace(asked, answer=case.answer or case.reference or case.question or case.scenario or UNKNOWN)
+
+
+def is_simulated(run: RunConfig, case: Case) -> bool:
+    """Whether a simulated user talks to the target about this case."""
+    return bool(run.simulator.turns) and case.scenario is not None and answer_in_data(run, case, UNKNOWN, 0) is None
+
+
+def _longest_talk(run: RunConfig, case: Case) -> tuple[Message, ...]:
+    """The opening, and placeholders for all turns that the simulator's limits allow."""
+    text = case.scenario or UNKNOWN
+    user, opening = Message("user", text), case.messages
+    if not opening or opening[-1].role != "user":
+        opening = (*opening, user)
+    return (*opening, *(Message("assistant", text), user) * (run.simulator.turns - 1))

@@ -9,14 +9,14 @@ from typing import Any
 from evalflow.calls.connections import Connections, variables_in
 from evalflow.config.judges import MembersConfig, RemoteModelConfig
 from evalflow.config.kinds import Kinds
-from evalflow.config.schema import ScorerConfig, TargetConfig
+from evalflow.config.schema import ScorerConfig, SimulatorConfig, TargetConfig
 from evalflow.config.targets import HttpTargetConfig
 from evalflow.config.validate import Settings
 from evalflow.errors import Problem, UserError
 from evalflow.llm.registry import EMBEDDER_KINDS, JUDGE_KINDS
 from evalflow.llm.sdk import OPENAI_URL
 from evalflow.metrics.registry import METRIC_KINDS
-from evalflow.targets.registry import TARGET_KINDS
+from evalflow.targets.registry import SIMULATOR_KINDS, TARGET_KINDS
 
 _SECRETS = ("headers", "body")
 """The keys of a bot that may read its connection's variable. Others are shown, or sent unredacted."""
@@ -31,6 +31,7 @@ def connection_problems(settings: Settings, connections: Connections) -> list[Pr
         *part_problems(connections, TARGET_KINDS, run.target, written["target"], "target"),
         *part_problems(connections, JUDGE_KINDS, run.judge, written["judge"], "judge"),
         *part_problems(connections, EMBEDDER_KINDS, run.embedder, written["embedder"], "embedder"),
+        *part_problems(connections, SIMULATOR_KINDS, run.simulator, written.get("simulator", {}), "simulator"),
     ]
     if run.otel.endpoint is not None:
         try:
@@ -54,11 +55,11 @@ def connection_problems(settings: Settings, connections: Connections) -> list[Pr
 def part_problems(
     connections: Connections,
     kinds: Kinds[Any, Any],
-    config: ScorerConfig | TargetConfig,
+    config: ScorerConfig | TargetConfig | SimulatorConfig,
     written: Mapping[str, Any],
     key: str,
 ) -> Iterator[Problem]:
-    """The problems of a target, judge or embedder; `written` is its configuration with references unresolved."""
+    """The problems of a part of a run; `written` is its configuration with references unresolved."""
     yield from _plugin(kinds, config.kind, key)
     if isinstance(config, TargetConfig) and config.runs_here:
         what = f"a target of kind {config.kind} runs a program, which a public server does not"

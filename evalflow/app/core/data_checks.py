@@ -147,7 +147,7 @@ class DataChecks:
         if generate == "demo" and root(need) == "actual":
             what = f"{metric.name} needs {need}, which an example answer does not have"
             return Problem(what, f"metric.{metric.name}", "score the recorded answers: generate=false")
-        field = "demo_answer" if generate == "demo" and need == "answer" else need
+        field = "demo_answer" if generate == "demo" and need == "answer" else "scenario" if need == "brief" else need
         columns = list(self._columns.get(dataset, {}))
         example = columns[0] if columns else "COLUMN"
         known = f"; columns without a field: {', '.join(columns)}" if columns else ""

@@ -10,11 +10,13 @@ from functools import reduce
 from typing import Any
 
 from evalflow.app.core.assemble import Parts
-from evalflow.app.core.cases import BASELINE, RunCases, placeholder_answer
+from evalflow.app.core.cases import BASELINE, RunCases, is_simulated, placeholder_answer
 from evalflow.app.core.data_checks import DataChecks, LabelChecks
 from evalflow.app.core.result_rules import ResultRules, RunMetric, known_metrics, unusable_parts
+from evalflow.app.core.scenario_checks import ScenarioChecks
 from evalflow.calls.budget import REPLY_TOKENS
 from evalflow.config.judges import CascadeConfig, Price
+from evalflow.config.simulators import OpenAISimulatorConfig
 from evalflow.config.targets import AgentTargetConfig
 from evalflow.config.validate import Settings
 from evalflow.engine.plan import Draw
@@ -68,6 +70,7 @@ class Inspection:
     draw: Draw
     cases: Counter[str] = field(default_factory=Counter[str])
     labelled: Counter[str] = field(default_factory=Counter[str])
+    scenarios: int = 0  # cases that a user is, or was, simulated for
     labels_apply: bool = False  # whether one of the data's labels is for a score of the run
     cells: int = 0  # scores the run will have
     # The metrics by the names of their scores, with their judge; that of a composite is that of its parts.
@@ -112,15 +115,17 @@ def inspect(parts: Parts) -> Inspection:
         baseline = BaselineAnswers(parts.settings)
     found = Inspection(parts, RunCases(run, baseline), Draw(run.sample, run.seed))
     checks, estimator, labels = DataChecks(parts), Estimator(parts), LabelChecks(parts.settings)
+    scenarios = ScenarioChecks(parts.settings)
     for case in found.offered:
         checks.add(case)
+        scenarios.add(case)
         found.draw.offer(case)
         if run.sample is None:
             _count(found, estimator, labels, case)
     for case in found.selected() if run.sample is not None else ():
         _count(found, estimator, labels, case)
     unusable = _add_composites(found)
-    problems = [*_judges_that_cannot(found), *checks.problems(), *labels.problems()]
+    problems = [*_judges_that_cannot(found), *checks.problems(), *labels.problems(), *scenarios.problems()]
     problems += [*found.mixed.values(), *estimator.problems, *estimator.unsure.values(), *unusable]
     measured = {name: one.metric for name, one in found.scored.items()}
     problems += _wrong_thresholds(parts.settings, measured)
@@ -153,6 +158,7 @@ def _count(found: Inspection, estimator: Estimator, labels: LabelChecks, case: C
     run = found.parts.settings.run
     found.cases[case.dataset] += 1
     found.labelled[case.dataset] += bool(case.labels)
+    found.scenarios += case.scenario is not None
     measured: dict[str, Metric] = {}
     for pair in found.parts.pairs:
         try:
@@ -290,6 +296,7 @@ SPARSE, DENSE = 4.5, 2.5
 BRIEF, WORDY = 15, 120
 TARGET_BRIEF, TARGET_WORDY = 30, 400
 _STEP = 1000  # characters that a call of an agent's tool and its result add to the next request
+_TURN = 800  # characters that a turn of a simulated user and the answer to it add to the next request
 
 
 class Estimator:
@@ -311,7 +318,10 @@ class Estimator:
         if answer.requests:
             text = sum(len(message.content) for message in case.messages)
             times = run.repeats.target * answer.requests
-            _add_calls(total, text, (TARGET_BRIEF, TARGET_WORDY), times, run.target)
+            if is_simulated(run, case):
+                text = self._add_simulated(total, case, answer)
+            else:
+                _add_calls(total, text, (TARGET_BRIEF, TARGET_WORDY), times, run.target)
             if isinstance(run.target, AgentTargetConfig):
                 more = run.target.limits.steps - 1
                 grown = text + more * _STEP // 2  # on average, half of the steps stand before one
@@ -320,6 +330,24 @@ class Estimator:
             for bound, repeats in pair.bound(case, run.repeats.judge):
                 if bound.judge is not None:
                     self._ask(total, pair, bound, case, answer, repeats * run.repeats.target)
+
+    def _add_simulated(self, total: Estimate, case: Case, answer: Answer) -> int:
+        """Add the calls of a conversation that ends at its limit of turns; returns the characters before one of them.
+
+        Only the first call of each side is certain.
+        """
+        run, turns = self._parts.settings.run, answer.requests
+        # On average, half of the conversation stands before a call.
+        text = sum(len(message.content) for message in case.messages) + turns * _TURN // 2
+        for times, certain in ((run.repeats.target, True), (run.repeats.target * (turns - 1), False)):
+            _add_calls(total, text, (TARGET_BRIEF, TARGET_WORDY), times, run.target, certain=certain)
+        if isinstance(run.simulator, OpenAISimulatorConfig):
+            prompt = len(self._parts.prompts.source(run.simulator.prompt)) + len(case.brief or "") + text
+            # It is asked once more after the last answer, unless the opening ends with the user's turn.
+            asked = turns if case.messages and case.messages[-1].role == "user" else turns + 1
+            for times, certain in ((run.repeats.target, True), (run.repeats.target * (asked - 1), False)):
+                _add_calls(total, prompt, (BRIEF, WORDY), times, run.simulator, certain=certain)
+        return text
 
     def _ask(self, total: Estimate, pair: Pair, bound: Pair, case: Case, answer: Answer, times: int) -> None:
         try:

@@ -12,11 +12,12 @@ import yaml
 
 from evalflow.config.explain import meanings_of
 from evalflow.config.key_notes import EXAMPLES, MEANINGS
+from evalflow.config.kinds import Kinds
 from evalflow.config.schema import DatasetConfig, RunConfig
 from evalflow.llm.registry import EMBEDDER_KINDS, JUDGE_KINDS
 from evalflow.metrics.registry import METRIC_KINDS
 from evalflow.paths import OWN_FOLDER, private_folder, share_dir, write_atomically
-from evalflow.targets.registry import TARGET_KINDS
+from evalflow.targets.registry import SIMULATOR_KINDS, TARGET_KINDS
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -25,14 +26,14 @@ if TYPE_CHECKING:
 
 
 Schema = dict[str, Any]
-SCHEMA_GROUPS = ("dataset", "metric", "judge", "target", "embedder", "experiment")
+SCHEMA_GROUPS = ("dataset", "metric", "judge", "target", "embedder", "simulator", "experiment")
 SCHEMAS = Path(OWN_FOLDER) / "schema"
 """The folder for the schemas of files that evalflow writes."""
 SCHEMA_MARK = "yaml-language-server:"
 """What the comment begins with by which an editor finds the schema of a file."""
 _DIALECT = "http://json-schema.org/draft-07/schema#"  # the newest draft that all editors support
 _ABOUT = ("description", "default", "examples")
-_PARTS = ("dataset", "metric", "judge", "target", "embedder")
+_PARTS = ("dataset", "metric", "judge", "target", "embedder", "simulator")
 # Matches an interpolation or "???", whose value is known only when the configuration is composed.
 _LATER: Schema = {"type": "string", "pattern": r"^(\?\?\?|.*\$\{.+\}.*)$"}
 _DEFAULTS: Schema = {
@@ -55,7 +56,13 @@ def group_schema(group: str) -> Schema:
         about = {part: {key: keys[part][key] for key in _ABOUT if key in keys[part]} for part in _PARTS}
         keys |= {part: {"type": "object", **about[part]} for part in _PARTS}
         return _finished(group, definitions, [{"$ref": "#/$defs/RunConfig"}])
-    registry = {"judge": JUDGE_KINDS, "target": TARGET_KINDS, "embedder": EMBEDDER_KINDS, "metric": METRIC_KINDS}[group]
+    registry: Kinds[Any, Any] = {
+        "judge": JUDGE_KINDS,
+        "target": TARGET_KINDS,
+        "embedder": EMBEDDER_KINDS,
+        "simulator": SIMULATOR_KINDS,
+        "metric": METRIC_KINDS,
+    }[group]
     kinds: dict[str, type[BaseModel]] = {name: registry.config(name) for name in registry.names()}
     definitions = _models(list(dict.fromkeys(kinds.values())))
     references = {kind: {"$ref": f"#/$defs/{model.__name__}"} for kind, model in kinds.items()}

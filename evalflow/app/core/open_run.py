@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -22,6 +22,7 @@ from evalflow.app.core.begin import (
     prepare,
     sharing_target,
 )
+from evalflow.app.core.cases import count_endings
 from evalflow.app.core.certificates import with_certificates
 from evalflow.app.core.derive import Derived, decide, derive, report
 from evalflow.app.core.inspect import Inspection, inspect
@@ -237,7 +238,10 @@ def _end(
     looks = one.looks if status == "done" and not one.stopped else None
     derived = decide(saved, rules, derived, inspection.selected, looks)
     code = derived.exit_code if status == "done" else code
-    ended = manifests.closing(opening, status, code, one.tally, derived.states, seconds, one.stopped)
+    endings: Mapping[str, int] = {}
+    if inspection.scenarios:
+        endings = count_endings(folder, rules.settings.run, inspection.selected(), inspection.parts.target.name)
+    ended = manifests.closing(opening, status, code, one.tally, derived.states, seconds, one.stopped, endings)
     ended = with_certificates(ended, folder)
     folder.write_manifest(ended)
     try:

@@ -1,0 +1,146 @@
+"""Simulated users: what the user of a case says next, by a model or by a script."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Literal, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from evalflow.calls.client import CallSession
+from evalflow.config.judges import OpenAIJudgeConfig
+from evalflow.config.simulators import ConversationLimits, OpenAISimulatorConfig, ScriptedSimulatorConfig
+from evalflow.errors import CallError, Problem, UserError, did_you_mean
+from evalflow.frozen import record
+from evalflow.llm.chat import identity
+from evalflow.llm.judge import DECISIVE, OpenAIJudge
+from evalflow.llm.registry import CONTRACTS
+from evalflow.prompts import Prompts, render
+from evalflow.records import NOTHING, Ask, Case, Message, Spend
+
+State = Literal["goes_on", "goal_reached", "gave_up", "script_over"]
+VARIABLES = ("scenario", "persona", "goal", "facts", "brief", "messages")
+"""The variables of a simulator's prompt."""
+SPOKE_AS_BOT = "the message speaks for the assistant"
+_LABEL = re.compile(r"^[\s*_>#\[(]*(assistant|chatbot|bot)\b[\s*_\])]*:", re.IGNORECASE | re.MULTILINE)
+
+
+class UserTurn(BaseModel):
+    """What the user does next."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    reason: str = Field(description="why, in one short sentence")
+    state: Literal["goes_on", "goal_reached", "gave_up"]
+    message: str = Field(description="what the user says next; empty if the conversation is over")
+
+    @field_validator("message")
+    @classmethod
+    def _own_words(cls, message: str) -> str:
+        if _LABEL.search(message):
+            raise ValueError(f"{SPOKE_AS_BOT}; write only what the user says, without labels")
+        return message
+
+    @model_validator(mode="after")
+    def _said(self) -> UserTurn:
+        if self.state == "goes_on" and not self.message.strip():
+            raise ValueError("the message is empty; say something, or end the conversation by the state")
+        return self
+
+
+@record(kw_only=True)
+class Spoken:
+    """What the user said, or how the conversation ended, with what the call took."""
+
+    state: State
+    message: str = ""
+    reason: str | None = None
+    spend: Spend = NOTHING
+
+
+class Simulator(Protocol):
+    """Plays the user."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def identity(self) -> str:
+        """A digest of everything that determines what it says."""
+        ...
+
+    @property
+    def limits(self) -> ConversationLimits: ...
+
+    async def speak(self, case: Case, messages: Sequence[Message], turn: int, repeat: int) -> Spoken:
+        """The user's next turn, by number from 0. CallError if there is none, and other errors as in `Judge.ask`."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class ModelSimulator:
+    """A model plays the user. It sees the brief and the conversation as data, in one prompt, and gives a `UserTurn`."""
+
+    def __init__(self, config: OpenAISimulatorConfig, name: str, prompts: Prompts, session: CallSession) -> None:
+        self.name = name
+        self.limits = config.limits
+        self._template = prompts.get(config.prompt)
+        self._where = f"simulator.prompt, {config.prompt}"
+        problems = [
+            Problem(f"the template uses {one!r}, which it is not given", self._where, did_you_mean(one, VARIABLES))
+            for one in sorted(prompts.variables(config.prompt) - set(VARIABLES))
+        ]
+        if problems:
+            raise UserError(problems)
+        shared = config.model_dump(include=set(OpenAIJudgeConfig.model_fields) & set(type(config).model_fields))
+        judge = OpenAIJudgeConfig.model_validate(shared)
+        self._model = OpenAIJudge(judge, name, session, contracts=CONTRACTS, role="simulator")
+        decisive = tuple(key for key in DECISIVE if key in shared)
+        self.identity = identity("simulator", config, decisive, prompts.digest([config.prompt]))
+
+    async def speak(self, case: Case, messages: Sequence[Message], turn: int, repeat: int) -> Spoken:
+        known = {name: getattr(case, name) for name in VARIABLES}
+        prompt = render(self._template, {**known, "messages": messages}, self._where)
+        reply = await self._model.ask(
+            Ask(
+                metric="simulator",
+                step="turn",
+                task=None,
+                messages=(Message("user", prompt),),
+                reply_model=UserTurn,
+                variables={},
+                repeat=repeat,
+            )
+        )
+        said: Any = reply.parsed
+        if said.state == "goes_on" and said.message.strip() == _last_words(messages):
+            raise CallError("schema", f"{SPOKE_AS_BOT}: it repeats its last answer", said.message, reply.spend)
+        return Spoken(state=said.state, message=said.message, reason=said.reason, spend=reply.spend)
+
+    async def close(self) -> None:
+        await self._model.close()
+
+
+def _last_words(messages: Sequence[Message]) -> str | None:
+    last = messages[-1] if messages else None
+    return last.content.strip() if last is not None and last.role == "assistant" else None
+
+
+class ScriptedSimulator:
+    """Says the same in every case."""
+
+    def __init__(self, config: ScriptedSimulatorConfig, name: str, *_: object) -> None:
+        self.name = name
+        self.limits = config.limits
+        self.identity = identity("scripted", config, ("replies",))
+        self._replies = config.replies
+
+    async def speak(self, case: Case, messages: Sequence[Message], turn: int, repeat: int) -> Spoken:
+        if turn >= len(self._replies):
+            return Spoken(state="script_over")
+        return Spoken(state="goes_on", message=self._replies[turn])
+
+    async def close(self) -> None:
+        """Nothing to release."""
