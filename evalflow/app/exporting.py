@@ -11,10 +11,12 @@ from rich.console import Console
 
 from evalflow.app.core.cases import answers_of
 from evalflow.app.core.outgoing import facts_of, receiver_of, send_rest
-from evalflow.app.core.saved import SavedRun, find_scored
-from evalflow.app.core.screen import print_export
+from evalflow.app.core.saved import SavedRun, find_folder, find_scored
+from evalflow.app.core.screen import print_export, shown
+from evalflow.app.core.stored_runs import copy_folder
 from evalflow.calls.connections import Connections
 from evalflow.config.schema import OtelConfig
+from evalflow.engine.folder import RunFolder
 from evalflow.errors import InfrastructureError, Problem, UserError, command
 from evalflow.exporters.finished import FinishedRun
 from evalflow.exporters.mlflow import send_to_mlflow
@@ -23,7 +25,7 @@ from evalflow.exporters.weave import send_to_weave
 from evalflow.records.manifest import ExportFacts
 from evalflow.report.results_csv import AnsweredCase, rows
 
-DESTINATIONS = ("otel", "mlflow", "weave")
+DESTINATIONS = ("otel", "mlflow", "weave", "storage")
 PROJECT = "evalflow"
 
 
@@ -32,12 +34,24 @@ def export(options: argparse.Namespace, console: Console) -> int:
 
     UserError if nothing could be sent at all, InfrastructureError if some could not.
     """
+    if options.destination == "storage":
+        return _to_storage(options, console)
     run = find_scored(options.run, "export", options.destination)
     facts = _to_otel(run, options) if options.destination == "otel" else _to_tracker(run, options)
     run.folder.write_manifest(run.folder.read_manifest().exported(facts))
     print_export(console, facts, run.folder)
     if facts.unsent:
         raise InfrastructureError(f"{facts.unsent:,} scores were not sent", f"check {facts.where}")
+    return 0
+
+
+def _to_storage(options: argparse.Namespace, console: Console) -> int:
+    """Copy a run or a sweep, as it is."""
+    folder = find_folder(options.run)
+    if options.to is None:
+        hint = f"say where: {command('export', 'storage', shown(folder), '--to', 's3://BUCKET/FOLDER')}"
+        raise UserError(Problem("a copy needs an address", "--to", hint))
+    print_export(console, copy_folder(folder, options.to, again=options.again), RunFolder(folder))
     return 0
 
 

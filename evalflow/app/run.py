@@ -99,11 +99,19 @@ class _Jobs:
             elif {path.name for path in job.folder.glob("*")} <= {".hydra"}:  # Hydra creates it before any check
                 shutil.rmtree(job.folder, ignore_errors=True)
 
+    def _copy_sweep(self, sweep: Path) -> None:
+        """Copy the sweep with its runs, some of which may have failed, where the first of them is copied to."""
+        if (to := RunFolder(self.folders[0]).read_manifest().config.get("copy_to")) is not None:
+            from evalflow.app.core.stored_runs import OutgoingCopy
+
+            self.screen.exported(OutgoingCopy(sweep, to).finish(), RunFolder(sweep))
+
     def end_sweep(self) -> None:
         if self.sweep and self.folders:
             from evalflow.app.core.sweep import write_sweep
 
             self.screen.swept(self.sweep, *write_sweep(self.sweep, self.folders, self.failed), self.failed)
+            self._copy_sweep(self.sweep)
         elif self.sweep:
             shutil.rmtree(self.sweep, ignore_errors=True)
 

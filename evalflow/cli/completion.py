@@ -15,7 +15,7 @@ ASK = "--complete"
 _GROUPS = (*GROUPS, "embedder", "simulator", "experiment")
 _KEYS = (
     "generate=", "limit=", "sample=", "seed=", "repeats.target=", "repeats.judge=", "cache.mode=", "budget.usd=",
-    "budget.requests=", "gate=", "baseline=", "otel.endpoint=", "otel.text=",
+    "budget.requests=", "gate=", "baseline=", "otel.endpoint=", "otel.text=", "copy_to=",
 )  # fmt: skip
 _RUNS = frozenset({"run", "check", "race", "prove", "tiamat"})  # the verbs that take overrides
 # The options of each verb, in the order of its help; tests hold them against the parsers.
@@ -63,7 +63,7 @@ OPTIONS: Mapping[str, Sequence[str]] = {
 }  # fmt: skip
 _ACTIONS = {
     "new": ("metric", "dataset"),
-    "export": ("otel", "mlflow", "weave"),
+    "export": ("otel", "mlflow", "weave", "storage"),
     "cache": ("stats", "prune"),
     "users": ("list", "add", "link", "disable", "enable", "delete"),
     "connections": ("list", "add", "delete"),

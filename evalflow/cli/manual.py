@@ -158,6 +158,7 @@ MANUALS: dict[str, Manual] = {
         "exit codes: 0 done, 2 a mistake (nothing was sent), 5 some scores could not be sent",
         (
             ("export otel --to http://127.0.0.1:4318", "the latest run, as OpenTelemetry log records"),
+            ("export storage outputs/latest --to s3://bucket/runs/first", "a copy of its folder in object storage"),
             ("export otel outputs/latest --text reasons", "with the reasons, to the receiver that the run names"),
             ("export mlflow --to http://127.0.0.1:5000", "the latest run, into the experiment evalflow"),
             ("export weave --project team/desk", "into a project of W&B Weave, by the key in WANDB_API_KEY"),

@@ -107,6 +107,7 @@ EXAMPLES: Mapping[str, Any] = {
     "not_worse_by": 0.02,
     "only": ["string_matching", "metadata"],
     "otel": {"endpoint": "http://127.0.0.1:4318"},
+    "copy_to": "s3://bucket/runs",
     "params": {"rules": ["is polite"]},
     "path": "data/cases.jsonl",
     "pattern": "[A-Z]{2}-[0-9]+",

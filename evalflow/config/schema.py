@@ -290,6 +290,7 @@ class BudgetConfig(Strict):
 
 TextToSend = Literal["none", "reasons", "all"]
 """Which texts leave with scores: none; reasons and errors, which may quote an answer; questions and answers too."""
+_BUCKET = re.compile(r"(s3|gs|az)://[^/?#*\[\s]+(/[^?#*\[\s]*)?\Z")
 _HTTP = re.compile(r"https?://[^/?#@\s]+(/[^?#@\s]*)?\Z", re.IGNORECASE)
 
 
@@ -341,6 +342,7 @@ class RunConfig(Strict):
         max_error_rate: The share of scores in state error above which the run is inconclusive.
         stop: Whether the run ends once all gates, each with looks, are decided; null: it asks all cases.
         otel: Where the scores are sent as OpenTelemetry log records.
+        copy_to: An address in object storage, below which the finished run's folder is copied.
     """
 
     dataset: dict[str, DatasetConfig]
@@ -362,3 +364,11 @@ class RunConfig(Strict):
     case_timeout_s: float | None = Field(default=3600, gt=0)
     max_error_rate: float = Field(default=0.0, ge=0, le=1)
     otel: OtelConfig = OtelConfig()
+    copy_to: str | None = None
+
+    @field_validator("copy_to")
+    @classmethod
+    def _bucket(cls, address: str | None) -> str | None:
+        if address is not None and not _BUCKET.match(address):
+            raise ValueError("write s3://BUCKET/FOLDER, gs://BUCKET/FOLDER or az://CONTAINER/FOLDER")
+        return address

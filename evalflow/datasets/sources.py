@@ -16,6 +16,7 @@ from evalflow import paths
 from evalflow.config.schema import DatasetConfig
 from evalflow.errors import Problem, UserError, did_you_mean, nearest
 from evalflow.jsonvalues import is_finite, kind, overflows
+from evalflow.objects import fetch_files, is_address
 
 MAX_RECORD = 32 * 1024**2  # maximum size of one record: characters in CSV and Excel, bytes in others
 Format = Literal["jsonl", "json", "csv", "parquet", "xlsx"]
@@ -118,7 +119,12 @@ def _json_hint(text: bytes) -> str:
 
 
 def files(config: DatasetConfig) -> list[Path]:
-    """The dataset's files, absolute and sorted; UserError if there is none, or the path is a folder."""
+    """The dataset's files, absolute and sorted; UserError if there is none, or the path is a folder.
+
+    Those in object storage are copied here first, unless there is a copy that is up to date.
+    """
+    if is_address(config.path):
+        return list(fetch_files(config.path, "dataset.path"))
     path = paths.resolve(str(Path(config.path).expanduser()))
     if path.is_file():
         return [path]

@@ -73,7 +73,7 @@ class ExportFacts(_Facts):
     """What another tool was sent of a run, as of the last time.
 
     Attributes:
-        to: The destination: otel, mlflow or weave.
+        to: The destination: otel, mlflow, weave or storage.
         where: Its address, without secrets.
         sent: The scores that it took, and of those how many it `rejected`, by its own account.
         unsent: The scores that could not be sent, and `why`.

@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from evalflow.app.core.assemble import assemble, secrets_of, settings_of
@@ -28,6 +28,7 @@ from evalflow.app.core.derive import Derived, decide, derive, report
 from evalflow.app.core.inspect import Inspection, inspect
 from evalflow.app.core.outgoing import OutgoingScores
 from evalflow.app.core.saved import SavedRun, agree
+from evalflow.app.core.stored_runs import OutgoingCopy
 from evalflow.calls.client import CallSession
 from evalflow.engine import manifest as manifests
 from evalflow.engine.deadline import interruptible
@@ -41,7 +42,7 @@ from evalflow.errors import EvalflowError, IncompleteError, InfrastructureError,
 from evalflow.lazy import load
 from evalflow.protocols import Sink
 from evalflow.records import Case
-from evalflow.records.manifest import Manifest, Stop
+from evalflow.records.manifest import ExportFacts, Manifest, Stop
 from evalflow.redaction import Redactor
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ class OpenRun:
     screen: TerminalScreen
     redactor: Redactor
     outgoing: OutgoingScores | None = None
+    copy: OutgoingCopy | None = None
+    sent: list[ExportFacts] = field(default_factory=list[ExportFacts])  # of this part of the run
     stopped: Stop | None = None
     looks: GateLooks | None = None
     derived: Derived | None = None
@@ -171,6 +174,10 @@ def opened(order: RunOrder, inspection: Inspection, screen: TerminalScreen) -> G
     InfrastructureError, BudgetError, and IncompleteError for missing scores, finished results are written.
     """
     opening = open_manifest(order, inspection)
+    copy = None
+    if (to := inspection.parts.settings.run.copy_to) is not None:
+        copy = OutgoingCopy(order.folder, to)
+        copy.begin()
     folder = open_folder(order)
     tally = Tally(expected=inspection.cells)
     started = time.monotonic()
@@ -187,7 +194,7 @@ def opened(order: RunOrder, inspection: Inspection, screen: TerminalScreen) -> G
         if order.latest:
             point_latest(order.latest)
         screen.starts(inspection, folder)
-        one = OpenRun(order, inspection, folder, journal, tally, screen, redactor)
+        one = OpenRun(order, inspection, folder, journal, tally, screen, redactor, copy=copy)
         if inspection.parts.settings.run.otel.endpoint is not None:
             settings, session = inspection.parts.settings, inspection.parts.session
             outgoing = OutgoingScores(settings.run.otel, folder, session.connections)
@@ -211,12 +218,12 @@ def opened(order: RunOrder, inspection: Inspection, screen: TerminalScreen) -> G
         finally:
             incomplete, ended = _end(one, opening, status, code, time.monotonic() - started)
             if status != "done" or incomplete:
-                _tell_exports(one, ended)
+                _tell_exports(one)
         if incomplete:
             raise incomplete
         assert one.derived is not None  # by _end
         screen.ends(folder, ended, inspection.rules(), one.derived)
-        _tell_exports(one, ended)
+        _tell_exports(one)
 
 
 def _restore(folder: RunFolder) -> str:
@@ -249,15 +256,18 @@ def _end(
     except UserError as error:
         raise InfrastructureError(f"the reports cannot be written: {error}", _restore(folder)) from None
     if one.outgoing is not None:  # at last: all files are written, whatever becomes of it
-        facts = one.outgoing.finish(SavedRun(folder, ended))
-        folder.write_manifest(ended := ended.exported(facts))
+        one.sent.append(one.outgoing.finish(SavedRun(folder, ended)))
+        folder.write_manifest(ended := ended.exported(one.sent[-1]))
+    if one.copy is not None and not incomplete and status == "done":
+        one.sent.append(one.copy.finish())
+        folder.write_manifest(ended := ended.exported(one.sent[-1]))
     one.derived = derived
     return incomplete, ended
 
 
-def _tell_exports(one: OpenRun, ended: Manifest) -> None:
-    if one.outgoing is not None:
-        one.screen.exported(ended.exports[-1], one.folder)
+def _tell_exports(one: OpenRun) -> None:
+    for facts in one.sent:
+        one.screen.exported(facts, one.folder)
 
 
 def _calibrated(run: SavedRun, derived: Derived, *, in_data: bool) -> Derived:

@@ -26,6 +26,7 @@ from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError, command
 from evalflow.labels.sheet import CELL
 from evalflow.lazy import pl
+from evalflow.objects import StoredFolder, is_address
 from evalflow.paths import private_file, private_folder
 from evalflow.records import Case
 from evalflow.records.manifest import Manifest, MetricFacts, SweepManifest
@@ -218,7 +219,12 @@ def prepared_steps(folder: RunFolder, name: str) -> list[Any]:
 
 
 def find_folder(given: str | None) -> Path:
-    """The folder of a run or a sweep, by default the latest; UserError if there is none."""
+    """The folder of a run or a sweep, by default the latest; UserError if there is none.
+
+    One in object storage is copied here first, as far as there is no copy that is up to date.
+    """
+    if given and is_address(given):
+        return StoredFolder(given, "command line").fetch_all("run.json")
     path = Path(given) if given else LATEST
     if RunFolder(path).manifest.is_file():
         return path.resolve()
@@ -267,7 +273,7 @@ def jobs_of(folder: Path) -> list[Path] | None:
 
 def is_override(word: str) -> bool:
     """Whether a word is KEY=VALUE and not a folder: folders of a sweep's runs have `=` in their names."""
-    return "=" in word and not word.startswith("-") and not Path(word).exists()
+    return "=" in word and not word.startswith("-") and not is_address(word) and not Path(word).exists()
 
 
 class ProgramError(UserError):

@@ -159,7 +159,7 @@ def print_export(console: Console, facts: ExportFacts, folder: RunFolder) -> Non
         console.print(literal(f"  {facts.rejected:,} rejected, which are not sent again: {facts.why}"), soft_wrap=True)
     if facts.unsent:
         console.print(literal(f"  {facts.unsent:,} not sent: {facts.why}"), soft_wrap=True)
-    if facts.unsent and facts.to == "otel":
+    if facts.unsent and facts.to in ("otel", "storage"):
         again = command("export", facts.to, shown(folder.path), "--to", facts.where)
         console.print(literal(f"  send them: {again}"), soft_wrap=True)
 

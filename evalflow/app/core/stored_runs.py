@@ -1,0 +1,84 @@
+"""Copies of runs and sweeps in object storage, which are there as a whole or not at all."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence, Set
+from pathlib import Path
+
+from evalflow.app.core.saved import jobs_of
+from evalflow.engine import manifest as manifests
+from evalflow.engine.folder import RunFolder
+from evalflow.errors import EvalflowError, Problem, UserError
+from evalflow.objects import StoredFolder
+from evalflow.records.manifest import ExportFacts
+
+log = logging.getLogger("evalflow")
+
+LAST = "run.json"
+"""Of each folder the file that is written at last, and deleted first: a run without it is not there."""
+_BEGUN = ".begun"
+
+
+class OutgoingCopy:
+    """The copy of a run or a sweep that goes on, below the address that its configuration names."""
+
+    def __init__(self, folder: Path, to: str) -> None:
+        sweep = [folder.parent.name] if RunFolder(folder.parent).manifest.is_file() else []
+        self._folder = folder
+        self._stored = StoredFolder("/".join([to.rstrip("/"), *sweep, folder.name]), "copy_to")
+
+    def begin(self) -> None:
+        """Say there that it has begun; UserError if nothing can be written there."""
+        self._stored.write(_BEGUN, manifests.now().encode())
+
+    def finish(self) -> ExportFacts:
+        """Copy it, without the runs of a sweep that are there already. What fails is said in the facts alone."""
+        why = None
+        try:
+            jobs = jobs_of(self._folder) or []
+            there = {job for job in jobs if self._stored.has(f"{job.name}/{LAST}")}
+            send_folder(self._folder, self._stored, again=True, without=there)
+            self._stored.delete(_BEGUN)
+        except (EvalflowError, OSError) as error:
+            log.exception("%s could not be copied", self._folder)
+            why = str(error)
+        return _facts(self._folder, self._stored, why)
+
+
+def copy_folder(folder: Path, address: str, *, again: bool) -> ExportFacts:
+    """Copy a run or a sweep to an address; UserError if there is one already, unless `again` says to replace it."""
+    stored = StoredFolder(address, "--to")
+    send_folder(folder, stored, again=again)
+    return _facts(folder, stored, None)
+
+
+def send_folder(folder: Path, stored: StoredFolder, *, again: bool, without: Set[Path] = frozenset()) -> None:
+    """Copy the files of a run, or of a sweep and its runs; UserError if there is one already, unless `again`."""
+    if stored.has(LAST):
+        if not again:
+            hint = "replace it with --again, or name another address with --to"
+            raise UserError(Problem("there is a run already", stored.address, hint))
+        stored.delete(LAST)
+    for path in _in_order(folder, without):
+        name = path.relative_to(folder).as_posix()
+        stored.write(name, path, new=name == LAST)
+
+
+def _in_order(folder: Path, without: Set[Path]) -> Sequence[Path]:
+    """The files of a folder, run.json after the others of its own folder, and the uppermost at the very end."""
+    files = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    kept = [path for path in files if not path.name.endswith(".part") and without.isdisjoint(path.parents)]
+    return sorted(kept, key=lambda path: (path.name == LAST, -len(path.parts), path))
+
+
+def _facts(folder: Path, stored: StoredFolder, why: str | None) -> ExportFacts:
+    """That all scores of a folder are at an address, or that none is, and why."""
+    count = sum(sum(RunFolder(run).read_manifest().scores.values()) for run in _runs(folder))
+    sent, unsent = (0, count) if why else (count, 0)
+    return ExportFacts(to="storage", where=stored.address, at=manifests.now(), sent=sent, unsent=unsent, why=why)
+
+
+def _runs(folder: Path) -> Iterator[Path]:
+    jobs = jobs_of(folder)
+    yield from [folder] if jobs is None else jobs

@@ -1,0 +1,230 @@
+"""Files in object storage, by addresses such as s3://bucket/data/cases.jsonl, and the folders of runs there.
+
+They are read from copies in `.evalflow/objects`, which are brought up to date when they are opened. obstore speaks S3,
+Google Cloud Storage and Azure in one package without dependencies, and creates an object only if it is not there yet;
+fsspec needs another client, with its dependencies, for each. Files of Hugging Face are read by their public addresses.
+
+Credentials, regions and endpoints come from the environment, by the names that the providers' own tools have.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evalflow.calls.connections import Connections
+from evalflow.errors import InfrastructureError, Problem, UserError
+from evalflow.extras import install_command
+from evalflow.paths import OWN_FOLDER, completed, private_folder, write_atomically
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+SCHEMES = ("s3", "gs", "az", "hf")
+_COPIES = Path(OWN_FOLDER) / "objects"
+_PATTERN = re.compile(r"[*?\[]")
+_HUB = re.compile(r"(?P<repository>(?:(?:datasets|spaces)/)?[^/@]+/[^/@]+)(?:@(?P<revision>[^/]+))?(?P<rest>/.*)?")
+_RETRIES: Any = {"max_retries": 3, "retry_timeout": timedelta(seconds=60)}
+# The timeout is for a whole file. Addresses are https, unless the environment names an endpoint that is not.
+_CLIENT: Any = {"connect_timeout": "10s", "timeout": "1h", "allow_http": True}
+_REFUSED = {
+    "s3": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_SKIP_SIGNATURE=true for a public bucket; also "
+    "AWS_REGION, and AWS_ENDPOINT_URL if it is not Amazon's",
+    "gs": "set GOOGLE_APPLICATION_CREDENTIALS to the file of a service account",
+    "az": "set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
+    "hf": "set HF_TOKEN, if the repository is private or gated",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An object below a folder: its path from there, and a tag that changes with its content."""
+
+    path: str
+    tag: str
+
+
+def is_address(text: str) -> bool:
+    """Whether a text begins like an address in object storage."""
+    return text.startswith(tuple(f"{scheme}://" for scheme in SCHEMES))
+
+
+def fetch_files(address: str, where: str) -> Sequence[Path]:
+    """Copies of the file at an address, or of all that a pattern such as s3://bucket/day/*.jsonl matches, sorted.
+
+    UserError if there is none or it may not be read, InfrastructureError if the storage does not answer.
+    """
+    pattern = _PATTERN.search(address)
+    above, _, name = address[: pattern.start() if pattern else None].rpartition("/")
+    folder = StoredFolder(above, where)
+    if pattern is None:
+        return [folder.fetch(folder.head(name))]
+    wanted = name + address[pattern.start() :]
+    found = [one for one in folder.listed() if fnmatchcase(one.path, wanted)]
+    own = sorted((one for one in found if one.path.count("/") == wanted.count("/")), key=lambda one: one.path)
+    if not own:
+        raise UserError(Problem(f"no file matches {address}", where))
+    return [folder.fetch(one) for one in own]
+
+
+class StoredFolder:
+    """A folder of files in object storage, and its copy on this machine.
+
+    UserError for no address, without the package, and on a server whose calls are held to its connections.
+    """
+
+    def __init__(self, address: str, where: str) -> None:
+        scheme, _, place = address.rstrip("/").partition("://")
+        if scheme not in SCHEMES or not place or {"", ".", ".."} & set(place.split("/")) or _odd(place):
+            raise UserError(Problem(f"{address!r} is no folder in object storage", where, "write s3://BUCKET/FOLDER"))
+        if Connections.of_process() is not None:
+            what = "object storage cannot be held to this server's connections"
+            raise UserError(Problem(what, where, "copy the files to this server, or upload them"))
+        self.address = f"{scheme}://{place}"
+        self.copy = Path.cwd() / _COPIES / scheme / place
+        self._tags = Path.cwd() / _COPIES / "tags" / scheme / place
+        self._scheme, self._where = scheme, where
+        with self._telling():
+            self._store = self._opened(place)
+
+    def _opened(self, place: str) -> ObjectStore:
+        try:
+            from obstore.store import HTTPStore, from_url
+        except ModuleNotFoundError as error:
+            what = f"this needs the package {error.name}, which is not installed"
+            raise UserError(Problem(what, self._where, install_command("objects"))) from None
+        if self._scheme != "hf":
+            return from_url(self.address, client_options=_CLIENT, retry_config=_RETRIES)
+        found = _HUB.fullmatch(place)
+        if found is None:
+            raise UserError(
+                Problem(f"{self.address!r} is no repository", self._where, "write hf://datasets/OWNER/NAME")
+            )
+        host, token = os.environ.get("HF_ENDPOINT", "https://huggingface.co"), os.environ.get("HF_TOKEN")
+        url = f"{host}/{found['repository']}/resolve/{found['revision'] or 'main'}{found['rest'] or ''}"
+        headers = {"default_headers": {"Authorization": f"Bearer {token}"}} if token else {}
+        return HTTPStore.from_url(url, client_options={**_CLIENT, **headers}, retry_config=_RETRIES)
+
+    def head(self, path: str) -> Stored:
+        """What is known of one object; UserError if it is not there."""
+        with self._telling(path):
+            return _stored(self._store.head(path))
+
+    def listed(self) -> Iterator[Stored]:
+        """All objects below it, in no order."""
+        if self._scheme == "hf":
+            hint = "name one file: hf://datasets/OWNER/NAME/PATH"
+            raise UserError(Problem("files of Hugging Face are not listed", self._where, hint))
+        with self._telling():
+            for batch in self._store.list():  # pyright: ignore[reportUnknownMemberType] - of the other overload
+                yield from map(_stored, batch)
+
+    def fetch(self, one: Stored) -> Path:
+        """The copy of an object, brought up to date; the file is there as a whole or as it was."""
+        copy, tag = self.copy / one.path, self._tags / one.path
+        if copy.is_file() and tag.is_file() and tag.read_text(encoding="utf-8") == one.tag:
+            return copy
+        try:
+            private_folder(copy.parent)
+            private_folder(tag.parent)
+        except (FileExistsError, NotADirectoryError):
+            what = f"{self.address} has an object and a folder of one name, which cannot be copied: {one.path}"
+            raise UserError(Problem(what, self._where, "rename one of them")) from None
+        with self._telling(one.path), completed(copy) as draft, draft.open("wb") as file:
+            for chunk in self._store.get(one.path).stream(min_chunk_size=8 * 1024**2):
+                file.write(chunk)
+        write_atomically(tag, one.tag)
+        return copy
+
+    def fetch_all(self, last: str) -> Path:
+        """The folder's copy, in which every file is up to date; UserError if the folder has no file `last`.
+
+        Whoever writes a folder writes `last` at last, so while it is being written it is not there.
+        """
+        if not self.has(last):
+            hint = f"{last} comes at last, so it may still be written; or name a folder that has one"
+            raise UserError(Problem(f"there is no {last} in {self.address}", self._where, hint))
+        for _ in range(2):
+            begun = self.head(last)
+            found = {one.path: one for one in self.listed()}
+            for one in found.values():
+                self.fetch(one)
+            if self.head(last) == begun:
+                self._forget_all_but(found)
+                return self.copy
+        raise InfrastructureError(f"{self.address} was written while it was read", "read it again")
+
+    def _forget_all_but(self, found: Mapping[str, Stored]) -> None:
+        """Delete copies of what is there no more; what was written beside the copies stays."""
+        known = {tag.relative_to(self._tags).as_posix() for tag in self._tags.rglob("*") if tag.is_file()}
+        for path in known - set(found):
+            (self.copy / path).unlink(missing_ok=True)
+            (self._tags / path).unlink(missing_ok=True)
+
+    def delete(self, path: str) -> None:
+        """Delete an object, if it is there."""
+        with self._telling(path), suppress(FileNotFoundError):
+            self._store.delete(path)
+
+    def has(self, path: str) -> bool:
+        """Whether there is an object of this path."""
+        with self._telling(path):
+            try:
+                self._store.head(path)
+            except FileNotFoundError:
+                return False
+            return True
+
+    def write(self, path: str, content: Path | bytes, *, new: bool = False) -> None:
+        """Write an object, which is there as a whole or not at all; UserError if `new` and there is one already."""
+        from obstore.exceptions import AlreadyExistsError
+
+        if self._scheme == "hf":
+            hint = "name a bucket: s3://BUCKET/FOLDER"
+            raise UserError(Problem("repositories of Hugging Face are only read", self._where, hint))
+
+        with self._telling(path):
+            try:
+                self._store.put(path, content, mode="create" if new else "overwrite")
+            except AlreadyExistsError:
+                raise UserError(Problem("somebody else has just written this", f"{self.address}/{path}")) from None
+
+    @contextmanager
+    def _telling(self, path: str = "") -> Generator[None]:
+        """Turn obstore's errors into those of evalflow."""
+        place = f"{self.address}/{path}".rstrip("/")
+        try:
+            yield
+        except FileNotFoundError as error:
+            missing = "bucket" if "NoSuchBucket" in str(error) or "ContainerNotFound" in str(error) else "object"
+            raise UserError(Problem(f"there is no such {missing}: {place}", self._where)) from None
+        except Exception as error:
+            if not type(error).__module__.startswith("obstore"):
+                raise
+            raise self._explained(place, str(error)) from None
+
+    def _explained(self, place: str, text: str) -> UserError | InfrastructureError:
+        what = text.partition("\n\nDebug source")[0].strip()
+        if "NoSuchBucket" in text or "ContainerNotFound" in text:
+            return UserError(Problem(f"there is no such bucket: {place}", self._where))
+        if re.search(r"\b40[13]\b|169\.254\.|metadata|credential|must be specified|Missing", text, re.IGNORECASE):
+            return UserError(Problem(f"{place} was refused: {what}", self._where, _REFUSED[self._scheme]))
+        return InfrastructureError(f"{place}: {what}", "try it again; what was copied is kept")
+
+
+def _odd(place: str) -> bool:
+    return any(character in place for character in "\\\0*?#[")
+
+
+def _stored(meta: Mapping[str, Any]) -> Stored:
+    path = str(meta["path"])
+    if _odd(path) or {"", ".", ".."} & set(path.split("/")):  # a copy of it could lie anywhere
+        raise UserError(Problem(f"{path!r} is no name of a file", hint="rename the object"))
+    return Stored(path, f"{meta['e_tag']} {meta['last_modified']} {meta['size']}")
