@@ -109,8 +109,8 @@ class StoredFolder:
             )
         host, token = os.environ.get("HF_ENDPOINT", "https://huggingface.co"), os.environ.get("HF_TOKEN")
         url = f"{host}/{found['repository']}/resolve/{found['revision'] or 'main'}{found['rest'] or ''}"
-        headers = {"default_headers": {"Authorization": f"Bearer {token}"}} if token else {}
-        return HTTPStore.from_url(url, client_options={**_CLIENT, **headers}, retry_config=_RETRIES)
+        headers: Any = {"default_headers": {"Authorization": f"Bearer {token}"}} if token else {}
+        return HTTPStore.from_url(url, client_options=_CLIENT | headers, retry_config=_RETRIES)
 
     def head(self, path: str) -> Stored:
         """What is known of one object; UserError if it is not there."""
