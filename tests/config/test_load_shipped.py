@@ -107,8 +107,7 @@ def fixed_keys(group: str, kind: str) -> set[str]:
         models["target"] = TARGET_KINDS.config(kind)
     # Another column name or title, fewer datasets, an order of tests, or what to prove is the business of few files; it
     # takes a `+` elsewhere.
-    few = ("name", "datasets", "test_order", "faults", "fixture")
-    rare = {"title", *(few if group in ("dataset", "metric") else ())}
+    rare = {"title", *(("name", "datasets", "test_order", "faults") if group in ("dataset", "metric") else ())}
     return set(models[group].model_fields) - rare
 
 

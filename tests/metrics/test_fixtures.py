@@ -25,21 +25,12 @@ ROOT = Path(__file__).parents[2]
 SCRIPTS = Path(__file__).parent / "fixtures"
 ROUNDED = 0.005
 """People's scores are written with two decimals."""
-LACKING = frozenset(
-    {
-        "bias", "checks", "coherence", "context_precision", "context_recall", "context_relevancy",
-        "context_statement_relevancy", "conversation_completeness", "conversation_helpfulness",
-        "knowledge_retention", "pii_leakage", "preference", "prompt_alignment", "role_adherence",
-        "summarisation", "task_completion", "toxicity", "turn_relevance",
-    }
-)  # fmt: skip
-"""Metrics without a fixture. None may join them, and who writes one takes the metric off the list."""
-PROVED = [path.stem for path in SHIPPED if path.stem not in LACKING]
+NAMES = [path.stem for path in SHIPPED]
 
 
 @cache
 def fixture(name: str) -> Sequence[FixtureCase]:
-    metric = Bench().shipped(name)
+    metric = shipped(name)
     return read_fixture(name, metric.config, bounded=metric.bounded, conf_folders=[ROOT / "conf"])
 
 
@@ -51,30 +42,45 @@ def script(name: str) -> Mapping[str, Mapping[str, Any]]:
     return script(said["same_as"]) if "same_as" in said else said
 
 
-def scored(bench: Bench, metric: Metric, one: FixtureCase) -> tuple[Outcome, set[str]]:
-    """The outcome of a case, and the steps that were asked."""
-    answer = recorded_answer(one.case, "recorded", 0)
+@cache
+def bench() -> Bench:
+    """One for all, so that each prompt is compiled once."""
+    return Bench()
+
+
+@cache
+def shipped(name: str) -> Metric:
+    return bench().shipped(name)
+
+
+@cache
+def outcomes(name: str) -> Mapping[str, tuple[Outcome, set[str]]]:
+    """By case the outcome, and the steps that were asked."""
+    return {one.case.id: scored(shipped(name), one) for one in fixture(name)}
+
+
+def scored(metric: Metric, one: FixtureCase) -> tuple[Outcome, set[str]]:
     if isinstance(metric, CompositeMetric):
-        parts = {part: scored(bench, bench.shipped(part), one)[0] for part in metric.parts}
+        parts = {part: scored(shipped(part), one)[0] for part in metric.parts}
         found = {part: Part(status=had.status, score=had.score, reason=had.reason) for part, had in parts.items()}
         return combine(metric.config, found), set()
     replies = script(metric.name).get(one.case.id, {})
     said = {
-        step: bench.verdicts(reply) if isinstance(reply, list) and reply and isinstance(reply[0], str) else reply
+        step: bench().verdicts(reply) if isinstance(reply, list) and reply and isinstance(reply[0], str) else reply
         for step, reply in replies.items()
     }
-    judge = bench.judge({"steps": {"steps": ["Compare the facts."]}, **said})
-    (bound,) = bench.prepare(metric, judge).bind(one.case)
+    judge = bench().judge({"steps": {"steps": ["Compare the facts."]}, **said})
+    (bound,) = bench().prepare(metric, judge).bind(one.case)
     judge.asked.clear()
-    return bench.score(bound, judge, case=one.case, answer=answer), {ask.step for ask in judge.asked}
+    outcome = bench().score(bound, judge, case=one.case, answer=recorded_answer(one.case, "recorded", 0))
+    return outcome, {ask.step for ask in judge.asked}
 
 
-@pytest.mark.parametrize("name", PROVED)
-def test_scores_are_those_of_people(bench: Bench, name: str) -> None:
-    metric = bench.shipped(name)
+@pytest.mark.parametrize("name", NAMES)
+def test_scores_are_those_of_people(name: str) -> None:
     wrong: list[str] = []
     for one in fixture(name):
-        outcome, _ = scored(bench, metric, one)
+        outcome, _ = outcomes(name)[one.case.id]
         said = outcome.score if outcome.status == "scored" else outcome.status
         expected = "undefined" if one.score is None else pytest.approx(one.score, abs=ROUNDED)
         if said != expected:
@@ -82,9 +88,9 @@ def test_scores_are_those_of_people(bench: Bench, name: str) -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize("name", PROVED)
-def test_it_has_the_hard_cases_and_says_why(bench: Bench, name: str) -> None:
-    metric, cases = bench.shipped(name), fixture(name)
+@pytest.mark.parametrize("name", NAMES)
+def test_it_has_the_hard_cases_and_says_why(name: str) -> None:
+    metric, cases = shipped(name), fixture(name)
     tags = {tag for one in cases for tag in one.case.tags}
     asks = metric.asks or bool(metric.parts)
     assert tags >= ({"empty", "injection", "other language"} if asks else {"empty"})
@@ -95,16 +101,10 @@ def test_it_has_the_hard_cases_and_says_why(bench: Bench, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [path.stem for path in SCRIPTS.glob("*.yaml")])
-def test_every_reply_is_of_a_case_and_asked_for(bench: Bench, name: str) -> None:
+def test_every_reply_is_of_a_case_and_asked_for(name: str) -> None:
     said = yaml.safe_load((SCRIPTS / f"{name}.yaml").read_text(encoding="utf-8"))
-    cases = {one.case.id: one for one in fixture(name)}
     if "same_as" not in said:
-        assert set(said) == set(cases)
-        unasked = {id: set(said[id]) - scored(bench, bench.shipped(name), cases[id])[1] for id in cases}
-        assert {id: steps for id, steps in unasked.items() if steps} == {}
-
-
-def test_no_metric_with_a_fixture_is_on_the_list() -> None:
-    declared = {path.stem for path in SHIPPED if yaml.safe_load(path.read_text(encoding="utf-8")).get("fixture")}
-    assert declared & LACKING == set()
-    assert {path.stem for path in SHIPPED} - declared == LACKING
+        found = outcomes(name)
+        assert set(said) == set(found)
+        unasked = {case: set(said[case]) - asked for case, (_, asked) in found.items()}
+        assert {case: steps for case, steps in unasked.items() if steps} == {}
