@@ -50,6 +50,7 @@ NAVIGATION: Mapping[str, Mapping[str, str]] = {
         "Checks of a case": "checks.md",
         "Rules": "rules.md",
         "Replies": "replies.md",
+        "Decision graphs": "graphs.md",
         "G-Eval": "g-eval.md",
         "Agents": "agents.md",
         "Targets": "targets.md",

@@ -83,7 +83,7 @@ class Explained:
 
 def _parts_of(kind: Any) -> list[Explained]:
     """What a metric of this kind has besides its keys."""
-    of_kind = {"check": _operations, "checks": _checks_of_cases, "judge": _replies_and_rules}
+    of_kind = {"check": _operations, "checks": _checks_of_cases, "judge": _replies_and_rules, "graph": _nodes}
     return of_kind[kind]() if kind in of_kind else []
 
 
@@ -93,6 +93,14 @@ def _operations() -> list[Explained]:
 
     models: Sequence[type[BaseModel]] = get_args(get_args(Operation)[0])
     return [_explained(get_args(model.model_fields["op"].annotation), model) for model in models]
+
+
+def _nodes() -> list[Explained]:
+    """What a node of a graph has, and its branches; types and rules are explained with the kind `judge`."""
+    from evalflow.metrics.branches import Branch
+    from evalflow.metrics.graph_nodes import GraphNode
+
+    return [_explained(["nodes"], GraphNode), _explained(["branches"], Branch)]
 
 
 def _replies_and_rules() -> list[Explained]:
@@ -225,14 +233,20 @@ def print_option(name: str, config_dir: Path | None, console: Console, *, as_jso
     prompts = {name: templates.source(name) for name in names}
     suggested = Catalogue(everything, config_dir).suggest(option)
     if as_json:
-        facts = {"group": option.group, "name": option.name, "file": str(option.file), "yaml": option.text}
+        facts: dict[str, Any] = {"group": option.group, "name": option.name}
+        facts |= {"file": str(option.file), "yaml": option.text}
         facts |= {"prompts": prompts, "example": suggested.command, "note": suggested.note}
         facts |= {"fixture": option.values.get("fixture")} if option.group == "metric" else {}
         if option.group == "metric" and (parts := _parts_of(option.values.get("kind"))):
             facts |= {"parts": [asdict(part) for part in parts]}
+        if drawn := _graph_of(option):
+            facts |= {"graph": drawn}
         return print_json(console, facts)
     console.print(literal(str(option.file), style="dim"), soft_wrap=True)
     _print_code(console, option.text, "yaml")
+    if drawn := _graph_of(option):
+        console.rule(literal("the graph", style="dim"), align="left")
+        console.print(literal("\n".join(drawn)), soft_wrap=True)
     for prompt, source in prompts.items():
         console.rule(literal(f"prompts/{prompt}", style="dim"), align="left")
         _print_code(console, source, "jinja")
@@ -249,6 +263,21 @@ def print_option(name: str, config_dir: Path | None, console: Console, *, as_jso
         console.print(literal(f"compare with the scores that people give in {fixture}:", style="dim"), soft_wrap=True)
         console.print(literal(command("prove", option.name)), soft_wrap=True)
     return 0
+
+
+def _graph_of(option: Option) -> list[str]:
+    """The drawing of a decision graph; empty for other options, and for a file that is none: `check` says why."""
+    if option.group != "metric" or option.values.get("kind") != "graph":
+        return []
+    from pydantic import ValidationError
+
+    from evalflow.metrics.graph_nodes import GraphMetricConfig
+    from evalflow.report.graphs import graph_lines
+
+    try:
+        return graph_lines(GraphMetricConfig.model_validate(option.values))
+    except ValidationError:
+        return []
 
 
 def _facts(option: Option, matches: Catalogue) -> dict[str, Any]:

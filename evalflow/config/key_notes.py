@@ -123,6 +123,8 @@ EXAMPLES: Mapping[str, Any] = {
     "seed": 1,
     "sheet": "Cases",
     "AgentLimits.steps": 5,
+    "Concurrency.start": 8,
+    "GraphNode.rule": {"op": "share", "of": "verdicts", "field": "verdict", "equals": "supported"},
     "steps_from": "outputs/runs/2026-01-31T12-00-00Z_rag_coherence_x7k2",
     "system_prompt": "You answer in one sentence.",
     "tags": ["Topic > Rail"],

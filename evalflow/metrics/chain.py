@@ -1,10 +1,9 @@
-"""Runs a chain: asks the judge each step's rendered prompt and turns the replies into one score."""
+"""Asks a judge in steps, each with a rendered prompt; a chain asks one after the other, then scores by a rule."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Any, Generic, Literal, TypeVar, cast
 
 from evalflow.errors import JudgeError, UserError
@@ -23,7 +22,7 @@ from evalflow.metrics.steps import (
 )
 from evalflow.prompts import Shared, render
 from evalflow.protocols import Judge
-from evalflow.records import Answer, Ask, Case, Message, Outcome, Reply
+from evalflow.records import Answer, Ask, Case, Message, Outcome, Path, Reply
 
 
 class ChainConfig(UnitMetricConfig):
@@ -86,21 +85,25 @@ class Scope:
             repeat=self.repeat,
         )
 
+    def path(self, weighted: bool) -> Path:
+        """How a score came about, where `weighted` says that it is an expectation."""
+        reasked = any(entry.get("reasks") for entry in self.trail)
+        return "weighted" if weighted else "reasked" if reasked else "direct"
+
 
 C = TypeVar("C", bound=ChainConfig)
 
 
-class ChainMetric(BaseMetric[C], Generic[C]):
-    """A metric that asks a judge a chain of steps and applies a score rule to the replies."""
+class AskingMetric(BaseMetric[C], Generic[C]):
+    """A metric that asks a judge in steps; a kind decides by `_run` and `_previewed` which, and what they score."""
 
     asks = True
 
-    def __init__(self, name: str, config: C, steps: Sequence[PreparedStep], rule: Rule | PartsRule) -> None:
+    def __init__(self, name: str, config: C, steps: Sequence[PreparedStep]) -> None:
         super().__init__(name, config)
         self.tasks = {step.config.id: step.config.task for step in steps}
         self.prompts = tuple(dict.fromkeys(step.config.prompt for step in steps))
         self._steps = tuple(steps)
-        self._rule = rule
         self._shared = Shared(**self._constants())
         self._needed = tuple(dict.fromkeys(map(root, config.needs)))
 
@@ -109,59 +112,66 @@ class ChainMetric(BaseMetric[C], Generic[C]):
         fields = fields_of(case, answer)
         if blocked_outcome(self.config.needs, fields, answer, blank_is_text=False):
             return ()
-        scope = self._scope(fields, repeat=0)
-        asks: list[Ask] = []
-        for step in self._steps:
-            try:
-                items = scope.items(step.config)
-            except ValueError:  # scoring says what is wrong
-                return ()
-            ask = scope.ask(step, items)
-            asks.append(ask)
-            reply = placeholder_reply(step.config.returns, ask.variables.get("source"))
-            content = reply if items is None else [reply] * len(items)
-            scope.replies[step.config.id] = Observed(step.config, content, None, items)
-        return asks
+        try:
+            return self._previewed(self._scope(fields, repeat=0))
+        except ValueError:  # a list that cannot be read; scoring says what is wrong
+            return ()
 
     async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
-        """Ask every step in turn, then apply the score rule. If a call fails for good, the score is in state error."""
+        """Ask the steps, then score. If a call fails for good, the score is in state error."""
         if judge is None:
             raise ValueError(f"metric {self.name} needs a judge")
         fields = fields_of(case, answer)
         blocked = blocked_outcome(self.config.needs, fields, answer, blank_is_text=False)
-        if blocked:
-            return blocked
-        scope = self._scope(fields, repeat)
-        for step in self._steps:
-            config = step.config
-            try:
-                items = scope.items(config)
-            except ValueError as error:
-                return Outcome(status="error", error_type="data", error=str(error), steps=tuple(scope.trail))
-            entry: dict[str, Any] = {
-                "id": config.id,
-                "task": config.task,
-                "items": None if items is None else list(items),
-                "reply": None,
-                "reasks": 0,
-            }
-            scope.trail.append(entry)
-            if items == ():
-                # No items to ask about; a call would only invent some. The score rule decides what this means.
-                entry |= {"reply": [], "probabilities": None}
-                scope.replies[config.id] = Observed(config, [], None, ())
-                continue
-            try:
-                reply = await judge.ask(scope.ask(step, items))
-                _record(entry, reply, items)
-            except UserError as error:  # a prompt that fails for one case does not stop the run
-                entry |= {"raw": None, "error": str(error)}
-                return Outcome(status="error", error_type="prompt", error=str(error), steps=tuple(scope.trail))
-            except JudgeError as error:
-                entry |= {"raw": error.raw, "error": str(error)}
-                return failed(error, scope.trail)
-            scope.replies[config.id] = Observed(config, entry["reply"], reply.probabilities, items)
-        return self._conclude(scope, weighted=judge.info.weighted or scope.logprobs)
+        return blocked or await self._run(self._scope(fields, repeat), judge)
+
+    async def _run(self, scope: Scope, judge: Judge) -> Outcome:
+        raise NotImplementedError
+
+    def _previewed(self, scope: Scope) -> Sequence[Ask]:
+        """The asks with placeholders; ValueError if a list of the case cannot be read."""
+        raise NotImplementedError
+
+    def _placeholder_ask(self, scope: Scope, step: PreparedStep) -> Ask:
+        """A step's ask; a placeholder stands for its reply in later asks."""
+        items = scope.items(step.config)
+        ask = scope.ask(step, items)
+        reply = placeholder_reply(step.config.returns, ask.variables.get("source"))
+        content = reply if items is None else [reply] * len(items)
+        scope.replies[step.config.id] = Observed(step.config, content, None, items)
+        return ask
+
+    async def _ask(self, scope: Scope, step: PreparedStep, judge: Judge) -> Outcome | None:
+        """Ask a step, and add the reply to the scope. The outcome of the score if that fails, else None."""
+        config = step.config
+        try:
+            items = scope.items(config)
+        except ValueError as error:
+            return Outcome(status="error", error_type="data", error=str(error), steps=tuple(scope.trail))
+        entry: dict[str, Any] = {
+            "id": config.id,
+            "task": config.task,
+            "items": None if items is None else list(items),
+            "reply": None,
+            "reasks": 0,
+        }
+        scope.trail.append(entry)
+        if items == ():
+            # No items to ask about; a call would only invent some. The score rule decides what this means.
+            entry |= {"reply": [], "probabilities": None}
+            scope.replies[config.id] = Observed(config, [], None, ())
+            return None
+        try:
+            reply = await judge.ask(scope.ask(step, items))
+            _record(entry, reply, items)
+        except UserError as error:  # a prompt that fails for one case does not stop the run
+            entry |= {"raw": None, "error": str(error)}
+            return Outcome(status="error", error_type="prompt", error=str(error), steps=tuple(scope.trail))
+        except JudgeError as error:
+            entry |= {"raw": error.raw, "error": str(error)}
+            return failed(error, scope.trail)
+        scope.replies[config.id] = Observed(config, entry["reply"], reply.probabilities, items)
+        return None
 
     def _scope(self, fields: Mapping[str, Any], repeat: int) -> Scope:
         variables = dict(zip(self._needed, map(fields.__getitem__, self._needed), strict=True))
@@ -178,19 +188,34 @@ class ChainMetric(BaseMetric[C], Generic[C]):
         """Further prompt variables from the kind, besides the fields in `needs`."""
         return {}
 
+
+class ChainMetric(AskingMetric[C], Generic[C]):
+    """A metric that asks a judge a chain of steps and applies a score rule to the replies."""
+
+    def __init__(self, name: str, config: C, steps: Sequence[PreparedStep], rule: Rule | PartsRule) -> None:
+        super().__init__(name, config, steps)
+        self._rule = rule
+
+    def _previewed(self, scope: Scope) -> Sequence[Ask]:
+        return [self._placeholder_ask(scope, step) for step in self._steps]
+
+    async def _run(self, scope: Scope, judge: Judge) -> Outcome:
+        for step in self._steps:
+            if failure := await self._ask(scope, step, judge):
+                return failure
+        return self._conclude(scope, weighted=judge.info.weighted or scope.logprobs)
+
     def _conclude(self, scope: Scope, weighted: bool) -> Outcome:
         result = self._rule.evaluate(scope.replies, weighted)
-        steps = tuple(scope.trail)
         if result.score is None:
-            return Outcome(status="undefined", reason=result.undefined, steps=steps)
-        reasked = any(map(itemgetter("reasks"), steps))
+            return Outcome(status="undefined", reason=result.undefined, steps=tuple(scope.trail))
         return Outcome(
             status="scored",
             score=result.score,
             value=result.value,
             reason=self._rule.reason(scope.replies, self.config.direction, weighted),
-            steps=steps,
-            path="weighted" if result.weighted else "reasked" if reasked else "direct",
+            steps=tuple(scope.trail),
+            path=scope.path(result.weighted),
         )
 
 

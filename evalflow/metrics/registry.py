@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, cast
 
 from evalflow.config.kinds import Kinds
 from evalflow.frozen import record
+from evalflow.metrics.topology import END, best_way, ordered
 
 if TYPE_CHECKING:
     from evalflow.config.schema import MetricConfig
@@ -36,11 +37,33 @@ def _for_each_sample(declared: Declared) -> Calls:
     return Calls(1, samples, once=0 if declared.get("steps") or declared.get("steps_from") else 1)
 
 
+def _for_each_way(declared: Declared) -> Calls | None:
+    """The nodes that ask on the shortest and on the longest way through a graph; None if the YAML is no graph."""
+    nodes, start = declared.get("nodes"), str(declared.get("start"))
+    named_nodes = cast("dict[Any, Any]", nodes if isinstance(nodes, dict) else {})
+    known = {str(name): cast("Declared", node) for name, node in named_nodes.items() if isinstance(node, dict)}
+    graph = {name: list(_next_of(node)) for name, node in known.items()}
+    order, cycles = ordered(graph)
+    named = {start, *(other for others in graph.values() for other in others)}
+    if cycles or not named <= {*graph, END}:
+        return None
+    asks = {name: int("prompt" in node) for name, node in known.items()}
+    low, high = (best_way(start, order, graph, asks.__getitem__, choose)[0] for choose in (min, max))
+    return Calls(low, high)
+
+
+def _next_of(node: Declared) -> Iterator[str]:
+    branches = node.get("branches")
+    for way in cast("list[Any]", branches) if isinstance(branches, list) else [node]:
+        yield str(cast("Declared", way).get("next") or END) if isinstance(way, Mapping) else END
+
+
 G_EVAL_SAMPLES = 10
 _NONE = Calls()
-_BUILT_IN: Mapping[str, tuple[str, Calls | Callable[[Declared], Calls]]] = {
+_BUILT_IN: Mapping[str, tuple[str, Calls | Callable[[Declared], Calls | None]]] = {
     "judge": ("judge:JudgeMetric", _for_each_step),
     "rubric": ("judge:RubricMetric", Calls(1, 1)),
+    "graph": ("graph:GraphMetric", _for_each_way),
     "g_eval": ("g_eval:GEvalMetric", _for_each_sample),
     "check": ("checks:CheckMetric", _NONE),
     "checks": ("checks:ChecksMetric", Calls(0, None)),

@@ -17,7 +17,6 @@ from pydantic import (
     ConfigDict,
     Field,
     create_model,
-    field_validator,
     model_validator,
 )
 
@@ -243,13 +242,22 @@ def normalised(declared: Any, value: Any) -> float:
     return (value - declared.min) / (declared.max - declared.min)
 
 
-class StepConfig(Strict):
-    """One question to the judge.
+def step_name(step: str) -> str:
+    """Refuse a step's id that prompts could not name."""
+    if not IDENTIFIER.match(step):
+        raise ValueError(f"the step id {step!r} must be lower-case letters, digits and _, a letter first")
+    if step in FIELDS or step in RESERVED:
+        raise ValueError(f"the step id {step!r} already is the name of a template variable; choose another")
+    return step
+
+
+StepName = Annotated[Word, AfterValidator(step_name)]
+
+
+class StepInputs(Strict):
+    """What a question to the judge is about.
 
     Attributes:
-        id: Names the reply for later prompts and for the score rule.
-        prompt: A template of the prompt folders.
-        returns: The judge's reply.
         task: For judges that are no language models: extract_claims, verify_claims or rate_relevance.
         one_per: A list in an earlier reply; or `turns` (the assistant's), `contexts` (in retrieval order), or `calls`
             (of tools); or the path of a list in vars, metadata or expected, or of a text with a line for each item. The
@@ -258,22 +266,24 @@ class StepConfig(Strict):
         against: The text to compare with, as the variable `against`; defaults to the contexts for verify_claims.
     """
 
-    id: Word
-    prompt: Word
-    returns: Returns
     task: Word | None = None
     one_per: Word | None = None
     source: Word | None = None
     against: Word | None = None
 
-    @field_validator("id")
-    @classmethod
-    def _usable(cls, step: str) -> str:
-        if not IDENTIFIER.match(step):
-            raise ValueError(f"the step id {step!r} must be lower-case letters, digits and _, a letter first")
-        if step in FIELDS or step in RESERVED:
-            raise ValueError(f"the step id {step!r} already is the name of a template variable; choose another")
-        return step
+
+class StepConfig(StepInputs):
+    """One question to the judge.
+
+    Attributes:
+        id: Names the reply for later prompts and for the score rule.
+        prompt: A template of the prompt folders.
+        returns: The judge's reply.
+    """
+
+    id: StepName
+    prompt: Word
+    returns: Returns
 
     @property
     def source_field(self) -> str | None:

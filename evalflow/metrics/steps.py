@@ -179,18 +179,33 @@ def build_steps(
         key = f"{where}.steps[{position}]"
         if step.id in earlier:
             problems.append(Problem(f"there already is a step {step.id!r}", f"{key}.id", "give it its own id"))
-        problems += _reference_problems(step, earlier, needs, key)
-        own = {"source": step.source_field, "against": step.against_field, "items": step.one_per}
-        known = {*map(root, needs), *earlier, *extras, *(name for name, value in own.items() if value is not None)}
-        problems += _prompt_problems(step.prompt, known, prompts, (prompt_keys or {}).get(step.id, f"{key}.prompt"))
+        problems += step_problems(step, earlier, needs, prompts, key, extras, (prompt_keys or {}).get(step.id))
         earlier[step.id] = step
     problems += rule.problems(earlier, f"{where}.score")
     if problems:
         raise UserError(problems)
-    return tuple(
-        PreparedStep(step, prompts.get(step.prompt), reply_model(step.id, step.returns, bool(step.one_per)))
-        for step in steps
-    )
+    return tuple(prepared_step(step, prompts) for step in steps)
+
+
+def prepared_step(step: StepConfig, prompts: Prompts) -> PreparedStep:
+    """A checked step, ready to be asked."""
+    return PreparedStep(step, prompts.get(step.prompt), reply_model(step.id, step.returns, bool(step.one_per)))
+
+
+def step_problems(
+    step: StepConfig,
+    earlier: Mapping[str, StepConfig],
+    needs: Collection[str],
+    prompts: Prompts,
+    key: str,
+    extras: Collection[str] = (),
+    prompt_key: str | None = None,
+) -> Iterator[Problem]:
+    """What a step refers to that is not there, where `earlier` are the steps that certainly come before it."""
+    yield from _reference_problems(step, earlier, needs, key)
+    own = {"source": step.source_field, "against": step.against_field, "items": step.one_per}
+    known = {*map(root, needs), *earlier, *extras, *(name for name, value in own.items() if value is not None)}
+    yield from _prompt_problems(step.prompt, known, prompts, prompt_key or f"{key}.prompt")
 
 
 def _reference_problems(

@@ -174,6 +174,7 @@ class Ask:
     samples: int = 1
     logprobs: bool = False
     repeat: int = 0  # the judge's repeat, from 0; makes repeats distinct in caches
+    certain: bool = True  # in a preview: whether scoring asks it whatever the replies are
 
     @property
     def embeds(self) -> bool:

@@ -31,7 +31,7 @@ FILES = {file.stem: yaml.safe_load(file.read_text()) for file in sorted((ROOT / 
 JUDGED = [
     name
     for name, values in FILES.items()
-    if values["kind"] in ("judge", "rubric", "g_eval", "checks", "generated_questions", "pairwise")
+    if values["kind"] in ("judge", "rubric", "g_eval", "checks", "generated_questions", "pairwise", "graph")
 ]
 OWN = "a metric of one's own"
 """A rubric that shows the judge every field, with the prompt that ships for those who write no prompt."""

@@ -15,7 +15,7 @@ from evalflow.records import Context
 ROOT = Path(__file__).parents[2]
 FILES = {file.stem: yaml.safe_load(file.read_text()) for file in (ROOT / "conf" / "metric").glob("*.yaml")}
 GOLDEN: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "golden.yaml").read_text(encoding="utf-8"))
-CHAINS = ("judge", "rubric", "generated_questions", "pairwise")
+CHAINS = ("judge", "rubric", "generated_questions", "pairwise", "graph")
 
 
 def played(bench: Any, name: str, entry: dict[str, Any]) -> Any:

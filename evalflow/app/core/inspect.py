@@ -362,7 +362,7 @@ class Estimator:
             for judge, config, put, certain in self._asked(pair, ask):
                 if judge.info.remote:
                     drawn = 1 if put.logprobs and _reads_probabilities(put, config) else put.samples
-                    _add_calls(total, _length(put), reply, times * drawn, config, certain=certain)
+                    _add_calls(total, _length(put), reply, times * drawn, config, certain=certain and ask.certain)
 
     def _check_cascade(self, pair: Pair, metric: str, asks: Sequence[Ask]) -> None:
         if not isinstance(pair.judge, Panel) or not isinstance(pair.judge.config, CascadeConfig):

@@ -69,9 +69,16 @@ class Option:
         return self.values.get("defaults") or []
 
     @property
+    def steps(self) -> list[dict[str, Any]]:
+        """The steps of a chain, or the nodes of a graph, as far as they are maps."""
+        nodes: Any = self.values.get("nodes")
+        listed = list(cast("dict[Any, Any]", nodes).values()) if isinstance(nodes, dict) else self.values.get("steps")
+        steps = cast("list[Any]", listed) if isinstance(listed, list) else []
+        return [cast("dict[str, Any]", step) for step in steps if isinstance(step, dict)]
+
+    @property
     def prompts(self) -> list[str]:
-        steps: list[Any] = self.values.get("steps") or []
-        parts = [self.values, *(cast("dict[str, Any]", step) for step in steps if isinstance(step, dict))]
+        parts = [self.values, *self.steps]
         named = [part.get(key) for part in parts for key in ("steps_prompt", "prompt")]
         return list(dict.fromkeys(name for name in named if isinstance(name, str) and name.endswith(".jinja")))
 
@@ -164,8 +171,8 @@ class Catalogue:
             return None
         # None stands for the answer to a prompt.
         tasks: set[str | None] = {EMBED} if values.get("kind") == "similarity" else {None}
-        if values.get("kind") == "judge":
-            tasks = {step.get("task") for step in values.get("steps") or ()}
+        if values.get("kind") in ("judge", "graph"):
+            tasks = {step.get("task") for step in metric.steps if "prompt" in step}
         return calls.high == 0 or tasks <= EVIDENCE_TASKS | {EMBED}
 
     def matches(self, metric: Option) -> list[DatasetMatch]:

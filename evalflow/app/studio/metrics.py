@@ -236,6 +236,12 @@ def own_prompts(name: str, definition: Mapping[str, Any]) -> tuple[dict[str, Any
         changed["steps"] = [
             moved(cast("dict[str, Any]", step)) if isinstance(step, dict) else step for step in cast("list[Any]", steps)
         ]
+    nodes = definition.get("nodes")
+    if isinstance(nodes, dict):
+        changed["nodes"] = {
+            name: moved(cast("dict[str, Any]", node)) if isinstance(node, dict) else node
+            for name, node in cast("dict[str, Any]", nodes).items()
+        }
     return changed, found
 
 

@@ -1,0 +1,57 @@
+"""A decision graph as text: the ways from each node, in the order of the file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from evalflow.metrics.branches import Branch, Route
+from evalflow.metrics.graph_nodes import GraphMetricConfig, GraphNode
+
+
+def graph_lines(config: GraphMetricConfig) -> list[str]:
+    """The lines of a graph from its start. A node to which several ways lead is drawn once, where it is met first."""
+    start = config.nodes.get(config.start)
+    if start is None:
+        return []
+    return [f"{config.start}  {_act(start)}", *_ways(config, start, {config.start}, "")]
+
+
+def _ways(config: GraphMetricConfig, node: GraphNode, drawn: set[str], indent: str) -> Iterator[str]:
+    ways = [way for way in node.ways if way.next is not None or way.score is not None]
+    for place, way in enumerate(ways):
+        is_last = place == len(ways) - 1
+        condition = _condition(way)
+        arrow = f"{indent}{'└─' if is_last else '├─'} {f'{condition} ' if condition else ''}→ "
+        following = config.nodes.get(way.next or "")
+        if following is None:
+            yield f"{arrow}{way.next or _score(way)}"
+        elif way.next in drawn:
+            yield f"{arrow}{way.next}  (above)"
+        else:
+            drawn.add(str(way.next))
+            yield f"{arrow}{way.next}  {_act(following)}"
+            yield from _ways(config, following, drawn, f"{indent}{'   ' if is_last else '│  '}")
+
+
+def _act(node: GraphNode) -> str:
+    if node.check:
+        return f"checks {node.check.op}"
+    if node.rule:
+        is_end = node.branches is None and node.next is None and node.score is None
+        return f"computes {node.rule.op}{', the score' if is_end else ''}"
+    return f"asks {node.prompt}"
+
+
+def _condition(way: Route) -> str:
+    if not isinstance(way, Branch):
+        return ""
+    if way.values is not None:
+        told = ("yes" if value is True else "no" if value is False else str(value) for value in way.values)
+        return " or ".join(told)
+    bounds = [f"from {way.min:g}"] if way.min is not None else []
+    bounds += [f"up to {way.max:g}"] if way.max is not None else []
+    return " ".join(bounds) or "otherwise"
+
+
+def _score(way: Route) -> str:
+    return way.score if isinstance(way.score, str) else f"{way.score:g}"
