@@ -171,6 +171,33 @@ def test_a_group_may_ask_a_judge_and_is_then_called_so(bench: Any) -> None:
     assert (outcome.status, outcome.error) == ("error", "conformity: too late")
 
 
+def test_what_may_call_a_judge_or_the_embedder_is_known_without_binding(bench: Any) -> None:
+    judged = {"identifier": "conformity", "params": {"rules": ["Be brief."]}}
+    like = {"identifier": "semantic_similarity", "params": {"reference": "a"}}
+    custom = {
+        "brief": {"type": "conformity", "params": {"rules": ["Be brief."]}},
+        "plain": {"type": "rule", "params": GOOD},
+        "both": {"type": "group", "params": {"checks": [rule(GOOD), like]}},
+        "outer": {"type": "group", "params": {"checks": [{"identifier": "plain", "params": {}}]}},
+    }
+    metric = bench.build("checks", {"kind": "checks", "custom": custom})
+    for calling in (judged, like, group(rule(GOOD), judged), {"identifier": "brief"}, {"identifier": "both"}):
+        assert metric.may_call(bench.case(checks=(rule(BAD), calling)))
+    assert metric.may_call(bench.case(checks=({"identifier": "outer"},)))  # not looked into
+    for quiet in (rule(GOOD), group(rule(GOOD)), {"identifier": "plain"}):
+        assert not metric.may_call(bench.case(checks=(quiet,)))
+    assert not metric.may_call(bench.case())
+    always = {"kind": "checks", "custom": {"brief": {**custom["brief"], "cases": "every"}}}
+    assert bench.build("checks", always).may_call(bench.case())
+
+
+def test_a_case_is_bound_once_for_all_who_look_at_it(bench: Any) -> None:
+    metric = bench.build("checks", {"kind": "checks"})
+    case, other = bench.case(checks=(rule(GOOD),)), bench.case(checks=(rule(GOOD), rule(BAD)))
+    assert metric.bind(case) is metric.bind(case)
+    assert [len(metric.bind(one)) for one in (other, case)] == [2, 1]
+
+
 def test_checks_of_one_name_are_one_score(bench: Any) -> None:
     checks = [rule(GOOD, name="form", weight=3), rule(BAD, name="form"), rule(BAD), rule(GOOD, name="alone", weight=2)]
     found = bound(bench, *checks)

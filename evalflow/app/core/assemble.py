@@ -326,9 +326,12 @@ class _Assembly:
 
 
 def _checks(metric: Metric, run: RunConfig) -> Iterator[Metric]:
+    from evalflow.metrics.kinds.checks import ChecksMetric
+
     for case in offered(run):
         try:
-            yield from metric.bind(case)
+            if not isinstance(metric, ChecksMetric) or metric.may_call(case):
+                yield from metric.bind(case)
         except UserError:
             continue  # DataChecks reports it
 

@@ -35,6 +35,7 @@ from evalflow.metrics.case_checks import (
     circular,
     filled,
     meaning_of,
+    named_checks,
     rulebook_of,
 )
 from evalflow.metrics.chain import ChainConfig
@@ -86,6 +87,8 @@ class CheckMetric(FieldMetric[CheckMetricConfig]):
 
 
 _KEPT_PARAMS = 1000
+_CALLING = frozenset({*JUDGED, "semantic_similarity"})
+"""The checks that call a judge or the embedder."""
 JUDGED_GROUP = "judged_group"
 """What a group without a name is called that a judge or an embedder helps to decide, since a row has one judge."""
 CaseCheck = JudgedCheck | RuledCheck | SimilarityCheck | GroupCheck | CommandCheck | DisabledCheck
@@ -158,6 +161,8 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
         self._custom = config.custom or {}
         self._commands = Commands(config.commands)
         self._known: dict[tuple[str, str], BaseModel] = {}
+        self._configs: dict[tuple[str, str, tuple[str, ...] | None], ChainConfig] = {}
+        self._last: tuple[Case, Sequence[Metric]] | None = None
 
     @classmethod
     def build(cls, name: str, config: ChecksMetricConfig, prompts: Prompts) -> Self:
@@ -188,6 +193,9 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
         """The checks of the case, in its order: one score for each name; a repeated identifier gets a number."""
         if not self.config.covers(case.dataset):
             return ()
+        last = self._last
+        if last is not None and last[0] is case:  # several look at a case one after the other
+            return last[1]
         problems: list[Problem] = []
         named: dict[str, list[Weighted]] = {}
         seen: Counter[str] = Counter()
@@ -210,7 +218,19 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
             named.setdefault(name, []).append(Weighted(name, metric, weight))
         if problems:
             raise UserError(problems)
-        return [self._together(name, members) for name, members in named.items()]
+        bound = [self._together(name, members) for name, members in named.items()]
+        self._last = case, bound
+        return bound
+
+    def may_call(self, case: Case) -> bool:
+        """Whether a check of the case may need a judge or the embedder; False only if none does."""
+        waiting = [check for _, check in self._declared(case)]
+        for name, _ in named_checks({"checks": waiting}):
+            custom = self._custom.get(name)
+            kinds = [name] if custom is None else [custom.type, *(one for one, _ in named_checks(custom.params))]
+            if any(kind in self._custom or kind in _CALLING for kind in kinds):
+                return True
+        return False
 
     def _together(self, name: str, members: Sequence[Weighted]) -> Metric:
         """One metric for the checks of one name: that of a single one, else of those that count."""
@@ -218,7 +238,7 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
         on = [member for member in numbered if not isinstance(member.metric, DisabledCheck)]
         if len(members) == 1 or not any(member.weight for member in on):
             return members[0].metric
-        return GroupCheck(name, _config(self.config, "group"), on, None, self.prompts)
+        return GroupCheck(name, self._config_of("group"), on, None, self.prompts)
 
     async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
         raise NotImplementedError("bind the case first")
@@ -254,7 +274,8 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
     def _check(
         self, name: str, kind: str, custom: CustomCheck | None, declared: Mapping[str, Any], case: Case
     ) -> CaseCheck:
-        config = _config(self.config, kind, custom.description or custom.name or "" if custom else "")
+        description = custom.description or custom.name or "" if custom else ""
+        config = self._config_of(kind, description)
         if not declared.get("enabled", True):
             return DisabledCheck(name, config)
         given = cast("dict[str, Any]", declared.get("params") or {})
@@ -276,8 +297,19 @@ class ChecksMetric(BaseMetric[ChecksMetricConfig]):
             case _:
                 keyword = params.keyword if isinstance(params, StringMatching) else None
                 rulebook = rulebook_of(kind, params)
-                needs = rulebook.reads if isinstance(params, RuleParams) else config.needs
-                return RuledCheck(name, config.model_copy(update={"needs": needs}), rulebook, keyword)
+                if isinstance(params, RuleParams):
+                    config = self._config_of(kind, description, tuple(rulebook.reads))
+                return RuledCheck(name, config, rulebook, keyword)
+
+    def _config_of(self, kind: str, description: str = "", needs: tuple[str, ...] | None = None) -> ChainConfig:
+        """The configuration of a check, which many checks of many cases share."""
+        key = kind, description, needs
+        if key not in self._configs:
+            if len(self._configs) >= _KEPT_PARAMS:
+                self._configs.clear()
+            made = _config(self.config, kind, description)
+            self._configs[key] = made if needs is None else made.model_copy(update={"needs": list(needs)})
+        return self._configs[key]
 
     def _params(self, kind: str, values: dict[str, Any]) -> BaseModel:
         """Validated parameters, with compiled patterns, paths and schemas; many cases have the same."""
@@ -352,7 +384,7 @@ def _variables(params: BaseModel, case: Case) -> dict[str, Any]:
 
 def _config(parent: ChecksMetricConfig, kind: str, description: str = "") -> ChainConfig:
     meaning = description or meaning_of(kind)
-    # Skip validation: the parent's values are valid, and this runs for every check of every case.
+    # Skip validation: the parent's values are valid.
     shared = {name: getattr(parent, name) for name in MetricConfig.model_fields}
     changes: dict[str, Any] = {"needs": ["answer"], "description": meaning, "weighting": None}
     return ChainConfig.model_construct(_fields_set=None, **{**shared, **changes})
