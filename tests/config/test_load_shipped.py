@@ -37,6 +37,7 @@ DATASET = {
     "question_router": "question_router",
     "retrieval": "retrieval",
     "retrieval_pages": "retrieval",
+    "sql_equivalence": "text_to_sql",
     **dict.fromkeys(TOPICS, "topic_tagger"),
 }
 FIXTURES = {"tone_match": "writing", "topic_adherence": "dialogues"}

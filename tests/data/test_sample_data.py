@@ -17,6 +17,7 @@ FILES = {
     "retrieval": 16,
     "topic_tagger": 21,
     "conversations": 12,
+    "text_to_sql": 14,
 }
 FAULT_TAGS = {
     "unsupported_claim": "Fault > Unsupported claim",

@@ -1,0 +1,266 @@
+"""The kind `sql`: whether two queries give the same rows, by running both against databases that are made for it.
+
+Queries that differ in their text may mean the same, and queries that agree on one database may differ on the next; so
+both are run, on several fillings of the tables if there are any (test-suite accuracy: Zhong, Yu and Klein, 2020).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal, Self, cast
+
+from pydantic import Field, model_validator
+
+from evalflow.calls.program import ProgramFault, run_program
+from evalflow.config.schema import Word
+from evalflow.errors import Problem, UserError
+from evalflow.extras import install_command
+from evalflow.jsonvalues import kind, look_up, written
+from evalflow.metrics import sql_process
+from evalflow.metrics.base import FieldMetric, UnitMetricConfig, expect_declared, read_field, scored
+from evalflow.metrics.reasons import one_line
+from evalflow.metrics.result_sets import ResultSet, difference
+from evalflow.prompts import Prompts
+from evalflow.records import Outcome
+
+MEMORY = 256 * 1024**2
+"""Memory of a database, in bytes."""
+LONGEST = 200_000
+"""Maximum characters of a query."""
+MOST_FILLINGS = 20
+_LARGEST_SCRIPT = 8_000_000
+_AT_ONCE = 4
+"""Processes of one metric at the same time."""
+_TOLD = 400
+_FENCE = re.compile(r"^[ \t]*```[ \t]*(\w*)[^\n]*\n(.*?)^[ \t]*```", re.DOTALL | re.MULTILINE)
+_QUIET = re.compile(r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`[^`]*`|\[[^\]]*\]", re.DOTALL)
+_ORDER = re.compile(r"[()]|\border\s+by\b", re.IGNORECASE)
+
+
+class SqlMetricConfig(UnitMetricConfig):
+    """Two queries, and the tables that they are run on.
+
+    The tables are made by `setup` and then by the script in `setup_field`. Each filling adds rows to a database of its
+    own; without fillings there is one database, as the set-up leaves it.
+
+    Attributes:
+        field: The query: a case field, or a dotted path into metadata or vars; it may stand in a Markdown fence.
+        against: The query that is right.
+        dialect: The database: sqlite, or duckdb with the extra `sql`.
+        setup: SQL that makes tables, and rows if there are no fillings; or the path of a file, NAME.sql.
+        setup_field: A case field with such a script, run after `setup`.
+        fillings: SQL that fills the tables, one script or file for each database.
+        fillings_field: A case field with more of them: a text, or a list of texts.
+        columns: position: the names of columns do not matter, their order does; name: the other way round.
+        order: by_reference: the order of rows counts where `against` ends with ORDER BY; always or never.
+        tolerance: How far two numbers may differ that are not both whole, as such or as a share of the larger.
+        max_rows: The most rows of a result.
+        timeout_s: Time limit in seconds for each query and script.
+    """
+
+    kind: Literal["sql"]  # pyright: ignore[reportIncompatibleVariableOverride]
+    field: Word = "answer"
+    against: Word = "reference"
+    dialect: Literal["sqlite", "duckdb"] = "sqlite"
+    setup: Word | None = None
+    setup_field: Word | None = None
+    fillings: list[Word] | None = Field(default=None, min_length=1, max_length=MOST_FILLINGS)
+    fillings_field: Word | None = None
+    columns: Literal["position", "name"] = "position"
+    order: Literal["by_reference", "always", "never"] = "by_reference"
+    tolerance: float = Field(default=1e-6, ge=0, lt=1)
+    max_rows: int = Field(default=10_000, ge=1, le=100_000)
+    timeout_s: float = Field(default=10.0, gt=0, le=600)
+
+    @model_validator(mode="after")
+    def _expect_tables(self) -> Self:
+        if self.setup is None and self.setup_field is None:
+            raise ValueError("name what makes the tables: `setup`, or `setup_field` for a script in each case")
+        return self
+
+
+class SqlMetric(FieldMetric[SqlMetricConfig]):
+    """1 if both queries give the same rows in every database, else 0; a query that cannot be run gives no rows."""
+
+    Config = SqlMetricConfig
+
+    def __init__(self, name: str, config: SqlMetricConfig, setup: Sequence[str], fillings: Sequence[str]) -> None:
+        super().__init__(name, config)
+        self._setup = setup
+        self._fillings = fillings
+        self._places = asyncio.Semaphore(_AT_ONCE)
+
+    @classmethod
+    def build(cls, name: str, config: SqlMetricConfig, prompts: Prompts) -> Self:  # noqa: ARG003 - no prompts
+        named = {"field": config.field, "against": config.against}
+        if config.setup is None and config.setup_field is not None:
+            named["setup_field"] = config.setup_field
+        expect_declared(name, config.needs, named)
+        if config.dialect == "duckdb" and find_spec("duckdb") is None:
+            what = "the dialect duckdb needs the package duckdb, which is not installed"
+            raise UserError(Problem(what, f"metric.{name}.dialect", install_command("sql")))
+        where = f"metric.{name}"
+        setup = [] if config.setup is None else [_script(config.setup, f"{where}.setup")]
+        fillings = [_script(one, f"{where}.fillings[{place}]") for place, one in enumerate(config.fillings or ())]
+        return cls(name, config, setup, fillings)
+
+    async def compare(self, fields: dict[str, Any]) -> Outcome:
+        config = self.config
+        wanted = read_field(config.against, fields, _query)
+        if not wanted.strip():
+            return Outcome(status="undefined", reason=f"nothing to compare with: the {config.against} is blank")
+        try:
+            given = read_field(config.field, fields, _query)
+        except ValueError as error:
+            return scored(0.0, False, str(error))
+        databases = self._databases(fields)
+        ordered = config.order == "always" or (config.order == "by_reference" and is_ordered(wanted))
+        counts: list[int] = []
+        for place, scripts in enumerate(databases, 1):
+            of = f"database {place} of {len(databases)}: " if len(databases) > 1 else ""
+            expected, actual = await self._results(scripts, wanted, given, of)
+            fault = actual if isinstance(actual, str) else self._difference(expected, actual, ordered=ordered)
+            if fault is not None:
+                return scored(0.0, False, of + fault)
+            counts.append(len(expected.rows))
+        if not any(counts):
+            what = "neither query gives a row, in any database, which shows nothing: add rows that the reference finds"
+            return Outcome(status="undefined", reason=what)
+        where = f" in {len(databases)} databases" if len(databases) > 1 else ""
+        told = " in the same order" if ordered else ""
+        return scored(1.0, True, f"the same {sum(counts):,} row{'' if sum(counts) == 1 else 's'}{told}{where}")
+
+    def _databases(self, fields: Mapping[str, Any]) -> Sequence[Sequence[str]]:
+        """The scripts of each database."""
+        config = self.config
+        own = look_up(config.setup_field, fields) if config.setup_field else None
+        setup = [*self._setup, *([_text(config.setup_field, own)] if own is not None else [])]
+        more = look_up(config.fillings_field, fields) if config.fillings_field else None
+        listed = cast("list[Any]", more) if isinstance(more, list) else [] if more is None else [more]
+        fillings = [*self._fillings, *(_text(config.fillings_field, one) for one in listed)]
+        if len(fillings) > MOST_FILLINGS:
+            raise ValueError(
+                f"{config.fillings_field}: there are {len(fillings)} fillings; the most is {MOST_FILLINGS}"
+            )
+        return [[*setup, filling] for filling in fillings] or [setup]
+
+    async def _results(
+        self, scripts: Sequence[str], reference: str, answer: str, of: str
+    ) -> tuple[ResultSet, ResultSet | str]:
+        """What both queries give, or what is wrong with the answer's; ValueError if anything else fails."""
+        said = await self._run(scripts, [reference, answer])
+        blamed: str | None = None
+        if isinstance(said, str):  # the process was ended: by which of the two?
+            blamed, said = said, await self._run(scripts, [reference])
+        if isinstance(said, str):
+            raise ValueError(f"{of}the set-up or the {self.config.against}: {said}")
+        if "fault" in said:
+            raise ValueError(f"{of}the set-up cannot be run: {one_line(said['fault'], _TOLD)}")
+        expected = said["results"][0]
+        if "fault" in expected:
+            raise ValueError(f"{of}the {self.config.against} cannot be run: {one_line(expected['fault'], _TOLD)}")
+        actual = {"fault": blamed} if blamed else said["results"][1]
+        if "fault" in actual:
+            return _result_set(expected), f"the {self.config.field} cannot be run: {one_line(actual['fault'], _TOLD)}"
+        return _result_set(expected), _result_set(actual)
+
+    async def _run(self, scripts: Sequence[str], queries: Sequence[str]) -> dict[str, Any] | str:
+        """What `sql_process` prints; a text says how it was ended."""
+        config = self.config
+        task = {
+            "dialect": config.dialect, "setup": scripts, "queries": queries, "seconds": config.timeout_s,
+            "max_rows": config.max_rows, "memory": MEMORY,
+        }  # fmt: skip
+        seconds = config.timeout_s * (len(scripts) + len(queries)) + 10
+        argv = [sys.executable, "-I", sql_process.__file__]
+        errors = bytearray()
+        async with self._places:
+            try:
+                async with asyncio.timeout(seconds):
+                    return json.loads(await run_program(argv, json.dumps(task).encode(), errors))
+            except TimeoutError:
+                return f"it takes more than {config.timeout_s:g} s"
+            except ProgramFault as error:
+                if error.error_type == "exit_code":
+                    return f"it brings the database down, by time or memory: {one_line(str(error), _TOLD)}"
+                raise ValueError(str(error)) from None
+
+    def _difference(self, expected: ResultSet, actual: ResultSet, *, ordered: bool) -> str | None:
+        if self.config.columns == "name":
+            arranged = actual.arranged_as(expected.columns)
+            if arranged is None:
+                return f"the columns are {_names(actual)} instead of {_names(expected)}"
+            actual = arranged
+        elif len(actual.columns) != len(expected.columns):
+            return f"{len(actual.columns)} columns instead of {len(expected.columns)}: {_names(actual)}"
+        return difference(expected.rows, actual.rows, ordered=ordered, tolerance=self.config.tolerance)
+
+
+def is_ordered(query: str) -> bool:
+    """Whether a query has ORDER BY at its outermost level: outside of parentheses, texts, names and comments."""
+    depth = 0
+    for found in _ORDER.finditer(_QUIET.sub(" ", query)):
+        match found.group():
+            case "(":
+                depth += 1
+            case ")":
+                depth -= 1
+            case _ if depth == 0:
+                return True
+            case _:
+                pass
+    return False
+
+
+def _query(value: Any) -> str:
+    """The query in an answer: its only fenced block, or the whole text; ValueError if that is not one query."""
+    text = written(value)
+    if len(text) > LONGEST:
+        raise ValueError(f"it has {len(text):,} characters, and a query has {LONGEST:,} at most")
+    blocks = _FENCE.findall(text)
+    named = [body for language, body in blocks if language.lower() in ("sql", "sqlite", "duckdb")]
+    found = named or [body for _, body in blocks]
+    if len(found) > 1:
+        raise ValueError(f"there are {len(found)} fenced queries, and one is wanted")
+    return found[0] if found else text
+
+
+def _text(field: str | None, value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{field}: {kind(value)} is no SQL")
+    return value
+
+
+def _script(declared: str, where: str) -> str:
+    """The SQL itself, or that of a file below the working directory or its data/."""
+    path = Path(declared.strip())
+    if path.suffix != ".sql" or "\n" in declared.strip():
+        return declared
+    if path.is_absolute() or ".." in path.parts:
+        raise UserError(Problem(f"{path} is not below the working directory", where, "give a path within it"))
+    found = next((place for place in (path, "data" / path) if place.is_file()), None)
+    if found is None:
+        raise UserError(
+            Problem(f"no such file: {path}", where, "a text that ends with .sql is taken for a file's name")
+        )
+    if found.stat().st_size > _LARGEST_SCRIPT:
+        what = f"{found} has {found.stat().st_size:,} bytes; the most is {_LARGEST_SCRIPT:,}"
+        raise UserError(Problem(what, where, "a few rows that tell queries apart are enough"))
+    try:
+        return found.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(Problem(f"{found} cannot be read: {error}", where)) from None
+
+
+def _result_set(said: Mapping[str, Any]) -> ResultSet:
+    return ResultSet(said["columns"], [tuple(row) for row in said["rows"]])
+
+
+def _names(result: ResultSet) -> str:
+    return one_line(", ".join(result.columns), 100)

@@ -1,0 +1,124 @@
+"""Compares the results of two queries: as multisets or in order, with a tolerance for numbers."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Row = tuple[Any, ...]
+_PAIRS = 1_000_000
+"""Pairs of rows that are compared one by one; more are sorted and compared place by place."""
+_SHOWN = 3
+_CELL = 40
+
+
+@dataclass(frozen=True)
+class ResultSet:
+    """The columns and rows that a query gave."""
+
+    columns: Sequence[str]
+    rows: Sequence[Row]
+
+    def arranged_as(self, columns: Sequence[str]) -> ResultSet | None:
+        """The same with its columns in the order of these names, whose case does not matter; None if they differ."""
+        left = [name.casefold() for name in self.columns]
+        if sorted(left) != sorted(name.casefold() for name in columns):
+            return None
+        places: list[int] = []
+        for name in columns:
+            places.append(left.index(name.casefold()))
+            left[places[-1]] = "\0"  # of two columns with one name, each is taken once
+        return ResultSet(columns, [tuple(row[place] for place in places) for row in self.rows])
+
+
+def difference(expected: Sequence[Row], actual: Sequence[Row], *, ordered: bool, tolerance: float) -> str | None:
+    """What distinguishes the actual rows from those expected, in words; None if nothing does."""
+    missing = list((Counter(expected) - Counter(actual)).elements())
+    extra = list((Counter(actual) - Counter(expected)).elements())
+    missing, extra = _without_close(missing, extra, tolerance)
+    told = [_listed(rows, word) for rows, word in ((missing, "missing"), (extra, "extra")) if rows]
+    if told:
+        return "; ".join(told)
+    if ordered:
+        pairs = enumerate(zip(expected, actual, strict=True), 1)
+        at = next((place for place, (one, other) in pairs if not _is_close(one, other, tolerance)), None)
+        if at is not None:
+            rows = f"{_shown(actual[at - 1])} instead of {_shown(expected[at - 1])}"
+            return f"the rows are the same, but not their order: row {at} is {rows}"
+    return None
+
+
+def _without_close(missing: list[Row], extra: list[Row], tolerance: float) -> tuple[list[Row], list[Row]]:
+    """What is left of both after rows are paired that differ in numbers only, and within the tolerance."""
+    groups: defaultdict[Row, tuple[list[Row], list[Row]]] = defaultdict(lambda: ([], []))
+    for side, rows in enumerate((missing, extra)):
+        for row in rows:
+            groups[_shape(row)][side].append(row)
+    left: tuple[list[Row], list[Row]] = ([], [])
+    for ours, theirs in groups.values():
+        # Of one shape, so that rows can be sorted by their numbers.
+        ours.sort(key=_numbers)
+        theirs.sort(key=_numbers)
+        if len(ours) * len(theirs) > _PAIRS:
+            met = [i for i, pair in enumerate(zip(ours, theirs, strict=False)) if _is_close(*pair, tolerance)]
+            pairs = [(i, i) for i in met]
+        else:
+            pairs = _paired(ours, theirs, tolerance)
+        for side, rows in enumerate((ours, theirs)):
+            taken = {pair[side] for pair in pairs}
+            left[side].extend(row for place, row in enumerate(rows) if place not in taken)
+    return left
+
+
+def _paired(ours: Sequence[Row], theirs: Sequence[Row], tolerance: float) -> list[tuple[int, int]]:
+    free = list(range(len(theirs)))
+    pairs: list[tuple[int, int]] = []
+    for place, row in enumerate(ours):
+        met = next((other for other in free if _is_close(row, theirs[other], tolerance)), None)
+        if met is not None:
+            free.remove(met)
+            pairs.append((place, met))
+    return pairs
+
+
+def _shape(row: Row) -> Row:
+    """The row with a mark in the place of each number, which no cell can be."""
+    return tuple(("number",) if _is_number(cell) else cell for cell in row)
+
+
+def _numbers(row: Row) -> list[float]:
+    return [math.inf if math.isnan(cell) else cell for cell in row if _is_number(cell)]
+
+
+def _is_close(one: Row, other: Row, tolerance: float) -> bool:
+    return all(_is_same(cell, beside, tolerance) for cell, beside in zip(one, other, strict=True))
+
+
+def _is_same(one: Any, other: Any, tolerance: float) -> bool:
+    if not (_is_number(one) and _is_number(other)) or (isinstance(one, int) and isinstance(other, int)):
+        return one == other
+    if math.isnan(one) or math.isnan(other):
+        return math.isnan(one) and math.isnan(other)
+    return math.isclose(one, other, rel_tol=tolerance, abs_tol=tolerance)
+
+
+def _is_number(cell: Any) -> bool:
+    return isinstance(cell, int | float)
+
+
+def _listed(rows: Sequence[Row], word: str) -> str:
+    shown = ", ".join(_shown(row) for row in rows[:_SHOWN])
+    more = f" and {len(rows) - _SHOWN:,} more" if len(rows) > _SHOWN else ""
+    return f"{len(rows):,} row{'' if len(rows) == 1 else 's'} {word}: {shown}{more}"
+
+
+def _shown(row: Row) -> str:
+    cells = [_cut("NULL" if cell is None else repr(cell)) for cell in row[:10]]
+    return f"({', '.join([*cells, *(['…'] if len(row) > 10 else [])])})"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _CELL else f"{text[: _CELL - 1]}…"

@@ -1,0 +1,259 @@
+"""Runs queries against a database in memory, in a process of its own, and prints their results as JSON.
+
+Queries are written by models, and their tables by whoever brings the data. So this file is run as a script with limits
+on time and memory, in which no file can be opened, and imports nothing of evalflow. Its stdin is a JSON object of
+`dialect`, `setup` (SQL scripts, which may write), `queries` (which may only read), `seconds` for each of them,
+`max_rows` and `memory` in bytes. It prints `fault`, what is wrong with the set-up, or `results`: `columns` and `rows`
+or a `fault` for each query.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import json
+import os
+import sqlite3
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator, Sequence
+from decimal import Decimal
+from typing import Any, Protocol
+
+LARGEST = 600_000
+"""Maximum size of the rows of one result, in characters."""
+_OF_CELL = 8  # characters that each cell counts for, beside those of a text
+_ADDRESS_SPACE = 2 * 1024**3
+_ROWS_AT_ONCE = 100
+_LARGEST_INTEGER = 10**300  # larger ones are no floats, and compared as text
+_STEPS = 10_000  # of SQLite's virtual machine, between two looks at the clock
+_READS = frozenset((sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE))
+_REFUSED_IN_SETUP = frozenset((sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH))
+_FORBIDDEN = "it does what is not allowed, such as to write in a query, or to open files, settings or extensions"
+_HARMLESS_PRAGMAS = frozenset(("foreign_keys", "encoding"))  # which dumps begin with
+
+
+class Refused(Exception):
+    """A script or a query that is not run to its end, and why."""
+
+
+class _Database(Protocol):
+    def set_up(self, script: str) -> None: ...
+    def close_writes(self) -> None: ...
+    def query(self, query: str) -> tuple[list[str], Callable[[int], Sequence[Sequence[Any]]]]: ...
+
+
+class _Sqlite:
+    """Memory is limited by SQLite itself, and what a statement may do by its authorizer."""
+
+    def __init__(self, seconds: float, memory: int) -> None:
+        self._seconds = seconds
+        self._ends = 0.0
+        self._connection = sqlite3.connect(":memory:", isolation_level=None)
+        self._connection.text_factory = _decoded
+        self._connection.execute(f"PRAGMA hard_heap_limit={memory}")
+        self._connection.execute("PRAGMA temp_store=MEMORY")
+        self._connection.set_authorizer(_in_setup)
+        self._connection.set_progress_handler(lambda: time.monotonic() > self._ends, _STEPS)
+
+    def set_up(self, script: str) -> None:
+        with self._limited():
+            self._connection.executescript(script)
+
+    def close_writes(self) -> None:
+        self._connection.set_authorizer(None)
+        if self._connection.in_transaction:
+            self._connection.execute("COMMIT")
+        self._connection.execute("PRAGMA query_only=ON")
+        self._connection.set_authorizer(_in_query)
+
+    def query(self, query: str) -> tuple[list[str], Callable[[int], Sequence[Sequence[Any]]]]:
+        with self._limited():
+            cursor = self._connection.execute(query)
+        if cursor.description is None:
+            raise Refused("it is no query that gives rows")
+
+        def more(size: int) -> Sequence[Sequence[Any]]:
+            with self._limited(restart=False):
+                return cursor.fetchmany(size)
+
+        return [column[0] for column in cursor.description], more
+
+    @contextlib.contextmanager
+    def _limited(self, *, restart: bool = True) -> Generator[None]:
+        if restart:
+            self._ends = time.monotonic() + self._seconds
+        try:
+            yield
+        except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
+            said = str(error)
+            if said == "interrupted":
+                raise _too_slow(self._seconds) from None
+            if "authoriz" in said or "prohibited" in said or "readonly database" in said:
+                raise Refused(_FORBIDDEN) from None
+            if "one statement" in said:
+                raise Refused("it is more than one statement") from None
+            raise Refused(said) from None
+
+
+def _decoded(text: bytes) -> str:
+    return text.decode("utf-8", "replace")
+
+
+def _in_setup(action: int, one: str | None, two: str | None, *_: Any) -> int:
+    is_refused = action in _REFUSED_IN_SETUP or (
+        action == sqlite3.SQLITE_PRAGMA and str(one).lower() not in _HARMLESS_PRAGMAS
+    )
+    return sqlite3.SQLITE_DENY if is_refused or _loads(action, two) else sqlite3.SQLITE_OK
+
+
+def _in_query(action: int, _one: str | None, two: str | None, *_: Any) -> int:
+    return sqlite3.SQLITE_OK if action in _READS and not _loads(action, two) else sqlite3.SQLITE_DENY
+
+
+def _loads(action: int, name: str | None) -> bool:
+    return action == sqlite3.SQLITE_FUNCTION and str(name).lower() == "load_extension"
+
+
+class _Duckdb:
+    """Files and extensions are switched off for good; queries run in transactions that can only read."""
+
+    def __init__(self, seconds: float, memory: int) -> None:
+        import duckdb
+
+        self._duckdb = duckdb
+        self._seconds = seconds
+        off = ("enable_external_access", "autoinstall_known_extensions", "autoload_known_extensions",
+               "allow_community_extensions")  # fmt: skip
+        limits = {"memory_limit": f"{memory}B", "threads": "1", "temp_directory": ""}
+        self._connection = duckdb.connect(":memory:", config={**dict.fromkeys(off, "false"), **limits})
+        self._connection.execute("SET lock_configuration=true")
+
+    def set_up(self, script: str) -> None:
+        with self._limited():
+            self._connection.execute(script)
+
+    def close_writes(self) -> None:
+        with contextlib.suppress(self._duckdb.Error):
+            self._connection.execute("COMMIT")  # where a script left a transaction open
+
+    def query(self, query: str) -> tuple[list[str], Callable[[int], Sequence[Sequence[Any]]]]:
+        with self._limited():
+            statements = self._connection.extract_statements(query)
+            if len(statements) != 1:
+                raise Refused("it is more than one statement" if statements else "it is no query that gives rows")
+            if statements[0].type != self._duckdb.StatementType.SELECT:
+                raise Refused(_FORBIDDEN)
+            with contextlib.suppress(self._duckdb.Error):
+                self._connection.execute("ROLLBACK")
+            self._connection.execute("BEGIN TRANSACTION READ ONLY")
+            self._connection.execute(statements[0])
+
+        def more(size: int) -> Sequence[Sequence[Any]]:
+            with self._limited():
+                return self._connection.fetchmany(size)
+
+        return [column[0] for column in self._connection.description or ()], more
+
+    @contextlib.contextmanager
+    def _limited(self) -> Generator[None]:
+        timer = threading.Timer(self._seconds, self._connection.interrupt)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        except self._duckdb.InterruptException:
+            raise _too_slow(self._seconds) from None
+        except self._duckdb.OutOfMemoryException:
+            raise MemoryError from None
+        except self._duckdb.PermissionException:
+            raise Refused(_FORBIDDEN) from None
+        except (self._duckdb.Error, ValueError) as error:
+            raise Refused(str(error)) from None
+        finally:
+            timer.cancel()
+
+
+def _too_slow(seconds: float) -> Refused:
+    return Refused(f"it takes more than {seconds:g} s")
+
+
+def _limit(seconds: float) -> None:
+    with contextlib.suppress(ImportError, ValueError, OSError):  # where the system has no such limits
+        import resource
+
+        whole = int(seconds) + 1
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_CPU, (whole, whole + 1))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))  # those that are open stay so
+        resource.setrlimit(resource.RLIMIT_AS, (_ADDRESS_SPACE, _ADDRESS_SPACE))
+
+
+def _result(database: _Database, query: str, max_rows: int) -> dict[str, Any]:
+    columns, more = database.query(query)
+    rows: list[list[Any]] = []
+    size = 0
+    while batch := more(_ROWS_AT_ONCE):
+        for row in batch:
+            if len(rows) == max_rows:
+                raise Refused(f"it gives more than {max_rows:,} rows")
+            rows.append([_cell(value) for value in row])
+            size += sum(_OF_CELL + (len(cell) if isinstance(cell, str) else 0) for cell in rows[-1])
+            if size > LARGEST:
+                raise Refused(f"its rows are larger than {LARGEST:,} characters")
+    return {"columns": columns, "rows": rows}
+
+
+def _cell(value: Any) -> Any:
+    """A value as JSON has it: decimals are numbers, blobs and dates are texts."""
+    match value:
+        case None | float() | str():
+            return value
+        case int() if abs(value) < _LARGEST_INTEGER:
+            return value
+        case Decimal() if value.is_finite():
+            return int(value) if value == value.to_integral_value() else float(value)
+        case bytes():
+            return f"x'{value.hex()}'"
+        case dt.date() | dt.time():
+            return value.isoformat(" ") if isinstance(value, dt.datetime) else value.isoformat()
+        case _:
+            return str(value)
+
+
+def _told(work: Callable[[], dict[str, Any]], memory: int) -> dict[str, Any]:
+    try:
+        return work()
+    except Refused as error:
+        return {"fault": str(error)}
+    except MemoryError:
+        return {"fault": f"it needs more than {memory >> 20:,} MB of memory"}
+
+
+def main() -> None:
+    """Read the task from stdin and print what came of it."""
+    task = json.load(sys.stdin)
+    seconds, memory = task["seconds"], task["memory"]
+    made: type[_Sqlite] | type[_Duckdb] = _Duckdb if task["dialect"] == "duckdb" else _Sqlite
+    database = made(seconds, memory)
+    _limit(seconds * (len(task["setup"]) + len(task["queries"])) + 5)
+
+    def set_up() -> dict[str, Any]:
+        for script in task["setup"]:
+            database.set_up(script)
+        database.close_writes()
+        return {}
+
+    said = _told(set_up, memory)
+    if not said:
+        queries = task["queries"]
+        said = {"results": [_told(lambda q=q: _result(database, q, task["max_rows"]), memory) for q in queries]}
+    sys.stdout.buffer.write(json.dumps(said, ensure_ascii=False).encode("utf-8", "replace"))
+    sys.stdout.flush()
+    os._exit(0)  # DuckDB's threads may abort the process when the interpreter ends
+
+
+if __name__ == "__main__":
+    main()
