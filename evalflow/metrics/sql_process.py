@@ -34,7 +34,7 @@ _FORBIDDEN = "it does what is not allowed, such as to write in a query, or to op
 _HARMLESS_PRAGMAS = frozenset(("foreign_keys", "encoding"))  # which dumps begin with
 
 
-class Refused(Exception):
+class QueryRefused(Exception):
     """A script or a query that is not run to its end, and why."""
 
 
@@ -72,7 +72,7 @@ class _Sqlite:
         with self._limited():
             cursor = self._connection.execute(query)
         if cursor.description is None:
-            raise Refused("it is no query that gives rows")
+            raise QueryRefused("it is no query that gives rows")
 
         def more(size: int) -> Sequence[Sequence[Any]]:
             with self._limited(restart=False):
@@ -91,10 +91,10 @@ class _Sqlite:
             if said == "interrupted":
                 raise _too_slow(self._seconds) from None
             if "authoriz" in said or "prohibited" in said or "readonly database" in said:
-                raise Refused(_FORBIDDEN) from None
+                raise QueryRefused(_FORBIDDEN) from None
             if "one statement" in said:
-                raise Refused("it is more than one statement") from None
-            raise Refused(said) from None
+                raise QueryRefused("it is more than one statement") from None
+            raise QueryRefused(said) from None
 
 
 def _decoded(text: bytes) -> str:
@@ -142,9 +142,9 @@ class _Duckdb:
         with self._limited():
             statements = self._connection.extract_statements(query)
             if len(statements) != 1:
-                raise Refused("it is more than one statement" if statements else "it is no query that gives rows")
+                raise QueryRefused("it is more than one statement" if statements else "it is no query that gives rows")
             if statements[0].type != self._duckdb.StatementType.SELECT:
-                raise Refused(_FORBIDDEN)
+                raise QueryRefused(_FORBIDDEN)
             with contextlib.suppress(self._duckdb.Error):
                 self._connection.execute("ROLLBACK")
             self._connection.execute("BEGIN TRANSACTION READ ONLY")
@@ -168,15 +168,15 @@ class _Duckdb:
         except self._duckdb.OutOfMemoryException:
             raise MemoryError from None
         except self._duckdb.PermissionException:
-            raise Refused(_FORBIDDEN) from None
+            raise QueryRefused(_FORBIDDEN) from None
         except (self._duckdb.Error, ValueError) as error:
-            raise Refused(str(error)) from None
+            raise QueryRefused(str(error)) from None
         finally:
             timer.cancel()
 
 
-def _too_slow(seconds: float) -> Refused:
-    return Refused(f"it takes more than {seconds:g} s")
+def _too_slow(seconds: float) -> QueryRefused:
+    return QueryRefused(f"it takes more than {seconds:g} s")
 
 
 def _limit(seconds: float) -> None:
@@ -198,11 +198,11 @@ def _result(database: _Database, query: str, max_rows: int) -> dict[str, Any]:
     while batch := more(_ROWS_AT_ONCE):
         for row in batch:
             if len(rows) == max_rows:
-                raise Refused(f"it gives more than {max_rows:,} rows")
+                raise QueryRefused(f"it gives more than {max_rows:,} rows")
             rows.append([_cell(value) for value in row])
             size += sum(_OF_CELL + (len(cell) if isinstance(cell, str) else 0) for cell in rows[-1])
             if size > LARGEST:
-                raise Refused(f"its rows are larger than {LARGEST:,} characters")
+                raise QueryRefused(f"its rows are larger than {LARGEST:,} characters")
     return {"columns": columns, "rows": rows}
 
 
@@ -226,7 +226,7 @@ def _cell(value: Any) -> Any:
 def _told(work: Callable[[], dict[str, Any]], memory: int) -> dict[str, Any]:
     try:
         return work()
-    except Refused as error:
+    except QueryRefused as error:
         return {"fault": str(error)}
     except MemoryError:
         return {"fault": f"it needs more than {memory >> 20:,} MB of memory"}

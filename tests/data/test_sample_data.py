@@ -63,7 +63,7 @@ def test_count_and_unique_ids(name: str, count: int):
     assert len({case["id"] for case in cases}) == count
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", [name for name in FILES if name != "text_to_sql"])  # a fixture, with their tags
 def test_tags_are_hierarchical(name: str):
     tags = [tag for case in load(name) for tag in case["tags"]]
     assert tags

@@ -112,15 +112,9 @@ def failed(bench):
 def test_a_failed_answer_is_an_error_of_every_score_of_it(bench, shipped_name):
     known = {"guardrails": {"g": True}, "triggered": True, "chunks": ["a"], "pages": ["a"]}
     checks = ({"identifier": "correctness", "params": {"reference": "Anna."}},)
-    told = {
-        "chatbot_role": "A porter.",
-        "purpose": "Luggage.",
-        "guidelines": ["Be brief."],
-        "setup": "",
-        "tools": {"look": "Look."},
-    }
-    case = bench.case(vars=told, expected=known, checks=checks)
     shipped = bench.shipped(shipped_name)
+    columns = {need.removeprefix("vars."): "x" for need in shipped.config.needs if need.startswith("vars.")}
+    case = bench.case(vars=columns, expected=known, checks=checks)
     bound = tuple(shipped.bind(case))
     assert len(bound) == (shipped.config.kind != "composite")  # which follows from other metrics' scores
     for metric in bound:
