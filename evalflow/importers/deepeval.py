@@ -38,6 +38,8 @@ _LIKE: Mapping[str, str] = {
     "exact match": "exact_match",
     "conversation completeness": "conversation_completeness",
     "turn relevancy": "turn_relevance",
+    "turn faithfulness": "turn_faithfulness",
+    "turn contextual relevancy": "turn_context_relevancy",
     "knowledge retention": "knowledge_retention",
 }
 _HINTS: Mapping[str, str] = {
@@ -49,6 +51,7 @@ _HINTS: Mapping[str, str] = {
     "role adherence": "metric=role_adherence, with a column chatbot_role",
     "role violation": "metric=role_violation, with a column chatbot_role",
     "misuse": "metric=misuse, with a column purpose",
+    "topic adherence": "metric=topic_adherence, with a column allowed_topics",
     "non advice": "metric=unsafe_advice",
 }
 
@@ -166,18 +169,22 @@ def _single(known: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _conversation(known: Mapping[str, Any]) -> dict[str, Any]:
-    """Turns as messages; the last one of the assistant is the answer."""
-    turns = _parsed(known.get("turns"))
-    listed = as_list(turns)
-    known_turns = [cast("Mapping[str, Any]", turn) for turn in listed if isinstance(turn, Mapping)]
-    messages = [{"role": str(turn.get("role")), "content": str(turn.get("content"))} for turn in known_turns]
-    answer = messages.pop()["content"] if messages and messages[-1]["role"] == "assistant" else None
+    """Turns as messages, each with what was retrieved for it; the last one of the assistant is the answer."""
+    listed = as_list(_parsed(known.get("turns")))
+    messages = [_turn(cast("Mapping[str, Any]", turn)) for turn in listed if isinstance(turn, Mapping)]
+    last = messages.pop() if messages and messages[-1]["role"] == "assistant" else None
     if not messages or messages[-1]["role"] != "user":
         hint = "play the conversation first: evalflow asks a target at each turn of a user"
         raise Untranslatable("it has no turn of a user", hint)
-    found: dict[str, Any] = {"messages": messages} | ({} if answer is None else {"answer": answer})
-    contexts = _texts(known.get("context"))
+    found: dict[str, Any] = {"messages": messages} | ({} if last is None else {"answer": last["content"]})
+    contexts = (last or {}).get("metadata", {}).get("contexts") or _texts(known.get("context"))
     return found | ({"contexts": contexts} if contexts else {})
+
+
+def _turn(turn: Mapping[str, Any]) -> dict[str, Any]:
+    contexts = _texts(turn.get("retrieval_context", turn.get("retrievalContext")))
+    message = {"role": str(turn.get("role")), "content": str(turn.get("content"))}
+    return message | ({"metadata": {"contexts": contexts}} if contexts else {})
 
 
 def _snake(key: str) -> str:

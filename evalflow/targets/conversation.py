@@ -34,8 +34,8 @@ def open_turns(messages: Sequence[Message]) -> list[int]:
 class ConversationTarget:
     """Plays conversations with a target that answers only the last message.
 
-    Its earlier answers and their metadata are part of the conversation for the next turn. Each turn is a separate call:
-    cached, limited and counted like any other.
+    Its earlier answers are part of the conversation for the next turn, with their metadata and contexts, which metrics
+    read. Each turn is a separate call: cached, limited and counted like any other.
     """
 
     def __init__(self, target: Target) -> None:
@@ -62,17 +62,23 @@ class ConversationTarget:
                 turn = f"turn {len(answers)} of {len(asked)}: {answer.error}"
                 return replace(totalled(answers, told), error=turn)
             if at != asked[-1]:
-                played.append(Message("assistant", as_text(answer), answer.metadata))
+                played.append(as_message(answer))
         return totalled(answers, told)
 
     async def close(self) -> None:
         await self._target.close()
 
 
-def as_text(answer: Answer) -> str:
+def _as_text(answer: Answer) -> str:
     """An answer as message text; a prediction is JSON unless it is text."""
     said = answer.actual if answer.answer is None else answer.answer
     return said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
+
+
+def as_message(answer: Answer) -> Message:
+    """An answer as the assistant's turn: its metadata, with the texts that were retrieved for it under `contexts`."""
+    found = {} if answer.contexts is None else {"contexts": [context.text for context in answer.contexts]}
+    return Message("assistant", _as_text(answer), {**found, **(answer.metadata or {})} or None)
 
 
 def totalled(answers: Sequence[Answer], told: Sequence[Message]) -> Answer:

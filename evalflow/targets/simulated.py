@@ -9,7 +9,7 @@ from evalflow.config.simulators import ConversationLimits
 from evalflow.errors import CallError, TargetError, UserError
 from evalflow.protocols import Target
 from evalflow.records import NOTHING, Answer, Case, Message, Spend
-from evalflow.targets.conversation import SIMULATION, as_text, totalled
+from evalflow.targets.conversation import SIMULATION, as_message, totalled
 from evalflow.targets.recorded import blank
 from evalflow.targets.service import digest
 from evalflow.targets.simulator import SPOKE_AS_BOT, Simulator, Spoken
@@ -133,7 +133,7 @@ class _Talk:
         self.told.append(self.messages[-1])
         self.messages = [*answer.messages]
         if answer.status != "error":
-            self.messages.append(Message("assistant", as_text(answer), answer.metadata))
+            self.messages.append(as_message(answer))
 
     def last(self) -> Answer:
         return totalled(self.answers, self.told)

@@ -77,6 +77,18 @@ def test_turns_are_messages(tmp_path: Path) -> None:
     assert found.ledger.counts()["cases"] == (3, 2, 1)
 
 
+def test_what_was_retrieved_for_a_turn_stays_with_it(tmp_path: Path) -> None:
+    turns = [
+        {"role": "user", "content": "Open?"},
+        {"role": "assistant", "content": "No.", "retrieval_context": ["a"]},
+        {"role": "user", "content": "Why?"},
+        {"role": "assistant", "content": "Winter.", "retrieval_context": ["b"]},
+    ]
+    (case,) = rows(read(tmp_path, [{"scenario": "x", "turns": turns}]))
+    assert [message.get("metadata") for message in case["messages"]] == [None, {"contexts": ["a"]}, None]
+    assert case["contexts"] == ["b"]
+
+
 def test_a_run_has_scores_and_metrics_like_its_own(tmp_path: Path) -> None:
     scores = [metric("Faithfulness"), metric("Tone [GEval]"), metric("Bias", score=0.2), metric("Toxicity", score=None)]
     found = read(tmp_path, run(retrievalContext=["c"], metricsData=scores), ".latest_run_full.json")

@@ -59,12 +59,14 @@ def outcomes(name: str) -> Mapping[str, tuple[Outcome, set[str]]]:
     return {one.case.id: scored(shipped(name), one) for one in fixture(name)}
 
 
-def scored(metric: Metric, one: FixtureCase) -> tuple[Outcome, set[str]]:
+def scored(metric: Metric, one: FixtureCase, of: str | None = None) -> tuple[Outcome, set[str]]:
+    """The outcome, and the steps that were asked; the replies are those `of` a composite, if it has any."""
     if isinstance(metric, CompositeMetric):
-        parts = {part: scored(shipped(part), one)[0] for part in metric.parts}
-        found = {part: Part(status=had.status, score=had.score, reason=had.reason) for part, had in parts.items()}
-        return combine(metric.config, found), set()
-    replies = script(metric.name).get(one.case.id, {})
+        own = metric.name if script(metric.name) else None
+        parts = {part: scored(shipped(part), one, own) for part in metric.parts}
+        found = {part: Part(status=had.status, score=had.score, reason=had.reason) for part, (had, _) in parts.items()}
+        return combine(metric.config, found), {step for _, asked in parts.values() for step in asked}
+    replies = script(of or metric.name).get(one.case.id, {})
     said = {
         step: bench().verdicts(reply) if isinstance(reply, list) and reply and isinstance(reply[0], str) else reply
         for step, reply in replies.items()

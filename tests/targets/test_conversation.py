@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from evalflow.records import Answer, Case, Message, Usage
+from evalflow.records import Answer, Case, Context, Message, Usage
 from evalflow.targets.conversation import ConversationTarget, open_turns
 from evalflow.targets.recorded import blank
 
@@ -77,6 +77,13 @@ async def test_a_scripted_dialogue_is_played_turn_by_turn() -> None:
     played = (*said("s:x", "u:a"), Message("assistant", "2 messages", {"tool": "search"}), *said("u:b", "a:c", "u:d"))
     assert parrot.shown[1:] == [played]
     assert (answer.answer, answer.messages, answer.target_repeat) == ("6 messages", played, 1)
+
+
+async def test_what_was_retrieved_for_a_turn_stays_with_its_message() -> None:
+    found = {"contexts": (Context("Closed on Sundays."),), "metadata": {"tool": "search"}}
+    answer = await ConversationTarget(Parrot(found, {"contexts": ()})).answer(case("u:a", "u:b", "u:c"), 0)
+    told = [message.metadata for message in answer.messages if message.role == "assistant"]
+    assert told == [{"contexts": ["Closed on Sundays."], "tool": "search"}, {"contexts": []}]
 
 
 async def test_what_the_turns_took_is_added_up() -> None:
