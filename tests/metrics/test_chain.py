@@ -114,7 +114,7 @@ def test_a_failed_answer_is_an_error_of_every_score_of_it(bench, shipped_name):
     checks = ({"identifier": "correctness", "params": {"reference": "Anna."}},)
     shipped = bench.shipped(shipped_name)
     columns = {need.removeprefix("vars."): "x" for need in shipped.config.needs if need.startswith("vars.")}
-    case = bench.case(vars=columns, expected=known, checks=checks)
+    case = bench.case(vars=columns, expected=known, checks=checks, scenario="A lost bag.")
     bound = tuple(shipped.bind(case))
     assert len(bound) == (shipped.config.kind != "composite")  # which follows from other metrics' scores
     for metric in bound:
