@@ -5,7 +5,7 @@
 Each conversation (500) goes to its limit of 6 turns: 6 answers of the target and 7 calls for the user, one after the
 other. Beside it the same number of calls is made by plain cases, which wait for nobody, through the same target. What
 counts is the time from the first request to the last answer as the endpoint sees it; the CPU is that of the whole run.
-Both share two cores with the endpoint, whose floor, aiohttp and nothing else, says what is left to reach.
+`throughput` says what plain calls reach beside the floor, aiohttp and nothing else.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import json
 import sys
 from pathlib import Path
 
-from _lab import Endpoint, floor, folder, machine, measured, print_table
+from _lab import Endpoint, folder, machine, measured, print_table
 
 LATENCY_S = 0.05
 IN_FLIGHT = 100
@@ -53,24 +53,17 @@ def main() -> None:
     print(f"{machine()}; {LATENCY_S * 1000:g} ms latency, {IN_FLIGHT} in flight, {calls:,} calls\n")
     rows: list[tuple[str, ...]] = []
     with folder() as work:
-        scenario = {
-            "scenario": "You need a permit. " * 5,
-            "goal": "Learn what it costs.",
-            "facts": ["You are new."] * 5,
-        }
+        brief = {"scenario": "You need a permit. " * 5, "goal": "Learn what it costs.", "facts": ["You are new."] * 5}
+        # The greetings differ, or the answers to all would be the same ones from the cache.
+        greeted = [[{"role": "assistant", "content": f"Welcome, you are number {i}."}] for i in range(count)]
         talks = rows_of(
-            work / "talks.jsonl", [{"id": str(i), **scenario, "persona": f"Person {i}."} for i in range(count)]
+            work / "talks.jsonl", [{"id": str(i), **brief, "messages": hello} for i, hello in enumerate(greeted)]
         )
         asks = rows_of(work / "asks.jsonl", [{"id": str(i), "question": f"Question {i}? " * 60} for i in range(calls)])
         limit = f"simulator.limits.turns={TURNS}"
-        for name in ("aiohttp floor", "plain calls", "conversations"):
+        for name, cases, more in (("plain calls", asks, ()), ("conversations", talks, (limit,))):
             with Endpoint(LATENCY_S, json.dumps(TURN)) as endpoint:
-                made = {
-                    "aiohttp floor": lambda url: floor(url, calls, IN_FLIGHT),
-                    "plain calls": lambda url: command(url, asks, work / "plain.db"),
-                    "conversations": lambda url: command(url, talks, work / "talks.db", limit),
-                }[name](endpoint.url)
-                cost = measured(made, work)
+                cost = measured(command(endpoint.url, cases, work / f"{name}.db", *more), work)
             assert endpoint.requests == calls, endpoint.requests
             rate = f"{calls / endpoint.busy_s:,.0f}"
             rows.append((name, f"{ideal / endpoint.busy_s:.0%}", rate, f"{cost.cpu_s:.1f}", f"{cost.peak_mib:.0f}"))

@@ -156,6 +156,7 @@ def _described(row: AnsweredCase) -> dict[str, Any]:
         "answer": case.answer,
         "actual": case.actual,
         "error": row.answer.error if row.answer else None,
+        "metadata": case.metadata,
         "reference": case.reference,
         "expected": case.expected,
         "contexts": [{"title": c.title, "text": c.text} for c in case.contexts or ()],

@@ -143,7 +143,9 @@ def _case(known: Mapping[str, Any]) -> dict[str, Any]:
     about = dict(as_map(_parsed(known.get("additional_metadata", known.get("metadata")))))
     about |= {name: known[name] for name in ("name", "comments", "completion_time", "token_cost") if known.get(name)}
     extra = dict(as_map(_parsed(known.get("custom_column_key_values"))))
-    extra |= {name: known[name] for name in ("scenario", "expected_outcome", "user_description") if known.get(name)}
+    if "scenario" not in case:
+        about_user = ("scenario", "expected_outcome", "user_description")
+        extra |= {name: known[name] for name in about_user if known.get(name)}
     case |= {"metadata": about} if about else {}
     case |= {"group": str(known["source_file"])} if known.get("source_file") else {}
     case |= {"vars": extra} if extra else {}
@@ -173,6 +175,9 @@ def _conversation(known: Mapping[str, Any]) -> dict[str, Any]:
     listed = as_list(_parsed(known.get("turns")))
     messages = [_turn(cast("Mapping[str, Any]", turn)) for turn in listed if isinstance(turn, Mapping)]
     last = messages.pop() if messages and messages[-1]["role"] == "assistant" else None
+    if not listed and known.get("scenario"):
+        parts = {"scenario": "scenario", "persona": "user_description", "goal": "expected_outcome"}
+        return {name: str(known[key]) for name, key in parts.items() if known.get(key)}
     if not messages or messages[-1]["role"] != "user":
         hint = "play the conversation first: evalflow asks a target at each turn of a user"
         raise Untranslatable("it has no turn of a user", hint)

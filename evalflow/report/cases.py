@@ -18,10 +18,12 @@ from rich.text import Text
 
 from evalflow.config.schema import MetricConfig
 from evalflow.lazy import pl
-from evalflow.records import Case, Context, ScoreRecord
+from evalflow.records import Case, Context, Message, ScoreRecord
+from evalflow.report.page import ending_words
 from evalflow.report.results_csv import AnsweredCase, Score
 from evalflow.report.wording import literal, number, plain, plain_line
 from evalflow.summary.journal import json_line
+from evalflow.targets.conversation import SIMULATION, ending_of
 from evalflow.trajectories import told_trajectory
 
 MAX_CASES = 20_000  # more would make the page slow, and few readers would use them
@@ -129,7 +131,8 @@ class ExplorerWriter:
 
     def _entry(self) -> list[Any]:
         case = self._rows[0].case
-        said = case.question or next((row.answer.answer for row in self._rows if row.answer and row.answer.answer), "")
+        answers = (row.answer.answer for row in self._rows if row.answer and row.answer.answer)
+        said = case.question or case.scenario or next(answers, "")
         preview = " ".join(said[: 2 * _PREVIEW].split())[:_PREVIEW]
         cells: list[float | None] = []
         for row in self._rows:
@@ -156,7 +159,8 @@ def _details(rows: Sequence[AnsweredCase], series: Mapping[Any, int]) -> dict[st
     return _present(
         {
             "group": case.group,
-            "messages": [[message.role, message.content] for message in case.messages],
+            "messages": _turns(case.messages),
+            "brief": case.brief,
             "reference": case.reference,
             "contexts": _contexts(case.contexts),
             "expected": case.expected,
@@ -173,8 +177,14 @@ def _answer(row: AnsweredCase, case: Case, series: Mapping[Any, int]) -> dict[st
     if answer is not None:
         if answer.contexts is not case.contexts and answer.contexts != case.contexts:
             shown["contexts"] = _contexts(answer.contexts)
+        if len(answer.messages) > len(case.messages):  # a conversation that the run has played
+            shown["messages"] = _turns(answer.messages)
         shown |= zip(_ANSWER_KEYS, _ANSWER_OF(answer), strict=True)
     return _present(shown)
+
+
+def _turns(messages: Sequence[Message]) -> list[list[str]]:
+    return [[message.role, message.content] for message in messages]
 
 
 def _score(score: Score, number: int) -> dict[str, Any]:
@@ -204,6 +214,9 @@ def print_case(console: Console, case: Mapping[str, Any]) -> None:
     shown = {"answer": "answer", "actual": "actual", "error": "no answer", "reference": "reference"}
     for key, label in (shown | {"expected": "expected"}).items():
         _block(console, label, _readable(case[key]))
+    if ended := ending_of(case["metadata"]):
+        reason = case["metadata"][SIMULATION].get("reason")
+        _block(console, "simulated user", f"{ending_words(ended)}{f': {reason}' if reason else ''}")
     for position, context in enumerate(case["contexts"], 1):
         text = context["text"]
         _block(console, f"context {position}", text if len(text) <= _CONTEXT else f"{text[:_CONTEXT]} …")

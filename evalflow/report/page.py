@@ -161,9 +161,14 @@ _ENDED = {
 }  # fmt: skip
 
 
+def ending_words(ended: str) -> str:
+    """How a simulated conversation ended, as the end of a sentence."""
+    return _ENDED.get(ended, ended)
+
+
 def _endings(endings: Mapping[str, int]) -> str:
     """How simulated conversations ended: `simulated users: of 8 conversations 6 reached the goal, 2 gave up`."""
-    told = ", ".join(f"{n:,} {_ENDED.get(ended, ended)}" for ended, n in endings.items())
+    told = ", ".join(f"{n:,} {ending_words(ended)}" for ended, n in endings.items())
     return f"simulated users: of {counted(sum(endings.values()), 'conversation')} {told}"
 
 

@@ -126,7 +126,7 @@ class ResultsWriter:
             said = json_or_text(row.answer.actual)
         case = row.case
         cells: list[Any] = [case.dataset, case.id, row.target, row.target_repeat]
-        cells += ["; ".join(case.tags), case.question or "", said or ""]
+        cells += ["; ".join(case.tags), case.question or case.scenario or "", said or ""]
         own = by_column(row)
         for key in self._series:
             cells += _cells(own.get(key))

@@ -74,6 +74,9 @@ def test_a_finished_run_is_a_dataset_that_asks_nobody(program: Program) -> None:
         assert done.returncode == 0, done.stderr
         asked = endpoint.count
     first = program.latest
+    page = (first / "report.html").read_text(encoding="utf-8")
+    assert '"messages":[["user","Question 0?"],["assistant","Answer to 1."],["user","Question 1?"]]' in page
+    assert '"brief":"Situation: You need a permit.' in page
     (case,) = [json.loads(line) for line in (first / "cases.jsonl").read_text(encoding="utf-8").splitlines()]
     assert (case["scenario"], case["facts"], case["answer"]) == ("You need a permit.", ["You are new."], "Answer to 3.")
     assert [message["role"] for message in case["messages"]] == ["user", "assistant", "user"]
@@ -81,6 +84,8 @@ def test_a_finished_run_is_a_dataset_that_asks_nobody(program: Program) -> None:
     assert again.returncode == 0, again.stderr
     assert (program.manifest["requests"], endpoint.count) == (0, asked)
     assert program.manifest["endings"] == {"goal_reached": 1}
+    shown = program("cases")
+    assert "reached the goal: r" in shown.stdout
     for page in ("summary.md", "report.html"):
         assert "of 1 conversation 1 reached the goal" in (program.latest / page).read_text(encoding="utf-8")
 

@@ -70,7 +70,7 @@ def test_lines_and_csv_join_lists(tmp_path: Path) -> None:
 def test_turns_are_messages(tmp_path: Path) -> None:
     turns = [{"role": "user", "content": "A ticket"}, {"role": "assistant", "content": "Which?"}]
     found = read(tmp_path, [{"scenario": "Buy", "turns": turns}, {"scenario": "x", "turns": json.dumps(turns[:1])},
-                            {"scenario": "none"}])  # fmt: skip
+                            {"scenario": "none", "turns": turns[1:]}])  # fmt: skip
     assert [(case["messages"], case.get("answer")) for case in rows(found)] == [
         (turns[:1], "Which?"), (turns[:1], None),
     ]  # fmt: skip
@@ -87,6 +87,14 @@ def test_what_was_retrieved_for_a_turn_stays_with_it(tmp_path: Path) -> None:
     (case,) = rows(read(tmp_path, [{"scenario": "x", "turns": turns}]))
     assert [message.get("metadata") for message in case["messages"]] == [None, {"contexts": ["a"]}, None]
     assert case["contexts"] == ["b"]
+
+
+def test_a_scenario_without_turns_is_one_for_a_simulated_user(tmp_path: Path) -> None:
+    golden = {"scenario": "Buy a ticket", "user_description": "In a hurry", "expected_outcome": "Has one", "name": "n"}
+    (case,) = rows(read(tmp_path, [golden]))
+    kept = {name: case[name] for name in ("scenario", "persona", "goal")}
+    assert kept == {"scenario": "Buy a ticket", "persona": "In a hurry", "goal": "Has one"}
+    assert "vars" not in case
 
 
 def test_a_run_has_scores_and_metrics_like_its_own(tmp_path: Path) -> None:

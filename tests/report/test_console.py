@@ -82,11 +82,12 @@ def test_a_case():
         "target_repeat": 1,
         "tags": [EVIL],
         "messages": [message],
+        "metadata": {"simulation": {"ended": EVIL, "reason": EVIL}},
         "contexts": [context],
         "scores": [score],
     }
     print_case(on, case)
-    assert printed(on).count(SEEN) == 20
+    assert printed(on).count(SEEN) == 22
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800]", printed(on))
 
 
@@ -95,7 +96,8 @@ def test_what_an_agent_did_is_shown_step_by_step():
     done = [{"role": "assistant", "tool_calls": [{"id": "1", "name": "look", "arguments": {"at": EVIL}}]}]
     case = {
         "dataset": "d", "id": "1", "target": "t", "target_repeat": 0, "tags": [], "messages": [], "contexts": [],
-        "scores": [], "answer": "A.", "error": None, "reference": None, "actual": done, "expected": [{"role": 1}],
+        "scores": [], "answer": "A.", "error": None, "metadata": None,
+        "reference": None, "actual": done, "expected": [{"role": 1}],
     }  # fmt: skip
     print_case(on, case)
     assert 'step 1, assistant: call 1: look({"at": ' in printed(on)

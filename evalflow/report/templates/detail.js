@@ -59,6 +59,9 @@ function contextList(contexts) {
     h("div", { class: "text" }, context.text))));
 }
 
+const turnList = (messages) => messages.map(([role, content]) => h("div", { class: "turn" },
+  h("span", { class: "role" }, role), h("div", { class: "text" }, content)));
+
 function answerParts(answer, alone) {
   const noun = answer.answer === undefined && answer.actual !== undefined ? "Actual" : "Answer";
   const title = alone ? noun : `${noun} · ${answer.target}${several("target_repeat") ? ` · repeat ${answer.repeat}` : ""}`;
@@ -67,6 +70,7 @@ function answerParts(answer, alone) {
   const failed = answer.error ? h("div", { class: "text state error" }, `${answer.error_type || "error"}: ${answer.error}`) : null;
   const none = said || label || failed ? null : h("p", { class: "why" }, "There is no answer.");
   return [
+    answer.messages ? part("Conversation as held", turnList(answer.messages)) : null,
     part(title, said, label, failed, none),
     answer.contexts ? folded(`Contexts (${answer.contexts.length})`, contextList(answer.contexts)) : null,
     part("Scores", answer.scores.length ? answer.scores.map(scoreBlock) : h("p", { class: "why" }, "No metric applied.")),
@@ -79,8 +83,7 @@ function conversation(messages) {
   const turns = messages.filter((_, i) => i !== last);
   return {
     question: last < 0 ? null : messages[last][1],
-    history: turns.length ? part("Conversation before", turns.map(([role, content]) => h("div", { class: "turn" },
-      h("span", { class: "role" }, role), h("div", { class: "text" }, content)))) : null,
+    history: turns.length ? part("Conversation before", turnList(turns)) : null,
   };
 }
 
@@ -93,11 +96,12 @@ function caseView(item, details) {
   const where = legend.datasets.length > 1 ? `${item.dataset} / ${item.id}` : item.id;
   return [
     h("div", { class: "top" }, h("span", { class: "id" }, where), h("span", { class: "actions" }, back, copy)),
-    h("h3", { class: "question" }, question ?? "(no question)"),
+    h("h3", { class: "question" }, question ?? (details.brief ? "A conversation with a simulated user" : "(no question)")),
     item.tags.length ? h("div", { class: "tags" }, item.tags.map((tag) => h("span", { class: "tag" }, tag))) : null,
     history,
     details.answers.map((answer) => answerParts(answer, details.answers.length === 1)),
     details.expected !== undefined ? part("Expected", text(details.expected)) : null,
+    details.brief !== undefined ? part("Simulated user", text(details.brief)) : null,
     details.reference !== undefined ? part("Reference", text(details.reference)) : null,
     details.contexts ? part(`Contexts (${details.contexts.length})`, contextList(details.contexts)) : null,
     details.vars ? folded("Other columns", h("pre", {}, JSON.stringify(details.vars, null, 2))) : null,

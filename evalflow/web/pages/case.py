@@ -214,7 +214,7 @@ _LABELS = {
 }
 _GROUP = forms.About("Group", "Related cases, counted together in statistics.", "handbook")
 _ID = forms.About("Id", "Shown in every table. Empty: made from the content.", "fees-017", code=True)
-_WITHOUT_FIELD = {"labels": "labels", "failure": "why it has no answer"}
+_WITHOUT_FIELD = {"labels": "labels", "failure": "why it has no answer", "scenario": "a simulated user"}
 
 
 class CaseForm:

@@ -288,6 +288,10 @@ _FIELDS = {
     "labels": "Human labels",
     "demo_answer": "Example answer",
     "failure": "Why it has no answer",
+    "scenario": "Scenario of a simulated user",
+    "persona": "Persona of a simulated user",
+    "goal": "Goal of a simulated user",
+    "facts": "Facts that a simulated user knows",
     "vars": "Additional inputs, as an object",
 }
 _RIVALS = {"question": "messages", "messages": "question"}
