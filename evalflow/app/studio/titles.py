@@ -6,14 +6,15 @@ A title is any text in any script; the name is an identifier, which addresses, f
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, count
 from typing import Any
 
 from evalflow.app.core.options import options
 from evalflow.app.studio.access import requires
-from evalflow.app.studio.space import Workspace
+from evalflow.app.studio.space import NotFoundError, Workspace
 from evalflow.app.studio.validate import LONGEST_NAME, NO_NAMES
 from evalflow.config.schema import IDENTIFIER
 from evalflow.errors import Problem, UserError
@@ -111,6 +112,16 @@ def titles_of(space: Workspace) -> Titles:
     declared = space.remembered.get("titles", conf_dirs(), _declared)
     shipped = {(kind, "", name): title for kind, titles in declared.items() for name, title in titles.items()}
     return Titles({**shipped, **{(row["kind"], row["bot"], row["name"]): row["title"] for row in own}})
+
+
+@requires("admin")
+def titles_of_projects(space: Workspace, projects: Iterable[str]) -> dict[str, Titles]:
+    """The titles of projects, as they are now, by project; those that were deleted have none."""
+    found: dict[str, Titles] = {}
+    for name in dict.fromkeys(projects):
+        with suppress(NotFoundError):
+            found[name] = titles_of(space.in_project(name))
+    return found
 
 
 def _declared() -> dict[str, dict[str, str]]:

@@ -10,6 +10,7 @@ from nicegui import ui
 
 from evalflow.app.studio.audit import AuditEntry, AuditFilter, AuditWords, audit_words, list_changes
 from evalflow.app.studio.space import Page, Workspace
+from evalflow.app.studio.titles import Titles, titles_of_projects
 from evalflow.errors import Problem, UserError
 from evalflow.web.ui import forms
 from evalflow.web.ui.frame import frame, guarded_page
@@ -45,6 +46,8 @@ def add() -> None:
         )
         found = await to_thread.run_sync(lambda: list_changes(workspace, wanted, cursor, PAGE_SIZE))
         words = await to_thread.run_sync(audit_words, workspace)
+        projects = [change.project for change in found.items if change.project]
+        titles = await to_thread.run_sync(titles_of_projects, workspace, projects)
         whole = "of this server" if may("own") else f"in project {title_of('project', visitor().project)}"
         with frame("Audit", place="Audit", about=f"Every change {whole}: who, when and from where.") as actions:
             with actions:
@@ -52,7 +55,7 @@ def add() -> None:
                 export.props('download="audit.jsonl" title="All changes that match, as JSON lines"')
             _filters(query, words)
             if found.items:
-                _table(found.items)
+                _table(found.items, titles)
             else:
                 with empty("search_off", "No changes", "Nothing that matches has been changed."):
                     link_button("Show all changes", "/audit")
@@ -103,7 +106,7 @@ def _filters(query: Mapping[str, str], words: AuditWords) -> None:
             link_button("Show all", "/audit")
 
 
-def _table(changes: Sequence[AuditEntry]) -> None:
+def _table(changes: Sequence[AuditEntry], titles: Mapping[str, Titles]) -> None:
     with table(("When", "Who", "Change", "Project"), "table stacked changes"):
         for change in changes:
             with ui.element("tr"):
@@ -114,17 +117,17 @@ def _table(changes: Sequence[AuditEntry]) -> None:
                     if change.address:
                         text(change.address, classes="small muted")
                 with cell("Change", classes="what"), ui.element("div"):
-                    text(f"{change.action} {change.kind} {_called(change)}")
+                    text(f"{change.action} {change.kind} {_called(change, titles)}")
                     if change.fields:
                         text(", ".join(change.fields), classes="small muted")
                 cell("Project", title_of("project", change.project) if change.project else "–", "")
 
 
-def _called(change: AuditEntry) -> str:
-    """The title of what was changed, with its name if it has another; those of other projects are not known here."""
+def _called(change: AuditEntry, titles: Mapping[str, Titles]) -> str:
+    """The title of what was changed, with its name if it has another."""
     bot, _, name = change.name.rpartition("/")
-    is_here = change.project == visitor().project or change.kind == "project"
-    title = title_of(change.kind, name, bot) if is_here else name
+    of_project = titles.get(change.project or "")
+    title = of_project.of(change.kind, name, bot) if of_project else title_of(change.kind, name, bot)
     return change.name if title == name else f"{title} ({change.name})"
 
 

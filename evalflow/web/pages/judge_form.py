@@ -20,7 +20,7 @@ from evalflow.web.ui.endpoint import CALLED, endpoint_fields
 from evalflow.web.ui.faults import reveal
 from evalflow.web.ui.parts import button, link_button, text
 from evalflow.web.ui.title_field import TitleField
-from evalflow.web.ui.visitor import may
+from evalflow.web.ui.visitor import may, title_of
 
 _LINES = {
     "model": forms.About("Model", "The provider's model name.", "gpt-4.1-mini", required=True, code=True),
@@ -254,7 +254,7 @@ def trial_card(
                 found = await workspace.ask(lambda: try_judge(workspace, judge, name, row))
                 with place:
                     for score in found.scores:
-                        show_score(score)
+                        show_score(score, title_of("metric", score.metric))
                 reveal(place)
 
         with ui.element("div").classes("actions"):

@@ -18,6 +18,7 @@ from evalflow.records import ScoreRecord
 from evalflow.web.ui import forms
 from evalflow.web.ui.faults import reveal
 from evalflow.web.ui.parts import badge, button, facts, message, text
+from evalflow.web.ui.visitor import title_of
 
 Row = Mapping[str, Any]
 _FIELDS = MappingProxyType({
@@ -153,7 +154,7 @@ class TrialCard:
     async def _score(self) -> None:
         self._result.clear()
         with forms.faults_shown({**self._fields, **self._case.fields}, self._scoring):
-            asked = self._workspace, self._bot, self._draft(), self._case.read()
+            asked = self._workspace, self._bot, (draft := self._draft()), self._case.read()
             found = await self._workspace.ask(lambda: try_metric(*asked))
             with self._result:
                 if found.answer.status == "error":
@@ -162,7 +163,8 @@ class TrialCard:
                     text("Answer", "h3")
                     text(found.answer.answer, classes="text said")
                 for score in found.scores:
-                    show_score(score)
+                    is_own = score.metric == draft.name
+                    show_score(score, (draft.title if is_own else "") or title_of("metric", score.metric, self._bot))
             reveal(self._result)
 
 
@@ -193,13 +195,13 @@ def _show_prompt(prompt: SentPrompt) -> None:
             text(json.dumps(prompt.request, indent=2, ensure_ascii=False), "pre")
 
 
-def show_score(score: ScoreRecord) -> None:
-    """A score with its reason, what it took and cost, and what the judge replied."""
+def show_score(score: ScoreRecord, metric: str) -> None:
+    """A score with its reason, what it took and cost, and what the judge replied; `metric`: what people call it."""
     with ui.element("div").classes("scored"):
         with ui.element("div").classes("actions"):
             text(f"{score.score:.2f}" if score.score is not None else "no score", "div", "figure")
             badge(score.status, "fail" if score.status == "error" else "accent")
-            text(score.metric, "span", "muted small")
+            text(metric, "span", "muted small").props("dir=auto")
         if score.error:
             message(score.error, "", "fail")
         if score.reason:
@@ -208,7 +210,7 @@ def show_score(score: ScoreRecord) -> None:
         tokens = f"{score.input_tokens} in, {score.output_tokens} out"
         facts([
             ("On the metric's scale", "" if score.value is None else value),
-            ("Judge", score.judge or ""),
+            ("Judge", title_of("judge", score.judge or "")),
             ("Time", f"{score.latency_s:.2f} s" if score.latency_s is not None else ""),
             ("Tokens", "" if score.input_tokens is None else tokens),
             ("Cost", "" if score.cost_usd is None else amount_in_words("usd", score.cost_usd)),

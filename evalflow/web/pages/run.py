@@ -28,7 +28,7 @@ from evalflow.web.pages.run_metrics import MetricCard, TagTable, overview
 from evalflow.web.pages.runs import ACTIVE, duration, name_of, seconds_in_words, state_of, when
 from evalflow.web.ui.budget import run_budget
 from evalflow.web.ui.frame import frame, guarded_page
-from evalflow.web.ui.headline import basis, gates_in_words, heading
+from evalflow.web.ui.headline import basis, gate_name, gates_in_words, heading
 from evalflow.web.ui.parts import (
     Tone,
     badge,
@@ -181,7 +181,7 @@ def _ending(run: runs.Run) -> None:
 
 
 def _verdict(run: runs.Run) -> None:
-    headline, gates = headline_of(run), gates_in_words(run.facts["gates"])
+    headline, gates = headline_of(run), gates_in_words(run.facts["gates"], run.bot)
     if headline is None and not gates:
         return
     with ui.element("section").classes("card verdict").props('aria-label="In one sentence"'):
@@ -353,7 +353,7 @@ class Results:
             metrics: Sequence[Mapping[str, Any]] = run.facts.get("metrics", [])
             self._cards = [MetricCard(self._workspace, run, one, self._moved, self._pick) for one in metrics]
         if run.facts.get("gates"):
-            _gates(run.facts["gates"])
+            _gates(run.bot, run.facts["gates"])
         if tags:
             self._tags = TagTable(self._workspace, run, self._pick)
 
@@ -385,12 +385,12 @@ _OUTCOMES: dict[bool | None, tuple[str, Tone]] = {
 }
 
 
-def _gates(gates: Sequence[Mapping[str, Any]]) -> None:
+def _gates(bot: str, gates: Sequence[Mapping[str, Any]]) -> None:
     with section("Gates", "The conditions that this run had to meet."), ui.element("ul").classes("gate-list card"):
         for gate in gates:
             with ui.element("li"):
                 badge(*_OUTCOMES[gate["passed"]])
-                text(str(gate["name"]), "span", "mono")
+                text(gate_name(gate, bot), "span").props("dir=auto")
                 if gate["value"] is not None:
                     ends = "" if gate["ci_low"] is None else f" ({interval(gate['ci_low'], gate['ci_high'])})"
                     text(f"is {number(gate['value'])}{ends}", "span", "muted")

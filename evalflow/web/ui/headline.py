@@ -47,14 +47,21 @@ def basis(headline: Headline, moment: str = "") -> None:
     text(joined(*about_what(headline), moment, why), "p", "muted small").props("dir=auto")
 
 
-def gates_in_words(gates: Sequence[Mapping[str, Any]]) -> str:
-    """Which gates failed or are undecided, or that all passed; empty without gates."""
+def gate_name(gate: Mapping[str, Any], bot: str) -> str:
+    """A gate of a run, such as "Faithfulness mean >= 0.8", with the title of its metric."""
+    name, metric = str(gate["name"]), str(gate.get("of_metric") or "")
+    is_of_it = bool(metric) and name.startswith((f"{metric} ", f"{metric}@"))
+    return f"{title_of('metric', metric, bot)}{name.removeprefix(metric)}" if is_of_it else name
+
+
+def gates_in_words(gates: Sequence[Mapping[str, Any]], bot: str) -> str:
+    """Which gates of a bot's run failed or are undecided, or that all passed; empty without gates."""
     if not gates:
         return ""
     is_one = len(gates) == 1
     said: list[str] = []
     for outcome, word in ((False, "failed"), (None, "undecided")):
-        names = [str(gate["name"]) for gate in gates if gate["passed"] is outcome]
+        names = [gate_name(gate, bot) for gate in gates if gate["passed"] is outcome]
         if names:
             which = "Gate" if is_one else f"{len(names):,} of {len(gates):,} gates"
             said.append(f"{which} {word}: {', '.join(names)}.")

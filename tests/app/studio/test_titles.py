@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from evalflow.app.studio import bots, datasets, judges, metrics, projects, trash
 from evalflow.app.studio.metrics import MetricDraft
 from evalflow.app.studio.space import TakenError, Workspace
-from evalflow.app.studio.titles import LONGEST_TITLE, checked_title, name_for, titles_of
+from evalflow.app.studio.titles import LONGEST_TITLE, checked_title, name_for, titles_of, titles_of_projects
 from evalflow.app.studio.validate import RESERVED, check_name
 from evalflow.errors import UserError
 
@@ -166,3 +166,11 @@ def test_files_may_have_titles(space: Workspace) -> None:
     copied = bots.copy_bot(space, "kaigi", "copy")
     assert (copied.title, "title" in copied.config) == ("copy", False)
     assert titles_of(space).of("metric", "m") == "Gleich?"
+
+
+def test_titles_of_several_projects_are_read_and_deleted_ones_have_none(space: Workspace) -> None:
+    other = space.in_project(projects.create_project(space, "other").name)
+    bots.create_bot(space, "helper", RECORDED, title="Hilfe")
+    bots.create_bot(other, "helper", RECORDED, title="会議")
+    found = titles_of_projects(space, ["default", "other", "other", "gone"])
+    assert {name: titles.of("bot", "helper") for name, titles in found.items()} == {"default": "Hilfe", "other": "会議"}

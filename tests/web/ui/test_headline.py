@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from evalflow.web.ui.headline import gates_in_words
+from evalflow.app.studio.titles import Titles
+from evalflow.web.ui import headline
+from evalflow.web.ui.headline import gate_name, gates_in_words
 
 
 @pytest.mark.parametrize(
@@ -18,4 +20,18 @@ from evalflow.web.ui.headline import gates_in_words
     ],
 )
 def test_gates_are_said_in_words(outcomes: list[bool | None], said: str) -> None:
-    assert gates_in_words([{"name": f"g{i}", "passed": one} for i, one in enumerate(outcomes)]) == said
+    assert gates_in_words([{"name": f"g{i}", "passed": one} for i, one in enumerate(outcomes)], "") == said
+
+
+def test_a_gate_is_called_by_the_title_of_its_metric(monkeypatch: pytest.MonkeyPatch) -> None:
+    titles = Titles({("metric", "helper", "exact"): "Exactly right", ("metric", "other", "exact"): "Another"})
+    monkeypatch.setattr(headline, "title_of", titles.of)
+
+    def called(name: str, metric: str | None) -> str:
+        return gate_name({"name": name, "of_metric": metric}, "helper")
+
+    assert called("exact mean >= 0.8", "exact") == "Exactly right mean >= 0.8"
+    assert called("exact@fees mean >= 0.8", "exact") == "Exactly right@fees mean >= 0.8"
+    assert called("exact_match mean >= 0.8", "exact_match") == "exact_match mean >= 0.8"
+    assert called("tag:exact mean >= 0.8", "exact") == "tag:exact mean >= 0.8"
+    assert called("exact mean >= 0.8", None) == "exact mean >= 0.8"
