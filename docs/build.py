@@ -55,6 +55,7 @@ NAVIGATION: Mapping[str, Mapping[str, str]] = {
         "Agents": "agents.md",
         "Targets": "targets.md",
         "Simulated users": "simulated_users.md",
+        "Half price by batch": "batch.md",
         "The embedded judge": "embedded-judge.md",
         "Panels and cascades": "panels.md",
         "Guardrails, routers, topics": "govuk.md",
