@@ -6,6 +6,7 @@ EvalflowError                 base class, never raised itself; its exit code is 
 |-- BudgetError          4    the budget ran out; what is done is kept
 |-- InfrastructureError  5    every further call would fail too (key refused, endpoint gone)
 |-- IncompleteError      3    a run has come to its end and scores are missing
+|-- WaitingError         6    the run goes on when its batches have ended
 `-- JudgeError           -    one judge call failed for good; becomes a score in state `error`
 `-- TargetError          -    one generation failed for good; becomes an answer in state `error`
 """
@@ -105,6 +106,12 @@ class IncompleteError(EvalflowError):
     """A run has ended and scores are missing."""
 
     exit_code = 3
+
+
+class WaitingError(EvalflowError):
+    """Nothing is left to do before batches end."""
+
+    exit_code = 6
 
 
 class CallError(EvalflowError):

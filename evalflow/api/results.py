@@ -104,7 +104,7 @@ class RunResult:
 
     @property
     def exit_code(self) -> int:
-        """As on the command line: 0, 1 a gate failed, 3 inconclusive; 4, 5 or 130 if it was cut short."""
+        """As on the command line: 0, 1 a gate failed, 3 inconclusive; 4, 5, 6 or 130 if it was cut short."""
         code = RunFolder(self.folder).read_manifest().exit_code
         return EvalflowError.exit_code if code is None else code
 

@@ -88,6 +88,9 @@ def _print(console: Console, facts: dict[str, Any]) -> None:
         ("scores", f"{facts['scores']:,}"),
         ("requests", requests),
     ]
+    if estimate["rounds"]:
+        rounds = "1 round" if estimate["rounds"] == 1 else f"{estimate['rounds']} rounds"
+        rows.append(("by batch", f"{rounds} of batches, and one more for each time that replies are asked for again"))
     if estimate["requests"]:
         rows += [
             ("input", f"{estimate['input_tokens_low']:,} to {estimate['input_tokens_high']:,} tokens"),
@@ -106,4 +109,5 @@ def _price(price: dict[str, Any]) -> str:
     if price["source"] == "none":
         return "not known"
     dollars = f"${price['input_per_million']:g} in, ${price['output_per_million']:g} out, a million tokens"
+    dollars += f", {price['batch']:g} of it by batch" if "batch" in price else ""
     return f"{dollars} (by {price['library']})" if price["source"] == "library" else dollars

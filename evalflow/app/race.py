@@ -13,7 +13,7 @@ from typing import Any
 
 from rich.console import Console
 
-from evalflow.app.core.assemble import settings_of
+from evalflow.app.core.assemble import batched_keys, settings_of
 from evalflow.app.core.begin import RunOrder, described
 from evalflow.app.core.comparison import ComparisonOptions, notes_of, questions_of, unlike_metrics
 from evalflow.app.core.inspect import Inspection
@@ -104,6 +104,9 @@ def _raced(a: Inspection, b: Inspection, given: str | None) -> str:
             what = f"the sides differ in {key}, so they would not be asked the same cases in the same order"
             problems.append(Problem(what, where, "let only the target, its settings or repeats differ"))
     problems += [Problem("a race stops by its own looks", "stop", "leave stop out") for run in runs if run.stop][:1]
+    if batched := batched_keys(a.parts.settings) or batched_keys(b.parts.settings):
+        hint = f"{batched[0]}.batch=false"
+        problems.append(Problem("a race asks case by case, and a batch many at once", f"{batched[0]}.batch", hint))
     common = [name for name in a.scored if name in b.scored]
     if given is not None and given not in common:
         raise UserError(Problem(f"no metric {given!r} on both sides", "--metric", did_you_mean(given, common)))

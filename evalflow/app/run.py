@@ -17,20 +17,21 @@ from evalflow.app.core.saved import ProgramError, agree, composed_of, expect_agr
 from evalflow.config.load import HydraJob, launch
 from evalflow.config.schema import BudgetConfig
 from evalflow.engine.folder import RunFolder, refuse_links
-from evalflow.errors import EvalflowError, Problem, UserError, command, did_you_mean
+from evalflow.errors import EvalflowError, Problem, UserError, WaitingError, command, did_you_mean
 from evalflow.paths import conf_dirs, new_run_id
 from evalflow.records.manifest import Manifest
 
 if TYPE_CHECKING:
     from evalflow.app.core.screen import TerminalScreen
 
-WORST_FIRST = (130, 5, 4, 2, 3, 1, 0)
+WORST_FIRST = (130, 5, 4, 2, 6, 3, 1, 0)
 
 
 def run(order: RunOrder, screen: TerminalScreen) -> int:
     """Check the run, execute it, write all files, and report the outcome; returns the exit code: 0, 1 or 3.
 
-    Raises as `inspected` and `opened` do, and KeyboardInterrupt if stopped by hand; finished results are written.
+    Raises as `inspected` and `opened` do, WaitingError if it waits for batches, and KeyboardInterrupt if stopped by
+    hand; finished results are written.
     """
     with opened(order, inspected(order), screen) as one:
         one.score()
@@ -89,6 +90,9 @@ class _Jobs:
         try:
             order = RunOrder(job.read(), job.folder, own_id, latest, tuple(self.folders))
             self.codes.append(run(order, self.screen))
+        except WaitingError as error:
+            self.screen.waiting(error, job.folder)
+            self.codes.append(error.exit_code)
         except EvalflowError as error:
             self.failed[job.folder.name] = "; ".join(" ".join(line.split()) for line in str(error).splitlines())
             self.screen.failed(error, job.folder if has_begun() else None)
@@ -124,7 +128,7 @@ def resume(
     changes: Sequence[str] = (),
     agrees: Callable[[str], bool] = lambda _: False,
 ) -> int:
-    """Finish a run: score all cells that its journals lack. The exit code is that of `run`, or 130 if stopped again.
+    """Finish a run: score all cells that its journals lack. The exit code is that of `run`; 6 or 130 if it ends early.
 
     `changes` is a new budget for all parts of the run together, e.g. `budget.usd=5`; UserError for any other setting.
     `agrees` asks the user whether to start a program that the folder names, if it was never started here before.
@@ -143,6 +147,9 @@ def resume(
     order = RunOrder(composed_of(manifest), folder.path, manifest.run_id, None, (), manifest, retry_errors)
     try:
         return run(order, screen)
+    except WaitingError as error:
+        screen.waiting(error, folder.path)
+        return error.exit_code
     except KeyboardInterrupt:
         screen.interrupted(folder.path)
         return 130

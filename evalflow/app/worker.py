@@ -456,6 +456,6 @@ def ending(manifest: Manifest | None, code: int | None, *, is_cancelled: bool, f
         return {**values, "state": "done"}
     if is_cancelled:
         return {**values, "state": "cancelled"}
-    if manifest is not None and status != "failed" and (code is None or code == 130 or code < 0):
+    if manifest is not None and status != "failed" and (code is None or code in (6, 130) or code < 0):
         return {**values, "state": "interrupted"}
     return {**values, "state": "failed", "message": process.error_message(folder)}

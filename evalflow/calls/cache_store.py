@@ -70,7 +70,11 @@ def files_of(path: Path) -> tuple[Path, Path, Path]:
 
 @record(kw_only=True)
 class Entry:
-    """A stored reply: the last response's unchanged body, with the requests and tokens of all, re-asks included."""
+    """A stored reply: the last response's unchanged body, with the requests and tokens of all, re-asks included.
+
+    Attributes:
+        latency_s: Negative if unknown, as by batch.
+    """
 
     body: bytes
     requests: int = 1

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
 from evalflow.calls import faults
+from evalflow.calls.batches import BatchDesk
 from evalflow.calls.budget import Account, Amount, Budget
 from evalflow.calls.cache import SingleFlight
 from evalflow.calls.connections import Connections
 from evalflow.calls.faults import CHAT, RETRIED, CallFault, Dialect, excerpt
-from evalflow.calls.http import MAX_REPLY, HttpRequest, Response, Transport, TransportError
+from evalflow.calls.http import HttpRequest, Response, Transport, TransportError
 from evalflow.calls.limiter import Limiter, Limiters, rest_s, retry_after_s
 from evalflow.errors import CallError, InfrastructureError
 from evalflow.jsonvalues import mended
@@ -175,7 +176,7 @@ class Gateway:
                     limiter.release()
             finally:
                 if account and reserved:
-                    account.budget.settle(reserved, _spent(account, outcome, reserved))
+                    account.budget.settle(reserved, spent_on(account, outcome, reserved))
             if not isinstance(outcome, CallFault):
                 return outcome
             fault = self._redacted(outcome)
@@ -202,8 +203,8 @@ class Gateway:
             self._limiter.pause(self._capped(rest))
         if not 200 <= response.status < 300:
             return self._eased(self._dialect.of_status(response), started)
-        if len(response.body) > MAX_REPLY:
-            what = f"the reply is longer than {MAX_REPLY:,} bytes"
+        if len(response.body) > request.longest:
+            what = f"the reply is longer than {request.longest:,} bytes"
             return CallFault("give_up", "too_large", what, raw=faults.excerpt(response.body))
         try:
             value = decode(response)
@@ -239,7 +240,7 @@ class Gateway:
             hint = self._key_hint if fault.error_type == "authentication" and self._key_hint else fault.hint
             raise InfrastructureError(f"{self._where}: {fault.message}", hint) from None
         if fault.decision == "give_up":
-            raise _failed(fault, fault.message, elapsed_s)
+            raise call_error(fault, fault.message, elapsed_s)
         impatient = fault.unreachable and not self._watchdog.answered
         if impatient and (attempt >= policy.connect_attempts or elapsed_s >= policy.connect_patience_s):
             what = f"{self._where} cannot be reached: {fault.message}"
@@ -250,14 +251,14 @@ class Gateway:
         if not self._watchdog.answered or (fault.error_type == "malformed" and not self._succeeded):
             what = f"{self._where} gave no usable answer in {tries}: {fault.message}"
             raise InfrastructureError(what, self._dialect.unusable)
-        raise _failed(fault, f"{fault.message} (after {tries})", elapsed_s)
+        raise call_error(fault, f"{fault.message} (after {tries})", elapsed_s)
 
     def _redacted(self, fault: CallFault) -> CallFault:
         raw = fault.raw and self._redactor.text(fault.raw)
         return replace(fault, message=self._redactor.text(fault.message), raw=raw)
 
 
-def _spent(account: Account, outcome: Billed | CallFault | None, reserved: Amount) -> Amount:
+def spent_on(account: Account, outcome: Billed | CallFault | None, reserved: Amount) -> Amount:
     """The actual cost of a try; if it is unknown, all that was reserved."""
     if outcome is None:
         return reserved
@@ -268,7 +269,7 @@ def _spent(account: Account, outcome: Billed | CallFault | None, reserved: Amoun
     return reserved if outcome.error_type in MAYBE_PAID else Amount(requests=1)
 
 
-def _failed(fault: CallFault, message: str, elapsed_s: float) -> CallError:
+def call_error(fault: CallFault, message: str, elapsed_s: float | None) -> CallError:
     """The error of a call that was sent in vain. A refusal is free; otherwise the cost is unknown."""
     if fault.unreachable:
         return CallError(fault.error_type, message, fault.raw)
@@ -307,6 +308,7 @@ class CallSession:
     single_flight: SingleFlight = field(default_factory=SingleFlight)
     budget: Budget | None = None
     connections: Connections | None = None  # the only addresses that they may call; None: any
+    batches: BatchDesk | None = None  # None: everything is sent directly
 
     def close(self) -> None:
         self.single_flight.close()

@@ -29,6 +29,7 @@ CONNECT_S = 5.0
 MAX_REPLY = 32 * 1024**2
 """Maximum size of a decompressed reply in bytes; little more than this is ever read."""
 
+JSON = "application/json"
 TransportFault = Literal["unreachable", "forbidden", "certificate", "broken", "timeout"]
 
 
@@ -37,10 +38,11 @@ class HttpRequest:
     """A request to send.
 
     Attributes:
-        path: Below the endpoint's base URL, with a leading slash.
+        path: Below the endpoint's base URL, with a leading slash; perhaps with a query.
         timeout_s: Seconds for the whole exchange, connecting included.
         kind: Calls of one kind should take about the same time; the limiter compares their latencies.
         tokens: Estimated tokens of the call, for a limit of tokens per minute.
+        longest: Maximum size of the reply in bytes.
     """
 
     method: Literal["GET", "POST", "PUT", "PATCH"]
@@ -49,6 +51,8 @@ class HttpRequest:
     timeout_s: float
     kind: str = ""
     tokens: float = 0.0
+    content_type: str = JSON
+    longest: int = MAX_REPLY
 
 
 @record()
@@ -56,7 +60,7 @@ class Response:
     """A response with any status.
 
     Attributes:
-        body: The whole body, decompressed. Of a body above MAX_REPLY only the beginning, which is above MAX_REPLY too.
+        body: The whole body, decompressed. Of a body that is too long only the beginning, which is too long as well.
         elapsed_s: Seconds from sending to the last byte.
         usage: Its tokens, which only a decoder can know.
     """
@@ -76,12 +80,12 @@ class TransportError(Exception):
         super().__init__(message)
 
 
-async def beginning(parts: AsyncIterable[bytes]) -> bytes:
-    """Read a body until it ends or is longer than MAX_REPLY."""
+async def beginning(parts: AsyncIterable[bytes], longest: int) -> bytes:
+    """Read a body until it ends or is too long."""
     read = bytearray()
     async for part in parts:
         read += part
-        if len(read) > MAX_REPLY:
+        if len(read) > longest:
             break
     return bytes(read)
 
@@ -149,8 +153,9 @@ class HttpTransport:
                 data=request.body,
                 timeout=self._timeouts.get(request.timeout_s) or self._timeout(request.timeout_s),
                 allow_redirects=False,
+                headers=None if request.content_type == JSON else {"Content-Type": request.content_type},
             ) as response:
-                body = await beginning(response.content.iter_any())
+                body = await beginning(response.content.iter_any(), request.longest)
         except aiohttp.ConnectionTimeoutError:
             raise TransportError("unreachable", f"no connection within {CONNECT_S:g} s") from None
         except aiohttp.SocketTimeoutError:
@@ -219,10 +224,11 @@ class HttpTransport:
         """The address of a path below the base URL; a query of the base URL stays at the end."""
         from yarl import URL
 
+        below, _, query = path.partition("?")
         base = URL(self._base_url).with_user(None)
-        whole = base.raw_path.rstrip("/") + path if path else base.raw_path
+        whole = base.raw_path.rstrip("/") + below if below else base.raw_path
         url = base.with_path(whole, encoded=True, keep_query=True)
-        return self._urls.setdefault(path, url)
+        return url.update_query(query) if query else self._urls.setdefault(path, url)
 
     def _timeout(self, seconds: float) -> ClientTimeout:
         import aiohttp

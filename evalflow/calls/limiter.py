@@ -215,6 +215,10 @@ def _slower(pace: Pace | None, per_minute: float | None) -> Pace | None:
 class Limiters:
     """One limiter per (endpoint, model, key), shared by all judges and targets that use it."""
 
+    @property
+    def in_flight(self) -> int:
+        return sum(limiter.in_flight for limiter in self._limiters.values())
+
     def __init__(self) -> None:
         self._limiters: dict[tuple[str, ...], Limiter] = {}
 

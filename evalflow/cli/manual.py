@@ -27,7 +27,7 @@ class Manual:
 WIDTH = 80
 _RUN_CODES = (
     "exit codes: 0 done, 1 a gate failed, 2 a mistake in configuration or data (nothing was sent), 3 inconclusive, "
-    "4 the budget ran out, 5 an endpoint refuses every call, or a bug, 130 interrupted"
+    "4 the budget ran out, 5 an endpoint refuses every call, or a bug, 6 waiting for batches, 130 interrupted"
 )
 _DONE_CODES = "exit codes: 0 done, 2 it could not be done, and the message says why"
 

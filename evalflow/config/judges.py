@@ -14,13 +14,23 @@ from evalflow.errors import did_you_mean
 
 
 class Price(Strict):
-    """US dollars per million tokens."""
+    """US dollars per million tokens.
+
+    Attributes:
+        batch: The share of this price that calls by batch cost: half, as OpenAI, Azure, Anthropic and Google say.
+    """
 
     input_per_million: float = Field(ge=0)
     output_per_million: float = Field(ge=0)
+    batch: float = Field(default=0.5, ge=0, le=1)
 
     def cost(self, input_tokens: float, output_tokens: float) -> float:
         return (input_tokens * self.input_per_million + output_tokens * self.output_per_million) / 1e6
+
+    def by_batch(self) -> Price:
+        """The price of the same calls by batch."""
+        sent, received = self.input_per_million * self.batch, self.output_per_million * self.batch
+        return Price(input_per_million=sent, output_per_million=received, batch=1)
 
 
 class Concurrency(Strict):
@@ -80,6 +90,11 @@ class RemoteModelConfig(Strict):
     rate_limit: RateLimit = RateLimit()
     price: Price | None = None
 
+    @property
+    def charged(self) -> Price | None:
+        """The price of a case's calls."""
+        return self.price
+
     @model_validator(mode="after")
     def _through_the_sdk(self) -> Self:
         if self.azure is None or (self.client == "sdk" and self.base_url):
@@ -96,11 +111,40 @@ class RemoteModelConfig(Strict):
         return url
 
 
+BatchFormat = Literal["openai", "anthropic"]
+
+
 class EndpointConfig(RemoteModelConfig):
-    """Settings of every chat model, judge or target."""
+    """Settings of every chat model, judge or target.
+
+    Attributes:
+        batch: Whether a run sends its calls as batches, at `price.batch` of the price, in the format that goes with
+            base_url; openai or anthropic: in that format.
+    """
 
     temperature: float | None = Field(default=0.0, ge=0, le=2)
     max_tokens: int | None = Field(default=None, ge=1)
+    batch: bool | BatchFormat = False
+
+    @property
+    def batch_format(self) -> BatchFormat | None:
+        """The format of its batches; None if it sends none."""
+        if not isinstance(self.batch, bool):
+            return self.batch
+        host = urlsplit(self.base_url or "").hostname
+        return None if not self.batch else "anthropic" if host == "api.anthropic.com" else "openai"
+
+    @property
+    def charged(self) -> Price | None:
+        return self.price.by_batch() if self.price and self.batch else self.price
+
+    @model_validator(mode="after")
+    def _batched(self) -> Self:
+        if self.batch and self.azure is not None and self.azure.api_version is not None:
+            raise ValueError("batch needs Azure's v1 API: base_url that ends in /openai/v1, and no azure.api_version")
+        if self.batch and urlsplit(self.base_url or "").hostname == "generativelanguage.googleapis.com":
+            raise ValueError("batch: Gemini takes the files of batches by another protocol, which is not supported")
+        return self
 
 
 class OpenAIJudgeConfig(EndpointConfig, JudgeConfig):

@@ -318,6 +318,18 @@ class OtelConfig(Strict):
         return endpoint
 
 
+class BatchConfig(Strict):
+    """How a run waits for the batches of its judges and its target.
+
+    Attributes:
+        wait_s: Seconds that it waits for them in all, before it ends with exit code 6 and can be resumed.
+        poll_s: Seconds between two looks at a batch.
+    """
+
+    wait_s: float = Field(default=0, ge=0, allow_inf_nan=False)
+    poll_s: float = Field(default=60, gt=0, allow_inf_nan=False)
+
+
 class RunConfig(Strict):
     """One run: dataset x target x metric x judge. Each part with a `kind` holds that kind's model.
 
@@ -336,9 +348,10 @@ class RunConfig(Strict):
         seed: The seed of everything that is drawn.
         cache: The cache of replies.
         budget: The limits of what the run may spend.
+        batch: How the run waits for batches.
         gate: Conditions on the results, by metric, that decide the exit code.
         baseline: The folder of an earlier run, for gates that compare with it.
-        case_timeout_s: Seconds for an answer, and for each score, with all attempts; null: no limit.
+        case_timeout_s: Seconds for an answer, and for each score, with all attempts; null, or with batches: no limit.
         max_error_rate: The share of scores in state error above which the run is inconclusive.
         stop: Whether the run ends once all gates, each with looks, are decided; null: it asks all cases.
         otel: Where the scores are sent as OpenTelemetry log records.
@@ -359,6 +372,7 @@ class RunConfig(Strict):
     stop: Literal["when_decided"] | None = None
     cache: CacheConfig = CacheConfig()
     budget: BudgetConfig = BudgetConfig()
+    batch: BatchConfig = BatchConfig()
     gate: dict[str, dict[str, GateValue]] | None = None
     baseline: str | None = None
     case_timeout_s: float | None = Field(default=3600, gt=0)

@@ -50,8 +50,10 @@ class OpenAISimulatorConfig(EndpointConfig, SimulatorConfig):
         reasks: How often an invalid reply is sent back with its errors.
         prompt: The name of a .jinja file, which tells the model what to say next.
         limits: What one conversation may take.
+        batch: Never: a conversation would take a batch for each of its turns.
     """
 
+    batch: Literal[False] = False  # pyright: ignore[reportIncompatibleVariableOverride]
     kind: Literal["openai"]  # pyright: ignore[reportIncompatibleVariableOverride]
     mode: Literal["json_schema", "tools", "json", "md_json"] = "json_schema"
     strict: bool = False

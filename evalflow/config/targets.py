@@ -123,8 +123,10 @@ class AgentTargetConfig(OpenAITargetConfig):
         tools: The tools that it may call, by name.
         module: The Python module with the functions of tools without `argv`; must be given on the command line.
         limits: What one answer may take.
+        batch: Never: an answer would take a batch for each of its steps.
     """
 
+    batch: Literal[False] = False  # pyright: ignore[reportIncompatibleVariableOverride]
     runs_here = True
     kind: Literal["agent"]  # pyright: ignore[reportIncompatibleVariableOverride]
     tools: dict[ToolName, ToolConfig] = Field(min_length=1)

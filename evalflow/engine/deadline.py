@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 from evalflow.calls.faults import of_exception
-from evalflow.errors import BudgetError, CallError, EvalflowError, InfrastructureError
+from evalflow.errors import BudgetError, CallError, EvalflowError, InfrastructureError, WaitingError
 from evalflow.frozen import record
 
 T = TypeVar("T")
@@ -86,7 +86,7 @@ class Deadlines:
             self._late.discard(task)
 
     def _failed(self, error: BaseException, ending: tuple[type[EvalflowError], ...]) -> Failed:
-        fatal = _first(error, (InfrastructureError, BudgetError, *ending))
+        fatal = _first(error, (InfrastructureError, BudgetError, WaitingError, *ending))
         if fatal:
             self._ended = True
             raise fatal from None

@@ -120,7 +120,7 @@ def opening(run_id: str, overrides: tuple[str, ...], facts: Mapping[str, Any]) -
 def reopening(manifest: Manifest) -> Manifest:
     """The manifest of a resumed run."""
     begun = manifest.model_dump(by_alias=True, exclude_unset=True, exclude={*_TOTALS})
-    if manifest.status not in ("running", "done"):
+    if manifest.status not in ("running", "done") and manifest.scores.get("scored"):
         begun["ended_before"] = [*manifest.ended_before, manifest.status]
     again = {"status": "running", "finished_at": None, "process": os.getpid()}
     return Manifest.model_validate({**begun, **again, "resumed_at": [*manifest.resumed_at, now()]})

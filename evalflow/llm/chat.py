@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -15,18 +14,17 @@ from pydantic import BaseModel, Field, GetCoreSchemaHandler, GetPydanticSchema, 
 from pydantic_core import PydanticSerializationError, core_schema, to_json
 from typing_extensions import TypedDict
 
-from evalflow.calls.budget import Account
+from evalflow.calls.batch_gateway import UNKNOWN_S
 from evalflow.calls.cache import UnreadableEntry
 from evalflow.calls.cache_store import Entry, key_of
-from evalflow.calls.client import PROBE_PATH, CallSession, Gateway, MalformedReply, RetryPolicy
-from evalflow.calls.http import HttpRequest, HttpTransport, Response, Transport
-from evalflow.calls.networks import Networks
+from evalflow.calls.client import PROBE_PATH, CallSession, MalformedReply, RetryPolicy
+from evalflow.calls.http import HttpRequest, Response, Transport
 from evalflow.config.judges import EndpointConfig, Price, RemoteModelConfig
-from evalflow.errors import Problem, UserError
 from evalflow.frozen import record
-from evalflow.llm.sdk import OPENAI_URL, AzureTransport, SdkTransport
-from evalflow.records import CallCosts, Usage
-from evalflow.redaction import public_address, secrets_in, without_user
+from evalflow.llm.endpoint import by_batch, connect
+from evalflow.llm.sdk import OPENAI_URL
+from evalflow.records import CallCosts, Spend, Usage
+from evalflow.redaction import without_user
 
 # No reply takes a billion tokens.
 _Count = Annotated[int, Field(ge=0, le=1_000_000_000)]
@@ -52,7 +50,7 @@ class Completion(CallCosts):
     tokens: tuple[Mapping[str, Any], ...] | None = None
     body: bytes = b""
     requests: int = 1
-    latency_s: float = 0.0
+    latency_s: float | None = 0.0
 
 
 def read(response: Response, price: Price | None) -> Completion:
@@ -78,9 +76,20 @@ def read(response: Response, price: Price | None) -> Completion:
         tokens=tuple(tokens) if tokens else None,
         usage=usage,
         cost_usd=cost(usage, price),
-        latency_s=response.elapsed_s,
+        latency_s=known_s(response.elapsed_s),
         body=response.body,
     )
+
+
+def known_s(latency_s: float) -> float | None:
+    """A latency as a response or a cached entry has it: negative if unknown."""
+    return None if latency_s < 0 else round(latency_s, 6)
+
+
+def entry_of(completion: Completion, spent: Spend) -> Entry:
+    """What the cache keeps of a completion, and what all requests for it took."""
+    latency_s = UNKNOWN_S if spent.latency_s is None else spent.latency_s
+    return Entry(body=completion.body, requests=spent.requests, usage=spent.usage, latency_s=latency_s)
 
 
 # Typed dictionaries instead of models, since they are read once and discarded. Everything that servers omit is
@@ -173,7 +182,9 @@ class ChatClient:
             config, role, session, reply_tokens=config.max_tokens, transport=transport, policy=policy
         )
         self.single_flight = session.single_flight
-        self._price = config.price
+        self._batches = session.batches if config.batch else None
+        self._by_batch = by_batch(config, role, session)
+        self._direct_price, self._batch_price = config.price, config.charged
         self._timeout_s = config.timeout_s
         self._reply_tokens = float(min(REPLY_TOKENS, config.max_tokens or REPLY_TOKENS))
         self._fixed = _fixed(config)
@@ -184,8 +195,16 @@ class ChatClient:
         tokens = len(data) / BYTES_A_TOKEN + self._reply_tokens
         return HttpRequest("POST", PATH, data, self._timeout_s, kind, tokens)
 
-    def complete(self, request: HttpRequest) -> Coroutine[Any, Any, Completion]:
+    def complete(self, request: HttpRequest, key: bytes, turn: int = 0) -> Coroutine[Any, Any, Completion]:
+        """Send a request, by batch where the run collects them. `key` and `turn` are as of `BatchGateway.send`."""
+        if self._by_batch is not None and self._batches is not None and self._batches.collecting:
+            return self._by_batch.send(request, self._decode, key, turn)
         return self._gateway.send(request, self._decode)
+
+    @property
+    def _price(self) -> Price | None:
+        by_batch = self._batches is not None and self._batches.collecting
+        return self._batch_price if by_batch else self._direct_price
 
     def _decode(self, response: Response) -> Completion:
         completion = read(response, self._price)
@@ -267,66 +286,3 @@ def _fixed(config: EndpointConfig) -> dict[str, Any]:
     limit = "max_completion_tokens" if renamed else "max_tokens"
     values = {"model": config.model, "temperature": config.temperature, limit: config.max_tokens}
     return {name: value for name, value in values.items() if value is not None}
-
-
-def connect(
-    config: RemoteModelConfig,
-    role: str,
-    session: CallSession,
-    *,
-    reply_tokens: int | None,
-    transport: Transport | None = None,
-    policy: RetryPolicy | None = None,
-) -> tuple[Gateway, str]:
-    """Set up access to an endpoint; also returns what distinguishes its replies from others. Nothing is sent."""
-    base_url = config.base_url or OPENAI_URL
-    networks = session.connections and session.connections.of_model(base_url, config.api_key_env, role).reach
-    account = _account(config, role, session, reply_tokens)
-    key = _api_key(config, role)
-    bounds = config.concurrency
-    limiter = session.limiters.get((base_url, config.model, config.api_key_env or ""), bounds.start, bounds.max)
-    limiter.keep_to(config.rate_limit.requests_per_minute, config.rate_limit.tokens_per_minute)
-    gateway = Gateway(
-        transport or _transport(config, base_url, key, networks),
-        limiter,
-        policy or RetryPolicy(attempts=config.attempts),
-        public_address(base_url),
-        key_hint=f"check the API key in ${config.api_key_env}" if key else f"{role}.api_key_env names no key",
-        secrets=[key or "", *secrets_in(base_url)],
-        account=account,
-    )
-    version = config.azure and config.azure.api_version
-    return gateway, f"{base_url}?api-version={version}" if version else base_url
-
-
-def _transport(config: RemoteModelConfig, base_url: str, key: str | None, networks: Networks | None) -> Transport:
-    most, first_byte_s = config.concurrency.max, config.first_byte_timeout_s
-    if config.azure is not None:
-        return AzureTransport(config.azure, config.model, base_url, key, most, first_byte_s, networks=networks)
-    make = HttpTransport if config.client == "http" else SdkTransport
-    return make(base_url, key, most, first_byte_s, networks=networks)
-
-
-def _account(config: RemoteModelConfig, role: str, session: CallSession, reply_tokens: int | None) -> Account | None:
-    budget = session.budget
-    if budget is None:
-        return None
-    if config.price is None:
-        hint = f"'{role}.price={{input_per_million: 0.4, output_per_million: 1.6}}', or "
-        budget.expect_price(f"the price of {config.model}", f"{role}.price", hint)
-    return Account(budget, config.price, reply_tokens)
-
-
-def _api_key(config: RemoteModelConfig, role: str) -> str | None:
-    if config.api_key_env is None:
-        return None
-    key = os.environ.get(config.api_key_env, "").strip()
-    if not key:
-        hint = f"set it, or write it into .env; {role}.api_key_env=null sends none"
-        raise UserError(
-            Problem(f"the environment variable {config.api_key_env} is not set", f"{role}.api_key_env", hint)
-        )
-    if not key.isascii() or not key.isprintable() or " " in key:
-        what = f"the environment variable {config.api_key_env} holds what cannot be a key"
-        raise UserError(Problem(what, f"{role}.api_key_env", "a key has no spaces, line breaks or accented letters"))
-    return key

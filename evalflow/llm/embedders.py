@@ -23,7 +23,8 @@ from evalflow.calls.http import HttpRequest, Response, Transport
 from evalflow.config.judges import EmbeddedEmbedderConfig, OpenAIEmbedderConfig
 from evalflow.errors import CallError, first_of
 from evalflow.llm import minilm
-from evalflow.llm.chat import canonical, connect, cost, identity
+from evalflow.llm.chat import canonical, cost, identity
+from evalflow.llm.endpoint import connect
 from evalflow.records import NOTHING, Embedded, JudgeInfo, Spend, Usage
 
 GATHER_S = 0.005  # seconds that the first text of a batch waits for others

@@ -23,10 +23,10 @@ from evalflow.calls.http import HttpRequest
 from evalflow.config.judges import OpenAIJudgeConfig
 from evalflow.errors import CallError, JudgeError, Problem, UserError, first_of
 from evalflow.llm import logprobs
-from evalflow.llm.chat import ChatClient, Completion, identity
+from evalflow.llm.chat import ChatClient, Completion, entry_of, identity, known_s
 from evalflow.llm.contract import Contract, InvalidReply, prepared
 from evalflow.llm.logprobs import choices, normalised
-from evalflow.records import NOTHING, Ask, Distribution, JudgeInfo, Reply, Spend
+from evalflow.records import NOTHING, Ask, Distribution, JudgeInfo, Reply, Spend, longest
 
 DECISIVE = ("base_url", "model", "mode", "strict", "temperature", "max_tokens", "reasks", "logprobs")
 TOP_LOGPROBS = 20
@@ -136,7 +136,7 @@ class OpenAIJudge:
         body: dict[str, Any] | None = None
         while True:
             try:
-                completion = await self._client.complete(request)
+                completion = await self._client.complete(request, key, spent.requests)
             except CallError as error:
                 spent = spent + error.spend if error.spend else spent
                 raise JudgeError(error.error_type, str(error), error.raw, spent) from None
@@ -146,8 +146,7 @@ class OpenAIJudge:
                 raise JudgeError(
                     "refused", f"the {self._role} refused: {why}", completion.refusal or completion.text, spent
                 )
-            latency_s = round(spent.latency_s or 0.0, 6)
-            entry = Entry(body=completion.body, requests=spent.requests, usage=spent.usage, latency_s=latency_s)
+            entry = entry_of(completion, spent)
             try:
                 return self._reply(ask, key, entry, completion, free=False), entry
             except InvalidReply as error:
@@ -183,7 +182,7 @@ class OpenAIJudge:
             cost_usd=0.0 if free else cost_usd,
             saved_usd=cost_usd if free else 0.0,
             paid=() if free else (short(key),),
-            latency_s=entry.latency_s,
+            latency_s=known_s(entry.latency_s),
             cached=free,
             identity=self.info.identity,
         )
@@ -261,7 +260,7 @@ def _vote(parts: Sequence[BaseModel]) -> str:
 
 def _together(replies: Sequence[Reply], failures: Sequence[CallError]) -> Spend:
     spends = [one.spend for one in (*replies, *failures) if one.spend]
-    return replace(sum(spends, NOTHING), latency_s=max([one.latency_s or 0.0 for one in spends], default=0.0))
+    return replace(sum(spends, NOTHING), latency_s=longest(one.latency_s for one in spends))
 
 
 async def _attempt(once: Callable[[int], Awaitable[Reply]], number: int) -> Reply | CallError:

@@ -63,7 +63,8 @@ def price_facts(config: object) -> dict[str, Any] | None:
     if config.price is None:
         return {"source": "none"}
     source = "library" if isinstance(config.price, ListPrice) else "yaml"
-    return {"source": source, **config.price.model_dump()}
+    batch = {"batch"} if config.charged is config.price else set[str]()
+    return {"source": source, **config.price.model_dump(exclude=batch)}
 
 
 def _is_local(base_url: str) -> bool:

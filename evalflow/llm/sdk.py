@@ -7,6 +7,7 @@ import os
 import socket
 import time
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, cast
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from openai._types import RequestOptions
 
 
+_LONGEST: ContextVar[int] = ContextVar("longest")  # the maximum size of the reply to the request of this task
 OPENAI_URL = "https://api.openai.com/v1"
 
 
@@ -61,7 +63,9 @@ class SdkTransport:
         from openai import APIConnectionError, APIStatusError
 
         client = self._client = self._client or self._connect()
-        options: RequestOptions = {"headers": await self._headers()}
+        headers = await self._headers()
+        options: RequestOptions = {"headers": {**headers, "Content-Type": request.content_type}}
+        _LONGEST.set(request.longest)
         begun = time.monotonic()
         try:
             async with asyncio.timeout(request.timeout_s):
@@ -77,8 +81,8 @@ class SdkTransport:
             raise self._transport_error(error, request) from None
         except TimeoutError:
             raise _timeout(request) from None
-        headers = {name.lower(): value for name, value in response.headers.items()}
-        return Response(response.status_code, headers, response.content, time.monotonic() - begun)
+        received = {name.lower(): value for name, value in response.headers.items()}
+        return Response(response.status_code, received, response.content, time.monotonic() - begun)
 
     async def close(self) -> None:
         client, self._client = self._client, None
@@ -94,7 +98,6 @@ class SdkTransport:
             lines = os.environ.get("OPENAI_CUSTOM_HEADERS", "").split("\n")
             headers = {name.strip(): Omit() for name, colon, _ in (line.partition(":") for line in lines) if colon}
             headers["Authorization"] = f"Bearer {self._api_key}"
-        headers["Content-Type"] = "application/json"
         if self._api_key is None:
             headers["Authorization"] = Omit()
         if self._base_url != OPENAI_URL:
@@ -124,7 +127,7 @@ class SdkTransport:
                 options["stream"] = True
                 response = await super().send(request, **options)
                 try:
-                    body = await beginning(response.aiter_bytes())
+                    body = await beginning(response.aiter_bytes(), _LONGEST.get())
                 finally:
                     await response.aclose()
                 unpacked = [

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from evalflow.config.judges import PanelConfig
-from evalflow.records import NOTHING, Direction, Outcome
+from evalflow.records import NOTHING, Direction, Outcome, longest
 
 _DIGITS = 9  # scores that differ by less count as the same vote
 
@@ -120,14 +120,15 @@ def _steps(
 
 
 def _with_members(outcome: Outcome, parts: Mapping[str, Outcome], *, concurrent: bool) -> Outcome:
-    asked = [part for part in parts.values() if part.latency_s is not None]
+    # A batch has no latency, and an endpoint may give no usage or have no price.
+    asked = [part for part in parts.values() if (part.latency_s, part.usage, part.cost_usd) != (None, None, None)]
     if not asked:
         return replace(outcome, parts=tuple(parts.values()))
     total = sum([part.spend for part in asked], NOTHING)
     return total.fill(
         outcome,
         parts=tuple(parts.values()),
-        latency_s=max(part.latency_s or 0.0 for part in asked) if concurrent else total.latency_s,
+        latency_s=longest([part.latency_s for part in asked]) if concurrent else total.latency_s,
         cached=all(part.cached for part in asked),
     )
 

@@ -28,11 +28,11 @@ from evalflow.records.scores import (
     Status,
     passes,
 )
-from evalflow.records.spend import NOTHING, CallCosts, Spend, Usage
+from evalflow.records.spend import NOTHING, CallCosts, Spend, Usage, longest
 
 __all__ = [
     "EMBED", "EVIDENCE_TASKS", "NOTHING", "RECORDED_FAILURE", "TOLERANCE", "Answer", "AnswerStatus", "Ask",
     "CallCosts", "Case", "Context", "Direction", "Distribution", "Embedded", "Figure", "FigureSpec", "JudgeInfo",
     "Label", "Message", "Outcome", "Path", "Reply", "ScoreRecord", "Spend", "Status", "ToolCall",
-    "Usage", "passes",
+    "Usage", "longest", "passes",
 ]  # fmt: skip

@@ -218,7 +218,7 @@ class Reply(CallCosts):
     failed: int = 0
     mass: Mapping[str, float] | None = None  # by field, the share of the token probability on valid values
     requests: int = 1
-    latency_s: float = 0.0
+    latency_s: float | None = 0.0
     identity: str = ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import fields, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -75,6 +76,16 @@ class Spend:
 @cache
 def _shared(kind: type[DataclassInstance]) -> frozenset[str]:
     return frozenset(field.name for field in fields(kind)) & {field.name for field in fields(Spend)}
+
+
+def longest(latencies: Iterable[float | None]) -> float | None:
+    """The latency of calls at the same time: the longest one, None if one is unknown, 0 for none."""
+    known: list[float] = []
+    for latency in latencies:
+        if latency is None:
+            return None
+        known.append(latency)
+    return max(known, default=0.0)
 
 
 def _plus(one: float | None, other: float | None) -> float | None:

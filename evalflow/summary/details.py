@@ -220,7 +220,7 @@ def panel_details(members: pl.LazyFrame, alone: pl.DataFrame, seed: int = 0) -> 
 
 
 def _spent(members: pl.LazyFrame) -> pl.DataFrame:
-    asked = members.filter(~pl.col("cached") & pl.col("latency_s").is_not_null())
+    asked = members.filter(~pl.col("cached") & pl.col("cost_usd").is_not_null())
     keys = ("dataset", "target", "metric", "member_of", "judge")
     return asked.group_by(keys).agg(cost_per_score=pl.col("cost_usd").mean()).collect(engine="streaming")
 

@@ -13,7 +13,7 @@ from evalflow.calls.client import CallSession
 from evalflow.calls.http import HttpRequest
 from evalflow.config.targets import AgentLimits, AgentTargetConfig
 from evalflow.errors import CallError, Problem, TargetError, UserError
-from evalflow.llm.chat import ChatClient, Completion
+from evalflow.llm.chat import ChatClient, Completion, entry_of
 from evalflow.prompts import Prompts
 from evalflow.records import NOTHING, Answer, Case
 from evalflow.targets.openai import OpenAITarget, answer_text
@@ -95,22 +95,22 @@ class AgentTarget(OpenAITarget):
         """One reply of the model, with what it took."""
         request = self._client.request({"messages": messages, "tools": self._tools.declared})
         key = self._client.key(request, repeat)
-        paid = partial(self._paid_step, request)
+        paid = partial(self._paid_step, request, key)
         completion, known = await self._client.single_flight(key, paid, self._remembered, self._client.cost)
         cost_usd = completion.cost_usd
         if not known:
             return replace(completion, paid=(short(key),))
         return replace(completion, requests=0, cost_usd=0.0, saved_usd=cost_usd, cached=True)
 
-    async def _paid_step(self, request: HttpRequest) -> tuple[tuple[Completion, bool], Entry]:
+    async def _paid_step(self, request: HttpRequest, key: bytes) -> tuple[tuple[Completion, bool], Entry]:
         """The same from the endpoint. A reply without words or calls is paid for but not cached."""
-        completion = await self._client.complete(request)
+        completion = await self._client.complete(request, key)
         if completion.finish_reason == "content_filter":
             raise TargetError("refused", "the content filter withheld the answer", spend=completion.spend)
         if not completion.tool_calls and not answer_text(completion):
             what = f"the reply has no text and no tool call (finish_reason: {completion.finish_reason})"
             raise TargetError("empty", what, spend=completion.spend)
-        return (completion, False), Entry(body=completion.body, usage=completion.usage, latency_s=completion.latency_s)
+        return (completion, False), entry_of(completion, completion.spend)
 
 
 class _Episode:

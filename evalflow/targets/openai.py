@@ -16,7 +16,7 @@ from evalflow.calls.http import HttpRequest
 from evalflow.config.targets import OpenAITargetConfig
 from evalflow.errors import CallError, Problem, TargetError, UserError, did_you_mean
 from evalflow.jsonvalues import parsed
-from evalflow.llm.chat import ChatClient, Completion, identity
+from evalflow.llm.chat import ChatClient, Completion, entry_of, identity
 from evalflow.prompts import Prompts, render
 from evalflow.records import Answer, Case, Message
 from evalflow.targets.recorded import blank, failed
@@ -77,7 +77,7 @@ class OpenAITarget:
             request = self._client.request({"messages": self.messages(case)})
             key = self._client.key(request, repeat)
             form = self._forms[case.dataset]
-            paid = partial(self._paid, request, form)
+            paid = partial(self._paid, request, key, form)
             completion, known = await self._client.single_flight(key, paid, self._remembered, self._client.cost)
             text, is_actual = answer_text(completion), form.generates == "actual"
             prediction = predicted(text, form) if is_actual else None
@@ -102,14 +102,13 @@ class OpenAITarget:
     async def close(self) -> None:
         await self._client.close()
 
-    async def _paid(self, request: HttpRequest, form: Form) -> tuple[tuple[Completion, bool], Entry]:
+    async def _paid(self, request: HttpRequest, key: bytes, form: Form) -> tuple[tuple[Completion, bool], Entry]:
         """Ask for an answer. A reply without a usable answer is paid for but not cached."""
-        completion = await self._client.complete(request)
+        completion = await self._client.complete(request, key)
         fault = _fault(completion, form)
         if fault:
             raise TargetError(*fault, spend=completion.spend)
-        entry = Entry(body=completion.body, usage=completion.usage, latency_s=completion.latency_s)
-        return (completion, False), entry
+        return (completion, False), entry_of(completion, completion.spend)
 
     def _remembered(self, entry: Entry, free: bool) -> tuple[Completion, bool]:
         completion = self._client.recall(entry)

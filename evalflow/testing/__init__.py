@@ -11,14 +11,16 @@
 A script is a callable, a list of replies, or None, which answers any schema with its smallest instance. `calls` is a
 reply that calls tools. Faults to script: `status`, `reset`, `cut`, `silence`, `trickle`, `html`, `malformed`,
 `off_schema`, `no_choices`, `refusal`. `faulty` mixes them into a script at random, and `.after(seconds)` delays any
-step.
+step. `Batches` are the batches of an endpoint.
 """
 
+from evalflow.testing.batches import Batches
 from evalflow.testing.endpoint import Endpoint, ScriptError, by_schema
 from evalflow.testing.faults import cut, faulty, html, malformed, off_schema, reset, silence, status, trickle
 from evalflow.testing.replies import Request, Step, auto, calls, embeddings, no_choices, refusal, reply, vector
 
 __all__ = [
-    "Endpoint", "Request", "ScriptError", "Step", "auto", "by_schema", "calls", "cut", "embeddings", "faulty", "html",
-    "malformed", "no_choices", "off_schema", "refusal", "reply", "reset", "silence", "status", "trickle", "vector",
+    "Batches", "Endpoint", "Request", "ScriptError", "Step", "auto", "by_schema", "calls", "cut", "embeddings",
+    "faulty", "html", "malformed", "no_choices", "off_schema", "refusal", "reply", "reset", "silence", "status",
+    "trickle", "vector",
 ]  # fmt: skip

@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Self, cast
 
+from evalflow.testing.batches import Batches
 from evalflow.testing.faults import status
 from evalflow.testing.replies import Computed, Exchange, Request, Step, as_step, embeddings
 
@@ -43,6 +44,7 @@ class Endpoint:
             included) is used up in order. None answers every request with `auto()`.
         embed: The same for embeddings; None returns the vectors of `evalflow.testing.vector`.
         models: The models listed by `GET /models`.
+        batches: How requests by batch are answered; None: there are no batches.
         api_key: Requests without this key get 401; None accepts all.
 
     Attributes:
@@ -57,6 +59,7 @@ class Endpoint:
         *,
         embed: Script | Iterable[Any] | None = None,
         models: Iterable[str] = ("scripted",),
+        batches: Batches | None = None,
         api_key: str | None = None,
     ) -> None:
         self.requests: list[Request] = []
@@ -68,6 +71,7 @@ class Endpoint:
         }
         listed = [{"id": name, "object": "model", "created": 0, "owned_by": "evalflow"} for name in models]
         self._models = {"object": "list", "data": listed}
+        self._batches = batches
         self._api_key = api_key
         self._errors: list[Exception] = []
         self._arrived = threading.Condition()
@@ -154,6 +158,8 @@ class Endpoint:
     async def _handle(self, http: web.Request) -> web.StreamResponse:
         async with self._counted():
             request = await self._received(http)
+            if self._batches is not None and self._batches.serves(request.path):
+                return await self._batches.answer(request, http, self._in_batch)
             step = await self._step(request)
             if step.delay:
                 await asyncio.sleep(step.delay)
@@ -169,7 +175,8 @@ class Endpoint:
             self.in_flight -= 1
 
     async def _received(self, http: web.Request) -> Request:
-        body: Any = await http.json() if http.can_read_body else {}
+        is_json = http.can_read_body and http.content_type == "application/json"
+        body: Any = await http.json() if is_json else {}
         headers = {name.lower(): value for name, value in http.headers.items()}
         with self._arrived:
             path = http.path.removeprefix(_BASE)
@@ -177,6 +184,10 @@ class Endpoint:
             self.requests.append(request)
             self._arrived.notify_all()
         return request
+
+    async def _in_batch(self, request: Request, http: web.Request) -> web.StreamResponse:
+        """The answer to one request of a batch, which the script gives as to any other."""
+        return await (await self._step(request)).send(Exchange(request, http, self._closing))
 
     async def _step(self, request: Request) -> Step:
         if self._api_key and request.headers.get("authorization") != f"Bearer {self._api_key}":

@@ -11,10 +11,12 @@ from typing import Any, cast
 
 from evalflow.app.core.cases import offered
 from evalflow.app.core.connections import connection_problems
+from evalflow.calls.batches import WAITING_CASES, BatchDesk
 from evalflow.calls.budget import UNITS, Budget, Lease
 from evalflow.calls.cache import Cache, SingleFlight
 from evalflow.calls.client import CallSession
 from evalflow.calls.connections import Connections
+from evalflow.calls.limiter import Limiters
 from evalflow.config.judges import Concurrency, each_judge, single_judges
 from evalflow.config.kinds import Kinds
 from evalflow.config.load import Composed, compose
@@ -183,15 +185,17 @@ class Parts:
         return {name: price_facts(config) for name, config in configs.items()}
 
     def width(self) -> int:
-        """The number of concurrent cases: enough to keep all limiters busy, and at least a few."""
+        """The number of concurrent cases: enough to keep all limiters busy or to fill batches, and at least a few."""
         judges = [one for config in self.settings.judges.values() for one in single_judges(config).values()]
         run = self.settings.run
         configs: list[Any] = [run.target, run.embedder, run.simulator, *judges]
         limits = [c.concurrency.max for c in configs if isinstance(getattr(c, "concurrency", None), Concurrency)]
-        return max([8, *limits])
+        return max([8, *limits, WAITING_CASES if self.session.batches else 0])
 
     async def close(self) -> None:
         try:
+            if self.session.batches is not None:
+                await self.session.batches.close()
             await self.target.close()
             for judge in self.judges.values():
                 await judge.close()
@@ -214,7 +218,7 @@ def assemble(
     settings = _settled(settings)
     if session is None:
         connections = Connections.of_process() if connections is None else connections
-        session = _session(settings.run, run_id, connections, lease or Lease.of_process())
+        session = _session(settings, run_id, connections, lease or Lease.of_process())
     if session.connections is not None and (problems := connection_problems(settings, session.connections)):
         raise UserError(problems)
     return _Assembly(settings, session).parts()
@@ -347,9 +351,26 @@ def _settled(settings: Settings) -> Settings:
     return replace(settings, run=run, judges=judges)
 
 
-def _session(run: RunConfig, run_id: str, connections: Connections | None, lease: Lease | None) -> CallSession:
+def _session(settings: Settings, run_id: str, connections: Connections | None, lease: Lease | None) -> CallSession:
+    run = settings.run
     path = Path(run.cache.path).expanduser()
     cache = Cache(path, run.cache.mode, run_id=run_id, max_bytes=run.cache.max_bytes)
     limited = any(getattr(run.budget, unit) is not None for unit in UNITS)
     budget = Budget(run.budget, lease=lease) if limited or lease else None
-    return CallSession(single_flight=SingleFlight(cache), budget=budget, connections=connections)
+    limiters = Limiters()
+    batches = BatchDesk(run.batch, limiters) if batched_keys(settings) else None
+    return CallSession(limiters, SingleFlight(cache), budget, connections, batches)
+
+
+def batched_keys(settings: Settings) -> list[str]:
+    """The configuration's keys of what sends its calls by batch: `judge`, `judge.members.first`, `target`."""
+    judges = {key: config for name, config in settings.judges.items() for key, config in _judges_of(settings, name)}
+    parts: dict[str, Any] = {"target": settings.run.target, **judges}
+    return [key for key, config in parts.items() if getattr(config, "batch", False)]
+
+
+def _judges_of(settings: Settings, metric: str) -> Iterator[tuple[str, JudgeConfig]]:
+    config = settings.judges[metric]
+    key = "judge" if config == settings.run.judge else f"{settings.key('metric', metric)}.judge"
+    for member, one in single_judges(config).items():
+        yield f"{key}.members.{member}" if member else key, one

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from typing import Any
 from evalflow.app.core.assemble import Parts
 from evalflow.app.core.cases import BASELINE, RunCases, is_simulated, placeholder_answer
 from evalflow.app.core.data_checks import DataChecks, LabelChecks
+from evalflow.app.core.notices import notices, shadows
 from evalflow.app.core.result_rules import ResultRules, RunMetric, known_metrics, unusable_parts
 from evalflow.app.core.scenario_checks import ScenarioChecks
 from evalflow.calls.budget import REPLY_TOKENS
@@ -39,11 +39,13 @@ class Estimate:
 
     Attributes:
         preparing: Of the requests, those that are sent once, before the first case.
+        rounds: Batches that follow each other, at least: a step needs the replies of the one before.
         reserved_tokens, reserved_usd: What a budget reserves for all of them; calls without a price count as free.
     """
 
     requests: int = 0
     preparing: int = 0
+    rounds: int = 0
     input_tokens_low: int = 0
     input_tokens_high: int = 0
     output_tokens_low: int = 0
@@ -97,9 +99,7 @@ class Inspection:
 
     def notices(self) -> list[str]:
         """Warnings to read before the results."""
-        parts, shadowed = self.parts, self.parts.settings.composed.shadowed
-        shadows = [f"{key} comes from {file}, in place of the packaged one" for key, file in shadowed]
-        return [*shadows, *self.remarks, *_self_judging(parts), *_similar_panels(parts), *_unfenced(parts)]
+        return [*shadows(self.parts), *self.remarks, *notices(self.parts, preparing=self.estimate.preparing)]
 
     def selected(self) -> Iterator[Case]:
         return self.draw.pick(self.offered)
@@ -248,48 +248,6 @@ def _wrong_thresholds(settings: Settings, metrics: Mapping[str, Measured]) -> It
                 yield Problem(f"{float(value):g} is no threshold of {name}", where, "its scores lie in 0..1")
 
 
-def _self_judging(parts: Parts) -> Iterator[str]:
-    target = _model(parts.settings.run.target)
-    asked = (one for pair in parts.pairs for one in parts.asked(pair))
-    for name in sorted({judge.info.name for judge, config in asked if target and _model(config) == target}):
-        yield (
-            f"the judge {name} is the model that it judges ({target}), and models tend to prefer their own answers "
-            "(self-preference); hold it against a judge of another family: judge=openai judge.model=NAME"
-        )
-
-
-def _similar_panels(parts: Parts) -> Iterator[str]:
-    """Notices on panels whose members are models of one family: the first word of the name, gpt of gpt-4.1-mini."""
-    named: set[str] = set()
-    for pair in parts.pairs:
-        if not isinstance(pair.judge, Panel) or isinstance(pair.judge.config, CascadeConfig):
-            continue
-        families = {re.split("[^a-z]", _model(config))[0] for _, config in parts.asked(pair)}
-        family = families.pop()
-        if not families and family and pair.judge.info.name not in named:
-            named.add(pair.judge.info.name)
-            yield (
-                f"all members of the panel {pair.judge.info.name} are {family} models: what one of them overlooks the "
-                "others are likely to overlook as well; take members of several families"
-            )
-
-
-def _unfenced(parts: Parts) -> Iterator[str]:
-    """Prompts that insert texts without marking them as data, so that the judge may read them as instructions."""
-    for name, metric in parts.metrics.items():
-        for prompt in metric.prompts:
-            if shown := parts.prompts.unfenced(prompt):
-                yield (
-                    f"metric {name}: its prompt {prompt} shows {' and '.join(shown)} without `fenced`, so that a text "
-                    "in there could pass for an instruction"
-                )
-
-
-def _model(config: object) -> str:
-    """The model of a judge or target, without the vendor prefix of some endpoints; empty if it has none."""
-    return str(getattr(config, "model", None) or "").rpartition("/")[2].lower()
-
-
 # Characters a token: English prose has about 4.5, dense or non-Latin text 2.5.
 SPARSE, DENSE = 4.5, 2.5
 # Tokens of a reply, per item where a step has items.
@@ -308,6 +266,7 @@ class Estimator:
         self._sums: defaultdict[str, Estimate] = defaultdict(Estimate)
         self.problems: list[Problem] = []
         self.unsure: dict[tuple[str, int], Problem] = {}
+        self._rounds = 0
         self._once = self._preparation()
 
     def add(self, case: Case) -> None:
@@ -326,10 +285,16 @@ class Estimator:
                 more = run.target.limits.steps - 1
                 grown = text + more * _STEP // 2  # on average, half of the steps stand before one
                 _add_calls(total, grown, (TARGET_BRIEF, TARGET_WORDY), times * more, run.target, certain=False)
+        rounds = 0
         for pair in self._parts.pairs:
-            for bound, repeats in pair.bound(case, run.repeats.judge):
-                if bound.judge is not None:
-                    self._ask(total, pair, bound, case, answer, repeats * run.repeats.target)
+            mine = [
+                self._ask(total, pair, bound, case, answer, repeats * run.repeats.target)
+                for bound, repeats in pair.bound(case, run.repeats.judge)
+                if bound.judge is not None
+            ]
+            rounds = max(rounds, sum(mine) if pair.metric.stops else max(mine, default=0))
+        answering = answer.requests if getattr(run.target, "batch", False) else 0
+        self._rounds = max(self._rounds, answering + rounds)
 
     def _add_simulated(self, total: Estimate, case: Case, answer: Answer) -> int:
         """Add the calls of a conversation that ends at its limit of turns; returns the characters before one of them.
@@ -349,12 +314,13 @@ class Estimator:
                 _add_calls(total, prompt, (BRIEF, WORDY), times, run.simulator, certain=certain)
         return text
 
-    def _ask(self, total: Estimate, pair: Pair, bound: Pair, case: Case, answer: Answer, times: int) -> None:
+    def _ask(self, total: Estimate, pair: Pair, bound: Pair, case: Case, answer: Answer, times: int) -> int:
+        """Add a metric's requests; returns its rounds of batches."""
         try:
             asks = bound.metric.preview(case, answer)
         except UserError as error:
             self.problems += [problem for problem in error.problems if problem not in self.problems]
-            return
+            return 0
         self._check_cascade(pair, bound.metric.name, asks)
         for ask in asks:
             items = max(1, len(ask.items or ()))
@@ -363,6 +329,11 @@ class Estimator:
                 if judge.info.remote:
                     drawn = 1 if put.logprobs and _reads_probabilities(put, config) else put.samples
                     _add_calls(total, _length(put), reply, times * drawn, config, certain=certain and ask.certain)
+        by_batch = sum(bool(getattr(config, "batch", False)) for _, config in self._parts.asked(pair))
+        in_turn = isinstance(self._parts.settings.judges[pair.metric.name], CascadeConfig)
+        return len({ask.step for ask in asks if ask.certain and not ask.embeds}) * (
+            by_batch if in_turn else min(by_batch, 1)
+        )
 
     def _check_cascade(self, pair: Pair, metric: str, asks: Sequence[Ask]) -> None:
         if not isinstance(pair.judge, Panel) or not isinstance(pair.judge.config, CascadeConfig):
@@ -396,6 +367,7 @@ class Estimator:
         for dataset, total in self._sums.items():
             estimate.include(total, cases[dataset] / self._cases[dataset])
         estimate.include(self._once)
+        estimate.rounds = self._rounds
         return estimate
 
     def _preparation(self) -> Estimate:
@@ -410,15 +382,25 @@ class Estimator:
                 continue
             _, config = self._parts.asked(pair)[0]
             for ask in asks:
-                _add_calls(once, _length(ask), (BRIEF, WORDY), 1, config)
+                _add_calls(once, _length(ask), (BRIEF, WORDY), 1, config, getattr(config, "price", None))
         once.preparing = once.requests
         return once
 
 
 def _add_calls(
-    total: Estimate, characters: int, reply: tuple[int, int], times: int, config: Any, *, certain: bool = True
+    total: Estimate,
+    characters: int,
+    reply: tuple[int, int],
+    times: int,
+    config: Any,
+    price: Price | None = None,
+    *,
+    certain: bool = True,
 ) -> None:
-    """Add calls of one kind; uncertain ones count as requests and for the high estimate only."""
+    """Add calls of one kind, at a price that is not the usual one, if given.
+
+    Uncertain ones count as requests and for the high estimate only.
+    """
     least = times if certain else 0
     low, high = round(characters / SPARSE), round(characters / DENSE)
     limit: int | None = getattr(config, "max_tokens", None)
@@ -428,7 +410,7 @@ def _add_calls(
     total.input_tokens_high += high * times
     total.output_tokens_low += brief * least
     total.output_tokens_high += wordy * times
-    price: Price | None = getattr(config, "price", None)
+    price = price or getattr(config, "charged", None)
     longest = reply[1] and (REPLY_TOKENS if limit is None else limit)  # texts to embed have no reply
     total.reserved_tokens += (high + longest) * times
     total.reserved_usd += price.cost(high * times, longest * times) if price else 0.0

@@ -38,7 +38,7 @@ from evalflow.engine.journal import JournalSink, WatchedSink, read_finished
 from evalflow.engine.manifest import Tally
 from evalflow.engine.pipeline import Pipeline, RunPlan
 from evalflow.engine.plan import shuffled
-from evalflow.errors import EvalflowError, IncompleteError, InfrastructureError, UserError, command
+from evalflow.errors import EvalflowError, IncompleteError, InfrastructureError, UserError, WaitingError, command
 from evalflow.lazy import load
 from evalflow.protocols import Sink
 from evalflow.records import Case
@@ -89,9 +89,15 @@ class OpenRun:
             loading = asyncio.create_task(_load_tables())
             try:
                 pipeline = await self.pipeline(resources, sink, looks)
+                batches, order = self.inspection.parts.session.batches, self.order
+                if batches is not None:
+                    fresh = order.retry_errors and order.resumed is not None and order.resumed.status == "done"
+                    batches.begin(self.folder.path, order.run_id, order.siblings, fresh=fresh)
 
                 def stop() -> None:
                     pipeline.stop()
+                    if batches is not None:
+                        batches.stop()
                     self.screen.stopping(self.tally.in_flight)
 
                 return await interruptible(pipeline.run(cases), stop, self.screen.interrupter)
@@ -137,7 +143,7 @@ class OpenRun:
             width=parts.width(),
             finished=finished.cells,
             failed=finished.failed,
-            case_timeout_s=run.case_timeout_s,
+            case_timeout_s=None if parts.session.batches else run.case_timeout_s,
         )
         return Pipeline(plan, sink, tally)
 
@@ -209,6 +215,9 @@ def opened(order: RunOrder, inspection: Inspection, screen: TerminalScreen) -> G
             raise InfrastructureError(f"the data changed while the run was going: {error}", _restore(folder)) from None
         except KeyboardInterrupt:
             status, code = "interrupted", 130
+            raise
+        except WaitingError as error:
+            status, code = "waiting", error.exit_code
             raise
         except EvalflowError as error:
             code = error.exit_code

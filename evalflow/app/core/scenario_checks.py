@@ -72,6 +72,9 @@ class ScenarioChecks:
                 what = f"the target gives {dataset} a prediction, and a user cannot talk with that"
                 yield Problem(what, f"{key}.generates", f"{key}.generates=answer")
         target = self._run.target
+        if getattr(target, "batch", False):
+            what = "a simulated conversation would take a round of batches for each of its turns"
+            yield Problem(what, "target.batch", "target.batch=false")
         body = target.body if isinstance(target, HttpTargetConfig) else None
         if body is not None and not _REMEMBERS.search(json.dumps(body)):
             what = "the request has neither the earlier turns nor an id, so that the service cannot hold a talk"

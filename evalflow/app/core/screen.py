@@ -11,7 +11,7 @@ from rich.text import Text
 
 from evalflow.engine.folder import RunFolder
 from evalflow.engine.manifest import Tally
-from evalflow.errors import EvalflowError, Problem, UserError, command
+from evalflow.errors import EvalflowError, Problem, UserError, WaitingError, command
 from evalflow.lazy import pl
 from evalflow.paths import write_atomically
 from evalflow.records import ScoreRecord
@@ -129,6 +129,11 @@ class TerminalScreen:
         if folder:
             self._line("kept", shown(folder))
             self._line("go on", command("resume", shown(folder)))
+
+    def waiting(self, error: WaitingError, folder: Path) -> None:
+        self._err.print(literal(str(error), style="bold"), soft_wrap=True)
+        self._line("kept", shown(folder))
+        self._line("go on", command("resume", shown(folder)))
 
     def sweeping(self) -> None:
         """Print one line per run from now on; the table over all runs follows."""

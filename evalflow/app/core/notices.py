@@ -1,0 +1,80 @@
+"""Warnings on a run's configuration, to read before its results."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from evalflow.app.core.assemble import Parts
+from evalflow.config.judges import CascadeConfig
+from evalflow.llm.panel import Panel
+
+
+def shadows(parts: Parts) -> Iterator[str]:
+    """Warnings of files that stand in for packaged ones."""
+    for key, file in parts.settings.composed.shadowed:
+        yield f"{key} comes from {file}, in place of the packaged one"
+
+
+def notices(parts: Parts, *, preparing: int) -> Iterator[str]:
+    """Warnings on batches, on who judges whom, and on prompts; `preparing` is how many requests prepare metrics."""
+    if parts.session.batches is not None:
+        yield from _sent_directly(parts, preparing)
+    yield from _self_judging(parts)
+    yield from _similar_panels(parts)
+    yield from _unfenced(parts)
+
+
+def _self_judging(parts: Parts) -> Iterator[str]:
+    target = _model(parts.settings.run.target)
+    asked = (one for pair in parts.pairs for one in parts.asked(pair))
+    for name in sorted({judge.info.name for judge, config in asked if target and _model(config) == target}):
+        yield (
+            f"the judge {name} is the model that it judges ({target}), and models tend to prefer their own answers "
+            "(self-preference); hold it against a judge of another family: judge=openai judge.model=NAME"
+        )
+
+
+def _sent_directly(parts: Parts, preparing: int) -> Iterator[str]:
+    """What a run with batches sends directly."""
+    target = parts.settings.run.target
+    asks = parts.settings.run.generate and target.calls and not getattr(target, "batch", False)
+    names = [parts.target.name] if asks else []
+    asked = (one for pair in parts.pairs for one in parts.asked(pair))
+    names += [judge.info.name for judge, config in asked if judge.info.remote and not getattr(config, "batch", False)]
+    names += [pair.embedder.info.name for pair in parts.pairs if pair.embedder and pair.embedder.info.remote]
+    names += ["what prepares metrics"] if preparing else []
+    if names:
+        yield f"sent directly, at full price, and not by batch: {', '.join(dict.fromkeys(names))}"
+
+
+def _similar_panels(parts: Parts) -> Iterator[str]:
+    """Notices on panels whose members are models of one family: the first word of the name, gpt of gpt-4.1-mini."""
+    named: set[str] = set()
+    for pair in parts.pairs:
+        if not isinstance(pair.judge, Panel) or isinstance(pair.judge.config, CascadeConfig):
+            continue
+        families = {re.split("[^a-z]", _model(config))[0] for _, config in parts.asked(pair)}
+        family = families.pop()
+        if not families and family and pair.judge.info.name not in named:
+            named.add(pair.judge.info.name)
+            yield (
+                f"all members of the panel {pair.judge.info.name} are {family} models: what one of them overlooks the "
+                "others are likely to overlook as well; take members of several families"
+            )
+
+
+def _unfenced(parts: Parts) -> Iterator[str]:
+    """Prompts that insert texts without marking them as data, so that the judge may read them as instructions."""
+    for name, metric in parts.metrics.items():
+        for prompt in metric.prompts:
+            if shown := parts.prompts.unfenced(prompt):
+                yield (
+                    f"metric {name}: its prompt {prompt} shows {' and '.join(shown)} without `fenced`, so that a text "
+                    "in there could pass for an instruction"
+                )
+
+
+def _model(config: object) -> str:
+    """The model of a judge or target, without the vendor prefix of some endpoints; empty if it has none."""
+    return str(getattr(config, "model", None) or "").rpartition("/")[2].lower()

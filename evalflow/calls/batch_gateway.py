@@ -1,0 +1,81 @@
+"""Sends calls as requests of batches, as `Gateway` sends them directly."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Callable
+from typing import TypeVar
+
+from evalflow.calls import faults
+from evalflow.calls.batch_record import BatchReply
+from evalflow.calls.batches import BatchDesk, BatchService
+from evalflow.calls.budget import Account, Amount
+from evalflow.calls.client import Billed, MalformedReply, call_error, spent_on
+from evalflow.calls.faults import CallFault
+from evalflow.calls.http import HttpRequest, Response
+from evalflow.errors import InfrastructureError
+
+UNKNOWN_S = -1.0  # the latency of a reply by batch
+T = TypeVar("T", bound=Billed)
+
+
+class BatchGateway:
+    """The calls of one judge or target by batch; `account` is charged for each try."""
+
+    def __init__(
+        self, desk: BatchDesk, service: BatchService, account: Account | None, attempts: int, key_hint: str
+    ) -> None:
+        self._desk = desk
+        self._service = service
+        self._account = account
+        self._attempts = attempts
+        self._key_hint = key_hint
+
+    async def send(self, request: HttpRequest, decode: Callable[[Response], T], key: bytes, turn: int) -> T:
+        """The decoded reply to a request, which is put into a batch again where it failed for a while.
+
+        The request is known by the cache's key of the value that it is for, and by its turn among the requests for
+        that; so a resumed run finds the same reply. Errors as of `Gateway.send`, and WaitingError.
+        """
+        account = self._account
+        for attempt in itertools.count(1):
+            reserved = await account.reserve(request) if account else None
+            spent = reserved
+            try:
+                reply = await self._desk.ask(self._service, _line_id(key, request, turn, attempt), request.body or b"")
+                outcome = _read(reply, decode)
+                if account and reserved:
+                    spent = Amount() if reply.status is None else spent_on(account, outcome, reserved)
+            finally:
+                if account and reserved and spent:
+                    account.budget.settle(reserved, spent)
+            if not isinstance(outcome, CallFault):
+                return outcome
+            if outcome.decision == "stop":
+                hint = self._key_hint if outcome.error_type == "authentication" else outcome.hint
+                raise InfrastructureError(f"{self._service.name}: {outcome.message}", hint)
+            if outcome.decision == "give_up":
+                raise call_error(outcome, outcome.message, None)
+            if attempt == self._attempts:
+                raise call_error(outcome, f"{outcome.message} (after {attempt} tries)", None)
+        raise AssertionError("unreachable")
+
+
+def _line_id(key: bytes, request: HttpRequest, turn: int, attempt: int) -> str:
+    """The id of a request in its batch: 64 letters and digits, as many as Anthropic takes."""
+    if turn == 0 and attempt == 1:
+        return key.hex()
+    return hashlib.sha256(b"%b %d %d " % (key, turn, attempt) + (request.body or b"")).hexdigest()
+
+
+def _read(reply: BatchReply, decode: Callable[[Response], T]) -> T | CallFault:
+    if reply.status is None:
+        return CallFault("retry", "expired", reply.problem, unreachable=True)
+    response = Response(reply.status, {}, reply.body, UNKNOWN_S)
+    if not 200 <= reply.status < 300:
+        return faults.of_status(response)
+    try:
+        return decode(response)
+    except MalformedReply as error:
+        return faults.of_malformed(response, str(error))

@@ -1,0 +1,96 @@
+"""Chat requests as Anthropic's Messages API takes them, and its replies as chat completions.
+
+So a reply by batch reads, and is cached, like one of Anthropic's OpenAI-compatible endpoint, which takes no batches.
+What that endpoint ignores, such as response_format and logprobs, is left out here as well.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+
+_KEPT = ("model", "max_tokens", "temperature")
+_FINISHED = {"max_tokens": "length", "tool_use": "tool_calls", "refusal": "content_filter"}
+_STATUS = {
+    "authentication_error": 401, "billing_error": 402, "permission_error": 403, "not_found_error": 404,
+    "request_too_large": 413, "rate_limit_error": 429, "api_error": 500, "timeout_error": 504, "overloaded_error": 529,
+}  # fmt: skip
+
+
+def as_message(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of a message for the body of a chat request."""
+    found: dict[str, Any] = {name: body[name] for name in _KEPT if name in body}
+    system = [str(one["content"]) for one in body["messages"] if one["role"] == "system"]
+    if system:
+        found["system"] = "\n\n".join(system)
+    found["messages"] = [_turn(one) for one in body["messages"] if one["role"] != "system"]
+    if body.get("tools"):
+        functions: list[Mapping[str, Any]] = [tool["function"] for tool in body["tools"]]
+        found["tools"] = [
+            {"name": one["name"], "description": one.get("description", ""), "input_schema": one["parameters"]}
+            for one in functions
+        ]
+        choice: Mapping[str, Any] | str = body.get("tool_choice", "auto")
+        forced: str | None = None if isinstance(choice, str) else choice["function"]["name"]
+        found["tool_choice"] = {"type": "tool", "name": forced} if forced else {"type": "auto"}
+    return found
+
+
+def as_completion(message: Mapping[str, Any]) -> dict[str, Any]:
+    """The chat completion for a message."""
+    text = "".join(part["text"] for part in message["content"] if part["type"] == "text")
+    calls = [
+        {
+            "id": part["id"],
+            "type": "function",
+            "function": {"name": part["name"], "arguments": json.dumps(part["input"], ensure_ascii=False)},
+        }
+        for part in message["content"]
+        if part["type"] == "tool_use"
+    ]
+    reply: dict[str, Any] = {"role": "assistant", "content": text or None, **({"tool_calls": calls} if calls else {})}
+    usage = message["usage"]
+    sent = sum(usage.get(f"{kind}input_tokens") or 0 for kind in ("", "cache_creation_", "cache_read_"))
+    return {
+        "id": message["id"],
+        "object": "chat.completion",
+        "model": message["model"],
+        "choices": [{"index": 0, "message": reply, "finish_reason": _FINISHED.get(message["stop_reason"], "stop")}],
+        "usage": {"prompt_tokens": sent, "completion_tokens": usage["output_tokens"]},
+    }
+
+
+def status_of(error: Mapping[str, Any]) -> int:
+    """The HTTP status that a request's error would have had."""
+    details = cast("dict[str, Any]", error.get("error") or {})
+    return _STATUS.get(str(details.get("type")), 400)
+
+
+def _turn(message: Mapping[str, Any]) -> dict[str, Any]:
+    """One message of a conversation; a call of a tool and its result are parts of messages there."""
+    content = message.get("content")
+    if message["role"] == "tool":
+        result = {"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": content}
+        return {"role": "user", "content": [result]}
+    calls = [
+        {
+            "type": "tool_use",
+            "id": call["id"],
+            "name": call["function"]["name"],
+            "input": _arguments(call["function"]["arguments"]),
+        }
+        for call in message.get("tool_calls") or ()
+    ]
+    if not calls:
+        return {"role": message["role"], "content": content}
+    return {"role": message["role"], "content": [*([{"type": "text", "text": content}] if content else []), *calls]}
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    """A tool's arguments, which an invalid reply may have left no object."""
+    try:
+        value: Any = json.loads(text)
+    except ValueError:
+        value = text
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {"value": value}

@@ -1,0 +1,207 @@
+"""Scripted batches of an endpoint, in the formats of OpenAI and of Anthropic."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from evalflow.testing.replies import Request
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    Answer = Callable[[Request, web.Request], Awaitable[web.StreamResponse]]
+
+_CHAT = "/chat/completions"
+
+
+@dataclass
+class ScriptedBatch:
+    """A batch that was submitted; `rows` are its requests."""
+
+    id: str
+    name: str
+    rows: Sequence[Mapping[str, Any]]
+    native: bool  # whether it is Anthropic's
+    created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    looks: int = 0
+    status: str = "in_progress"
+    results: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
+    message: str = ""
+
+
+@dataclass
+class Batches:
+    """The batches of an endpoint: `Endpoint(script, batches=Batches())`. The script answers each of their requests.
+
+        with Endpoint(grade, batches=Batches(looks=2)) as endpoint:
+            ...  # a batch has ended when it is looked at for the second time
+
+    Attributes:
+        looks: How often a batch is looked at until it has ended.
+        ends: How batches end, in their order and the last for all further ones: completed, failed, expired or
+            cancelled. The second half of an expired or cancelled one has no replies.
+        unheard: How many submissions take effect, with an error as their response.
+        extra: Rows added to the results of each batch.
+        lose: The number of the row of a batch that its results lack.
+        submitted: All batches.
+    """
+
+    looks: int = 1
+    ends: Sequence[str] = ("completed",)
+    unheard: int = 0
+    extra: Sequence[Mapping[str, Any]] = ()
+    lose: int | None = None
+    submitted: list[ScriptedBatch] = field(default_factory=list[ScriptedBatch])
+    _files: dict[str, bytes] = field(default_factory=dict[str, bytes])
+
+    def serves(self, path: str) -> bool:
+        return path.startswith(("/files", "/batches", "/messages/batches"))
+
+    async def answer(self, request: Request, http: web.Request, script: Answer) -> web.StreamResponse:
+        from aiohttp import web
+
+        match request.method, *request.path.strip("/").removeprefix("messages/").split("/"):
+            case "POST", "files":
+                return web.json_response({"id": await self._upload(http), "object": "file"})
+            case "GET", "files", file, "content":
+                return web.Response(body=self._files[file])
+            case "POST", "batches":
+                batch = self._submit(request)
+                if self.unheard > 0:
+                    self.unheard -= 1
+                    return web.json_response({"error": {"message": "no receipt"}}, status=500)
+                return web.json_response(_described(batch))
+            case "GET", "batches":
+                return web.json_response({"data": [_described(one) for one in reversed(self.submitted)]})
+            case "GET", "batches", name, "results":
+                return web.Response(body=_lines(self._find(name).results))
+            case "GET", "batches", name:
+                batch = self._find(name)
+                await self._look(batch, request, http, script)
+                return web.json_response(_described(batch))
+            case _:
+                return web.json_response({"error": {"message": f"no {request.path} here"}}, status=404)
+
+    async def _upload(self, http: web.Request) -> str:
+        form = await http.post()
+        file: Any = form["file"]
+        name = f"file-{len(self._files)}"
+        self._files[name] = file.file.read()
+        return name
+
+    def _submit(self, request: Request) -> ScriptedBatch:
+        number, native = len(self.submitted), "requests" in request.body
+        rows = request.body["requests"] if native else _rows(self._files[request.body["input_file_id"]])
+        metadata: dict[str, str] = request.body.get("metadata") or {}
+        batch = ScriptedBatch(f"batch_{number}", metadata.get("evalflow_batch", ""), rows, native)
+        self.submitted.append(batch)
+        return batch
+
+    def _find(self, name: str) -> ScriptedBatch:
+        return next(batch for batch in self.submitted if batch.id == name)
+
+    async def _look(self, batch: ScriptedBatch, request: Request, http: web.Request, script: Answer) -> None:
+        batch.looks += 1
+        if batch.status != "in_progress" or batch.looks < self.looks:
+            return
+        batch.status = self.ends[min(self.submitted.index(batch), len(self.ends) - 1)]
+        if batch.status == "failed":
+            batch.message = "the batch is too large for this account"
+            return
+        answered = len(batch.rows) if batch.status == "completed" else len(batch.rows) // 2
+        for number, row in enumerate(batch.rows[:answered]):
+            if number != self.lose:
+                batch.results.append(await _result(batch, row, request, http, script))
+        if batch.native:
+            kind = "expired" if batch.status == "expired" else "canceled"
+            for row in batch.rows[answered:]:
+                batch.results.append({"custom_id": row["custom_id"], "result": {"type": kind}})
+        elif batch.status == "expired":
+            error = {"code": "batch_expired", "message": "not done within 24 h"}
+            lost = [{"custom_id": row["custom_id"], "response": None, "error": error} for row in batch.rows[answered:]]
+            self._files[f"{batch.id}-errors"] = _lines(lost)
+        batch.results += list(self.extra)
+        self._files[f"{batch.id}-output"] = _lines(batch.results)
+
+
+async def _result(
+    batch: ScriptedBatch, row: Mapping[str, Any], request: Request, http: web.Request, script: Answer
+) -> dict[str, Any]:
+    body = _chat(row["params"]) if batch.native else row["body"]
+    made: Any = await script(Request(request.number, "POST", _CHAT, request.headers, body), http)
+    content = json.loads(made.body)
+    if not batch.native:
+        return {"custom_id": row["custom_id"], "response": {"status_code": made.status, "body": content}, "error": None}
+    if made.status != 200:
+        kind = {429: "rate_limit_error", 401: "authentication_error"}.get(made.status, "invalid_request_error")
+        error = {"type": "error", "error": {"type": kind, "message": content["error"]["message"]}}
+        return {"custom_id": row["custom_id"], "result": {"type": "errored", "error": error}}
+    return {"custom_id": row["custom_id"], "result": {"type": "succeeded", "message": _message(content)}}
+
+
+def _described(batch: ScriptedBatch) -> dict[str, Any]:
+    total, done = len(batch.rows), len(batch.results)
+    if batch.native:
+        counts = {"processing": total - done, "succeeded": done, "errored": 0, "expired": 0, "canceled": 0}
+        ended = "in_progress" if batch.status == "in_progress" else "ended"
+        if batch.status == "cancelled":
+            counts |= {"canceled": 1, "succeeded": done - 1}
+        created_at = batch.created_at.isoformat()
+        return {"id": batch.id, "processing_status": ended, "request_counts": counts, "created_at": created_at}
+    files = {"output_file_id": f"{batch.id}-output", "error_file_id": f"{batch.id}-errors"}
+    return {
+        "id": batch.id,
+        "object": "batch",
+        "status": batch.status,
+        "metadata": {"evalflow_batch": batch.name},
+        "request_counts": {"total": total, "completed": done, "failed": 0},
+        "errors": {"data": [{"message": batch.message}]} if batch.message else None,
+        **(files if batch.status == "expired" else {"output_file_id": files["output_file_id"]}),
+    }
+
+
+def _chat(params: Mapping[str, Any]) -> dict[str, Any]:
+    """A message of Anthropic's as the chat request that a script expects."""
+    tools = [
+        {"type": "function", "function": {"name": one["name"], "parameters": one["input_schema"]}}
+        for one in params.get("tools", ())
+    ]
+    system = [{"role": "system", "content": params["system"]}] if "system" in params else []
+    return {
+        "model": params["model"],
+        "messages": [*system, *({"role": one["role"], "content": _text(one)} for one in params["messages"])],
+        **({"tools": tools, "tool_choice": {}} if tools else {}),
+    }
+
+
+def _text(message: Mapping[str, Any]) -> str:
+    content = message["content"]
+    return content if isinstance(content, str) else json.dumps(content)
+
+
+def _message(completion: Mapping[str, Any]) -> dict[str, Any]:
+    """A chat completion as a message of Anthropic's."""
+    message, usage = completion["choices"][0]["message"], completion["usage"]
+    parts: list[dict[str, Any]] = [{"type": "text", "text": message["content"]}] if message["content"] else []
+    for call in message.get("tool_calls") or ():
+        given = json.loads(call["function"]["arguments"])
+        parts.append({"type": "tool_use", "id": call["id"], "name": call["function"]["name"], "input": given})
+    return {
+        "id": completion["id"],
+        "model": completion["model"],
+        "content": parts,
+        "stop_reason": "tool_use" if message.get("tool_calls") else "end_turn",
+        "usage": {"input_tokens": usage["prompt_tokens"], "output_tokens": usage["completion_tokens"]},
+    }
+
+
+def _rows(data: bytes) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in data.splitlines()]
+
+
+def _lines(rows: Sequence[Mapping[str, Any]]) -> bytes:
+    return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
