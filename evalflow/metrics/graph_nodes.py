@@ -111,7 +111,7 @@ def graph_problems(name: str, config: GraphMetricConfig, prompts: Prompts) -> It
     order, cycles = ordered(config.graph)
     for cycle in cycles:
         what = f"the nodes lead in a circle: {' -> '.join(cycle)}"
-        yield Problem(what, f"{where}.nodes.{cycle[-2]}", f"lead {cycle[-2]} to a node after it, or to a score")
+        yield Problem(what, f"{where}.nodes.{cycle[-2]}", f"lead {cycle[-2]} elsewhere, or to a score")
     if not config.steps:
         yield Problem("no node asks the judge", f"{where}.nodes", "the kind check needs none: `show check`")
     if config.start not in config.nodes:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from evalflow.metrics.branches import Branch, Route
 from evalflow.metrics.graph_nodes import GraphMetricConfig, GraphNode
 
@@ -13,24 +11,30 @@ def graph_lines(config: GraphMetricConfig) -> list[str]:
     start = config.nodes.get(config.start)
     if start is None:
         return []
-    return [f"{config.start}  {_act(start)}", *_ways(config, start, {config.start}, "")]
-
-
-def _ways(config: GraphMetricConfig, node: GraphNode, drawn: set[str], indent: str) -> Iterator[str]:
-    ways = [way for way in node.ways if way.next is not None or way.score is not None]
-    for place, way in enumerate(ways):
-        is_last = place == len(ways) - 1
+    lines, drawn = [f"{config.start}  {_act(start)}"], {config.start}
+    open_ = [("", _ways(start))]  # indents, and the ways that are still to be drawn below them; a graph may be deep
+    while open_:
+        indent, ways = open_[-1]
+        if not ways:
+            open_.pop()
+            continue
+        way = ways.pop(0)
         condition = _condition(way)
-        arrow = f"{indent}{'└─' if is_last else '├─'} {f'{condition} ' if condition else ''}→ "
+        arrow = f"{indent}{'├─' if ways else '└─'} {f'{condition} ' if condition else ''}→ "
         following = config.nodes.get(way.next or "")
         if following is None:
-            yield f"{arrow}{way.next or _score(way)}"
+            lines.append(f"{arrow}{way.next or _score(way)}")
         elif way.next in drawn:
-            yield f"{arrow}{way.next}  (above)"
+            lines.append(f"{arrow}{way.next}  (above)")
         else:
             drawn.add(str(way.next))
-            yield f"{arrow}{way.next}  {_act(following)}"
-            yield from _ways(config, following, drawn, f"{indent}{'   ' if is_last else '│  '}")
+            lines.append(f"{arrow}{way.next}  {_act(following)}")
+            open_.append((f"{indent}{'│  ' if ways else '   '}", _ways(following)))
+    return lines
+
+
+def _ways(node: GraphNode) -> list[Route]:
+    return [way for way in node.ways if way.next is not None or way.score is not None]
 
 
 def _act(node: GraphNode) -> str:

@@ -44,6 +44,7 @@ def test_families_stand_over_their_metrics_in_80_columns() -> None:
         ({"kind": "g_eval", "strict": True, "steps_from": "outputs/latest"}, 1, 1, 0),
         ({"kind": "similarity"}, 1, 1, 0),
         ({"kind": "checks"}, 0, None, 0),
+        ({"kind": "graph", "start": "a", "nodes": {"a": {"prompt": "p", "next": "b"}, "b": {"prompt": "p"}}}, 2, 2, 0),
     ],
 )
 def test_calls_of_each_kind(values: dict[str, Any], low: int, high: int | None, once: int) -> None:

@@ -46,6 +46,9 @@ function step(said, at, steps) {
       h("div", {}, said.items ? plain(said.items[i]) : ""), fields(reply, said.probabilities?.[i]))))];
   } else if (said.reply !== null && said.reply !== undefined) {
     body = fields(said.reply, said.probabilities?.[0]);
+  } else if (!("reply" in said)) { // found without asking: a check, a rule, a part of a composite
+    const { id, ...found } = said;
+    body = fields(found, null);
   }
   const raw = said.raw ? h("pre", {}, said.raw) : null;
   return h("div", { class: "step" }, head, body, raw);

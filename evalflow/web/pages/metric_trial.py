@@ -219,7 +219,8 @@ def show_score(score: ScoreRecord, metric: str) -> None:
             with ui.expansion("What the judge replied, step by step"):
                 for step in score.steps:
                     text(str(step.get("id")), "h3")
-                    reply = step.get("raw") if step.get("reply") is None else step.get("reply")
+                    found = {name: value for name, value in step.items() if name != "id"}
+                    reply = found.get("reply") or found.get("raw") if "reply" in found else found
                     text(_shortened(json.dumps(reply, indent=2, ensure_ascii=False)), "pre")
 
 

@@ -117,6 +117,9 @@ def test_a_metric_of_the_library_is_copied_with_its_prompts(space: Workspace) ->
     assert set(copy.prompts) == {"honest/claims.jinja", "honest/verdicts.jinja"}
     again = metrics.copy_metric(space, "honest", "helper", "frank", of="helper")
     assert again.definition["steps"][0]["prompt"] == "frank/claims.jinja"
+    graph = metrics.copy_metric(space, "answerability", "helper", "decided")
+    assert set(graph.prompts) == {f"decided/{part}.jinja" for part in ("answerable", "reaction", "supported")}
+    assert graph.definition["nodes"]["declines"]["prompt"] == "decided/reaction.jinja"
     changed = {**copy.prompts, "honest/claims.jinja": "{{ nonsense }}"}
     with pytest.raises(UserError, match="nonsense"):
         metrics.update_metric(space, "helper", MetricDraft("honest", copy.definition, changed), 1)
