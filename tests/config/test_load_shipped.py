@@ -29,7 +29,10 @@ AGENT_JUDGES = (
 DATASET = {
     "checks": "conversations",
     "jailbreak_guardrails": "jailbreak_guardrails",
-    **dict.fromkeys(("case_guidelines", "misuse", "role_adherence", "role_violation"), "conversations"),
+    **dict.fromkeys(
+        ("case_guidelines", "misuse", "role_adherence", "role_violation", "tone_match", "topic_adherence"),
+        "conversations",
+    ),
     "simulated_user": "scenarios",
     **dict.fromkeys(("tool_correctness", "tool_f1", "tool_limits", "trajectory_match", *AGENT_JUDGES), "agent"),
     "output_guardrails": "output_guardrails",
@@ -40,8 +43,6 @@ DATASET = {
     "sql_equivalence": "text_to_sql",
     **dict.fromkeys(TOPICS, "topic_tagger"),
 }
-FIXTURES = {"tone_match": "writing", "topic_adherence": "dialogues"}
-"""Metrics that need a column that no sample data have; their fixtures have it."""
 WANTED = {
     "agent": ["target.model=m", "target.base_url=http://127.0.0.1:9/v1", "target.tools={look: {argv: [ls]}}"],
     "command": ["target.argv=[ls]"],
@@ -58,8 +59,6 @@ def names(group: str) -> list[str]:
 def test_metric(metric: str) -> None:
     chosen = find_option(f"metric/{metric}", None).selection.strip("'")
     overrides = [f"dataset={DATASET.get(metric, 'rag')}", f"metric={chosen}", "limit=3", *LLM]
-    if metric in FIXTURES:
-        overrides[0] = f"+dataset.fixture.path=data/fixtures/{FIXTURES[metric]}.jsonl"
     if DATASET.get(metric) == "conversations":
         overrides.append("generate=demo")  # those cases have no recorded answers
     if metric == "simulated_user":
