@@ -121,13 +121,19 @@ def _options_in(folder: Path, group: str) -> Iterator[Option]:
         if file.stem.startswith("_"):
             continue
         try:
-            text = file.read_text(encoding="utf-8")
-            expect_bounded(text)
-            values = yaml.load(text, Loader=_LOADER)  # noqa: TID251, S506 - safe
+            values = option_values(file)
         except yaml.YAMLError:
             # A broken file is listed anyway; selecting it reports the error.
             values = {"description": "(this file is not valid YAML)"}
-        yield Option(group, file.stem, file, cast("dict[str, Any]", values) if isinstance(values, dict) else {})
+        yield Option(group, file.stem, file, values)
+
+
+def option_values(file: Path) -> dict[str, Any]:
+    """The keys of a file of a config group; yaml.YAMLError if it is not valid."""
+    text = file.read_text(encoding="utf-8")
+    expect_bounded(text)
+    values: Any = yaml.load(text, Loader=_LOADER)  # noqa: TID251, S506 - safe
+    return cast("dict[str, Any]", values) if isinstance(values, dict) else {}
 
 
 _CASES = 5  # cases read of each dataset

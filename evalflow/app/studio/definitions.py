@@ -9,9 +9,7 @@ from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-import yaml
-
-from evalflow.app.core.options import Option, options
+from evalflow.app.core.options import Option, option_values, options
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.space import TakenError, Workspace, changed_keys, not_found, stale
 from evalflow.app.studio.titles import checked_title, name_for, same_title
@@ -203,8 +201,7 @@ def kind_of(option: Option) -> str | None:
         files = (folder / option.group / f"{base}.yaml" for folder in conf_dirs())
         file = next((file for file in files if file.is_file()), None)
         if isinstance(base, str) and file is not None:
-            read: Any = yaml.safe_load(file.read_text(encoding="utf-8"))
-            values = cast("dict[str, Any]", read) if isinstance(read, dict) else {}
+            values = option_values(file)
         if isinstance(values.get("kind"), str):
             return values["kind"]
     return None

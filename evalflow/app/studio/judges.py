@@ -11,8 +11,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from evalflow.app.core.options import Option
 from evalflow.app.studio.access import requires
-from evalflow.app.studio.definitions import DefinitionStore, declared, declared_content, given, kind_of
+from evalflow.app.studio.definitions import (
+    DefinitionStore,
+    declared,
+    declared_content,
+    given,
+    kind_of,
+    remembered_content,
+)
 from evalflow.app.studio.space import TakenError, Workspace, not_found
 from evalflow.app.studio.titles import lifted, titled
 from evalflow.app.studio.validate import check_judge, one_line
@@ -62,7 +70,8 @@ def list_judges(space: Workspace) -> list[StoredJudge]:
     users, runs = _users(space), _runs(space)
     own = [_shown(space, row, users, runs) for row in JUDGES.rows(space)]
     taken = {judge.name for judge in own}
-    return [*own, *(_of_conf(name, users, runs) for name in declared("judge") if name not in taken)]
+    shipped = (option for name, option in declared("judge").items() if name not in taken)
+    return [*own, *(_of_conf(space, option, users, runs) for option in shipped)]
 
 
 @requires("read")
@@ -71,8 +80,8 @@ def get_judge(space: Workspace, name: str) -> StoredJudge:
     row = JUDGES.find(space, name)
     if row is not None:
         return _shown(space, row, _users(space), _runs(space))
-    if name in declared("judge"):
-        return _of_conf(name, _users(space), _runs(space))
+    if option := declared("judge").get(name):
+        return _of_conf(space, option, _users(space), _runs(space))
     raise not_found("judge", name, [judge.name for judge in list_judges(space)])
 
 
@@ -255,9 +264,9 @@ def _shown(
     )
 
 
-def _of_conf(name: str, users: Mapping[str, list[str]], runs: Mapping[str, int]) -> StoredJudge:
-    option = declared("judge")[name]
-    values = declared_content("judge", name) if "members" in _inherited(option.values) else given(option.values)
+def _of_conf(space: Workspace, option: Option, users: Mapping[str, list[str]], runs: Mapping[str, int]) -> StoredJudge:
+    name, has_members = option.name, "members" in _inherited(option.values)
+    values = remembered_content(space, "judge", name) if has_members else given(option.values)
     config = {**lifted(values, None)[0], "kind": kind_of(option)}
     config.pop("defaults", None)
     return StoredJudge(
