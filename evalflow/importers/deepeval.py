@@ -45,7 +45,7 @@ _LIKE: Mapping[str, str] = {
 _HINTS: Mapping[str, str] = {
     "geval": "write its criteria as a metric of the kind g_eval: docs/g-eval.md",
     "conversational geval": "write its criteria as a metric of the kind g_eval: docs/g-eval.md",
-    "dag": "write its questions as steps of a metric of the kind judge: docs/metrics.md",
+    "dag": "write it as a metric of the kind graph: docs/graphs.md",
     "json correctness": "metric=json_correctness, with your schema",
     "pattern match": "a check `regex_matching`, or a metric of the kind check",
     "role adherence": "metric=role_adherence, with a column chatbot_role",
