@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from rich.console import Console
@@ -71,6 +72,8 @@ ids: null
 allow_irregular: false
 """
 
+_FIXTURE = re.compile(r"^fixture: .*$", re.MULTILINE)
+
 
 def new_metric(name: str, source: str | None, console: Console) -> int:
     """Write a metric's YAML and prompts, a rubric to fill in or a copy; UserError if one of them exists already."""
@@ -112,6 +115,7 @@ def _copied(name: str, source: str, conf: Path) -> dict[Path, str]:
     option = find_option(f"metric/{source}", None)
     prompts = Prompts(prompt_dirs())
     text = option.text.replace(f"# @package metric.{source}", f"# @package metric.{name}", 1)
+    text = _FIXTURE.sub("fixture: null", text)  # its labels are of the other metric
     files: dict[Path, str] = {}
     for prompt in option.prompts:
         own = f"{name}/{Path(prompt).name}"

@@ -104,7 +104,7 @@ def _expect_usable(words: Sequence[str], options: argparse.Namespace) -> None:
         problems.append(Problem("prove which metric?", "command line", command("prove", "faithfulness")))
     if not options.by > 0:
         problems.append(Problem(f"a score cannot move by {options.by:g}", "--by", "more than 0, such as --by 0.1"))
-    if options.base == "none" and any(word.startswith("dataset=") for word in words):
+    if options.base == "none" and _names_data(words):
         problems.append(Problem("the fixture alone needs no dataset", "--base none", "leave dataset out"))
     if any(word.startswith("generate=") for word in words):
         what = "the answers are those that `prove` changes, so none are generated"
@@ -117,8 +117,8 @@ def _order(words: Sequence[str], options: argparse.Namespace, config_dir: Path |
     """The run over the fixture, and over good answers and their changes: as many cases as `--calls` allows."""
     data = [word for word in words if word.lstrip("+~").startswith(_OF_DATA)]
     others = [f"metric={options.metric}", *(word for word in words if word not in data)]
-    is_named = any(word.startswith("dataset=") for word in data)
-    if not is_named:
+    is_named = _names_data(words)
+    if not any(word.startswith("dataset=") for word in data):
         data.insert(0, f"dataset={_SAMPLE_DATA}")
     order = _composed([*others, *data], config_dir)
     fixture = _fixture(order, needed=options.base == "none")
@@ -130,10 +130,12 @@ def _order(words: Sequence[str], options: argparse.Namespace, config_dir: Path |
     try:
         bases = _bases(inspected(order), options.base)
     except UserError:
-        # The sample data lack what the metric needs: its own cases have it.
-        bases = [] if is_named else [one.case for one in fixture if one.is_good and (one.case.answer or "").strip()]
-        if len(bases) < _FEWEST:
+        if is_named or not fixture:
             raise
+        # The sample data lack what the metric needs: cases of the fixture have it.
+        bases = [one.case for one in fixture if one.is_good and (one.case.answer or "").strip()]
+        if len(bases) < _FEWEST:
+            return _within(_composed(others, config_dir), options.calls)
     while True:
         order = _composed([*others, *_changed_words(bases)], config_dir)
         calls = inspected(order).estimate.requests
@@ -144,6 +146,10 @@ def _order(words: Sequence[str], options: argparse.Namespace, config_dir: Path |
             what = f"{counted(len(bases), 'case')}, their changes"
             raise _too_many(what if not fixture else f"{what} and the fixture", calls, options.calls)
         bases = bases[:fewer]
+
+
+def _names_data(words: Sequence[str]) -> bool:
+    return any(word.lstrip("+~").startswith(("dataset=", "dataset.")) for word in words)
 
 
 def _within(order: RunOrder, allowed: int) -> RunOrder:

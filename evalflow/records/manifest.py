@@ -49,7 +49,7 @@ class MetricFacts(_Facts):
     figures: FigureSpec | None
     # How well its judge agreed with people, as of the last derivation; see `app.core.certificates`.
     certificate: Mapping[str, Any] | None = None
-    proof: Mapping[str, Any] | None = None  # what `prove` found of its judge: dataset, run_id, findings, people
+    proof: Mapping[str, Any] | None = None  # what `prove` found of its judge: dataset, run_id, findings, people, rows
 
 
 class JudgeFacts(_Facts):

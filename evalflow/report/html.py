@@ -21,6 +21,7 @@ from evalflow.report.ci import write_junit
 from evalflow.report.findings import exclusion_findings, noise_findings, panel_findings, preference_findings
 from evalflow.report.markdown import write_markdown
 from evalflow.report.page import content_policy, facts, judge_lines, sample_lines, title, write_page
+from evalflow.report.proof import proof_tables
 from evalflow.report.results_csv import AnswerOf, CasesWriter, MiscategorisedWriter, ResultsWriter, json_or_text, rows
 from evalflow.report.wording import PARTS, joined, series_name, varying, without_means_of_figures
 
@@ -67,6 +68,7 @@ def write_html(path: Path, run: Reported, explorer: ExplorerWriter) -> None:
         "facts": facts(run.manifest),
         "manifest": run.manifest.text,
         "judges": [*judge_lines(run.manifest), *sample_lines(run.manifest)],
+        "proofs": proof_tables(run.manifest),
         "gates": run.gates,
         "rows": [row for row in rows if row["tag"] is None],
         "by_tag": [row for row in rows if row["tag"] is not None],

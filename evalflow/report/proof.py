@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -45,22 +46,45 @@ def share(rate: Rate | None) -> str:
     return f"{percent(rate.value)} ({interval(rate.low, rate.high, percent)})"
 
 
+@dataclass(frozen=True, slots=True)
+class ProofTable:
+    """What a metric's judge sees, in the report of a later run; rows have the change, cases, share and finding."""
+
+    title: str
+    rows: Sequence[tuple[str, int, str, str]]
+
+
+def proof_tables(manifest: Manifest) -> list[ProofTable]:
+    """A table for each metric of the run whose judge was proved as it is now."""
+    tables: list[ProofTable] = []
+    for metric, about in manifest.metrics.items():
+        rows: list[tuple[str, int, str, str]] = []
+        for row in (about.proof or {}).get("rows") or ():
+            verb = "seen" if row["fault"] else "kept"
+            rate = Rate(**row["as_expected"])
+            rows.append((row["change"].replace("_", " "), rate.n, f"{verb} in {share(rate)}", row["finding"]))
+        if about.proof and rows:
+            tables.append(ProofTable(joined(metric, about.judge, f"proved on {about.proof['dataset']}"), rows))
+    return tables
+
+
 def people_lines(proof: Proof) -> list[str]:
     """How far its scores of the fixture are from people's, in sentences."""
     people = proof.people
     if people is None:
         return []
     same, distance = people.same, people.distance
-    lines = [
-        f"It gives people's score, within {proof.by:g}, in {share(same)} of {counted(same.n, 'case')} of the fixture."
-    ]
+    agreed = (
+        f"in {share(same)} of {counted(same.n, 'case')} of the fixture" if same.n else "in no case: none was scored"
+    )
+    lines = [f"It gives people's score, within {proof.by:g}, {agreed}."]
     if distance.value is not None:
         between = bracketed(distance.low, distance.high)
         lines.append(f"Its scores are {number(distance.value)}{between} away from people's on average.")
     if people.verdict is not None:
         lines.append(f"By the threshold it decides as people in {share(people.verdict)}.")
     if people.unscored:
-        lines.append(f"{counted(people.unscored, 'case')} could not be scored, and left out.")
+        lines.append(f"Left out, since they could not be scored: {counted(people.unscored, 'case')}.")
     return lines
 
 
@@ -86,7 +110,7 @@ def lines_of(proof: Proof) -> list[str]:
             f"Asked again, it gives the same score in {share(proof.same)} of {counted(proof.same.n, 'answer')}."
         )
     if not proof.rows:
-        return [*found, "No answers were changed: this compares the judge with people alone."]
+        return [*found, "No answers were changed: the fixture alone was scored."]
     return [*found, f"A score has moved if it differs by {proof.by:g} or more."]
 
 

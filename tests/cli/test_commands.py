@@ -146,6 +146,7 @@ def test_a_copied_metric_has_its_own_prompts(program: Program) -> None:
     text = (program.folder / "conf" / "metric" / "my_faithfulness.yaml").read_text(encoding="utf-8")
     assert text.startswith("# @package metric.my_faithfulness\n")
     assert "prompt: my_faithfulness/claims.jinja" in text
+    assert "\nfixture: null\n" in text, "its cases are labelled for the other metric"
     done = program("dataset=rag", "metric=my_faithfulness", "limit=2")
     assert done.returncode == 0, done.stderr
 

@@ -57,6 +57,8 @@ def test_what_was_not_scored_is_counted_and_left_out(state: str) -> None:
     found = compared([(1.0, 1.0), (1.0, state), (None, state)])
     assert (found.same.n, found.same.value, found.unscored) == (1, 1.0, 2)
     assert found.furthest == []
+    none = compared([(1.0, state), (None, state)])
+    assert (none.same.n, none.same.value, none.distance.n, none.unscored, none.tags) == (0, None, 0, 2, {})
 
 
 def test_the_threshold_decides_as_it_does_for_people() -> None:

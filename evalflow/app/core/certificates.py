@@ -89,8 +89,9 @@ def save_proof(proof: Proof, run: SavedRun) -> None:
     if proof.judge is not None:
         key = key_of(run.manifest, proof.metric, run.folder)
         about = {"judge": proof.judge, "metric": proof.metric, "dataset": proof.dataset, "key": key}
-        people = proof.people and asdict(proof.people.same)
-        _save({**about, "run_id": run.manifest.run_id, "findings": proof.findings(), "people": people}, PROOFS)
+        people, rows = proof.people and asdict(proof.people.same), [asdict(row) for row in proof.rows]
+        found: dict[str, Any] = {"findings": proof.findings(), "people": people, "rows": rows}
+        _save({**about, "run_id": run.manifest.run_id, **found}, PROOFS)
 
 
 def _save(content: Mapping[str, Any], folder: Path) -> Path:
@@ -152,7 +153,7 @@ def with_certificates(manifest: Manifest, folder: RunFolder) -> Manifest:
 
 
 def _proof_of(manifest: Manifest, metric: str, folder: RunFolder) -> Mapping[str, Any] | None:
-    """What `prove` found for the judge and the metric as they are now: dataset, run_id, findings and people."""
+    """What `prove` found for the judge and the metric as they are now: dataset, run_id, findings, people and rows."""
     for path in sorted(PROOFS.glob(f"{metric}_*.json"), key=lambda path: path.stat().st_mtime, reverse=True):
         try:
             content: Any = json.loads(path.read_text(encoding="utf-8"))
@@ -162,7 +163,7 @@ def _proof_of(manifest: Manifest, metric: str, folder: RunFolder) -> Mapping[str
         about = cast("dict[str, Any]", content) if isinstance(content, dict) else {}
         is_own = (about.get("schema"), about.get("judge")) == (_SCHEMA, manifest.metrics[metric].judge)
         if is_own and about.get("key") == key_of(manifest, metric, folder):
-            return {part: about.get(part) for part in ("dataset", "run_id", "findings", "people")}
+            return {part: about.get(part) for part in ("dataset", "run_id", "findings", "people", "rows")}
     return None
 
 

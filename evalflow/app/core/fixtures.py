@@ -12,6 +12,7 @@ from evalflow.datasets.sources import shown
 from evalflow.errors import Problem, UserError
 from evalflow.metrics.scale import label_scale, read_label
 from evalflow.records import Case
+from evalflow.summary.fixture_agreement import FIXTURE
 
 FEWEST = 6
 UNDEFINED = "undefined"
@@ -38,7 +39,7 @@ def read_fixture(
     """
     file = _file(name, config, conf_folders)
     source = DatasetConfig(path=str(file), allow_irregular=True)
-    cases = list(datasets.read(name, source))
+    cases = list(datasets.read(FIXTURE, source))
     own = [case for case in cases if name in (case.labels or {})]
     if len(own) < FEWEST:
         others = sorted({label for case in cases for label in case.labels or {}} - {name})
