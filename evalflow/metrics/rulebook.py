@@ -23,6 +23,7 @@ from evalflow.metrics.operations import (
     TextOperation,
     ToleranceOperation,
 )
+from evalflow.metrics.sql_operation import SqlOperation
 from evalflow.records import Outcome
 
 Combine = Literal["all", "any", "mean"]
@@ -89,6 +90,7 @@ Operation = Annotated[
     | JsonPathOperation
     | JsonSchemaOperation
     | XmlOperation
+    | SqlOperation
     | NotOperation
     | SeveralOperation,
     Field(discriminator="op"),

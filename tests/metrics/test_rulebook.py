@@ -241,6 +241,36 @@ def test_xml(answer: str, elements: list[str], expected: bool) -> None:
     assert holds({"op": "xml", "elements": elements}, answer) is expected
 
 
+@pytest.mark.parametrize(
+    ("answer", "keys", "reason"),
+    [
+        ("SELECT a FROM t WHERE b > 3 ORDER BY a;", {"reads_only": True}, ""),
+        ("WITH x AS (SELECT 1 AS n) SELECT n FROM x UNION SELECT 2", {"reads_only": True}, ""),
+        ("SELECT INTERVAL '1 day'", {"dialect": "postgres"}, ""),
+        ("INSERT INTO t VALUES (1)", {}, ""),
+        ("DROP TABLE t", {}, ""),
+        ("INSERT INTO t VALUES (1)", {"reads_only": True}, "SQL that does more than read"),
+        ("SELECT a FROM WHERE", {}, "no SQL: "),
+        ("Here it is: SELECT 1", {}, "no SQL: "),
+        ("Gladly done", {}, "no SQL: it is no statement"),
+        (" ", {}, "no SQL: there is no statement"),
+        ("SELECT 'a", {}, "no SQL: "),
+        ("SELECT 1; SELECT 2", {}, "2 SQL statements"),
+        ("SELECT " + "(" * 5000 + "1" + ")" * 5000, {}, "nested too deeply"),
+        ("SELECT " + "1, " * 20_000, {}, "too long to be read as SQL"),
+    ],
+)
+def test_sql(answer: str, keys: dict[str, Any], reason: str) -> None:
+    finding = operation(op="sql", **keys).apply("answer", {"answer": answer})
+    assert (finding.passed, finding.reason.startswith(f"the answer is {reason}")) == (not reason, True)
+
+
+def test_sql_without_its_parser_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evalflow.metrics.sql_operation.find_spec", lambda _: None)
+    with pytest.raises(ValidationError, match=r"needs the package sqlglot: .*pip install"):
+        operation(op="sql")
+
+
 def test_xml_with_entities_is_refused_before_it_grows() -> None:
     bomb = '<!DOCTYPE a [<!ENTITY b "bb"><!ENTITY c "&b;&b;&b;">]><a>&c;</a>'
     assert operation(op="xml").apply("answer", {"answer": bomb}).reason == (

@@ -37,7 +37,7 @@ _ELSEWHERE: Mapping[str, str] = {
     "guardrails": "metric=jailbreak_guardrails, on your guardrail's outcomes",
     "classifier": "a metric of the kind `classification`, on your classifier's outcomes",
     "is-html": "ask the judge, or write a `command` check",
-    "is-sql": COMMAND,
+    "is-sql": "a check `rule` with the operation `sql`",
     "contains-sql": COMMAND,
     "contains-xml": COMMAND,
     "contains-html": COMMAND,
