@@ -75,7 +75,7 @@ NAVIGATION: Mapping[str, Mapping[str, str]] = {
         "Python": "python.md",
         "Tests and CI": "ci.md",
         "Export to other tools": "export.md",
-        "Object storage": "storage.md",
+        "Shared storage": "storage.md",
         "Assistants": "assistants.md",
         "Kinds of your own": "extending.md",
     },

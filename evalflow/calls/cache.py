@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from evalflow.calls.cache_store import Corrupt, Entry, Foreign, Slot, Store, is_busy, unpack
+from evalflow.calls.shared_cache import SharedCache
 from evalflow.calls.write_buffer import Committer, abandoned_logs, replace_corrupt
 from evalflow.errors import CallError
 
@@ -52,8 +53,11 @@ class Cache:
             return None
         return entry
 
-    def put(self, key: bytes, entry: Entry) -> None:
-        """Store the reply to a request. It can be read at once, and survives this process when this returns."""
+    def put(self, key: bytes, entry: Entry) -> Entry:
+        """Store the reply to a request, and return it as stored.
+
+        It can be read at once, and survives this process when this returns.
+        """
         if not self._opened:
             self._open()
         stored = Entry(
@@ -65,6 +69,7 @@ class Cache:
             made_at=time.time(),
         )
         self._committer.add((key, self._scope), stored)
+        return stored
 
     def close(self) -> None:
         """Write what is not in the file yet and close it; a later call opens it again."""
@@ -149,11 +154,13 @@ class SingleFlight:
     """Calls by key. Only one call per key is under way at a time; others that want the same value wait for it.
 
     `settled` are the calls whose cost is in the journals of a resumed run; None for a new run. A reply that was cached
-    but not yet journaled when the run died is billed on first reuse, and given to `claimed` with its price.
+    but not yet journaled when the run died is billed on first reuse, and given to `claimed` with its price. What the
+    cache does not have is looked for in the shared one, which must be opened first.
     """
 
-    def __init__(self, cache: Cache | None = None) -> None:
+    def __init__(self, cache: Cache | None = None, shared: SharedCache | None = None) -> None:
         self._cache = cache
+        self._shared = shared
         self._under_way: dict[bytes, asyncio.Future[Entry]] = {}
         self.settled: set[int] | None = None
         self.claimed: Callable[[Entry, float | None], None] | None = None
@@ -170,7 +177,9 @@ class SingleFlight:
         `ask` makes the call; it returns its value and the entry to cache, and raises for what must not be cached.
         `read` gives the value of a cached entry, which may be free, or raises UnreadableEntry.
         """
-        entry = self._cache.get(key) if self._cache else None
+        entry = self.known(key)
+        if entry is None and self._shared is not None:
+            entry = await self._shared.get(key)
         while True:
             if entry is not None:
                 owed = self._is_owed(key, entry)
@@ -199,8 +208,7 @@ class SingleFlight:
             raise
         finally:
             del self._under_way[key]
-        if self._cache is not None:
-            self._cache.put(key, entry)
+        self._keep(key, entry)
         if self.settled is not None:
             self.settled.add(short(key))
         shared.set_result(entry)
@@ -209,9 +217,22 @@ class SingleFlight:
     def known(self, key: bytes) -> Entry | None:
         return self._cache.get(key) if self._cache else None
 
+    def open_shared(self) -> None:
+        """Connect to the shared cache, if there is one; UserError if that fails."""
+        if self._shared is not None:
+            self._shared.open()
+
     def close(self) -> None:
         if self._cache is not None:
             self._cache.close()
+        if self._shared is not None:
+            self._shared.close()
+
+    def _keep(self, key: bytes, entry: Entry) -> None:
+        if self._cache is not None:
+            stored = self._cache.put(key, entry)
+            if self._shared is not None:
+                self._shared.put(key, stored)
 
     def _is_owed(self, key: bytes, entry: Entry) -> bool:
         """Whether this run paid for an entry before it was killed, and no journal has its cost yet."""

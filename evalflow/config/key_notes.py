@@ -65,6 +65,7 @@ EXAMPLES: Mapping[str, Any] = {
     "Price.batch": 0.5,
     "budget": {"usd": 5},
     "cache": {"mode": "refresh"},
+    "CacheConfig.url": "postgresql://evalflow@db.example.com/evalflow",
     "call": "bots:answer",
     "case_timeout_s": 600,
     "command": "tone",

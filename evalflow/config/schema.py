@@ -265,11 +265,20 @@ class CacheConfig(Strict):
             off (both).
         path: The cache file; runs may share it.
         max_bytes: Maximum size of the file in bytes; the least recently used replies are removed first.
+        url: A PostgreSQL database in which machines share replies, beside the file of each; null: none.
     """
 
     mode: Annotated[Literal["on", "off", "read", "refresh"], BeforeValidator(_unquoted_word)] = "on"
     path: str = Field(default=".evalflow/cache.db", min_length=1)
     max_bytes: int = Field(default=1024**3, ge=1024**2)
+    url: str | None = None
+
+    @field_validator("url")
+    @classmethod
+    def _database(cls, url: str | None) -> str | None:
+        if url is not None and not _POSTGRES.match(url):
+            raise ValueError("write postgresql://USER@HOST/NAME; a password belongs into PGPASSWORD or ~/.pgpass")
+        return url
 
 
 class BudgetConfig(Strict):
@@ -291,6 +300,7 @@ class BudgetConfig(Strict):
 TextToSend = Literal["none", "reasons", "all"]
 """Which texts leave with scores: none; reasons and errors, which may quote an answer; questions and answers too."""
 _BUCKET = re.compile(r"(s3|gs|az)://[^/?#*\[\s]+(/[^?#*\[\s]*)?\Z")
+_POSTGRES = re.compile(r"postgres(ql)?://(?:[^:/?#@\s]*@)?[^@\s]*\Z")
 _HTTP = re.compile(r"https?://[^/?#@\s]+(/[^?#@\s]*)?\Z", re.IGNORECASE)
 
 

@@ -40,6 +40,22 @@ def scores(program: Program) -> list[tuple[Any, ...]]:
     return pl.read_parquet(program.latest / "scores.parquet").select(SCORES).rows()
 
 
+def test_machines_share_replies(program: Program, postgres_url: str, tmp_path: Path) -> None:
+    shared = f"cache.url={json.dumps(postgres_url)}"
+    other = Program(tmp_path / "other")
+    other.folder.mkdir()
+    with Endpoint(verdicts) as endpoint:
+        assert program(*arguments(program, endpoint.url, PRICE), shared).returncode == 0
+        again = other(*arguments(other, endpoint.url, PRICE), shared)
+        assert (again.returncode, endpoint.count) == (0, 24), again.stderr
+        assert scores(other) == scores(program)
+        assert (other.manifest["requests"], other.manifest["cached"]) == (0, 24)
+        nowhere = arguments(other, endpoint.url, "cache.url=postgresql://nobody@127.0.0.1:9/none")
+        refused = other(*nowhere)
+        assert (refused.returncode, "cannot be opened" in refused.stderr) == (2, True), refused.stderr
+        assert other("check", *nowhere).returncode == 0
+
+
 def test_the_same_command_again_asks_nothing_and_says_the_same(program: Program) -> None:
     with Endpoint(verdicts) as endpoint:
         words = arguments(program, endpoint.url, PRICE)

@@ -17,6 +17,7 @@ from evalflow.calls.cache import Cache, SingleFlight
 from evalflow.calls.client import CallSession
 from evalflow.calls.connections import Connections
 from evalflow.calls.limiter import Limiters
+from evalflow.calls.shared_cache import SharedCache
 from evalflow.config.judges import Concurrency, each_judge, single_judges
 from evalflow.config.kinds import Kinds
 from evalflow.config.load import Composed, compose
@@ -357,9 +358,12 @@ def _session(settings: Settings, run_id: str, connections: Connections | None, l
     cache = Cache(path, run.cache.mode, run_id=run_id, max_bytes=run.cache.max_bytes)
     limited = any(getattr(run.budget, unit) is not None for unit in UNITS)
     budget = Budget(run.budget, lease=lease) if limited or lease else None
+    shared = None
+    if run.cache.url is not None and run.cache.mode in ("on", "read"):
+        shared = SharedCache(run.cache.url, reading=run.cache.mode == "read")
     limiters = Limiters()
     batches = BatchDesk(run.batch, limiters) if batched_keys(settings) else None
-    return CallSession(limiters, SingleFlight(cache), budget, connections, batches)
+    return CallSession(limiters, SingleFlight(cache, shared), budget, connections, batches)
 
 
 def batched_keys(settings: Settings) -> list[str]:

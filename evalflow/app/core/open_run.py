@@ -180,6 +180,7 @@ def opened(order: RunOrder, inspection: Inspection, screen: TerminalScreen) -> G
     InfrastructureError, BudgetError, and IncompleteError for missing scores, finished results are written.
     """
     opening = open_manifest(order, inspection)
+    inspection.parts.session.single_flight.open_shared()
     copy = None
     if (to := inspection.parts.settings.run.copy_to) is not None:
         copy = OutgoingCopy(order.folder, to)

@@ -1,0 +1,117 @@
+"""Replies that machines share, in a real PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+from pydantic import ValidationError
+
+from evalflow.calls.cache import Cache, SingleFlight
+from evalflow.calls.cache_store import Entry
+from evalflow.calls.shared_cache import SharedCache
+from evalflow.config.schema import CacheConfig
+from evalflow.errors import UserError
+from evalflow.records import Usage
+
+pytestmark = pytest.mark.anyio
+KEY = b"k" * 32
+
+
+@contextmanager
+def machine(url: str, folder: Path, *, reading: bool = False) -> Iterator[SingleFlight]:
+    """The calls of one machine, with a file of its own."""
+    folder.mkdir()
+    once = SingleFlight(Cache(folder / "cache.db", run_id=folder.name), SharedCache(url, reading=reading))
+    once.open_shared()
+    try:
+        yield once
+    finally:
+        once.close()
+
+
+async def said(once: SingleFlight, key: bytes = KEY) -> str:
+    async def ask() -> tuple[str, Entry]:
+        return "fresh", Entry(body=key, requests=2, usage=Usage(7, 3))
+
+    def read(entry: Entry, free: bool) -> str:
+        assert (entry.body, entry.requests, entry.usage, free) == (key, 2, Usage(7, 3), True)
+        return "known"
+
+    return await once(key, ask, read)
+
+
+async def together(once: SingleFlight, keys: Sequence[bytes]) -> set[str]:
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(said(once, key)) for key in keys]
+    return {task.result() for task in tasks}
+
+
+def rows(url: str) -> int:
+    with psycopg.connect(url) as database:
+        return database.execute("SELECT count(*) FROM evalflow_replies").fetchall()[0][0]
+
+
+async def test_what_one_machine_has_paid_for_another_need_not_ask(postgres_url: str, tmp_path: Path) -> None:
+    with machine(postgres_url, tmp_path / "a") as once:
+        assert await said(once) == "fresh"
+    with machine(postgres_url, tmp_path / "b") as once:
+        assert await said(once) == "known"
+        assert await said(once, b"o" * 32) == "fresh"
+    with machine(postgres_url, tmp_path / "c") as once:
+        assert [await said(once), await said(once, b"o" * 32)] == ["known", "known"]
+
+
+async def test_many_at_once_are_asked_and_stored_in_batches(postgres_url: str, tmp_path: Path) -> None:
+    keys = [number.to_bytes(32, "big") for number in range(350)]
+    with machine(postgres_url, tmp_path / "a") as once:
+        assert await together(once, keys) == {"fresh"}
+    assert rows(postgres_url) == 350
+    with machine(postgres_url, tmp_path / "b") as once:
+        assert await together(once, keys * 2) == {"known"}
+
+
+async def test_one_that_only_reads_stores_nothing(postgres_url: str, tmp_path: Path) -> None:
+    with machine(postgres_url, tmp_path / "a", reading=True) as once:
+        assert await said(once) == "fresh"
+    assert rows(postgres_url) == 0
+
+
+async def test_a_database_that_fails_is_said_once_and_done_without(
+    postgres_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with machine(postgres_url, tmp_path / "a") as once, caplog.at_level(logging.WARNING):
+        with psycopg.connect(postgres_url) as database:
+            database.execute("DROP TABLE evalflow_replies")
+        keys = [number.to_bytes(32, "big") for number in range(5)]
+        assert await together(once, keys) == {"fresh"}
+        assert await said(once, b"o" * 32) == "fresh"
+        assert await said(once, b"o" * 32) == "known"  # by the file
+    assert [record.message.partition("(")[0] for record in caplog.records] == ["the shared cache failed "]
+
+
+async def test_a_damaged_entry_is_asked_again(postgres_url: str, tmp_path: Path) -> None:
+    with machine(postgres_url, tmp_path / "a") as once:
+        assert await said(once) == "fresh"
+    with psycopg.connect(postgres_url) as database:
+        database.execute("UPDATE evalflow_replies SET entry = set_byte(entry, 60, 255 - get_byte(entry, 60))")
+    with machine(postgres_url, tmp_path / "b") as once:
+        assert await said(once) == "fresh"
+
+
+def test_one_that_cannot_be_opened_is_refused() -> None:
+    with pytest.raises(UserError, match=r"cache\.url: the shared cache cannot be opened") as refused:
+        SharedCache("postgresql://nobody@127.0.0.1:9/none").open()
+    assert "PGPASSWORD" in str(refused.value)
+
+
+@pytest.mark.parametrize("url", ["postgresql://me:s3cret@host/name", "mysql://host/name", "host"])
+def test_the_address_is_one_of_postgresql_without_a_password(url: str) -> None:
+    with pytest.raises(ValidationError, match="PGPASSWORD"):
+        CacheConfig(url=url)
+    assert CacheConfig(url="postgresql://me@host/name?sslmode=require").url
