@@ -28,7 +28,7 @@ from evalflow.app.core.derive import Derived, decide, derive, report
 from evalflow.app.core.inspect import Inspection, inspect
 from evalflow.app.core.outgoing import OutgoingScores
 from evalflow.app.core.saved import SavedRun, agree
-from evalflow.app.core.stored_runs import OutgoingCopy
+from evalflow.app.core.stored_runs import OutgoingCopy, begin_copy
 from evalflow.calls.client import CallSession
 from evalflow.engine import manifest as manifests
 from evalflow.engine.deadline import interruptible
@@ -181,10 +181,7 @@ def opened(order: RunOrder, inspection: Inspection, screen: TerminalScreen) -> G
     """
     opening = open_manifest(order, inspection)
     inspection.parts.session.single_flight.open_shared()
-    copy = None
-    if (to := inspection.parts.settings.run.copy_to) is not None:
-        copy = OutgoingCopy(order.folder, to)
-        copy.begin()
+    copy = begin_copy(order.folder, inspection.parts.settings.run.copy_to)
     folder = open_folder(order)
     tally = Tally(expected=inspection.cells)
     started = time.monotonic()

@@ -29,7 +29,7 @@ class OutgoingCopy:
         self._stored = StoredFolder("/".join([to.rstrip("/"), *sweep, folder.name]), "copy_to")
 
     def begin(self) -> None:
-        """Say there that it has begun; UserError if nothing can be written there."""
+        """Say there that the run has begun; UserError if nothing can be written there."""
         self._stored.write(_BEGUN, manifests.now().encode())
 
     def finish(self) -> ExportFacts:
@@ -44,6 +44,15 @@ class OutgoingCopy:
             log.exception("%s could not be copied", self._folder)
             why = str(error)
         return _facts(self._folder, self._stored, why)
+
+
+def begin_copy(folder: Path, to: str | None) -> OutgoingCopy | None:
+    """The copy of a run that begins, if it is to be copied; UserError if nothing can be written there."""
+    if to is None:
+        return None
+    copy = OutgoingCopy(folder, to)
+    copy.begin()
+    return copy
 
 
 def copy_folder(folder: Path, address: str, *, again: bool) -> ExportFacts:
