@@ -200,12 +200,16 @@ def step_problems(
     key: str,
     extras: Collection[str] = (),
     prompt_key: str | None = None,
+    uncertain: Collection[str] = (),
 ) -> Iterator[Problem]:
-    """What a step refers to that is not there, where `earlier` are the steps that certainly come before it."""
+    """What a step refers to that is not there.
+
+    `earlier` are the steps that certainly come before it, `uncertain` the others of a graph.
+    """
     yield from _reference_problems(step, earlier, needs, key)
     own = {"source": step.source_field, "against": step.against_field, "items": step.one_per}
     known = {*map(root, needs), *earlier, *extras, *(name for name, value in own.items() if value is not None)}
-    yield from _prompt_problems(step.prompt, known, prompts, prompt_key or f"{key}.prompt")
+    yield from _prompt_problems(step.prompt, known, prompts, prompt_key or f"{key}.prompt", uncertain)
 
 
 def _reference_problems(
@@ -228,7 +232,9 @@ def _reference_problems(
             yield _undeclared(field, needs, f"{key}.{name}", f"`{name}` is")
 
 
-def _prompt_problems(prompt: str, known: Collection[str], prompts: Prompts, key: str) -> Iterator[Problem]:
+def _prompt_problems(
+    prompt: str, known: Collection[str], prompts: Prompts, key: str, uncertain: Collection[str]
+) -> Iterator[Problem]:
     try:
         used = prompts.variables(prompt)
     except UserError as error:
@@ -238,6 +244,9 @@ def _prompt_problems(prompt: str, known: Collection[str], prompts: Prompts, key:
     for variable in sorted(used - set(known)):
         if variable in FIELDS:
             yield _undeclared(variable, known, key, f"the prompt {prompt} uses")
+        elif variable in uncertain:
+            what = f"the prompt {prompt} uses the reply {variable!r}, which not every way to this node has"
+            yield Problem(what, key, f"lead every way over {variable}, or give this question to two nodes")
         else:
             what = f"the prompt {prompt} uses {variable!r}, which is neither in `needs` nor an earlier step"
             yield Problem(what, key, did_you_mean(variable, known))

@@ -260,7 +260,7 @@ BOTH = "a node has one of `prompt`, `check` and `rule`; this one has"
             "several replies; let a node with a `rule`",
         ),
         ("verdicts", {"one_per": "grade.claims"}, "nodes.verdicts.one_per", "'grade.claims' names no step"),
-        ("grade", {"prompt": "items.jinja"}, "nodes.grade.prompt", "uses 'claims', which is neither in `needs` nor"),
+        ("grade", {"prompt": "items.jinja"}, "nodes.grade.prompt", "uses the reply 'claims', which not every way"),
         (
             "polite",
             {"branches": [{"equals": True, "score": 1}]},
