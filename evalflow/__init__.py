@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from evalflow.api.functions import arun, calibrate, compare, load, run
     from evalflow.api.results import Report, RunCalibration, RunComparison, RunResult
-    from evalflow.errors import BudgetError, EvalflowError, IncompleteError, InfrastructureError, UserError
+    from evalflow.errors import (
+        BudgetError,
+        EvalflowError,
+        IncompleteError,
+        InfrastructureError,
+        UserError,
+        WaitingError,
+    )
 
 __version__ = "0.1.0"
 __all__ = [
@@ -21,6 +28,7 @@ __all__ = [
     "RunComparison",
     "RunResult",
     "UserError",
+    "WaitingError",
     "arun",
     "calibrate",
     "compare",

@@ -72,7 +72,8 @@ def run(
     Raises:
         UserError: The configuration or the data is wrong; it lists every problem, and nothing was sent.
         BudgetError: The budget ran out. InfrastructureError: an endpoint refuses every call. IncompleteError: scores
-            are missing. What was finished is kept; the error's notes say where, and how to finish it.
+            are missing. WaitingError: batches are under way. What was finished is kept; the error's notes say where,
+            and how to finish it.
     """
     interrupter = Interrupter()
     work = partial(_run, overrides, cases, target, config_dir, folder, progress, interrupter)

@@ -20,7 +20,7 @@ from evalflow.errors import CallError, EvalflowError, InfrastructureError, Waiti
 from evalflow.frozen import record
 
 LINGER_S = 1.0  # seconds without a new request after which none more is expected
-WAITING_CASES = 10_000  # cases that wait for replies at the same time; each takes some 20 KiB
+WAITING_CASES = 10_000  # cases that wait for replies at the same time; each takes some 26 KiB
 
 log = logging.getLogger("evalflow")
 
@@ -108,7 +108,7 @@ class BatchDesk:
         for path in siblings:
             self._record.adopt(BatchRecord(path, "", fresh=True))
         for batch in self._record.batches.values():
-            if batch.state == "submitted":
+            if batch.state == "submitted" and batch.service in self._services:
                 self._open.update(dict.fromkeys(batch.ids, batch))
 
     async def ask(self, service: BatchService, line_id: str, body: bytes) -> BatchReply:

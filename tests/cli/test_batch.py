@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import polars as pl
@@ -308,3 +309,23 @@ def end(endpoint: Endpoint) -> None:
 
     for _ in range(2):
         urllib.request.urlopen(f"{endpoint.url}/messages/batches/batch_0").read()
+
+
+def test_what_prepares_a_metric_is_sent_directly_at_full_price(program: Program) -> None:
+    def script(request: Request) -> Any:
+        return {"steps": ["Read it."]} if request.schema_name != "Grade" and "steps" in str(request.schema) else None
+
+    scripted = Batches()
+    metric = (
+        "+metric.tone={kind: g_eval, needs: [answer], criteria: It is polite., scale: {type: likert, min: 1, max: 5}}"
+    )
+    with Endpoint(script, batches=scripted) as endpoint:
+        words = [*arguments(program, endpoint.url, PRICE, *WAIT, metric="coherence"), metric]
+        notice = program("check", *words).stdout.replace("\n", " ")
+        assert "and not by batch: what prepares metrics" in notice
+        done = program(*words)
+        assert done.returncode == 0, done.stderr
+    assert (direct(endpoint), sizes(scripted)) == (1, [8])
+    prepared = json.loads((program.latest / "prepared.json").read_text(encoding="utf-8"))
+    (entry,) = prepared.values()
+    assert entry["cost_usd"] == pytest.approx(entry["bill"]["input_tokens"] / 1000)
