@@ -32,7 +32,7 @@ _ELSEWHERE: Mapping[str, str] = {
     "webhook": COMMAND,
     "select-best": "compare two bots with metric=preference, or with `evalflow compare`",
     "max-score": "compare the runs with `evalflow rank`",
-    "is-refusal": "ask the judge: a check `conformity` with the rule that the answer refuses",
+    "is-refusal": "metric=refusal, or a check `conformity` with the rule that the answer refuses",
     "moderation": "metric=harmful_content",
     "guardrails": "metric=jailbreak_guardrails, on your guardrail's outcomes",
     "classifier": "a metric of the kind `classification`, on your classifier's outcomes",

@@ -31,7 +31,7 @@ from evalflow.records import Outcome
 
 MEMORY = 256 * 1024**2
 """Memory of a database, in bytes."""
-LONGEST = 200_000
+LONGEST = 20_000
 """Maximum characters of a query."""
 MOST_FILLINGS = 20
 _LARGEST_SCRIPT = 8_000_000
