@@ -85,7 +85,7 @@ def test_a_dataset_fits_only_by_what_its_cases_have_or_an_experiment_pairs(said:
 
 def test_what_needs_a_model_is_refused_without_one(said: Said) -> None:
     for option in OPTIONS:
-        if option.group == "metric" and CATALOGUE.keyless(option) is False:
+        if option.group == "metric" and option.name != "simulated_user" and CATALOGUE.keyless(option) is False:
             match = CATALOGUE.matches(option)[0]
             words = [f"dataset={match.dataset}", *(["generate=demo"] if match.demo else [])]
             text = said("check", *words, f"metric={option.selection}", code=2)

@@ -142,6 +142,7 @@ _OF_ANY_SHAPE = frozenset({"expected", "actual"})
 MODEL = ("judge=vllm", "judge.model=MODEL")
 _EXAMPLES = {"model": "MODEL", "base_url": "http://127.0.0.1:8000/v1", "url": "http://127.0.0.1:8000/"}
 SENDS_NOTHING = "sends nothing; name your model and leave out `check` to run it"
+_SIMULATED = ("generate=true", "target=vllm", "target.model=MODEL", "simulator=vllm", "simulator.model=MODEL")
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +206,8 @@ class Catalogue:
         if option.group == "metric":
             if matches := self.matches(option):
                 return self._score(option, matches[0])
+            if "brief" in option.needs and (dataset := next(filter(self._has_scenarios, self._cases), None)):
+                return self._run([f"dataset={dataset}", f"metric={option.selection}", *_SIMULATED], keyless=False)
             needs = ", ".join(option.needs)
             return Suggestion(None, f"no dataset here has what it needs ({needs}); `new dataset` maps yours")
         if option.group == "dataset":
@@ -217,6 +220,9 @@ class Catalogue:
     def _of_dataset(self, dataset: Option) -> Suggestion:
         metrics = [option for option in self._options.values() if option.group == "metric"]
         matching = [(one, match) for one in metrics for match in self.matches(one) if match.dataset == dataset.name]
+        if self._has_scenarios(dataset.name):
+            metric = "metric=conversation_completeness"
+            return self._run([f"dataset={dataset.name}", metric, *_SIMULATED], keyless=False)
         if not matching:
             return Suggestion(None, "no metric here needs only what its cases have; map more `fields`")
 
@@ -226,6 +232,9 @@ class Catalogue:
 
         return self._score(*min(matching, key=order))
 
+    def _has_scenarios(self, dataset: str) -> bool:
+        return any(case.scenario is not None for case in self._cases.get(dataset, ()))
+
     def _score(self, metric: Option, match: DatasetMatch) -> Suggestion:
         words = [f"dataset={match.dataset}", *(["generate=demo"] if match.demo else [])]
         return self._run([*words, f"metric={metric.selection}"], keyless=bool(self.keyless(metric)))
@@ -234,9 +243,11 @@ class Catalogue:
         """A command for a judge, target or embedder: a check with example values, since a run would call it."""
         group = option.group
         words = ["dataset=rag", f"metric={'semantic_similarity' if group == 'embedder' else 'faithfulness'}"]
-        words += [f"{group}={option.name}"]
         values = dict(self._flat(group, option.name))
-        if values.get("kind") in ("embedded", "recorded"):
+        if group == "simulator" and values.get("kind") != "none":
+            words = ["dataset=scenarios", "metric=answer_words", *_SIMULATED[:3]]
+        words += [f"{group}={option.name}"]
+        if values.get("kind") in ("embedded", "recorded", "none"):
             return self._run(words, keyless=True)
         words += ["generate=true"] if group == "target" else []
         if any(str(value).startswith("${target.") for value in values.values()):

@@ -53,6 +53,7 @@ class Packaged:
             {"metric.coherence.judge.base_url": BAD, "metric.coherence.judge": "PATH"},
         ),
         ((*JUDGE, "embedder=openai"), {"embedder.base_url": BAD}),
+        ((*JUDGE, *MODEL, "simulator=openai"), {"simulator.base_url": BAD}),
         ((*JUDGE, *MODEL, "target.base_url=http://127.0.0.1:9"), {"target.base_url": BAD}),
         ((*JUDGE, *BOT, "target.url='http://127.0.0.1:9/v1?k=${oc.env:OWN_KEY}'"), {"target": "OWN_KEY cannot"}),
         ((*JUDGE, *BOT, "target.headers={X: '${oc.env:PATH}'}"), {"target.headers": "PATH cannot be read for it"}),
