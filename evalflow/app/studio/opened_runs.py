@@ -76,7 +76,8 @@ def make_repeatable(space: Workspace, run_id: str) -> RunRequest:
     row = run_row(space, run_id)
     request = _request_of(space, run_folder(space, row).read_manifest())
     with space.changing("update", "run", run_id, ["composition"]) as connection:
-        runs.change(connection, run_id, row["version"], composition=asdict(request))
+        if not runs.change(connection, run_id, row["version"], composition=asdict(request)):
+            raise TakenError(Problem(f"run {run_id} is being read", "run", "try again in a moment"))
     return request
 
 
@@ -104,7 +105,8 @@ def _request_of(space: Workspace, manifest: Manifest) -> RunRequest:
     _expect_declared(space, named)
     changed: dict[str, Any] = {}
     problems: list[Problem] = []
-    for path, value in _differences(compose(named.words(), complete=False).storable, manifest.config):
+    declared = compose(named.words(), complete=False).storable
+    for path, value in _differences(declared, manifest.config):
         if _is_said(path, value):
             _put(changed, path, value)
         else:
@@ -138,15 +140,18 @@ def _expect_declared(space: Workspace, request: RunRequest) -> None:
         raise UserError(problems)
 
 
+_GONE = object()
+
+
 def _differences(
     before: Mapping[str, Any], after: Mapping[str, Any], path: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """The key paths with other values than before, and these; None for those that are gone."""
+    """The key paths with other values than before, and these; `_GONE` for keys that are no longer there."""
     for key in {**before, **after}:
-        old, new = before.get(key), after.get(key)
+        old, new = before.get(key), after.get(key, _GONE)
         if isinstance(old, Mapping) and isinstance(new, Mapping):
             yield from _differences(cast("Mapping[str, Any]", old), cast("Mapping[str, Any]", new), (*path, key))
-        elif old != new:
+        elif key not in before or old != new:
             yield (*path, key), new
 
 
@@ -163,7 +168,7 @@ def _is_said(path: Sequence[str], value: Any) -> bool:
             known = key in OPTIONS and key != "cache"
         case _:
             known = False
-    return known and "${" not in json.dumps(value)
+    return known and value is not _GONE and "${" not in json.dumps(value)
 
 
 def _put(values: dict[str, Any], path: Sequence[str], value: Any) -> None:

@@ -61,6 +61,10 @@ def own_prompt(run: dict[str, Any]) -> None:
     run["config"]["cache"]["path"] = "mine.db"
 
 
+def removed(run: dict[str, Any]) -> None:
+    del run["config"]["judge"]["thresholds"]
+
+
 def secret(run: dict[str, Any]) -> None:
     run["config"]["embedder"]["name"] = "${oc.env:SIZE}"
 
@@ -74,6 +78,7 @@ def unknown(run: dict[str, Any]) -> None:
     [
         (elsewhere, "where the application does not look"),
         (own_prompt, r"(?s)changed cache\.path.*changed metric\.exact_match\.field"),
+        (removed, r"changed judge\.thresholds"),
         (secret, r"changed embedder\.name"),
         (unknown, "of_theirs"),
     ],
