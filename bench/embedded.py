@@ -1,11 +1,14 @@
 """How well the embedded judge agrees with people.
 
     python bench/embedded.py DATA_DIR
+    python bench/embedded.py DATA_DIR --half held-out
 
 Reads the labelled sets rag_faithfulness, grounded_summaries, summeval and newsroom (*.jsonl) of a folder and asks the
 judge as a metric does: extract_claims on the answer, verify_claims against the context, then the mean support over the
-claims. Prints ROC-AUC where the label is a verdict and Spearman's rho where it is a grade, with a 95 % bootstrap
-interval over whole groups (source documents); balanced accuracy of the verdict "support at least 0.5"; and CPU time.
+claims. The judge's words for facts and its two constants were chosen on one half of the source documents; `--half
+held-out` measures on the other. Prints ROC-AUC where the label is a verdict and Spearman's rho where it is a grade,
+with a 95 % bootstrap interval over whole groups (source documents); balanced accuracy of the verdict "support at least
+0.5"; and CPU time.
 """
 
 from __future__ import annotations
@@ -17,8 +20,9 @@ import json
 import re
 import sys
 import time
+import zlib
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -29,8 +33,9 @@ from pydantic import BaseModel, Field
 from scipy.stats import rankdata
 
 from evalflow.config.judges import EmbeddedJudgeConfig
+from evalflow.llm import minilm
 from evalflow.llm.embedded import EmbeddedJudge
-from evalflow.llm.evidence import sentences, states_something, weigh, windows
+from evalflow.llm.evidence import Similarity, sentences, states_something, weigh, windows
 from evalflow.records import Ask
 
 RESAMPLES = 1000
@@ -102,10 +107,24 @@ async def faithfulness(judge: EmbeddedJudge, item: Item) -> float | None:
 
 
 async def overlap(_: EmbeddedJudge, item: Item) -> float | None:
-    """As `faithfulness`, without the judge's fourth part, the sentence similarity."""
+    """Mean of the first three numbers over the answer's claims: neither similarity nor facts."""
+    return mean_weight(item, None)
+
+
+async def similarity(_: EmbeddedJudge, item: Item) -> float | None:
+    """As `overlap`, with the fourth number: the judge without its facts."""
+    return mean_weight(item, cosine)
+
+
+def mean_weight(item: Item, compare: Similarity | None) -> float | None:
     context = windows(item.contexts)
     claims = [line for line in sentences(item.answer) if states_something(line)]
-    return float(np.mean([weigh(claim, context).support for claim in claims])) if claims else None
+    return float(np.mean([weigh(claim, context, compare).support for claim in claims])) if claims else None
+
+
+def cosine(text: str, others: Sequence[str]) -> float:
+    vectors = minilm.shared().embed([text, *others])
+    return max(0.0, float((vectors[1:] @ vectors[0]).max()))
 
 
 async def relevance(judge: EmbeddedJudge, item: Item) -> float | None:
@@ -217,20 +236,34 @@ def print_row(*cells: object) -> None:
     print(" ".join(line), flush=True)
 
 
-async def main(folder: Path) -> int:
-    """Measure every set of the folder, without and with sentence similarity."""
+HALVES = {"chosen-on": 0, "held-out": 1}
+
+
+def of_half(item: Item, half: str | None) -> bool:
+    """Whether an item's source document is in a half; all are without one."""
+    return half is None or zlib.crc32(item.group.encode()) % 2 == HALVES[half]
+
+
+async def main(folder: Path, half: str | None) -> int:
+    """Measure every set of the folder: words alone, with sentence similarity, and the judge, which sees facts too."""
     config = EmbeddedJudgeConfig(kind="embedded")
     print_row("set", "judge", "n", "undefined", "groups", "figure", "value", "95 % interval", "at 0.5", "CPU ms")
     parts: list[tuple[str, Callable[[Path], Iterator[tuple[str, Item]]], Score]] = [
         ("lexical", answers, overlap),
-        ("similarity", answers, faithfulness),
+        ("similarity", answers, similarity),
+        ("facts", answers, faithfulness),
         ("cosine", summaries, relevance),
     ]
     measured = 0
     for part, read, score in parts:
         sets: defaultdict[str, list[Item]] = defaultdict(list)
         for name, item in read(folder):
-            sets[name].append(item)
+            if of_half(item, half):
+                sets[name].append(item)
+        together = [item for name, items in sets.items() if name.startswith("summedits") for item in items]
+        if together:
+            sets["summedits, all"] = together
+        minilm.shared.cache_clear()  # each part pays for its own embeddings
         judge = EmbeddedJudge(config)
         for name, items in sets.items():
             await measure(name, part, items, judge, score)
@@ -245,4 +278,6 @@ async def main(folder: Path) -> int:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("data_dir", type=Path)
-    raise SystemExit(asyncio.run(main(parser.parse_args().data_dir)))
+    parser.add_argument("--half", choices=list(HALVES), help="only half of the source documents")
+    options = parser.parse_args()
+    raise SystemExit(asyncio.run(main(options.data_dir, options.half)))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Callable
+from functools import cache
+from importlib import import_module
 from typing import Any, cast
 
 from evalflow.jsonvalues import kind
@@ -14,6 +16,7 @@ _TAG = re.compile(r"</?[a-zA-Z][^<>]*>|<!--")
 _ENTITY = re.compile(r"&(#\d+|#[xX][0-9a-fA-F]+|[a-zA-Z][a-zA-Z0-9]*);")
 _LINE_END = re.compile(r"[ \t]+\n")
 _GAP = re.compile(r"\n{3,}")
+_BLOCKS = ("dl", "dt", "dd", "section", "details", "summary", "fieldset", "form")
 _CHUNK = ("exact_path", "title", "heading_hierarchy", "description", "html_content")
 
 
@@ -24,9 +27,16 @@ def html_text(source: str) -> str:
     if _TAG.search(source):
         from inscriptis import get_text  # pyright: ignore[reportMissingTypeStubs]
 
-        text = _LINE_END.sub("\n", get_text(source))
+        text = _LINE_END.sub("\n", get_text(source, _parser()))
         return _GAP.sub("\n\n", text).strip("\n").rstrip()
     return html.unescape(source) if _ENTITY.search(source) else source
+
+
+@cache
+def _parser() -> Any:
+    """What begins a new line; without it, inscriptis runs the entries of a definition list together."""
+    css: Any = import_module("inscriptis.css_profiles").RELAXED_CSS_PROFILE
+    return import_module("inscriptis.model.config").ParserConfig(css | dict.fromkeys(_BLOCKS, css["figcaption"]))
 
 
 def contexts(value: Any, to_text: Callable[[str], str] = html_text) -> tuple[Context, ...]:

@@ -13,6 +13,7 @@ from evalflow.contexts import contexts, html_text
         ("<p>Hello <b>bold</b> &amp; more</p><p>next</p>", "Hello bold & more\n\nnext"),
         ("<h2>Head</h2><ul><li>one</li><li>two</li></ul>", "Head\n\n  * one\n  * two"),
         ("<table><tr><th>Age</th><th>Fee</th></tr><tr><td>18</td><td>5</td></tr></table>", "Age  Fee\n18   5"),
+        ("<dl><dt>E07</dt><dd>No signal.</dd><dt>E12</dt><dd>Too hot.</dd></dl>", "E07\nNo signal.\nE12\nToo hot."),
         ("a<br>b", "a\nb"),
         ("<script>alert(1)</script><p>seen</p>", "seen"),
         ("<!-- nothing --><p></p>", ""),

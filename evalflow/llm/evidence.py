@@ -14,13 +14,14 @@ Similarity = Callable[[str, Sequence[str]], float]
 """The largest cosine between a text and some others; negative values count as 0."""
 
 
-def _listed(text: str) -> frozenset[str]:
+def listed(text: str) -> frozenset[str]:
+    """The words of a list."""
     return frozenset(text.split())
 
 
 # Function words. Speakers ("I", "you"), negations and quantifiers ("all", "few") are left out on purpose: they change
 # what a sentence states, so a context has to contain them too.
-FUNCTION_WORDS = _listed(
+FUNCTION_WORDS = listed(
     """
     a an the this that these those there it its he him his she her hers they them their theirs who whom whose which
     and or but if then than so as of at by for with about into to from in on
@@ -29,7 +30,7 @@ FUNCTION_WORDS = _listed(
     """
 )
 # A sentence of only these words states nothing to compare.
-INTERJECTIONS = _listed(
+INTERJECTIONS = listed(
     """
     yes yeah yep yup no nope ok okay sure well oh ah hm hmm hi hello hey thank thanks you please
     sorry wow lol haha right
@@ -45,7 +46,7 @@ _COURTESY = re.compile(
     |have\ a\ (?:nice|great|good|lovely)\ (?:day|evening|weekend|trip|visit|time)""",
     re.IGNORECASE | re.VERBOSE,
 )
-ABBREVIATIONS = _listed(
+ABBREVIATIONS = listed(
     """
     mr mrs ms dr prof sr jr st vs inc ltd co corp vol fig approx dept est gen gov sen rep capt col lt sgt mt al cf
     e.g i.e u.s u.k a.m p.m jan feb mar apr jun jul aug sep sept oct nov dec
@@ -143,16 +144,21 @@ class Overlap(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """How far a context supports a claim, and the passage that shows it; `unseen` are the claim's words that it lacks.
+    """How far a context supports a claim, and the sentences that show it.
 
-    `similarity` is the largest cosine to a sentence of the passage; None if not measured.
+    `unseen` are the claim's words that they lack; `similarity` is the largest cosine to one of the sentences, None if
+    not measured.
     """
 
     support: float
-    passage: str
+    sentences: tuple[str, ...]
     unseen: tuple[str, ...]
     overlap: Overlap
     similarity: float | None = None
+
+    @property
+    def passage(self) -> str:
+        return " ".join(self.sentences)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +187,7 @@ def weigh(claim: str, context: Sequence[Window], similarity: Similarity | None =
     said = words(claim)
     content = tuple(word for word in said if word.is_content) or said
     if not said or not context:
-        return Evidence(0.0, "", tuple(word.surface for word in content), Overlap(0.0, 0.0, 0.0))
+        return Evidence(0.0, (), tuple(word.surface for word in content), Overlap(0.0, 0.0, 0.0))
     stems = tuple(word.stem for word in said)
     overlaps = [_overlap(stems, content, window) for window in context]
     best = max(range(len(context)), key=lambda index: overlaps[index].mean)
@@ -193,7 +199,7 @@ def weigh(claim: str, context: Sequence[Window], similarity: Similarity | None =
         parts.append(cosine)
     return Evidence(
         support=sum(parts) / len(parts),
-        passage=" ".join(window.sentences),
+        sentences=window.sentences,
         unseen=tuple(dict.fromkeys(word.surface for word in content if word.stem not in window.vocabulary)),
         overlap=overlap,
         similarity=cosine,

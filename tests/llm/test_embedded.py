@@ -92,8 +92,36 @@ def test_each_claim_gets_a_verdict_a_reason_and_a_graded_probability(judge: Embe
     assert absent["verdict"] == "not_in_context"
     assert "words not in the closest passage: Dinosaurs, roam, cellar" in absent["reason"]
     assert reply.probabilities is not None
-    assert reply.probabilities[0] == {"verdict": {"supported": 1.0, "not_in_context": 0.0}}
-    assert 0 < reply.probabilities[1]["verdict"]["supported"] < 0.5
+    assert 0 < reply.probabilities[1]["verdict"]["supported"] < 0.5 < reply.probabilities[0]["verdict"]["supported"] < 1
+
+
+def test_the_least_supported_claim_lowers_the_others(judge: EmbeddedJudge) -> None:
+    true, false = "It is closed on Mondays.", "Dinosaurs roam the museum cellar."
+    (alone,) = verify(judge, (true,)).probabilities or []
+    (least,) = verify(judge, (false,)).probabilities or []
+    beside, still = verify(judge, (true, false)).probabilities or []
+    assert still == least
+    assert beside["verdict"]["supported"] == pytest.approx(
+        0.75 * alone["verdict"]["supported"] + 0.25 * least["verdict"]["supported"]
+    )
+    reason = verify(judge, (true, false)).parsed.model_dump()["results"][0]["reason"]
+    assert reason.startswith("support 0.83 (1.00 without the least supported claim); every content word")
+
+
+def test_a_differing_fact_leaves_a_quarter_and_is_named(judge: EmbeddedJudge) -> None:
+    (result,) = verify(judge, ("It opened in 1978.",)).parsed.model_dump()["results"]
+    assert result["verdict"] == "not_in_context"
+    assert result["reason"].startswith("says 1978, the context says 1987; support 0.12")
+    (chances,) = verify(judge, ("It opened in 1978.",)).probabilities or []
+    claim, context = "It opened in 1978.", windows([CONTEXT.text])
+    assert chances["verdict"]["supported"] == pytest.approx(0.25 * weigh(claim, context, judge._similarity).support)
+
+
+def test_what_the_question_says_is_no_difference(judge: EmbeddedJudge) -> None:
+    claim = ("For 2 people, entry costs 12 euros each.",)
+    with_it = ask(judge, "verify_claims", Verdicts, items=claim, against=CONTEXT, question="What do 2 people pay?")
+    assert "says 2, which is not in the context" in verify(judge, claim).raw
+    assert "says" not in with_it.raw
 
 
 def test_a_reply_costs_nothing_and_carries_its_own_json(judge: EmbeddedJudge) -> None:
@@ -132,14 +160,21 @@ def test_no_claims_get_no_verdicts(judge: EmbeddedJudge) -> None:
 
 
 def test_similarity_lifts_a_paraphrase_and_keeps_a_copy_at_one(judge: EmbeddedJudge) -> None:
-    items = ("The doors stay shut at the start of the week.", "Entry costs 12 euros.")
-    with_it = verify(judge, items).probabilities or []
-    assert with_it[0]["verdict"]["supported"] > weigh(items[0], windows([CONTEXT.text])).support
-    assert with_it[1]["verdict"]["supported"] == pytest.approx(1, abs=1e-5)
+    paraphrase = "The doors stay shut at the start of the week."
+    (lifted,) = verify(judge, (paraphrase,)).probabilities or []
+    (copied,) = verify(judge, ("Entry costs 12 euros.",)).probabilities or []
+    assert lifted["verdict"]["supported"] > weigh(paraphrase, windows([CONTEXT.text])).support
+    assert copied["verdict"]["supported"] == pytest.approx(1, abs=1e-5)
 
 
-def test_blind_spot_a_negation_is_called_supported(judge: EmbeddedJudge) -> None:
-    reply = verify(judge, ("The museum is not closed on Mondays.",))
+def test_a_negation_is_not_called_supported(judge: EmbeddedJudge) -> None:
+    (result,) = verify(judge, ("The museum is not closed on Mondays.",)).parsed.model_dump()["results"]
+    assert result["verdict"] == "not_in_context"
+    assert result["reason"].startswith("says “not … closed”, the context says closed")
+
+
+def test_blind_spot_another_word_for_the_fact_is_called_supported(judge: EmbeddedJudge) -> None:
+    reply = verify(judge, ("The museum burned in 1987.",))
     assert reply.parsed.model_dump()["results"][0]["verdict"] == "supported"
 
 

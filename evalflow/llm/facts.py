@@ -1,0 +1,286 @@
+"""Where a claim's facts differ from those of its evidence: quantities, names, negation, quantifiers and opposites."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+
+from evalflow.llm.evidence import FUNCTION_WORDS, Window, Word, listed, stem, words
+from evalflow.llm.quantities import Quantity, quantities
+from evalflow.llm.units import MONTHS, WEEKDAYS
+
+# English, German, French, Spanish; one line each.
+NEGATIONS = listed(
+    """
+    not no never none nobody nothing neither nor without cannot
+    nicht kein keine keinen keinem keiner keines nie niemals niemand nichts ohne weder
+    pas jamais aucun aucune rien sans ni
+    nunca ningún ninguna ninguno nada nadie sin jamás tampoco
+    """
+)
+QUANTIFIERS = {
+    "only": listed(
+        """
+        only solely exclusively merely
+        nur ausschließlich lediglich
+        seulement uniquement
+        solo sólo solamente únicamente
+        """
+    ),
+    "all": listed(
+        """
+        all always everyone everybody everything
+        alle allen alles immer stets sämtliche
+        tous toutes toujours
+        todos todas siempre
+        """
+    ),
+}
+OPPOSITES = tuple(
+    (stem(one), stem(other))
+    for pair in sorted(
+        listed(
+            """
+            before:after more:less more:fewer least:most minimum:maximum above:below over:under increase:decrease
+            higher:lower rise:fall include:exclude allowed:forbidden allowed:prohibited accept:reject first:last
+            earlier:later early:late possible:impossible required:optional outside:inside better:worse best:worst
+            positive:negative always:never
+            vor:nach mehr:weniger mindestens:höchstens über:unter erlaubt:verboten früher:später
+            avant:après plus:moins dessus:dessous autorisé:interdit
+            antes:después más:menos mínimo:máximo permitido:prohibido
+            """
+        )
+    )
+    for one, other in (pair.split(":"), reversed(pair.split(":")))
+)
+_GERMAN = listed("der die das und ist nicht ein eine mit für von zu im den dem wird werden sich auf auch")
+_CLAUSE = re.compile(r"[,;:.!?()]|\b(?:but|and|or|aber|und|oder|mais|et|ou|pero|y|o)\b", re.IGNORECASE)
+# "No, it is open" answers a question; "no more than 5" and "not before 9" are bounds. None denies what follows.
+_ASIDE = re.compile(
+    r"""^\W*(?:no|non|nein|nope)\s?[,.!;:]|\bnot\ sure\b
+    |\b(?:no|not|nicht|pas)\ (?:more|less|fewer|later|earlier|mehr|weniger|später|plus|moins|más|menos)
+        \ (?:than|als|que|de)\b
+    |\bnot\ (?:before|until|till|only|just|even|while)\b|\bnicht\ (?:vor|nur|einmal)\b
+    |\bnon\ seulement\b|\bno\ (?:sólo|solo)\b""",
+    re.IGNORECASE | re.VERBOSE,
+)
+# What excludes without a negation: "only with a ticket" bears out "not without a ticket".
+_EXCLUDING = listed(
+    """
+    only except unless free forbidden prohibited excluded exclude refuse refused fail failed unable impossible instead
+    nur außer verboten ausgeschlossen frei statt
+    seulement sauf interdit gratuit excepté
+    solo sólo salvo excepto prohibido gratis
+    """
+)
+_DOUBLE = listed("without ohne sans sin")
+_TOKEN = re.compile(r"[^\W_]+(?:[.&'’-][^\W_]+)*")
+_CODE = re.compile(r"(?=\D*\d)[^\W\d]\w*|\w*[a-zß-ÿ][A-ZÀ-Þ]\w*")
+_ROW = re.compile(r"\b[A-ZÀ-Þ]\w+(?:[ -](?:of |the |and )*[A-ZÀ-Þ]\w+)+")
+_CAPITALISED = re.compile(r"\b[A-ZÀ-Þ]\w+")
+_SCOPE = 4  # content words that a negation reaches
+_PREFIX = 5  # letters in common of a name and what is made of it: Germany, German
+
+
+class Statement:
+    """One sentence, and the facts in it, each found when it is first needed."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.words = words(text)
+
+    @cached_property
+    def quantities(self) -> tuple[Quantity, ...]:
+        return quantities(self.text)
+
+    @cached_property
+    def stems(self) -> frozenset[str]:
+        return frozenset(word.stem for word in self.words)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        return tuple(_names(self.text))
+
+    @cached_property
+    def negations(self) -> tuple[Negation, ...]:
+        return tuple(_negations(_ASIDE.sub(" ", self.text)))
+
+    @cached_property
+    def denied(self) -> frozenset[str]:
+        return frozenset(word.stem for one in self.negations for word in one.denied)
+
+    def asserts(self, stem: str) -> bool:
+        """Whether it has the word, and not only within a denial."""
+        return stem in self.stems and stem not in self.denied
+
+    def quantifier(self, kind: str) -> str | None:
+        return next((word.surface for word in self.words if word.surface.lower() in QUANTIFIERS[kind]), None)
+
+
+class Negation:
+    """A negating word, and the content words after it that it denies."""
+
+    def __init__(self, surface: str, denied: Sequence[Word]) -> None:
+        self.surface = surface
+        self.denied = denied
+
+
+def _negations(text: str) -> Iterator[Negation]:
+    for clause in _CLAUSE.split(text):
+        found = words(clause)
+        places = [place for place, word in enumerate(found) if word.surface.lower() in NEGATIONS]
+        if len(places) == 2 and found[places[1]].surface.lower() in _DOUBLE:  # "never without"
+            continue
+        for place in places:
+            yield Negation(found[place].surface, _content(found[place + 1 :])[:_SCOPE])
+
+
+def _content(found: Sequence[Word]) -> list[Word]:
+    return [word for word in found if word.is_content and word.surface.lower() not in NEGATIONS]
+
+
+def _names(text: str) -> Iterator[str]:
+    """Capitalised words inside a sentence, in a row; in German, where every noun has a capital, only rows and codes."""
+    german = len({word.lower() for word in _TOKEN.findall(text)} & _GERMAN) >= 2
+    row: list[str] = []
+    end = 0
+    opening = True
+    for match in [*_TOKEN.finditer(text), None]:
+        gap = text[end : match.start()] if match else "."
+        if row and (not match or gap.strip() or not _is_name(match[0], opening=False)):
+            if not german or len(row) > 1 or _is_code(row[0]):
+                yield " ".join(row)
+            row = []
+        if match:
+            opening = opening or bool(set(gap) & set('.!?:\n"“„»'))
+            if _is_name(match[0], opening):
+                row.append(match[0])
+            opening, end = False, match.end()
+
+
+def _is_name(word: str, opening: bool) -> bool:
+    if _is_code(word):
+        return True
+    lower = word.lower()
+    common = lower in FUNCTION_WORDS or word == "I" or word.startswith(("I'", "I’"))
+    return word[0].isupper() and not opening and not common and lower.removesuffix("s") not in WEEKDAYS | MONTHS
+
+
+def _is_code(word: str) -> bool:
+    """E07, iPhone, NATO."""
+    return bool(_CODE.fullmatch(word)) or (len(word) > 1 and word.isalpha() and word.isupper())
+
+
+class FactCheck:
+    """The facts of a context, to check claims with; what the question says needs no evidence."""
+
+    def __init__(self, context: Sequence[Window], question: str = "") -> None:
+        self._context = context
+        self._question = Statement(question)
+
+    def differences(self, claim: str, passage: Sequence[str]) -> list[str]:
+        """What the claim states otherwise than the context, of which the sentences of `passage` are the closest."""
+        if not passage:
+            return []
+        said, evidence = Statement(claim), [Statement(text) for text in passage]
+        closest = max(evidence, key=lambda statement: len(statement.stems & said.stems))
+        return [
+            *self._quantities(said, evidence, closest),
+            *self._names(said),
+            *_denials(said, evidence, closest),
+            *_quantifiers(said, evidence),
+            *_opposites(said, evidence),
+        ]
+
+    @cached_property
+    def _sentences(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(text for window in self._context for text in window.sentences))
+
+    @cached_property
+    def _amounts(self) -> list[tuple[Quantity, ...]]:
+        return [quantities(text) for text in self._sentences]
+
+    @cached_property
+    def _vocabulary(self) -> frozenset[str]:
+        return self._question.stems.union(*(window.vocabulary for window in self._context))
+
+    @cached_property
+    def _beginnings(self) -> frozenset[str]:
+        return frozenset(word[:_PREFIX] for word in self._vocabulary if len(word) >= _PREFIX)
+
+    @cached_property
+    def _initials(self) -> frozenset[str]:
+        """United States: us."""
+        rows = (_CAPITALISED.findall(row) for text in self._sentences for row in _ROW.findall(text))
+        return frozenset("".join(word[0] for word in row if word.lower() not in FUNCTION_WORDS).lower() for row in rows)
+
+    def _quantities(self, said: Statement, evidence: Sequence[Statement], closest: Statement) -> Iterator[str]:
+        known = (*closest.quantities, *self._question.quantities)
+        doubtful = [one for one in said.quantities if one.stated and not _agrees(one, known)]
+        # Rows of a table are alike in words, so the row that has all the amounts is the one that is meant.
+        if len(said.quantities) > 1 and doubtful and any(
+            all(_agrees(one, row) for one in said.quantities) for row in self._amounts
+        ):  # fmt: skip
+            return
+        near = [one for statement in evidence for one in statement.quantities]
+        for one in doubtful:
+            bare = not any(one.dimensions)  # any number would compete
+            places = closest.quantities if bare or _agrees(one, near) else (*closest.quantities, *near)
+            rival = next(
+                (other for other in places if one.competes(other) and not _agrees(other, said.quantities)), None
+            )
+            if rival is not None:
+                yield f"says {one.surface}, the context says {rival.surface}"
+            elif not any(_agrees(one, row) for row in self._amounts):
+                yield f"says {one.surface}, which is not in the context"
+
+    def _names(self, said: Statement) -> Iterator[str]:
+        for name in said.names:
+            if not all(self._is_known(word) for word in words(name)):
+                yield f"names {name}, which is not in the context"
+
+    def _is_known(self, word: Word) -> bool:
+        lower = word.surface.lower()
+        return (
+            word.stem in self._vocabulary
+            or lower in self._initials
+            or (len(lower) >= _PREFIX and lower[:_PREFIX] in self._beginnings)
+        )
+
+
+def _agrees(one: Quantity, others: Iterable[Quantity]) -> bool:
+    return any(one.agrees(other) for other in others)
+
+
+def _denials(said: Statement, evidence: Sequence[Statement], closest: Statement) -> Iterator[str]:
+    """What one of them denies and the other states, or a denial that nothing in the evidence is like."""
+    excluding = [word.stem for word in closest.words if word.surface.lower() in _EXCLUDING]
+    for one in said.negations:
+        word = next(iter(one.denied), None)
+        if word and closest.asserts(word.stem) and (not excluding or word.stem in excluding):
+            yield f"says “{one.surface} … {word.surface}”, the context says {word.surface}"
+            return
+    for one in closest.negations:
+        word = next(iter(one.denied), None)
+        if word and said.asserts(word.stem):
+            yield f"says {word.surface}, the context says “{one.surface} … {word.surface}”"
+            return
+    there = {stem for statement in evidence for stem in statement.denied}
+    if said.negations and not (closest.negations or excluding or said.denied & there):
+        yield f"says “{said.negations[0].surface}”, the context denies nothing"
+
+
+def _quantifiers(said: Statement, evidence: Sequence[Statement]) -> Iterator[str]:
+    for kind in QUANTIFIERS:
+        word = said.quantifier(kind)
+        if word and not any(statement.quantifier(kind) for statement in evidence):
+            yield f"says “{word}”, the context does not"
+
+
+def _opposites(said: Statement, evidence: Sequence[Statement]) -> Iterator[str]:
+    near = frozenset[str]().union(*(statement.stems for statement in evidence))
+    for one, other in OPPOSITES:
+        if one in said.stems and one not in near and other in near and other not in said.stems:
+            written = {word.stem: word.surface for statement in (said, *evidence) for word in statement.words}
+            yield f"says {written[one]}, the context says {written[other]}"
