@@ -497,7 +497,7 @@ def test_a_run_whose_data_bring_labels_is_calibrated_by_itself(program: Program)
     done = program(*JUDGED)
     said = " ".join(done.stdout.split())
     assert "and people, who labelled all 40 answers, say 0.650" in said
-    assert "faithfulness checked against 40 labels: no agreement shown, Spearman" in said
+    assert "embedded (text overlap and sentence similarity, not an LLM), calibrated for faithfulness: Spearman" in said
     assert not (program.latest / "calibration.html").exists()
     before = (program.latest / "calibration.json").read_bytes()
     (program.latest / "calibration.json").unlink()
