@@ -25,6 +25,7 @@ from evalflow.extras import install_command
 from evalflow.paths import OWN_FOLDER, completed, private_folder, write_atomically
 
 if TYPE_CHECKING:
+    from obstore import GetOptions
     from obstore.store import ObjectStore
 
 SCHEMES = ("s3", "gs", "az", "hf")
@@ -32,8 +33,9 @@ _COPIES = Path(OWN_FOLDER) / "objects"
 _PATTERN = re.compile(r"[*?\[]")
 _HUB = re.compile(r"(?P<repository>(?:(?:datasets|spaces)/)?[^/@]+/[^/@]+)(?:@(?P<revision>[^/]+))?(?P<rest>/.*)?")
 _RETRIES: Any = {"max_retries": 3, "retry_timeout": timedelta(seconds=60)}
-# The timeout is for a whole file. Addresses are https, unless the environment names an endpoint that is not.
-_CLIENT: Any = {"connect_timeout": "10s", "timeout": "1h", "allow_http": True}
+# The timeout is for each request. Addresses are https, unless the environment names an endpoint that is not.
+_CLIENT: Any = {"connect_timeout": "10s", "timeout": "120s", "allow_http": True}
+_PART = 32 * 1024**2  # bytes that one request reads, so that no size of a file takes longer than its timeout
 _REFUSED = {
     "s3": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_SKIP_SIGNATURE=true for a public bucket; also "
     "AWS_REGION, and AWS_ENDPOINT_URL if it is not Amazon's",
@@ -45,9 +47,11 @@ _REFUSED = {
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """An object below a folder: its path from there, and a tag that changes with its content."""
+    """An object below a folder: its path from there, its bytes, and a tag that changes with its content."""
 
     path: str
+    size: int
+    version: str | None  # as the storage calls it
     tag: str
 
 
@@ -138,10 +142,19 @@ class StoredFolder:
             what = f"{self.address} has an object and a folder of one name, which cannot be copied: {one.path}"
             raise UserError(Problem(what, self._where, "rename one of them")) from None
         with self._telling(one.path), completed(copy) as draft, draft.open("wb") as file:
-            for chunk in self._store.get(one.path).stream(min_chunk_size=8 * 1024**2):
-                file.write(chunk)
+            for begin in range(0, one.size, _PART):
+                file.write(self._store.get(one.path, options=self._part(one, begin)).bytes())
         write_atomically(tag, one.tag)
         return copy
+
+    def _part(self, one: Stored, begin: int) -> GetOptions:
+        """What to ask for a part of an object, as long as it is still the same."""
+        options: GetOptions = {}
+        if one.size > _PART:
+            options["range"] = (begin, min(begin + _PART, one.size))
+        if one.version is not None and self._scheme != "hf":
+            options["if_match"] = one.version
+        return options
 
     def fetch_all(self, last: str) -> Path:
         """The folder's copy, in which every file is up to date; UserError if the folder has no file `last`.
@@ -227,4 +240,4 @@ def _stored(meta: Mapping[str, Any]) -> Stored:
     path = str(meta["path"])
     if _odd(path) or {"", ".", ".."} & set(path.split("/")):  # a copy of it could lie anywhere
         raise UserError(Problem(f"{path!r} is no name of a file", hint="rename the object"))
-    return Stored(path, f"{meta['e_tag']} {meta['last_modified']} {meta['size']}")
+    return Stored(path, meta["size"], meta["e_tag"], f"{meta['e_tag']} {meta['last_modified']} {meta['size']}")

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from evalflow import objects
 from evalflow.app.core import stored_runs
+from evalflow.app.studio.opened_runs import open_run
+from evalflow.app.studio.space import open_workspace
+from evalflow.errors import InfrastructureError, UserError
 from evalflow.objects import SCHEMES, StoredFolder
 from tests.exporters.loopback import LoopbackServer
 from tests.object_storage import BUCKET, serving_s3
@@ -199,6 +205,36 @@ def test_storage_that_is_not_there_or_refuses_is_said(
     assert "secret-7Q" not in refused.stderr + gone.stderr
 
 
+def test_a_file_in_several_parts_is_read_whole(there: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(objects, "_PART", 7)
+    folder = StoredFolder(there, "test")
+    for text in (b"", b"1234567", b"123456789012345"):
+        folder.write("a.txt", text)
+        assert folder.fetch(folder.head("a.txt")).read_bytes() == text
+    folder.write("b.txt", b"123456789012345")
+    before = folder.head("b.txt")
+    folder.write("b.txt", b"another text, written meanwhile")
+    with pytest.raises(InfrastructureError, match="try it again"):
+        folder.fetch(before)
+    assert not (folder.copy / "b.txt").exists()
+
+
+def test_storage_that_says_nothing_is_not_waited_for_for_ever(there: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    over = threading.Event()
+
+    class Silent(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            over.wait(60)
+
+    monkeypatch.setattr(objects, "_CLIENT", {**objects._CLIENT, "timeout": "0.3s"})
+    monkeypatch.setattr(objects, "_RETRIES", {"max_retries": 0})
+    with LoopbackServer(Silent) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
+        with pytest.raises(InfrastructureError, match="try it again"):
+            StoredFolder(there, "test").head("a.jsonl")
+        over.set()
+
+
 def test_a_file_of_hugging_face_is_read_with_the_token(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, str]] = []
     text = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
@@ -230,11 +266,21 @@ def test_a_file_of_hugging_face_is_read_with_the_token(program: Program, monkeyp
     assert (listed.returncode, "are not listed" in listed.stderr) == (2, True)
 
 
+def test_the_application_opens_a_run_by_its_address(program: Program, there: str) -> None:
+    assert program(*RUN, f"copy_to={there}").returncode == 0
+    address = f"{there}/{program.latest.name}"
+    with closing(open_workspace(f"sqlite:///{program.folder / 'evalflow.db'}")) as space:
+        run = open_run(space, address)
+        assert (run.run_id, Path(run.folder)) == (program.manifest["run_id"], StoredFolder(address, "test").copy)
+        with pytest.raises(UserError, match="there is no run"):
+            open_run(space, f"{there}/none")
+
+
 def test_a_name_from_the_storage_leads_nowhere_else(there: str, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = StoredFolder(there, "test")
     meta = {"path": "../../../escaped.txt", "e_tag": "1", "last_modified": "now", "size": 1}
     monkeypatch.setattr(folder, "_store", type("Lying", (), {"list": lambda _: [[meta]]})())
-    with pytest.raises(Exception, match="no name of a file"):
+    with pytest.raises(UserError, match="no name of a file"):
         list(folder.listed())
 
 
@@ -243,3 +289,6 @@ def test_a_public_server_is_held_to_its_connections(program: Program, there: str
     known = str(program.folder / "connections.json")
     done = program(*mine(program, f"{there}/a.jsonl"), EVALFLOW_CONNECTIONS=known)
     assert (done.returncode, "cannot be held to this server's connections" in done.stderr) == (2, True)
+    for word in (f"copy_to={there}", "cache.url=postgresql://127.0.0.1:9/none"):
+        done = program(*RUN, word, EVALFLOW_CONNECTIONS=known)
+        assert (done.returncode, f"{word.partition('=')[0]}=null" in done.stderr) == (2, True), done.stderr

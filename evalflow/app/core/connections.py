@@ -40,6 +40,9 @@ def connection_problems(settings: Settings, connections: Connections) -> list[Pr
             problems += error.problems
         read = sorted(variables_in(written.get("otel")))
         problems += [Problem(f"{name} cannot be read here", "otel", "write the address itself") for name in read]
+    for key, value in (("copy_to", run.copy_to), ("cache.url", run.cache.url)):
+        if value is not None:
+            problems.append(Problem("a public server reaches its connections only", key, f"leave it out: {key}=null"))
     for name, metric in run.metric.items():
         key = settings.key("metric", name)
         problems += _plugin(METRIC_KINDS, metric.kind, key)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from evalflow.app.core.saved import agree, expect_agreed, find_run
+from evalflow.app.core.stored_runs import LAST
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.bots import BOTS
 from evalflow.app.studio.case_choice import KEYS
@@ -20,18 +21,20 @@ from evalflow.app.studio.space import TakenError, Workspace, refuse_elsewhere, r
 from evalflow.config.load import compose
 from evalflow.engine.folder import refuse_links
 from evalflow.errors import Problem, UserError, command
+from evalflow.objects import StoredFolder, is_address
 from evalflow.records.manifest import Manifest
 from evalflow.store import runs
 
 
 @requires("own")
-def open_run(space: Workspace, folder: Path, *, trust_program: bool = False) -> Run:
-    """Add a run that was made on the command line. A worker then loads its scores.
+def open_run(space: Workspace, folder: Path | str, *, trust_program: bool = False) -> Run:
+    """Add a run that was made on the command line, by its folder or its address in object storage.
 
+    A worker then loads its scores. A run in object storage is copied here, unless the server has accounts.
     With `trust_program`, resuming the run may start the program named in its run.json; otherwise such a run raises
     ProgramError.
     """
-    opened = find_run(within(space, folder))
+    opened = find_run(within(space, _here(space, str(folder))))
     found, manifest = opened.folder, opened.manifest
     refuse_links(found)
     refuse_elsewhere(space, manifest.config)
@@ -58,6 +61,16 @@ def open_run(space: Workspace, folder: Path, *, trust_program: bool = False) -> 
             raise TakenError(Problem(f"run {manifest.run_id} is here already", str(found.path)))
         runs.create(connection, values)
     return get_run(space, manifest.run_id)
+
+
+def _here(space: Workspace, folder: str) -> Path:
+    """A folder on this machine, fetched if it is in object storage."""
+    if not is_address(folder):
+        return Path(folder)
+    if space.allowed is not None:
+        hint = "copy its folder below outputs/runs, then open that"
+        raise UserError(Problem("a server with accounts reads no object storage", "folder", hint))
+    return StoredFolder(folder, "folder").fetch_all(LAST)
 
 
 def _own_conf(manifest: Manifest) -> list[str]:

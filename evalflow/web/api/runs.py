@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import re
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Literal
 
 from anyio import to_thread
@@ -38,7 +37,7 @@ FailedIn = Annotated[
 class RunFolderIn(RequestBody):
     """The folder of a run made on the command line."""
 
-    folder: str = Field(min_length=1, max_length=4096, description="Below the working directory, as outputs/runs/ID.")
+    folder: str = Field(min_length=1, max_length=4096, description="Below the working directory, or in object storage.")
     trust_program: bool = Field(
         default=False, description="Whether resuming it may start the program that its run.json names."
     )
@@ -81,7 +80,7 @@ def post_estimate(space: Space, new: RunRequest, failed_in: FailedIn = None) -> 
 @router.post("/open", status_code=201)
 def post_folder(space: Space, made: RunFolderIn, request: Request, response: Response) -> runs.Run:
     """Open a run made on the command line; its scores appear once the worker has read them."""
-    run = open_run(space, Path(made.folder), trust_program=made.trust_program)
+    run = open_run(space, made.folder, trust_program=made.trust_program)
     response.headers["Location"] = f"{request.url.path.removesuffix('open')}{run.run_id}"
     return tagged(response, run)
 

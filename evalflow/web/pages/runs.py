@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import partial
-from pathlib import Path
 from urllib.parse import urlencode
 
 from anyio import to_thread
@@ -263,7 +262,7 @@ def _open_dialog(workspace: Workspace) -> ui.dialog:
 
     async def open_folder(path: str, field: forms.Field, *, trust_program: bool) -> None:
         try:
-            run = await to_thread.run_sync(partial(open_run, workspace, Path(path), trust_program=trust_program))
+            run = await to_thread.run_sync(partial(open_run, workspace, path, trust_program=trust_program))
         except ProgramError as error:
             about = f"{error.problems[0].what}. Open it only if you trust whoever made it."
             trusted = partial(open_folder, path, field, trust_program=True)
@@ -273,6 +272,6 @@ def _open_dialog(workspace: Workspace) -> ui.dialog:
         else:
             ui.navigate.to(f"/runs/{run.run_id}")
 
-    help = "The folder of a run made on the command line; its files stay where they are."
+    help = "The folder of a run made on the command line, or its address such as s3://bucket/runs/first."
     folder = forms.About("Folder", help, "outputs/latest", required=True)
     return folder_dialog("Open a run of the command line", "", folder, "Open", take)
