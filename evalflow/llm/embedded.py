@@ -115,7 +115,7 @@ def _bound(field: FieldInfo, name: str) -> float | None:
     return next((getattr(part, name) for part in field.metadata if hasattr(part, name)), None)
 
 
-NATURE = "text overlap and sentence similarity, not an LLM"
+NATURE = "text overlap, sentence similarity and facts, not an LLM"
 VERSION = 2  # raise it with every change that can change a reply
 # Chosen on half of the labelled data; docs/embedded-judge.md says how.
 LEFT_BY_A_DIFFERENCE = 0.25

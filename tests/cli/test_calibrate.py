@@ -22,6 +22,7 @@ from evalflow.app.core.saved import open_scored
 from evalflow.cli import run_command
 from evalflow.engine.folder import RunFolder
 from evalflow.labels.columns import LABEL_COLUMNS
+from evalflow.llm.embedded import NATURE
 from evalflow.testing import Endpoint, Request
 from tests.cli.conftest import Program
 
@@ -497,7 +498,7 @@ def test_a_run_whose_data_bring_labels_is_calibrated_by_itself(program: Program)
     done = program(*JUDGED)
     said = " ".join(done.stdout.split())
     assert "and people, who labelled all 40 answers, say 0.650" in said
-    assert "embedded (text overlap and sentence similarity, not an LLM), calibrated for faithfulness: Spearman" in said
+    assert f"embedded ({NATURE}), calibrated for faithfulness: Spearman" in said
     assert not (program.latest / "calibration.html").exists()
     before = (program.latest / "calibration.json").read_bytes()
     (program.latest / "calibration.json").unlink()

@@ -61,7 +61,7 @@ def verify(judge: Judge, items: Any, against: Any = (CONTEXT,), model: type[Base
 
 def test_it_says_what_it_is(judge: EmbeddedJudge) -> None:
     assert judge.info.name == "embedded"
-    assert judge.info.nature == "text overlap and sentence similarity, not an LLM"
+    assert judge.info.nature == "text overlap, sentence similarity and facts, not an LLM"
     assert judge.info.weighted
     assert not judge.info.calibrated
     named = EmbeddedJudge(EmbeddedJudgeConfig(kind="embedded", name="mine", calibrated=True))

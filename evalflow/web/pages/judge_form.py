@@ -218,7 +218,7 @@ class _MembersForm(_JudgeForm):
 
 
 class _EmbeddedForm(_JudgeForm):
-    """Text overlap and sentence similarity; its scores pass or fail only if someone says that they are calibrated."""
+    """Text overlap, similarity and facts; its scores pass or fail only if someone says that they are calibrated."""
 
     def _build(self) -> None:
         help = "Only if you have compared its scores with people's labels: its scores then pass or fail."
