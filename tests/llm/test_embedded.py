@@ -129,6 +129,7 @@ def test_a_reply_costs_nothing_and_carries_its_own_json(judge: EmbeddedJudge) ->
     assert (reply.usage, reply.cost_usd, reply.reasks) == (Usage(), 0.0, 0)
     assert Verdicts.model_validate_json(reply.raw) == reply.parsed
     assert reply.identity == judge.info.identity
+    assert reply.latency_s is not None
     assert reply.latency_s > 0
 
 

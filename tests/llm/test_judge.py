@@ -41,6 +41,7 @@ async def test_every_mode_gives_a_typed_reply(mode: str, build: Build) -> None:
     assert got.parsed == Verdict(**GOOD)
     assert '"because"' in got.raw
     assert (got.reasks, got.usage, got.cost_usd) == (0, Usage(100, 10), pytest.approx(0.0002))
+    assert got.latency_s is not None
     assert got.latency_s > 0
     sent = endpoint.requests[0]
     assert sent.body["model"] == "m"

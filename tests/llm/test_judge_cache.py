@@ -108,6 +108,7 @@ async def test_a_reply_is_paid_for_once_and_is_the_same(judge: Judge, sessions: 
         again = await judge(endpoint.url, sessions(run_id="later")).ask(ASK)
     assert (first.requests, first.cached, first.cost_usd, first.saved_usd) == (1, False, pytest.approx(0.0002), 0.0)
     assert (again.requests, again.cached, again.cost_usd, again.saved_usd) == (0, True, 0.0, pytest.approx(0.0002))
+    assert first.latency_s is not None
     spent = {"requests": 1, "cached": False, "cost_usd": first.cost_usd, "saved_usd": 0.0, "paid": first.paid}
     assert replace(again, **spent) == replace(first, latency_s=round(first.latency_s, 6))
 

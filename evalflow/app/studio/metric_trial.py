@@ -171,7 +171,7 @@ class WrittenSteps:
     judge: str
     usage: Usage | None
     cost_usd: float | None
-    latency_s: float
+    latency_s: float | None
 
 
 @dataclass(frozen=True, slots=True)

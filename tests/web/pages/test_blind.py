@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from evalflow.app.studio import people, projects, review_desk, reviews
+from evalflow.app.studio import people, projects, review_desk, review_guidelines, reviews
 from evalflow.app.studio.review_desk import next_item
 from evalflow.app.studio.reviews import ReviewRequest
 from evalflow.app.studio.space import Workspace
@@ -254,7 +254,7 @@ def test_what_happens_while_an_answer_is_open(place: Place, arrive: Callable[...
     page.get_by_role("button", name="Yes", pressed=True).wait_for()
     page.get_by_text("Saved", exact=True).wait_for()
 
-    space_of(place, lambda space: reviews.revise_guidelines(space, "Later", 1, {"right": "Cents count too."}))
+    space_of(place, lambda space: review_guidelines.revise_guidelines(space, "Later", 1, {"right": "Cents count too."}))
     page.get_by_role("button", name="Submit").click()
     page.get_by_text("The guidelines were changed while you had this answer open").first.wait_for()
     page.get_by_text("Cents count too.").wait_for()
