@@ -6,6 +6,7 @@ import gc
 import ipaddress
 import os
 import socket
+import sys
 from typing import Any
 
 import pytest
@@ -24,6 +25,17 @@ _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 
 # What is collected lives until the end: Python's search for reference cycles need not look at it again and again.
 gc.disable()
+
+
+def pytest_sessionstart() -> None:
+    """Leave out of the warnings what interrupted a finalizer to end a thread: it is raised again until it does."""
+    report = sys.unraisablehook
+
+    def others(found: sys.UnraisableHookArgs) -> None:
+        if found.exc_type.__module__ != "evalflow.apart":
+            report(found)
+
+    sys.unraisablehook = others
 
 
 def pytest_collection_finish() -> None:

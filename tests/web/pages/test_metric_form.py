@@ -64,7 +64,7 @@ G_EVAL = st.fixed_dictionaries(
         "strict": st.booleans(),
         "steps_prompt": TEXT,
     },
-)
+).filter(lambda it: not {*it["needs"]} & {*it.get("optional", ())})
 RUBRIC = st.fixed_dictionaries(
     {"kind": st.just("rubric"), "description": TEXT, "needs": FIELDS, "scale": SCALES}, optional=SHARED
 )
