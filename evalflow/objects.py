@@ -36,6 +36,8 @@ _RETRIES: Any = {"max_retries": 3, "retry_timeout": timedelta(seconds=60)}
 # The timeout is for each request. Addresses are https, unless the environment names an endpoint that is not.
 _CLIENT: Any = {"connect_timeout": "10s", "timeout": "120s", "allow_http": True}
 _PART = 32 * 1024**2  # bytes that one request reads, so that no size of a file takes longer than its timeout
+# Refused by the storage, or no credentials: then obstore asks the machine's own provider for some, in vain.
+_NOT_ALLOWED = re.compile(r"status code: 40[13]|://169\.254\.|://metadata\.|must be specified")
 _REFUSED = {
     "s3": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_SKIP_SIGNATURE=true for a public bucket; also "
     "AWS_REGION, and AWS_ENDPOINT_URL if it is not Amazon's",
@@ -202,7 +204,6 @@ class StoredFolder:
         if self._scheme == "hf":
             hint = "name a bucket: s3://BUCKET/FOLDER"
             raise UserError(Problem("repositories of Hugging Face are only read", self._where, hint))
-
         with self._telling(path):
             try:
                 self._store.put(path, content, mode="create" if new else "overwrite")
@@ -227,7 +228,7 @@ class StoredFolder:
         what = text.partition("\n\nDebug source")[0].strip()
         if "NoSuchBucket" in text or "ContainerNotFound" in text:
             return UserError(Problem(f"there is no such bucket: {place}", self._where))
-        if re.search(r"\b40[13]\b|169\.254\.|metadata|credential|must be specified|Missing", text, re.IGNORECASE):
+        if _NOT_ALLOWED.search(text):
             return UserError(Problem(f"{place} was refused: {what}", self._where, _REFUSED[self._scheme]))
         return InfrastructureError(f"{place}: {what}", "try it again; what was copied is kept")
 

@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,9 @@ GATHER_S = 0.005
 """How long questions gather before they are asked together: singly, a connection answers a twentieth as many."""
 BATCH = 100
 _KEY = "cache.url"
-_PATIENCE_S = 10
+_CONNECT_S = 10
+PATIENCE_S = 30.0
+"""How long a caller waits, and the end of a run: the server's own limit ends nothing on a line that is cut."""
 _CREATE = """
 CREATE TABLE IF NOT EXISTS evalflow_replies
 (key bytea PRIMARY KEY, entry bytea NOT NULL, made_at timestamptz NOT NULL DEFAULT now())"""
@@ -35,12 +37,15 @@ Answered = asyncio.Future[Entry | None]
 
 
 class SharedCache:
-    """Replies by key; nothing is found or stored before it is opened, and after it has failed once, which is logged."""
+    """Replies by key; nothing is found or stored before it is opened, and after it has failed once, which is logged.
+
+    An answer that does not come is a failure, too.
+    """
 
     def __init__(self, url: str, *, reading: bool = False) -> None:
         self._url = url
         self._reading = reading
-        self._database: Connection[Any] | None = None
+        self._works = False
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._wake = threading.Event()
@@ -51,52 +56,60 @@ class SharedCache:
     def open(self) -> None:
         """Connect; UserError if the database cannot be reached, or the table neither found nor created."""
         if self._thread is None:
-            self._database, self._closing = _connected(self._url), False
-            self._thread = threading.Thread(target=self._run, name="evalflow.shared_cache", daemon=True)
+            database = _connected(self._url)
+            self._works, self._closing = True, False
+            self._thread = threading.Thread(
+                target=self._run, args=(database,), name="evalflow.shared_cache", daemon=True
+            )
             self._thread.start()
 
     async def get(self, key: bytes) -> Entry | None:
         """The entry of a key, or None."""
-        if self._database is None:
+        if not self._works:
             return None
         answer: Answered = asyncio.get_running_loop().create_future()
         with self._lock:
             self._asked.setdefault(key, []).append(answer)
         self._wake.set()
-        return await answer
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                return await answer
+        except TimeoutError:
+            self._stop(f"no answer within {PATIENCE_S:g} s")
+            return None
 
     def put(self, key: bytes, entry: Entry) -> None:
         """Store an entry soon, unless this is only read. An entry that is there already stays."""
-        if self._database is not None and not self._reading:
+        if self._works and not self._reading:
             with self._lock:
                 self._made[key] = entry
             self._wake.set()
 
     def close(self) -> None:
-        """Store what is left, and disconnect; it can be opened again."""
+        """Store what is left, and disconnect."""
         if self._thread is not None:
             self._closing = True
             self._wake.set()
-            self._thread.join()
+            self._thread.join(PATIENCE_S)  # a daemon: what still waits for the database ends with the process
             self._thread = None
 
-    def _run(self) -> None:
-        while self._asked or self._made or not self._closing:
-            self._wake.wait()
-            if not self._closing:
-                time.sleep(GATHER_S)
-            self._wake.clear()  # before looking: what comes later wakes the thread again
-            with self._lock:
-                asked, self._asked = self._asked, {}
-                made, self._made = self._made, {}
-            try:
-                if self._database is not None:
-                    self._work(self._database, asked, made)
-            except Exception as error:  # whatever the driver raises: no run may end or wait for this
-                self._stop(error)
-            finally:
-                _tell(asked, {})
-        self._disconnect()
+    def _run(self, database: Connection[Any]) -> None:
+        with closing(database):
+            while self._asked or self._made or not self._closing:
+                self._wake.wait()
+                if not self._closing:
+                    time.sleep(GATHER_S)
+                self._wake.clear()  # before looking: what comes later wakes the thread again
+                with self._lock:
+                    asked, self._asked = self._asked, {}
+                    made, self._made = self._made, {}
+                try:
+                    if self._works:
+                        self._work(database, asked, made)
+                except Exception as error:  # whatever the driver raises: no run may end or wait for this
+                    self._stop(str(error))
+                finally:
+                    _tell(asked, {})
 
     def _work(
         self, database: Connection[Any], asked: Mapping[bytes, Sequence[Answered]], made: Mapping[bytes, Entry]
@@ -110,15 +123,11 @@ class SharedCache:
             with database.cursor() as cursor:
                 cursor.executemany(_PUT, [(key, pack(key, "", entry)) for key, entry in made.items()])
 
-    def _stop(self, error: Exception) -> None:
-        what = "the shared cache failed (%s); the run goes on without it"
-        log.warning(what, " ".join(str(error).split()))
-        self._disconnect()
-
-    def _disconnect(self) -> None:
-        if self._database is not None:
-            self._database.close()
-            self._database = None
+    def _stop(self, why: str) -> None:
+        with self._lock:
+            worked, self._works = self._works, False
+        if worked:
+            log.warning("the shared cache failed (%s); the run goes on without it", " ".join(why.split()))
 
 
 def _tell(asked: Mapping[bytes, Sequence[Answered]], found: Mapping[bytes, Entry]) -> None:
@@ -141,7 +150,7 @@ def _connected(url: str) -> Connection[Any]:
         what = f"this needs the package {error.name}, which is not installed"
         raise UserError(Problem(what, _KEY, install_command("postgres"))) from None
     try:
-        database = psycopg.connect(url, autocommit=True, connect_timeout=_PATIENCE_S)
+        database = psycopg.connect(url, autocommit=True, connect_timeout=_CONNECT_S)
         try:
             database.execute("SET statement_timeout TO '10s'")
             database.execute("SET client_min_messages TO warning")  # not that the table is there already

@@ -12,6 +12,7 @@ import psycopg
 import pytest
 from pydantic import ValidationError
 
+from evalflow.calls import shared_cache
 from evalflow.calls.cache import Cache, SingleFlight
 from evalflow.calls.cache_store import Entry
 from evalflow.calls.shared_cache import SharedCache
@@ -93,6 +94,20 @@ async def test_a_database_that_fails_is_said_once_and_done_without(
         assert await said(once, b"o" * 32) == "fresh"
         assert await said(once, b"o" * 32) == "known"  # by the file
     assert [record.message.partition("(")[0] for record in caplog.records] == ["the shared cache failed "]
+
+
+async def test_a_database_that_says_nothing_is_not_waited_for_for_ever(
+    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(shared_cache, "PATIENCE_S", 0.3)
+    with psycopg.connect(postgres_url) as held, machine(postgres_url, tmp_path / "a") as once:
+        held.execute("LOCK TABLE evalflow_replies")
+        assert await said(once) == "fresh"
+        assert await said(once, b"o" * 32) == "fresh"
+        held.rollback()
+    assert [record.message for record in caplog.records] == [
+        "the shared cache failed (no answer within 0.3 s); the run goes on without it"
+    ]
 
 
 async def test_a_damaged_entry_is_asked_again(postgres_url: str, tmp_path: Path) -> None:

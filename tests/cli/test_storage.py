@@ -114,7 +114,9 @@ def test_a_copied_run_is_read_as_the_run_itself(program: Program, there: str) ->
     stored = program("compare", run, "outputs/latest")
     assert stored.returncode == local.returncode == 0, stored.stderr
     assert stored.stdout == local.stdout
-    for words in (("cases", run), ("report", run), ("calibrate", run, "--help")):
+    gated = program(*RUN, "gate={exact_match: {mean: {not_worse_by: 0.25}}}", f"baseline={run}")
+    assert (gated.returncode, program.manifest["config"]["baseline"]) == (0, run), gated.stderr
+    for words in (("cases", run), ("report", run)):
         assert program(*words).returncode == 0, words
 
 

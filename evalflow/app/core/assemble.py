@@ -31,6 +31,7 @@ from evalflow.llm.panel import single, with_embedder
 from evalflow.llm.prices import price_facts, priced
 from evalflow.llm.registry import EMBEDDER_KINDS, JUDGE_KINDS, build_embedder, build_judge
 from evalflow.metrics.registry import METRIC_KINDS, build_metric
+from evalflow.objects import StoredFolder, is_address
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge, Metric, Target
 from evalflow.redaction import SECRET_NAME, environment_values, secrets_in
@@ -344,8 +345,11 @@ def _checks(metric: Metric, run: RunConfig) -> Iterator[Metric]:
 def _settled(settings: Settings) -> Settings:
     """The settings with missing prices listed, and the baseline's real folder: `latest` will soon be this run."""
     run = settings.run
-    known = run.baseline is not None and Path(run.baseline).is_dir()
-    baseline = str(Path(run.baseline or "").resolve()) if known else run.baseline
+    baseline = run.baseline
+    if baseline is not None and is_address(baseline):
+        baseline = str(StoredFolder(baseline, "baseline").fetch_all("run.json"))
+    elif baseline is not None and Path(baseline).is_dir():
+        baseline = str(Path(baseline).resolve())
     parts = {name: priced(getattr(run, name)) for name in ("target", "embedder", "simulator")}
     run = run.model_copy(update={**parts, "baseline": baseline})
     judges = {name: each_judge(config, priced) for name, config in settings.judges.items()}

@@ -35,6 +35,7 @@ from evalflow.engine.plan import PreparedFile
 from evalflow.engine.scoring import MeteredJudge, Pair
 from evalflow.errors import Problem, UserError, command
 from evalflow.llm.panel import Panel
+from evalflow.objects import is_address
 from evalflow.paths import OWN_FOLDER, private_folder, write_atomically
 from evalflow.protocols import Judge, Metric, Target
 from evalflow.records import NOTHING, Case, Outcome, Spend, Usage
@@ -352,9 +353,12 @@ def _judge_facts(judge: Judge) -> JudgeFacts:
 
 
 def _pinned(parts: Parts) -> dict[str, Any]:
-    """The configuration with the real path of each run that it names, since `outputs/latest` will soon be this run."""
+    """The configuration with the real path of each run that it names, since `outputs/latest` will soon be this run.
+
+    An address of object storage stays: only its local copy has a path.
+    """
     config = deepcopy(parts.settings.composed.storable)
-    if parts.settings.run.baseline is not None:
+    if parts.settings.run.baseline is not None and not is_address(config["baseline"]):
         config["baseline"] = parts.settings.run.baseline
     for name, metric in parts.settings.run.metric.items():
         if borrowed := getattr(metric, "steps_from", None):

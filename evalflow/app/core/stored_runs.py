@@ -64,13 +64,14 @@ def copy_folder(folder: Path, address: str, *, again: bool) -> ExportFacts:
 
 def send_folder(folder: Path, stored: StoredFolder, *, again: bool, without: Set[Path] = frozenset()) -> None:
     """Copy the files of a run, or of a sweep and its runs; UserError if there is one already, unless `again`."""
-    if stored.has(LAST):
-        if not again:
-            hint = "replace it with --again, or name another address with --to"
-            raise UserError(Problem("there is a run already", stored.address, hint))
-        stored.delete(LAST)
-    for path in _in_order(folder, without):
-        name = path.relative_to(folder).as_posix()
+    if stored.has(LAST) and not again:
+        hint = "replace it with --again, or name another address with --to"
+        raise UserError(Problem("there is a run already", stored.address, hint))
+    named = {path.relative_to(folder).as_posix(): path for path in _in_order(folder, without)}
+    for name, path in reversed(named.items()):
+        if path.name == LAST:
+            stored.delete(name)
+    for name, path in named.items():
         stored.write(name, path, new=name == LAST)
 
 

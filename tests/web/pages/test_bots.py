@@ -156,12 +156,12 @@ def test_what_conf_declares_is_copied_not_changed(visit: Visit) -> None:
 
 def test_the_form_follows_the_connection(visit: Visit) -> None:
     page = visit("/bots/new")
-    page.get_by_label("HTTP service").check(force=True)
+    page.get_by_label("HTTP service").click(force=True)
     seen(page, "Request and reply")
     field(page, "Headers").fill("no colon here")
     page.get_by_role("button", name="Save").click()
     seen(page, "has no colon")
-    page.get_by_label("Recorded answers").check(force=True)
+    page.get_by_label("Recorded answers").click(force=True)
     seen(page, "Nothing to set up")
 
 

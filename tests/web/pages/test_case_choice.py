@@ -106,9 +106,9 @@ def test_answers_ticked_on_two_pages_are_run_again_and_the_choice_is_changed(vis
     [run] = pages.ask("GET", "/api/v1/runs").json["items"]
     page = visit(f"/runs/{run['run_id']}?sort=input")
     page.get_by_text("left out: 1 draft").wait_for()
-    page.get_by_label("Tick What is fee 3?").check()
+    page.get_by_label("Tick What is fee 3?").click()
     page.get_by_role("button", name="Next", exact=True).click()
-    page.get_by_label("Tick What is fee 30?").check()
+    page.get_by_label("Tick What is fee 30?").click()
     page.get_by_text("2 ticked", exact=True).wait_for()
     page.get_by_role("button", name="Previous", exact=True).click()
     page.get_by_label("Tick What is fee 2?").wait_for()
@@ -149,10 +149,10 @@ def test_answers_ticked_on_two_pages_are_run_again_and_the_choice_is_changed(vis
 @pytest.mark.browser
 def test_cases_ticked_in_a_dataset_are_run_and_a_draft_among_them_is_left_out(visit: Visit, pages: Server) -> None:
     page = visit("/datasets/questions")
-    page.get_by_label("Select What is fee 1?", exact=True).check()
+    page.get_by_label("Select What is fee 1?", exact=True).click()
     page.get_by_role("button", name="Next").click()
     page.get_by_text("51–61 of 61").wait_for()
-    page.get_by_label("Select What is fee 0?", exact=True).check()  # the draft
+    page.get_by_label("Select What is fee 0?", exact=True).click()  # the draft
     page.get_by_text("2 selected").wait_for()
     page.get_by_role("button", name="Run these").click()
     page.wait_for_url("**/runs/new?dataset=questions&cases=*")

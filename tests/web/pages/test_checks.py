@@ -26,7 +26,7 @@ def test_a_check_is_tried_on_examples_enabled_on_many_cases_deleted_and_brought_
     rows = [{"id": f"c{n}", "question": f"Question {n}?", "tags": ["Loans"] if n else []} for n in range(3)]
     define(pages, "fees", *rows)
     page = visit("/datasets/fees")
-    page.get_by_role("checkbox", name="Select Question 0?").check()
+    page.get_by_role("checkbox", name="Select Question 0?").click()
     press(page, "Add a check")
     page.get_by_role("dialog").get_by_role("link", name="New check").click()
     page.wait_for_url("**/checks/new")

@@ -196,8 +196,8 @@ def test_many_cases_come_a_page_at_a_time_and_are_changed_together(visit: Visit,
     assert page.locator("table.cases tbody tr").count() == 50
     press(page, "Previous")
     seen(page, "1–50 of 5,000")
-    page.get_by_label("Select Question 3?").check()
-    page.get_by_label("Select Question 7?").check()
+    page.get_by_label("Select Question 3?").click()
+    page.get_by_label("Select Question 7?").click()
     seen(page, "2 selected")
     press(page, "Add tag")
     page.get_by_role("dialog").get_by_role("combobox", name="Tags").fill("Fees>Refunds")
@@ -208,11 +208,11 @@ def test_many_cases_come_a_page_at_a_time_and_are_changed_together(visit: Visit,
     page.get_by_label("Tag").first.click()
     page.get_by_role("option", name="Fees > Refunds (2)").click()
     seen(page, "1–2 of 2")
-    page.get_by_label("Select this page").check()
+    page.get_by_label("Select this page").click()
     press(page, "Delete cases")
     press(page.get_by_role("dialog"), "Delete")
     seen(page, "1–50 of 4,998")
-    page.get_by_label("Select this page").check()
+    page.get_by_label("Select this page").click()
     press(page, "Select all 4,998")
     seen(page, "4,998 selected")
     press(page, "Remove tag")
@@ -357,7 +357,7 @@ def test_every_page_fits_in_both_colours(visit: Visit, pages: Server, fits: Fits
     for path in paths:
         page = visit(f"/datasets{path}", 390, "dark")
         if path == "/shown":
-            page.locator(".tick-box").nth(2).check()
+            page.locator(".tick-box").nth(2).click()
             seen(page, "1 selected")
         if path == "/blank/add":
             page.locator("input[type=file]").set_input_files(file)

@@ -153,7 +153,7 @@ def test_a_rubric_has_any_scale_and_a_judge_of_its_own(visit: Visit, pages: Serv
         page = visit("/bots/scaled/metrics/new")
         field(page, "Name").fill("frank")
         page.get_by_text("Kind: G-Eval").click()
-        page.get_by_label("Rubric").check()
+        page.get_by_label("Rubric").click()
         page.get_by_text("Scale: 1 to 5").click()
         field(page, "Criteria").fill("The answer commits itself.")
         field(page, "Scale").click()

@@ -59,7 +59,7 @@ def test_names_are_read_as_they_were_typed(visit: Visit, pages: Server) -> None:
     page = visit("/bots/new")
     field(page, "Name").fill(BOT)
     seen(page, "Identifier: bot")
-    page.locator("input[value=recorded]").check()
+    page.locator("input[value=recorded]").click()
     press(page, "Save")
     page.get_by_role("heading", name=BOT, exact=True).wait_for()
     page.get_by_role("link", name="Metrics", exact=True).last.click()

@@ -62,7 +62,7 @@ def test_runs_are_searched_and_two_that_are_ticked_are_compared(visit: Visit, fi
     page.get_by_label("Search runs").fill("fees")
     cards.nth(2).wait_for()
     for run in (finished.better, finished.worse):
-        page.locator("ul.runs li", has=page.locator(f"a[href='/runs/{run}']")).get_by_role("checkbox").check()
+        page.locator("ul.runs li", has=page.locator(f"a[href='/runs/{run}']")).get_by_role("checkbox").click()
     page.get_by_role("button", name="Compare").click()
     page.wait_for_url(f"**/compare?a={finished.worse}&b={finished.better}")
 
