@@ -16,7 +16,8 @@ from evalflow.app.core.saved import SavedRun, find_scored
 from evalflow.engine.journal import read_answers
 from evalflow.errors import Problem, UserError, command
 from evalflow.lazy import pl
-from evalflow.report.plan import Goal, LabelRow, PlanReport, PlanRow, print_plan
+from evalflow.records import NOTHING, Answer
+from evalflow.report.plan import Conversations, Goal, LabelRow, PilotCosts, PlanReport, PlanRow, print_plan
 from evalflow.report.wording import print_json
 from evalflow.stats.labelled import widest
 from evalflow.stats.paired import standard_error
@@ -28,6 +29,7 @@ from evalflow.summary.compare import pair_scores
 from evalflow.summary.details import components_of
 from evalflow.summary.plan import Basis, Level, difference_variance
 from evalflow.summary.slices import case_clusters, own_cells, repeats_of
+from evalflow.targets.conversation import SIMULATION
 
 _GOALS: Final = ("detect", "width", "cases")
 _ANSWERS = (500, 2_000, 10_000, None)
@@ -38,14 +40,14 @@ def plan(options: argparse.Namespace, console: Console) -> int:
     """Print what a wanted precision needs: from pilot runs, or from the values that the options state."""
     if problems := list(_problems(options)):
         raise UserError(problems)
-    cost = None
+    pilot = PilotCosts()
     if any(value is not None for value in (options.sd, options.rate, options.flips)):
         bases = [_stated(options)]
     else:
-        bases, cost = _pilot(options)
+        bases, pilot = _pilot(options)
     level = Level(options.alpha, options.power)
     goals = [Goal(kind, value) for kind in _GOALS if (value := getattr(options, kind)) is not None]
-    rows = [row for basis in bases for goal in goals for row in _rows(basis, goal, level, cost, options.assurance)]
+    rows = [row for basis in bases for goal in goals for row in _rows(basis, goal, level, pilot, options.assurance)]
     assumptions = {basis.name: basis.assumptions for basis in bases}
     labels: list[LabelRow] = []
     if options.judge_correlation is not None:
@@ -55,7 +57,7 @@ def plan(options: argparse.Namespace, console: Console) -> int:
     if options.labels is not None:
         labels, of_labels = _measured_labels(options, goals, level)
         assumptions |= {name: [*assumptions.get(name, []), *lines] for name, lines in of_labels.items()}
-    whole = PlanReport(rows, labels, assumptions, level, cost is not None, options.assurance)
+    whole = PlanReport(rows, labels, assumptions, level, pilot, options.assurance)
     if options.json:
         print_json(console, whole.document())
     else:
@@ -129,10 +131,8 @@ def _contradictions(options: argparse.Namespace, sources: Sequence[str]) -> Iter
         yield Problem(f"no pass rate is {options.detect:g} away from {options.rate:g}", where, "a smaller --detect")
 
 
-def _rows(
-    pilot: Basis, goal: Goal, level: Level, cost: tuple[float, float] | None, assurance: float | None
-) -> Iterator[PlanRow]:
-    basis = pilot if assurance is None else pilot.assured(assurance)
+def _rows(estimated: Basis, goal: Goal, level: Level, costs: PilotCosts, assurance: float | None) -> Iterator[PlanRow]:
+    basis = estimated if assurance is None else estimated.assured(assurance)
     for answers, judgements in basis.repeats:
         cases, least = _cases(basis, goal, level, answers, judgements), None
         seen = basis.difference_spread if goal.kind == "detect" else basis.scores.case_spread
@@ -143,12 +143,12 @@ def _rows(
             name=basis.name,
             goal=goal,
             cases=cases,
-            cases_by_estimate=_cases(pilot, goal, level, answers, judgements),
+            cases_by_estimate=_cases(estimated, goal, level, answers, judgements),
             answers=answers,
             judgements=judgements,
             detectable=basis.detectable(cases, answers, judgements, level),
             width=None if basis.flips is not None else basis.width(cases, answers, judgements),
-            cost_usd=None if cost is None else cases * answers * (cost[0] + judgements * cost[1]),
+            cost_usd=costs.of_run(cases, answers, judgements),
         )
 
 
@@ -222,8 +222,8 @@ class _Slice:
         return self.parts.noise(answers / self.cases.height, int(self.cases["judgements"].sum()) / answers)
 
 
-def _pilot(options: argparse.Namespace) -> tuple[list[Basis], tuple[float, float] | None]:
-    """A basis for each metric of one run, or of two that can be compared; and the run's cost, as `_cost` has it."""
+def _pilot(options: argparse.Namespace) -> tuple[list[Basis], PilotCosts]:
+    """A basis for each metric of one run, or of two that can be compared; and what the last run took."""
     given, metric, correlation = options.runs, options.metric, options.correlation
     if len(given) > 2 or (len(given) == 2 and correlation is not None):
         what = "two pilot runs know their correlation" if len(given) == 2 else f"{len(given)} pilot runs"
@@ -247,7 +247,7 @@ def _pilot(options: argparse.Namespace) -> tuple[list[Basis], tuple[float, float
         varies = f"no metric has two {cases}, or groups of them, whose scores differ"
         what = varies if metric is None else f"nothing to learn of {metric!r}"
         raise UserError(Problem(what, names, "state a guess: --sd S or --rate P"))
-    return bases, _cost(runs[-1])
+    return bases, _costs(runs[-1])
 
 
 def _related(correlation: float | None) -> str:
@@ -332,22 +332,39 @@ def _unknown(one: _Slice) -> Iterator[str]:
         yield "assumed: new cases come in groups as large as the pilot's"
 
 
-def _cost(run: SavedRun) -> tuple[float, float] | None:
-    """Dollars, without the cache, of an answer, and of judging it with all metrics; None if a price is unknown."""
+def _costs(run: SavedRun) -> PilotCosts:
+    """What a run took for each answer, the simulated user's turns included, and for each judgement of it."""
     total = run.manifest.full_cost
     cases = sum(facts.cases for facts in run.manifest.datasets.values())
     repeats = run.manifest.config["repeats"]
     target: float | None = 0.0
+    talks: list[Answer] = []
     for answer in read_answers(run.folder.answers):
-        target = _sum(target, answer and answer.cost_usd, answer and answer.saved_usd)
+        usd = None if answer is None else answer.total.full_cost_usd
+        target = None if target is None or usd is None else target + usd
+        if answer is not None and answer.simulator is not None:
+            talks.append(answer)
+    conversations = _conversations(talks) if talks else None
     if total is None or target is None or not cases:
-        return None
+        return PilotCosts(conversations=conversations)
     answers = cases * repeats["target"]
-    return target / answers, max(0.0, total - target) / (answers * repeats["judge"])
+    judgement = max(0.0, total - target) / (answers * repeats["judge"])
+    return PilotCosts(target / answers, judgement, conversations)
 
 
-def _sum(*terms: float | None) -> float | None:
-    return None if None in terms else sum(term for term in terms if term is not None)
+def _conversations(talks: Sequence[Answer]) -> Conversations:
+    spent = sum((talk.total for talk in talks), NOTHING)
+    users = sum((talk.simulator for talk in talks if talk.simulator), NOTHING)
+    turns = sum((talk.metadata or {})[SIMULATION]["turns"] for talk in talks)
+    tokens = None if spent.usage is None else spent.usage.input_tokens + spent.usage.output_tokens
+    return Conversations(
+        count=len(talks),
+        turns=turns / len(talks),
+        user_calls=(users.requests + users.cached) / len(talks),
+        tokens=None if tokens is None else tokens / len(talks),
+        cost_usd=None if spent.full_cost_usd is None else spent.full_cost_usd / len(talks),
+        seconds=None if spent.latency_s is None else spent.latency_s / len(talks),
+    )
 
 
 def _assumed(basis: Basis, goal: Goal, options: argparse.Namespace) -> Spread:

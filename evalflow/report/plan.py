@@ -63,6 +63,40 @@ class LabelRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Conversations:
+    """What the pilot's conversations with simulated users took, on average, both sides together; None if unknown."""
+
+    count: int
+    turns: float  # answers of the target
+    user_calls: float
+    tokens: float | None
+    cost_usd: float | None
+    seconds: float | None
+
+    @property
+    def words(self) -> str:
+        took = [f"{self.turns:.3g} answers", f"{self.user_calls:.3g} calls for the user"]
+        took += [] if self.tokens is None else [f"{self.tokens:,.0f} tokens"]
+        took += [] if self.cost_usd is None else [cost(self.cost_usd)]
+        took += [] if self.seconds is None else [f"{self.seconds:.3g} s of calls"]
+        return f"simulated users: a conversation took {', '.join(took)} on average, in {self.count:,} of the pilot"
+
+
+@dataclass(frozen=True, slots=True)
+class PilotCosts:
+    """US dollars of an answer and of one judgement of it, by all metrics and without the cache; None if unknown."""
+
+    answer: float | None = None
+    judgement: float | None = None
+    conversations: Conversations | None = None  # None: nobody was simulated
+
+    def of_run(self, cases: int, answers: int, judgements: int) -> float | None:
+        if self.answer is None or self.judgement is None:
+            return None
+        return cases * answers * (self.answer + judgements * self.judgement)
+
+
+@dataclass(frozen=True, slots=True)
 class PlanReport:
     """All designs of a plan, and its assumptions by name; no `labels` if agreement with people is unknown."""
 
@@ -70,7 +104,7 @@ class PlanReport:
     labels: Sequence[LabelRow]
     assumptions: Mapping[str, Sequence[str]]
     level: Level
-    priced: bool
+    costs: PilotCosts
     assurance: float | None
 
     def document(self) -> dict[str, Any]:
@@ -84,6 +118,7 @@ class PlanReport:
             "alpha": self.level.alpha,
             "power": self.level.power,
             "assurance": self.assurance,
+            "conversations": None if self.costs.conversations is None else asdict(self.costs.conversations),
         }
 
 
@@ -151,7 +186,9 @@ def _common(plan: PlanReport) -> list[str]:
         said.append("labels: of answers drawn at random; one label each, as people would give them again")
     if min(row.cases for row in plan.rows) < _FEW:
         said.append(f"fewer than {_FEW} cases: the normal approximation is rough there")
-    if plan.priced:
+    if plan.costs.conversations is not None:
+        said.append(plan.costs.conversations.words)
+    if plan.costs.answer is not None:
         said.append("cost: of one run with all the pilot's metrics, at its mean cost, nothing taken from the cache")
     else:
         said.append("cost: unknown; a pilot run whose endpoints have prices tells it")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -105,6 +106,40 @@ def test_the_estimate_is_what_a_user_takes_who_never_ends(program: Program) -> N
     assert program.manifest["endings"] == {"turns": 2}
     assert program.manifest["cost_usd"] < found["estimate"]["cost_usd_high"]
     assert {row["metadata"]["simulation"]["turns"] for row in answers(program)} == {3}
+
+
+def test_a_plan_counts_the_users_turns_with_the_answer_and_not_with_its_judgements(program: Program) -> None:
+    rows = [{**SCENARIO, "id": f"c{number}", "scenario": f"You need {number} permits."} for number in range(6)]
+    price = "price={input_per_million: 1, output_per_million: 2}"
+    user, bot = 100 + 2 * 10, 50 + 2 * 5
+    judged = two_sides(2)
+    grades = itertools.cycle([1, 5])
+
+    def script(request: Request) -> Any:
+        if request.model == "judge":
+            return reply({"reason": "r", "score": next(grades)}, usage=(70, 10))
+        return judged(request)
+
+    with Endpoint(script) as endpoint:
+        words = [word for word in arguments(program, endpoint.url, *rows) if not word.startswith("metric")]
+        words += [f"{side}.{price}" for side in ("target", "simulator", "judge")]
+        words += ["judge=openai", "judge.model=judge", f"judge.base_url={endpoint.url}", "judge.api_key_env=null"]
+        done = program("metric=coherence", "repeats.judge=2", *words)
+        assert done.returncode == 0, done.stderr
+    planned = program("plan", "--cases", "10", "--json")
+    document = json.loads(planned.stdout)
+    answer, judgement = (3 * user + 2 * bot) / 1e6, (70 + 2 * 10) / 1e6
+    for row in document["rows"]:
+        assert row["cost_usd"] == pytest.approx(10 * row["answers"] * (answer + row["judgements"] * judgement))
+    assert {row["judgements"] for row in document["rows"]} > {1, 2}
+    talk = document["conversations"]
+    assert talk.pop("seconds") > 0
+    assert talk == {
+        "count": 6, "turns": 2, "user_calls": 3, "tokens": 3 * 110 + 2 * 55, "cost_usd": pytest.approx(answer)
+    }  # fmt: skip
+    assert "a conversation took 2 answers, 3 calls for the user, 440 tokens" in " ".join(
+        program("plan", "--cases", "10").stdout.split()
+    )
 
 
 def test_both_sides_count_in_the_budget_and_a_larger_one_goes_on(program: Program) -> None:
