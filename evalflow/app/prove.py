@@ -14,20 +14,17 @@ from rich.console import Console
 from evalflow.app.core.assemble import settings_of, with_default_judge
 from evalflow.app.core.begin import RunOrder, keep_cases
 from evalflow.app.core.certificates import save_proof
-from evalflow.app.core.fixtures import FixtureCase, read_fixture
+from evalflow.app.core.fixtures import FixtureCase
 from evalflow.app.core.inspect import Inspection
 from evalflow.app.core.open_run import inspected, opened
+from evalflow.app.core.proof_subject import ProofSubject
 from evalflow.app.core.saved import SavedRun, find_scored, open_run
 from evalflow.app.core.screen import TerminalScreen, shown
 from evalflow.config.load import compose
-from evalflow.config.schema import FAULTS
 from evalflow.datasets import case_to_row
 from evalflow.datasets.perturbations import CHANGES, perturbed
 from evalflow.errors import Problem, UserError, command
-from evalflow.metrics.kinds.composite import CompositeMetricConfig
-from evalflow.metrics.registry import build_metric
 from evalflow.paths import new_run_id
-from evalflow.prompts import Prompts
 from evalflow.records import Case
 from evalflow.report.proof import print_proof, write_proof
 from evalflow.report.wording import counted, print_json
@@ -79,16 +76,17 @@ def prove(
 
 
 def _proof(run: SavedRun, by: float) -> Proof:
-    metrics = list(run.manifest.metrics)
+    settings = run.rules.settings
     scores, people = run.scores().collect(), _people(run)
-    if len(metrics) != 1 or not (people or scores["tags"].list.first().is_in(CHANGES).any()):
-        hint = command("prove", metrics[0] if metrics else "faithfulness")
+    if not (people or scores["tags"].list.first().is_in(CHANGES).any()):
+        hint = command("prove", next(iter(settings.run.metric)))
         raise UserError(Problem("this run was not made by prove", str(run.folder.path), hint))
-    traits = run.rules.metrics[metrics[0]]
+    subject = ProofSubject.find(settings)
+    bounded = all(facts.bounded for facts in run.manifest.metrics.values() if facts.declared == subject.name)
     return proof_of(
-        scores, metrics[0],
-        faults=traits.config.faults or (), higher_is_better=traits.config.direction == "higher_is_better", by=by,
-        limits=(0.0, 1.0) if traits.bounded else None, people=people,
+        subject.scores(scores), subject.name,
+        faults=subject.faults or (), higher_is_better=subject.config.direction == "higher_is_better", by=by,
+        limits=(0.0, 1.0) if bounded else None, people=people,
     )  # fmt: skip
 
 
@@ -116,17 +114,20 @@ def _expect_usable(words: Sequence[str], options: argparse.Namespace) -> None:
 def _order(words: Sequence[str], options: argparse.Namespace, config_dir: Path | None) -> RunOrder:
     """The run over the fixture, and over good answers and their changes: as many cases as `--calls` allows."""
     data = [word for word in words if word.lstrip("+~").startswith(_OF_DATA)]
-    others = [f"metric={options.metric}", *(word for word in words if word not in data)]
+    others = [word for word in words if word not in data]
     is_named = _names_data(words)
     if not any(word.startswith("dataset=") for word in data):
         data.insert(0, f"dataset={_SAMPLE_DATA}")
-    order = _composed([*others, *data], config_dir)
-    fixture = _fixture(order, needed=options.base == "none")
+    order, others = _with_parts(options.metric, others, data, config_dir)
+    settings = settings_of(order.composed)
+    subject = ProofSubject.find(settings)
+    fixture = subject.read_fixture(settings) if subject.config.fixture or options.base == "none" else ()
     if fixture:
         others += _dataset_words(FIXTURE, map(_labelled_row, fixture))
-    if options.base == "none" or (fixture and not is_named and not _is_changeable(order)):
+    is_changeable = subject.reads_answer and subject.faults is not None
+    if options.base == "none" or (fixture and not is_named and not is_changeable):
         return _within(_composed(others, config_dir), options.calls)
-    _expect_changeable(order)
+    subject.expect_changeable()
     try:
         bases = _bases(inspected(order), options.base)
     except UserError:
@@ -146,6 +147,24 @@ def _order(words: Sequence[str], options: argparse.Namespace, config_dir: Path |
             what = f"{counted(len(bases), 'case')}, their changes"
             raise _too_many(what if not fixture else f"{what} and the fixture", calls, options.calls)
         bases = bases[:fewer]
+
+
+def _with_parts(
+    metric: str, others: Sequence[str], data: Sequence[str], config_dir: Path | None
+) -> tuple[RunOrder, list[str]]:
+    """The run over the data with the metric and, of a composite, its parts; and its overrides without the data."""
+    about_parts = [
+        word
+        for word in others
+        if word.lstrip("+~").startswith("metric.") and not word.lstrip("+~").startswith(f"metric.{metric}.")
+    ]
+    alone = [f"metric={metric}", *(word for word in others if word not in about_parts)]
+    order = _composed([*alone, *data], config_dir)
+    parts = ProofSubject.find(settings_of(order.composed)).part_names
+    if not parts and not about_parts:
+        return order, alone
+    whole = [f"metric=[{','.join((metric, *parts))}]", *others]
+    return _composed([*whole, *data], config_dir), whole
 
 
 def _names_data(words: Sequence[str]) -> bool:
@@ -170,42 +189,6 @@ def _composed(words: Sequence[str], config_dir: Path | None) -> RunOrder:
     run_id = new_run_id(words)
     path = Path("outputs", "runs", run_id).absolute()
     return RunOrder(compose(words, config_dir, run_id, check=settings_of), path, run_id, path)
-
-
-def _fixture(order: RunOrder, *, needed: bool) -> Sequence[FixtureCase]:
-    """The cases of the metric's fixture, if it has one. UserError unless it is one metric that can be proved."""
-    (name, config), *more = settings_of(order.composed).run.metric.items()
-    if more:
-        what = f"one metric is proved at a time, and these are {name}, {', '.join(other for other, _ in more)}"
-        raise UserError(Problem(what, "command line", command("prove", name)))
-    if isinstance(config, CompositeMetricConfig):
-        what, part = f"{name} is computed from other metrics", next(iter(config.weights))
-        raise UserError(Problem(what, "command line", f"prove one of these: {command('prove', part)}"))
-    if config.kind == "checks":
-        what = f"{name} is a metric for each check of a case"
-        raise UserError(Problem(what, "command line", "declare the check as a metric of its own, and prove that"))
-    if config.fixture is None and not needed:
-        return ()
-    metric = build_metric(name, config, Prompts(order.composed.prompt_folders))
-    return read_fixture(name, config, bounded=metric.bounded, conf_folders=order.composed.conf_folders)
-
-
-def _is_changeable(order: RunOrder) -> bool:
-    (config,) = settings_of(order.composed).run.metric.values()
-    return "answer" in config.needs and config.faults is not None
-
-
-def _expect_changeable(order: RunOrder) -> None:
-    """UserError unless the metric reads the answer, and says which faults must worsen its score."""
-    ((name, metric),) = settings_of(order.composed).run.metric.items()
-    alone = f", or compare it with its fixture alone: {command('prove', name)}" if metric.fixture else ""
-    if "answer" not in metric.needs:
-        what = f"{name} does not read the answer, so no change of it can be seen"
-        raise UserError(Problem(what, f"metric.{name}.needs", f"prove a metric that needs the answer{alone}"))
-    if metric.faults is None:
-        what = f"{name} does not say which faults must worsen its score"
-        hint = command("prove", name, f"++metric.{name}.faults=[{','.join(FAULTS)}]")
-        raise UserError(Problem(what, f"metric.{name}.faults", f"say so in its YAML, or here, such as {hint}{alone}"))
 
 
 def _bases(found: Inspection, field: str) -> list[Case]:

@@ -91,7 +91,7 @@ def agreement_of(
             name: rate_of(usable.filter(pl.col("tags").list.contains(name)), pl.col("same"), bounded=True)
             for name in names
         },
-        unscored=cases.height - usable.height,
+        unscored=len(people) - usable.height,
         furthest=[
             FixtureGap(
                 row["case_id"], row["tags"], row["person"], row["judge"], people[row["case_id"]].why, row["reason"]

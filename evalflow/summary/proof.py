@@ -83,12 +83,11 @@ def proof_of(
 ) -> Proof:
     """Compare the scores of changed answers with those of the answers as they are, and a fixture's with people's.
 
-    `scores` are those of a run over `perturbed` cases, and of those of `people` in the dataset FIXTURE; `limits` the
-    ends of the metric's scale, None without. A fault is counted where the good answer passes (or, without a threshold,
-    where its score can still fall by `by`).
+    `scores` are the metric's in a run over `perturbed` cases, and over those of `people` in the dataset FIXTURE;
+    `limits` the ends of the metric's scale, None without. A fault is counted where the good answer passes (or, without
+    a threshold, where its score can still fall by `by`).
     """
-    every = scores.filter((pl.col("metric") == metric) & pl.col("member_of").is_null())
-    of_fixture, cells = every.filter(pl.col("dataset") == FIXTURE), every.filter(pl.col("dataset") != FIXTURE)
+    of_fixture, cells = scores.filter(pl.col("dataset") == FIXTURE), scores.filter(pl.col("dataset") != FIXTURE)
     agreement = None
     if people:
         bounded = limits == (0.0, 1.0)
@@ -123,13 +122,14 @@ def proof_of(
             part = pairs.filter(pl.col("change").is_in(changes))
             if part.height:
                 rows.append(_row(name, part, fault=is_fault, by=by, has_threshold=has_threshold))
-    first = (cells if cells.height else of_fixture).row(0, named=True)
+    judge = next(iter(scores["judge"].drop_nulls()), None)
+    dataset = str((cells if cells.height else of_fixture)["dataset"].first())
     accepted = None
     if cells.height and has_threshold:
         passed = good.filter(pl.col("passed").is_not_null())
         accepted = rate_of(passed, pl.col("passed"), bounded=True)
-    same = _same(every.with_columns(cluster=pl.col("group")), by)
-    return Proof(metric, first["judge"], first["dataset"], by, accepted, same, agreement, rows)
+    same = _same(scores.with_columns(cluster=pl.col("group")), by)
+    return Proof(metric, judge, dataset, by, accepted, same, agreement, rows)
 
 
 def _row(name: str, pairs: pl.DataFrame, *, fault: bool, by: float, has_threshold: bool) -> ChangeRow:

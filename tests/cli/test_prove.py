@@ -51,8 +51,13 @@ def test_the_page_is_right_about_the_default_judge(tmp_path: Path) -> None:
     [
         ("", "prove which metric?"),
         ("nothing_such", "nothing_such"),
-        ("rag_quality", "rag_quality is computed from other metrics"),
-        ("checks", "checks is a metric for each check of a case"),
+        ("rag_quality metric.faithfulness.faults=null dataset=rag", "and nor does its part faithfulness"),
+        ("rag_quality metric.rag_quality.op=max metric.rag_quality.of.faithfulness=1 dataset=rag", "by max"),
+        ("rag_quality +metric.rag_quality.of.nothing=1", "nothing"),
+        ("rag_quality metric.coherence.threshold=0.5", "metric.coherence"),
+        ("checks dataset=rag", "every case has its own checks"),
+        ("checks", "'metric.checks.only=[string_matching,regex_matching]'"),
+        ("'[faithfulness,relevance]'", "one metric is proved at a time"),
         ("context_recall dataset=rag", "context_recall does not read the answer"),
         ("prompt_alignment dataset=rag", "prompt_alignment does not say which faults must worsen its score"),
         ("faithfulness --base none dataset=rag", "the fixture alone needs no dataset"),
@@ -158,6 +163,73 @@ def test_where_the_sample_data_lack_a_field_good_answers_of_the_fixture_are_chan
     assert (document["dataset"], document["people"]["same"]["n"]) == ("fixture_changed", 6)
     counts = {row["change"]: row["as_expected"]["n"] for row in document["rows"]}
     assert (counts["number"], counts["addition"], counts["padding"]) == (2, 2, 2)
+
+
+def test_a_composite_is_proved_by_its_parts_and_known_in_later_runs(tmp_path: Path) -> None:
+    whole = {"kind": "composite", "of": {"coherence": 3, "semantic_similarity": 1}, "fixture": "fixtures/both.jsonl"}
+    metric, fixture = tmp_path / "conf/metric/both.yaml", tmp_path / "data/fixtures/both.jsonl"
+    metric.parent.mkdir(parents=True)
+    fixture.parent.mkdir(parents=True)
+    metric.write_text(f"# @package metric.both\n{yaml.safe_dump(whole)}", encoding="utf-8")
+    good, strange = "The shop opens at 9.", "The shop opens at 9. Board games are lent for a week."
+    rows = [
+        {"question": f"When does shop {shop} open?", "reference": good, "answer": answer, "labels": {"both": label}}
+        for shop, (answer, label) in enumerate(
+            [(good, 1), (good, 1), (good, 1), (strange, 0.4), (strange, 0.4), ("", "undefined")]
+        )
+    ]
+    fixture.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    with Endpoint(graded) as endpoint:
+        judge = " ".join(judge_arguments(endpoint.url))
+        done = run(f"python -m evalflow prove both {judge} metric.semantic_similarity.threshold=0.9 --json", tmp_path)
+        assert done.returncode == 0, done.stderr
+        later = run(
+            f"python -m evalflow dataset=rag metric=[coherence,semantic_similarity,both] {judge} limit=2", tmp_path
+        )
+        words = f"{judge} ++metric.coherence.version=2"
+        changed = run(
+            f"python -m evalflow dataset=rag metric=[coherence,semantic_similarity,both] {words} limit=2", tmp_path
+        )
+    document = json.loads(done.stdout)
+    assert (document["metric"], document["judge"]) == ("both", "openai:scripted + minilm")
+    assert (document["people"]["same"]["n"], document["people"]["same"]["value"]) == (6, 1.0)
+    rows = {row["change"]: row for row in document["rows"]}
+    assert rows["omission"]["fault"], "semantic similarity must fall with it"
+    assert rows["other_answer"]["finding"] == "seen"
+    assert "both sees other answer; is blind to number" in later.stdout
+    assert "proved on rag" not in changed.stdout, "a part is another"
+
+
+def test_the_checks_of_a_case_are_one_score(tmp_path: Path) -> None:
+    rows = [
+        {"question": "When?", "answer": answer, "labels": {"checks": label}, "why": "So.", "checks": [
+            {"identifier": "string_matching", "params": {"keyword": "nine"}},
+            {"identifier": "conformity", "params": {"rules": ["It is polite."]}},
+            {"identifier": "regex_matching", "enabled": False, "params": {"pattern": "never"}},
+        ]}
+        for answer, label in [
+            ("At nine, dear guest.", 1), ("At nine, guest.", 1), ("At ten, dear guest.", 0.5),
+            ("At nine. Look it up yourself.", 0.5), ("Look it up yourself.", 0), ("nine", 0),
+        ]
+    ]  # fmt: skip
+    fixture = tmp_path / "own.jsonl"
+    fixture.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+    def polite(request: Request) -> dict[str, object]:
+        return {"reason": "So.", "passed": "yourself" not in request.text}
+
+    with Endpoint(polite) as endpoint:
+        words = f"{' '.join(judge_arguments(endpoint.url))} metric.checks.fixture=own.jsonl"
+        done = run(f"python -m evalflow prove checks {words} --json", tmp_path)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    people = document["people"]
+    assert (people["same"]["n"], people["same"]["value"]) == (6, pytest.approx(5 / 6))
+    assert (people["verdict"]["value"], document["rows"]) == (pytest.approx(5 / 6), [])
+    [gap] = people["furthest"]
+    assert (gap["person"], gap["judge"]) == (0.0, 1.0)
+    assert "string_matching: " in gap["reason"]
+    assert "conformity: So." in gap["reason"]
 
 
 def test_the_metric_on_the_page_can_be_proved() -> None:

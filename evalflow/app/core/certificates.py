@@ -71,9 +71,13 @@ def key_of(manifest: Manifest, metric: str, folder: RunFolder) -> dict[str, str 
     """Digests of the parts that decide what a judge's scores on a metric mean: judge, metric, prompts, prepared."""
     facts = manifest.metrics[metric]
     steps = prepared_steps(folder, metric)
+    meaning = [facts.version, declared_meaning(manifest, metric)]
+    config = manifest.metric_config(metric)
+    if config["kind"] == "composite":
+        meaning += [key_of(manifest, part, folder) for part in config["of"]]
     return {
-        "judge": _digest(manifest.judges[facts.judge or ""].identity),
-        "metric": _digest([facts.version, declared_meaning(manifest, metric)]),
+        "judge": _digest(manifest.judges[facts.judge].identity) if facts.judge else None,
+        "metric": _digest(meaning),
         "prompts": facts.prompt_sha256,
         "prepared": _digest(steps) if steps else None,
     }
@@ -85,8 +89,11 @@ def save_certificate(certificate: Certificate, folder: Path = CERTIFICATES) -> P
 
 
 def save_proof(proof: Proof, run: SavedRun) -> None:
-    """Keep what a judge sees by a metric, for the reports of later runs; nothing for a metric without a judge."""
-    if proof.judge is not None:
+    """Keep what a judge sees by a metric, for the reports of later runs.
+
+    Nothing is kept for a metric without a judge, nor for the checks of cases: later runs have other cases.
+    """
+    if proof.judge is not None and proof.metric in run.manifest.metrics:
         key = key_of(run.manifest, proof.metric, run.folder)
         about = {"judge": proof.judge, "metric": proof.metric, "dataset": proof.dataset, "key": key}
         people, rows = proof.people and asdict(proof.people.same), [asdict(row) for row in proof.rows]
