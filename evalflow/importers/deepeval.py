@@ -18,7 +18,7 @@ from evalflow.importers.files import ImportedConfig, ImportSource
 from evalflow.importers.ledger import Ledger, Untranslatable
 from evalflow.importers.recorded import PARTS, Counterparts, recorded_cases
 from evalflow.importers.sources import expect_text, read_rows
-from evalflow.importers.values import as_list, as_map, as_number
+from evalflow.jsonvalues import as_list, as_map, as_number
 
 _LISTS = ("testCases", "conversationalTestCases", "goldens", "conversationalGoldens")
 _LIKE: Mapping[str, str] = {

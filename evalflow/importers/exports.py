@@ -22,7 +22,8 @@ from evalflow.importers.joined import ScoreStore
 from evalflow.importers.ledger import Ledger, Untranslatable
 from evalflow.importers.recorded import PARTS, recorded_cases
 from evalflow.importers.sources import READABLE, expect_text, read_rows
-from evalflow.importers.values import as_list, as_map, output_text, question_of
+from evalflow.importers.values import output_text, question_of
+from evalflow.jsonvalues import as_list, as_map
 from evalflow.records.answers import Message
 
 Row = Mapping[str, Any]

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from evalflow.importers.ledger import Untranslatable
 from evalflow.importers.nunjucks import as_text
-from evalflow.importers.values import as_list, as_number
+from evalflow.jsonvalues import as_list, as_number
 
 _TAG = re.compile(r"\{\{-?\s*([^{}]*?)\s*-?\}\}")
 _COLUMN = re.compile(r"item((?:\.\w+|\[\d+\]|\[['\"][^'\"]+['\"]\])+)")

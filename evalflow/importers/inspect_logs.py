@@ -18,7 +18,8 @@ from evalflow.importers.files import ImportedConfig, ImportSource
 from evalflow.importers.ledger import Ledger
 from evalflow.importers.recorded import PARTS, Counterparts, recorded_cases
 from evalflow.importers.sources import LARGEST_FILE, expect_text
-from evalflow.importers.values import as_list, as_map, output_text
+from evalflow.importers.values import output_text
+from evalflow.jsonvalues import as_list, as_map
 
 _ZSTD = 93
 _VERSION = 2

@@ -9,12 +9,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from evalflow.datasets.sources import MAX_RECORD
-from evalflow.importers.otlp import Span
-from evalflow.importers.values import as_list
+from evalflow.jsonvalues import as_list
+from evalflow.traces.spans import Span
+from evalflow.traces.tree import MANY_SPANS
 
 _IDS = ("id", "run_id", "traceId", "trace_id")
-MANY_SPANS = 20_000
-"""Maximum spans of one trace, which is held in memory as a whole."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ from evalflow.importers.files import ImportedConfig, ImportSource, key_for
 from evalflow.importers.ledger import Ledger, Untranslatable
 from evalflow.importers.recorded import PARTS, RecordedCases, recorded_cases, score_number
 from evalflow.importers.sources import read_document, read_rows
-from evalflow.importers.values import as_list, as_map, output_text, question_of
+from evalflow.importers.values import output_text, question_of
+from evalflow.jsonvalues import as_list, as_map
 
 _DATE = r"\d{4}-\d\d-\d\dT[\d:.-]+"
 _SAMPLES = re.compile(rf"samples_(?P<task>.+)_(?P<date>{_DATE})\.jsonl")

@@ -23,7 +23,8 @@ from evalflow.importers.located import LocatedList, LocatedMap
 from evalflow.importers.recorded import RecordedScores
 from evalflow.importers.registry_evals import is_registry, read_registry, read_samples
 from evalflow.importers.sources import LARGEST_FILE, read_document, read_rows
-from evalflow.importers.values import as_list, as_map, output_text, question_of
+from evalflow.importers.values import output_text, question_of
+from evalflow.jsonvalues import as_list, as_map
 
 PARTS = ("graders", "cases", "checks", "scores")
 _UUID = re.compile(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")

@@ -8,7 +8,7 @@ from typing import Any
 
 from evalflow.importers.exports import Platform, Row, Scores, field_of, number_of, parsed
 from evalflow.importers.recorded import PersonsScore
-from evalflow.importers.values import as_list, as_map
+from evalflow.jsonvalues import as_list, as_map
 
 # Lists in Langfuse's rows that are no scores; scores are columns with lists of values.
 _LANGFUSE_LISTS = frozenset({"tags", "comments", "observations", "scores", "traceTags", "toolCallNames", "toolCalls",

@@ -18,7 +18,7 @@ from evalflow.importers.files import ImportedConfig, ImportSource
 from evalflow.importers.ledger import Ledger, Untranslatable
 from evalflow.importers.recorded import PARTS, Counterparts, recorded_cases, score_number
 from evalflow.importers.sources import LARGEST_FILE, expect_text, read_document, read_rows
-from evalflow.importers.values import as_list, as_map
+from evalflow.jsonvalues import as_list, as_map
 from evalflow.records.answers import Message
 
 _ASKED = ("user_input", "question", "query")

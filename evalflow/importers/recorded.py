@@ -19,7 +19,7 @@ from evalflow.errors import Problem, UserError
 from evalflow.importers.files import DataFile, ImportedConfig, ImportSource, dataset_option, key_for, recorded_option
 from evalflow.importers.ledger import Ledger
 from evalflow.importers.secrets import hidden
-from evalflow.importers.values import as_list, as_map
+from evalflow.jsonvalues import as_list, as_map
 from evalflow.metrics.registry import Calls, calls_of
 
 PARTS = ("cases", "scores")

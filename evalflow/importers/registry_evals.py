@@ -15,7 +15,7 @@ from evalflow.importers.graders import COMMAND, rubric_option
 from evalflow.importers.ledger import Ledger, Untranslatable
 from evalflow.importers.located import LocatedMap
 from evalflow.importers.sources import SourceFolder, read_document, read_rows
-from evalflow.importers.values import as_list, as_map
+from evalflow.jsonvalues import as_list, as_map
 
 PARTS = ("evals", "cases")
 _Check = Callable[[list[str]], dict[str, Any]]

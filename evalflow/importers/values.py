@@ -1,27 +1,12 @@
-"""Parts of untyped files as what they should be."""
+"""Answers and questions in the forms that other tools have."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 _QUESTIONS = ("question", "query", "input", "user_input", "message", "user_message", "prompt", "text", "topic")
-
-
-def as_map(value: Any) -> Mapping[str, Any]:
-    """The object, or an empty one for anything else."""
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
-
-
-def as_list(value: Any) -> list[Any]:
-    """The list, or an empty one for anything else."""
-    return cast("list[Any]", value) if isinstance(value, list) else []
-
-
-def as_number(value: Any) -> float | None:
-    """The number; None for anything else, including true and false."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def output_text(value: Any) -> str:

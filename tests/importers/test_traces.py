@@ -13,47 +13,8 @@ import pytest
 from evalflow.errors import UserError
 from evalflow.importers.files import ImportedConfig, ImportSource
 from evalflow.importers.traces import read_traces
-
-
-def value(known: Any) -> dict[str, Any]:
-    if isinstance(known, bool):
-        return {"boolValue": known}
-    if isinstance(known, int):
-        return {"intValue": str(known)}
-    if isinstance(known, float):
-        return {"doubleValue": known}
-    if isinstance(known, list):
-        return {"arrayValue": {"values": [value(one) for one in known]}}
-    if isinstance(known, dict):
-        return {"kvlistValue": {"values": [{"key": key, "value": value(one)} for key, one in known.items()]}}
-    return {"stringValue": known}
-
-
-def attributes(known: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [{"key": key, "value": value(one)} for key, one in known.items()]
-
-
-def span(name: str, parent: str = "", at: int = 0, **more: Any) -> dict[str, Any]:
-    """A span of trace t that begins `at` seconds and takes half of one."""
-    events = [{"name": event, "attributes": attributes(known)} for event, known in more.get("events", {}).items()]
-    return {
-        "traceId": more.get("trace", "t"), "spanId": name, "parentSpanId": parent, "name": name,
-        "startTimeUnixNano": str(at * 10**9), "endTimeUnixNano": at * 10**9 + 5 * 10**8,
-        "attributes": attributes(more.get("says", {})), "events": events, "status": more.get("status", {}),
-    }  # fmt: skip
-
-
-def request(*spans: Mapping[str, Any]) -> dict[str, Any]:
-    return {"resourceSpans": [{"scopeSpans": [{"spans": list(spans)}]}]}
-
-
-def told(role: str, text: str) -> dict[str, Any]:
-    return {"role": role, "parts": [{"type": "text", "content": text}]}
-
-
-def chat(asked: str, said: str, **more: Any) -> dict[str, Any]:
-    messages = {"gen_ai.input.messages": [told("user", asked)], "gen_ai.output.messages": [told("assistant", said)]}
-    return {"gen_ai.operation.name": "chat", **messages, **more}
+from evalflow.trajectories import trajectory
+from tests.traces.otlp import chat, request, span, told
 
 
 def read(path: Path, *lines: Any, text: str | None = None) -> ImportedConfig:
@@ -65,6 +26,10 @@ def read(path: Path, *lines: Any, text: str | None = None) -> ImportedConfig:
 
 def rows(found: ImportedConfig) -> list[dict[str, Any]]:
     return [json.loads(line) for line in found.data["old.jsonl"].read_text(encoding="utf-8").splitlines()]
+
+
+def calls(case: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    return [(call.name, call.arguments) for call in trajectory(case["actual"]).calls]
 
 
 def row(tmp_path: Path, *spans: Mapping[str, Any]) -> dict[str, Any]:
@@ -81,8 +46,10 @@ def test_an_agent_with_tools_retrieval_and_models_is_one_case(tmp_path: Path) ->
     }  # fmt: skip
     documents = [{"id": "d1", "content": "Opens at 9."}, {"id": "d2"}, {"id": "d3", "content": "Opens at 9."}]
     tool = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "hours",
-            "gen_ai.tool.call.arguments": '{"place": "pool"}'}  # fmt: skip
-    usage = {"gen_ai.usage.input_tokens": 7, "gen_ai.usage.output_tokens": 2, "llm.cost.total": 0.25}
+            "gen_ai.tool.call.arguments": '{"place": "pool"}', "gen_ai.tool.call.result": '{"opens": 9}'}  # fmt: skip
+    took = {"latency_s": 0.5, "usage": {"input_tokens": 7, "output_tokens": 2}, "cost_usd": 0.25}
+    usage = {"gen_ai.request.model": "small",
+             "gen_ai.usage.input_tokens": 7, "gen_ai.usage.output_tokens": 2, "llm.cost.total": 0.25}  # fmt: skip
     found = read(
         tmp_path / "t.jsonl",
         request(
@@ -101,7 +68,12 @@ def test_an_agent_with_tools_retrieval_and_models_is_one_case(tmp_path: Path) ->
         "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "When?"}],
         "answer": "At 9.",
         "contexts": [{"text": "Opens at 9.", "path": "d1"}],
-        "actual": [{"name": "hours", "arguments": {"place": "pool"}}],
+        "actual": [
+            {"role": "assistant", "tool_calls": [{"id": "tool", "name": "hours", "arguments": {"place": "pool"}}]},
+            {"role": "tool", "tool_call_id": "tool", "content": '{"opens": 9}', "latency_s": 0.5},
+            {"role": "assistant", "model": "small", **took},
+            {"role": "assistant", "content": "Not this.", "model": "small", **took},
+        ],
         "group": "talk",
         "latency_s": 0.5,
         "cost_usd": 0.5,
@@ -134,7 +106,7 @@ def test_openinference_is_read(tmp_path: Path) -> None:
     )
     assert [one["content"] for one in case["messages"]] == ["S", "Q"]
     assert (case["answer"], case["group"]) == ("A", "s")
-    assert case["actual"] == [{"name": "look", "arguments": {"q": 1}}]
+    assert calls(case) == [("look", {"q": 1})]
     assert [one["text"] for one in case["contexts"]] == ["text 2", "text 10"]
     assert (case["metadata"]["input_tokens"], case["metadata"]["output_tokens"]) == (3, 4)
     assert "cost_usd" not in case
@@ -183,7 +155,10 @@ def test_of_several_models_the_last_answers_and_tools_are_listed(tmp_path: Path)
     found = read(tmp_path / "t.jsonl", request(span("b", "gone", 2, says=last), span("a", "gone", 1, says=first)))
     [case] = rows(found)
     assert (case["messages"], case["answer"]) == ([{"role": "user", "content": "Q"}], "A")
-    assert case["actual"] == [{"name": "f", "arguments": {"a": 1}}]
+    assert [(step["role"], step.get("content")) for step in case["actual"]] == [
+        ("assistant", None), ("tool", "r"), ("assistant", "A"),
+    ]  # fmt: skip
+    assert calls(case) == [("f", {"a": 1})]
     assert found.ledger.counts()["messages"] == (4, 2, 2)
     assert found.ledger.counts()["parts of messages"] == (1, 0, 1)
 
@@ -196,7 +171,7 @@ def test_of_several_turns_in_a_trace_only_the_last_gives_its_tools(tmp_path: Pat
         span("one", says=chat("Q1", "A1") | turn), span("t1", "one", says=tool | {"gen_ai.tool.name": "early"}),
         span("two", at=5, says=chat("Q2", "A2") | turn), span("t2", "two", 6, says=tool | {"gen_ai.tool.name": "late"}),
     )  # fmt: skip
-    assert (case["answer"], case["actual"]) == ("A2", [{"name": "late", "arguments": {}}])
+    assert (case["answer"], calls(case)) == ("A2", [("late", None)])
 
 
 def test_guardrails_are_not_the_answer(tmp_path: Path) -> None:
@@ -258,7 +233,8 @@ def test_secrets_are_never_written(tmp_path: Path) -> None:
     found = read(tmp_path / "t.jsonl", request(question, span("t", "c", says=says)))
     [case] = rows(found)
     assert "s3cr3t" not in json.dumps(case)
-    assert case["actual"][0]["arguments"]["key"] == "k"
+    [(_, arguments)] = calls(case)
+    assert arguments["key"] == "k"
     assert found.ledger.counts()["secrets"] == (3, 0, 3)
 
 
@@ -279,7 +255,7 @@ def test_numbers_without_bounds_are_no_numbers(tmp_path: Path) -> None:
     tool = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.call.arguments": '{"a": 1e999}'}
     odd = {**span("c", says=says), "startTimeUnixNano": "1" * 5000, "endTimeUnixNano": "x"}
     case = row(tmp_path, odd, span("f", "c", says=tool))
-    assert case["actual"] == [{"name": "f", "arguments": {"input": '{"a": 1e999}'}}]
+    assert calls(case) == [("f", {"input": '{"a": 1e999}'})]
     assert set(case["metadata"]) == {"trace_id", "span_id"}
     assert "latency_s" not in case
 

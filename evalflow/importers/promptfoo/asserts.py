@@ -16,7 +16,7 @@ from evalflow.importers.located import Broken, LocatedMap, located_yaml
 from evalflow.importers.nunjucks import as_text, is_template, render
 from evalflow.importers.promptfoo.scripts import COMMAND, Rule, rule_of
 from evalflow.importers.sources import SourceFolder, read_document, read_text
-from evalflow.importers.values import as_list
+from evalflow.jsonvalues import as_list
 from evalflow.metrics.case_checks import PARAMS
 
 _REMARKS = ("description", "name", "label", "id", "title", "comment", "reason")

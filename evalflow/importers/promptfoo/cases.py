@@ -15,7 +15,8 @@ from evalflow.importers.ledger import Ledger, Untranslatable
 from evalflow.importers.located import LocatedList, LocatedMap, place
 from evalflow.importers.promptfoo.csv_tests import csv_rows, row_as_test
 from evalflow.importers.sources import MissingFile, SourceFolder, read_document, read_rows, read_text
-from evalflow.importers.values import as_list, as_map, as_number, output_text
+from evalflow.importers.values import output_text
+from evalflow.jsonvalues import as_list, as_map, as_number
 
 _PROGRAMS = re.compile(r"\.(py|js|ts|mjs|cjs|mts|cts)(:[\w.]+)?\Z")
 _LISTED = ("assertScoringFunction", "provider", "providers", "prompts")

@@ -10,7 +10,7 @@ from typing import Any, cast
 from evalflow.importers.ledger import Ledger, Untranslatable
 from evalflow.importers.located import LocatedList, LocatedMap, place
 from evalflow.importers.promptfoo.asserts import NOTES, AssertionReader, Translated, name_of
-from evalflow.importers.values import as_list, as_map, as_number
+from evalflow.jsonvalues import as_list, as_map, as_number
 from evalflow.metrics.case_checks import JUDGED
 
 

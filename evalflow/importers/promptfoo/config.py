@@ -26,7 +26,8 @@ from evalflow.importers.promptfoo.providers import (
     target_of,
 )
 from evalflow.importers.sources import MissingFile, SourceFolder, read_document
-from evalflow.importers.values import as_map, question_of
+from evalflow.importers.values import question_of
+from evalflow.jsonvalues import as_map
 
 PARTS = ("prompts", "providers", "tests", "cases", "asserts", "groups")
 _KNOWN = frozenset({"description", "prompts", "providers", "targets", "tests", "scenarios", "defaultTest", "$schema"})

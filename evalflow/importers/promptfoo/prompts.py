@@ -15,7 +15,7 @@ from evalflow.importers.ledger import Untranslatable
 from evalflow.importers.located import Broken, LocatedList, LocatedMap, located_json, located_yaml, place
 from evalflow.importers.nunjucks import jinja_of
 from evalflow.importers.sources import SourceFolder, read_text
-from evalflow.importers.values import as_list, as_map
+from evalflow.jsonvalues import as_list, as_map
 
 _ENDINGS = (".txt", ".md", ".j2", ".jinja", ".json", ".jsonl", ".yaml", ".yml", ".csv", ".prompt", ".prompty")
 _PROGRAMS = re.compile(r"\.(py|js|ts|mjs|cjs|mts|cts|sh|bat|exe|go|rb)(:[\w.]+)?\Z")

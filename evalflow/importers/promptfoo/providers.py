@@ -15,7 +15,7 @@ from evalflow.importers.ledger import Untranslatable
 from evalflow.importers.located import LocatedMap
 from evalflow.importers.nunjucks import is_template, jinja_of
 from evalflow.importers.secrets import names_secret
-from evalflow.importers.values import as_map
+from evalflow.jsonvalues import as_map
 from evalflow.redaction import secrets_in
 
 _BUILT_IN: Mapping[str, tuple[str, str | None, str | None]] = {

@@ -29,7 +29,8 @@ from evalflow.importers.nunjucks import rendered_variables
 from evalflow.importers.promptfoo.asserts import AssertionReader, name_of
 from evalflow.importers.promptfoo.checks import CheckWriter
 from evalflow.importers.sources import SourceFolder, read_document, read_rows
-from evalflow.importers.values import as_list, as_map, as_number, output_text, question_of
+from evalflow.importers.values import output_text, question_of
+from evalflow.jsonvalues import as_list, as_map, as_number
 
 PARTS = ("answers", "asserts", "groups", "scores")
 _VERSIONS = (2, 3, 4)

@@ -7,11 +7,9 @@ from dataclasses import dataclass, field
 from itertools import compress
 from typing import Any
 
-from pydantic_core import from_json
-
-from evalflow.datasets.sources import refuse_too_large
-from evalflow.importers.otlp import Span
-from evalflow.importers.values import as_list, as_map
+from evalflow import jsonvalues
+from evalflow.jsonvalues import as_list, as_map, is_too_deep, written
+from evalflow.traces.spans import Span
 
 _ROLES: Mapping[str, str] = {
     "human": "user", "ai": "assistant", "model": "assistant", "developer": "system", "function": "tool",
@@ -30,16 +28,18 @@ _EVENTS: Mapping[str, tuple[str, str]] = {
     "gen_ai.choice": ("output", "assistant"),
 }  # fmt: skip
 _MANY_DOTS = 20
-_DEEPEST = 8  # objects within objects around a message
+_AROUND = 8  # objects within objects around a message
+_DEEPEST = 48  # lists and objects within each other in a value; what an answer holds of it is deeper by a few
 
 
 @dataclass(frozen=True, slots=True)
 class SpanMessage:
-    """A message: its text, the tools that it calls, and the kinds of its other parts, such as image."""
+    """A message: its text, the tools that it calls, results by the id of their call, and kinds of its other parts."""
 
     role: str
     text: str
     calls: Sequence[Mapping[str, Any]] = ()
+    results: Mapping[str, str] = field(default_factory=dict[str, str])
     others: Sequence[str] = ()
 
 
@@ -47,6 +47,7 @@ class SpanMessage:
 class _Parts:
     texts: list[str] = field(default_factory=list[str])
     calls: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
+    results: dict[str, str] = field(default_factory=dict[str, str])
     others: list[str] = field(default_factory=list[str])
     is_reply: bool = False
 
@@ -72,17 +73,23 @@ def parsed(value: Any) -> Any:
     if not isinstance(value, str) or not value.lstrip().startswith(("{", "[", '"')):
         return value
     try:
-        known = from_json(value, allow_inf_nan=False)
-        refuse_too_large(known, value)
+        known = jsonvalues.parsed(value.encode())
     except ValueError:
         return value
-    return known
+    return value if is_too_deep(known, _DEEPEST) else known
 
 
-def arguments_of(value: Any) -> dict[str, Any]:
-    """The arguments of a call as an object; anything but an object becomes its `input`."""
-    known = parsed(value)
-    return dict(as_map(known)) if isinstance(known, Mapping) else {} if known in (None, "") else {"input": known}
+def tool_call(name: str, arguments: Any, call_id: Any) -> dict[str, Any]:
+    """A call of a tool. Arguments that are no object become its `input`; those that are not recorded are left out."""
+    known = parsed(arguments)
+    call: dict[str, Any] = {"name": name}
+    if isinstance(call_id, str | int) and call_id != "":
+        call["id"] = str(call_id)
+    if isinstance(known, Mapping) or known == "":
+        call["arguments"] = dict(as_map(known))
+    elif known is not None:
+        call["arguments"] = {"input": known}
+    return call
 
 
 def _of_value(value: Any, side: str, role: str) -> list[SpanMessage]:
@@ -91,7 +98,7 @@ def _of_value(value: Any, side: str, role: str) -> list[SpanMessage]:
     JSON that is none of these is the state of a program, and says nothing.
     """
     known = parsed(value)
-    for _ in range(_DEEPEST):
+    for _ in range(_AROUND):
         if isinstance(known, str):
             return [SpanMessage(role, known)] if known.strip() else []
         if isinstance(known, list):
@@ -139,7 +146,10 @@ def _message(declared: Any, default: str) -> SpanMessage | None:
     for call in as_list(parsed(known.get("tool_calls"))):
         _read_call(parts, as_map(call))
     role = "tool" if parts.is_reply and not parts.texts else _ROLES.get(role, role)
-    return SpanMessage(role, "\n".join(parts.texts), parts.calls, parts.others)
+    answered = known.get("tool_call_id") or (known.get("id") if role == "tool" else None)
+    if isinstance(answered, str) and parts.texts:
+        parts.results[answered] = "\n".join(parts.texts)
+    return SpanMessage(role, "\n".join(parts.texts), parts.calls, parts.results, parts.others)
 
 
 def _read(parts: _Parts, content: Any) -> None:
@@ -157,6 +167,7 @@ def _read(parts: _Parts, content: Any) -> None:
             _read_call(parts, part)
         elif kind in ("tool_call_response", "tool_result"):
             parts.is_reply = True
+            _read_result(parts, part)
         elif kind in ("text", "input_text", "output_text") and isinstance(text, str):
             parts.texts.append(text)
         else:
@@ -169,9 +180,16 @@ def _read_call(parts: _Parts, declared: Mapping[str, Any]) -> None:
     name = inner.get("name")
     given = inner.get("arguments", inner.get("args", inner.get("input")))
     if isinstance(name, str) and name.strip():
-        parts.calls.append({"name": name, "arguments": arguments_of(given)})
+        parts.calls.append(tool_call(name, given, call.get("id", declared.get("id"))))
     else:
         parts.others.append("tool call without a name")
+
+
+def _read_result(parts: _Parts, part: Mapping[str, Any]) -> None:
+    called = part.get("id", part.get("tool_use_id"))
+    said = next((part[key] for key in ("response", "result", "content") if part.get(key) is not None), None)
+    if isinstance(called, str) and said is not None:
+        parts.results[called] = written(said)
 
 
 def _instructions(declared: Any) -> list[SpanMessage]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from evalflow.importers.otlp import Span
+from evalflow.traces.spans import Span
 
 _OPERATIONS: Mapping[str, str] = {
     "chat": "llm", "text_completion": "llm", "generate_content": "llm", "execute_tool": "tool",
@@ -18,6 +18,8 @@ _KINDS: Mapping[str, str] = {
 _OF_MODELS = ("gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.prompt", "gen_ai.completion",
               "llm.input_messages.", "llm.output_messages.")  # fmt: skip
 _DEEPEST = 200  # spans above a span that are looked at
+MANY_SPANS = 20_000
+"""Maximum spans of one trace, which is held in memory as a whole."""
 _ABOUT_ANSWERS = frozenset({"guardrail", "evaluator"})
 
 
@@ -44,9 +46,13 @@ class TraceTree:
         """The spans of a kind in the order of their beginning."""
         return [span for span in self.spans if self._kinds[span.id] == kind]
 
+    def is_inside(self, span: Span, kind: str) -> bool:
+        """Whether a span is inside of one of a kind."""
+        return any(self._kinds[one.id] == kind for one in self._above[span.id])
+
     def outermost(self, kind: str) -> list[Span]:
         """Those of a kind that are not inside of another of that kind."""
-        return [span for span in self.of(kind) if not any(self._kinds[one.id] == kind for one in self._above[span.id])]
+        return [span for span in self.of(kind) if not self.is_inside(span, kind)]
 
     def shallowest(self, kind: str, fits: Callable[[Span], object]) -> list[Span]:
         """Those of a kind that fit, with the fewest spans above them."""
@@ -57,6 +63,11 @@ class TraceTree:
     def below(self, top: Span) -> TraceTree:
         """The span with those inside of it."""
         return TraceTree([span for span in self.spans if any(one is top for one in (span, *self._above[span.id]))])
+
+    def circle(self) -> Span | None:
+        """A span that is above itself, or None."""
+        last = ((self._above[span.id] or [span])[-1] for span in self.spans)
+        return next((span for span, top in zip(self.spans, last, strict=True) if top.parent == span.id), None)
 
     def _ancestors(self, span: Span) -> Iterator[Span]:
         seen = {span.id}

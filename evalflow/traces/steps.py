@@ -1,0 +1,182 @@
+"""What an agent did, by its trace: the messages of models with the calls of tools, and the results of tools."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Any
+
+from evalflow.jsonvalues import as_number, written
+from evalflow.traces.messages import messages_of, tool_call
+from evalflow.traces.spans import Span
+from evalflow.traces.tree import TraceTree
+
+INPUT_TOKENS = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt")
+OUTPUT_TOKENS = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion")
+COST = ("llm.cost.total", "gen_ai.usage.cost")
+_MODEL = ("gen_ai.response.model", "llm.model_name", "gen_ai.request.model")
+_CALL_ID = ("gen_ai.tool.call.id", "tool.id", "tool_call.id")
+_ARGUMENTS = ("gen_ai.tool.call.arguments", "input.value")
+_RESULT = ("gen_ai.tool.call.result", "output.value")
+_UNNAMED = "execute_tool "  # how spans of tools are called, before the tool's name
+
+
+@dataclass(slots=True)
+class _Step:
+    """A call of a model with what it said, and the spans of the tools that belong to it; results by the call's id."""
+
+    model: Span | None
+    text: str | None = None
+    calls: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    tools: list[Span] = field(default_factory=list[Span])
+    results: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+
+    def join_tools(self) -> None:
+        """Take what the tools returned. If one of them is no call that the model asked for, the tools are the calls."""
+        pairs = self._paired()
+        if pairs is None:
+            pairs = [(span, _call_of(span)) for span in self.tools]
+            self.calls = [call for _, call in pairs]
+        for span, call in pairs:
+            found = _result(span)
+            if found is not None:
+                self.results[call.setdefault("id", span.id)] = found
+
+    def _paired(self) -> list[tuple[Span, dict[str, Any]]] | None:
+        """Each tool with the call that the model asked for, by id, else by name; None if one has no such call."""
+        by_id = {call["id"]: call for call in self.calls if "id" in call}
+        called = {span.id: by_id.pop(_call_id(span) or "", None) for span in self.tools}
+        taken = {id(call) for call in called.values()}
+        by_name: defaultdict[str | None, deque[dict[str, Any]]] = defaultdict(deque)
+        for call in self.calls:
+            if id(call) not in taken:
+                by_name[call["name"]].append(call)
+        pairs: list[tuple[Span, dict[str, Any]]] = []
+        for span in self.tools:
+            namesakes = by_name[name_of_tool(span)]
+            call = called[span.id] or (namesakes.popleft() if namesakes else None)
+            if call is None:
+                return None
+            pairs.append((span, call))
+        return pairs
+
+
+def steps_of(tree: TraceTree) -> list[dict[str, Any]] | None:
+    """The steps as messages, each with what is known of its model, tokens, cost and time; None if calls are unknown.
+
+    They are unknown if there is no span of a tool, and a model's output was not recorded. What happens inside of a tool
+    is no step.
+    """
+    tools = [span for span in tree.outermost("tool") if name_of_tool(span)]
+    models = [span for span in tree.outermost("llm") if not tree.is_inside(span, "tool")]
+    steps = _steps(tree, models, tools)
+    if not tools and not (models and all(step.text or step.calls for step in steps)):
+        return None
+    for step in steps:
+        step.join_tools()
+    _join_told(steps, models)
+    messages: list[dict[str, Any]] = []
+    for step in steps:
+        messages.append(_message(step))
+        results = {str(call["id"]): step.results[call["id"]] for call in step.calls if call.get("id") in step.results}
+        messages += [{"role": "tool", "tool_call_id": name, **result} for name, result in results.items()]
+    return messages
+
+
+def name_of_tool(span: Span) -> str | None:
+    """The tool that a span calls; None without a name."""
+    known = span.attributes
+    name = known.get("gen_ai.tool.name") or known.get("tool.name") or span.name.removeprefix(_UNNAMED)
+    return name if isinstance(name, str) and name.strip() else None
+
+
+def model_of(span: Span) -> str | None:
+    """The model that replied, else the one that was asked."""
+    found = _first(span, _MODEL)
+    return found if isinstance(found, str) and found else None
+
+
+def seconds_of(span: Span) -> float | None:
+    """How long it took; None if its times are not known or contradict each other."""
+    if span.begin is None or span.end is None or span.end < span.begin:
+        return None
+    return (span.end - span.begin) / 1e9
+
+
+def number_of(span: Span, keys: Sequence[str]) -> float | None:
+    """The first of the attributes that is a number, if that is finite and not negative."""
+    number = next((number for key in keys if (number := as_number(span.attributes.get(key))) is not None), None)
+    return number if number is not None and isfinite(number) and number >= 0 else None
+
+
+def _steps(tree: TraceTree, models: Sequence[Span], tools: Sequence[Span]) -> list[_Step]:
+    """The steps in the order of their beginning. A tool belongs to the model that asked for it, by the call's id."""
+    asked: dict[str, _Step] = {}
+    steps: list[_Step] = []
+    of_models, of_tools = {span.id for span in models}, {span.id for span in tools}
+    for span in tree.spans:
+        if span.id in of_models:
+            said = messages_of(span, "output")
+            text = next((message.text for message in said if message.text), None)
+            steps.append(_Step(span, text, [dict(call) for message in said for call in message.calls]))
+            asked |= {call["id"]: steps[-1] for call in steps[-1].calls if "id" in call}
+        elif span.id in of_tools:
+            if not steps:
+                steps.append(_Step(None))
+            asked.get(_call_id(span) or "", steps[-1]).tools.append(span)
+    return steps
+
+
+def _call_of(span: Span) -> dict[str, Any]:
+    return tool_call(name_of_tool(span) or "", _first(span, _ARGUMENTS), _call_id(span))
+
+
+def _result(span: Span) -> dict[str, Any] | None:
+    """What a tool returned, or why it failed; None if that was not recorded."""
+    said = _first(span, _RESULT)
+    if said is None and span.failure is not None:
+        said = f"error: {span.failure or 'the span failed without a message'}"
+    return None if said is None else {"content": written(said), **_known(latency_s=seconds_of(span))}
+
+
+def _join_told(steps: Sequence[_Step], models: Sequence[Span]) -> None:
+    """Take results that no span has from what later models were told; an id of several calls says nothing."""
+    ids = Counter(call["id"] for step in steps for call in step.calls if "id" in call)
+    lacking = {
+        name: step for step in steps for call in step.calls if (name := call.get("id")) and name not in step.results
+    }
+    left = {name for name in lacking if ids[name] == 1}
+    for span in reversed(models):
+        if not left:
+            return
+        for message in messages_of(span, "input"):
+            for name in left & set(message.results):
+                lacking[name].results[name] = {"content": message.results[name]}
+                left.remove(name)
+
+
+def _message(step: _Step) -> dict[str, Any]:
+    said = {"role": "assistant", **_known(content=step.text, tool_calls=step.calls or None)}
+    if step.model is None:
+        return said
+    sent, received = number_of(step.model, INPUT_TOKENS), number_of(step.model, OUTPUT_TOKENS)
+    usage = None
+    if sent is not None and received is not None:
+        usage = {"input_tokens": int(sent), "output_tokens": int(received)}
+    cost_usd, model = number_of(step.model, COST), model_of(step.model)
+    return {**said, **_known(model=model, latency_s=seconds_of(step.model), usage=usage, cost_usd=cost_usd)}
+
+
+def _call_id(span: Span) -> str | None:
+    found = _first(span, _CALL_ID)
+    return found if isinstance(found, str) and found else None
+
+
+def _first(span: Span, keys: Sequence[str]) -> Any:
+    return next((value for key in keys if (value := span.attributes.get(key)) is not None), None)
+
+
+def _known(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
