@@ -21,7 +21,7 @@ from .pages.test_bots import field, seen
 from .test_serve import env, serving
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-Photograph = Callable[[Server, dict[str, str]], None]
+Fit = Callable[[Server, dict[str, str]], None]
 CASES = 12
 STEPS = ["Look for a fee.", "Grade by whether it is named."]
 
@@ -192,7 +192,7 @@ def _story(browser: Any, tmp_path: Path) -> Iterator[Story]:
         context.close()
 
 
-def test_the_whole_story(story: Story, photographed: Photograph) -> None:
+def test_the_whole_story(story: Story, fit: Fit) -> None:
     story.describe_the_bot()
     story.say_what_good_means()
     story.write_cases()
@@ -208,14 +208,14 @@ def test_the_whole_story(story: Story, photographed: Photograph) -> None:
     places = {"bots": "/", "bot": "/bots/fees", "metrics": "/bots/fees/metrics", "cases": "/datasets/desk"}
     places |= {"runs": "/runs", "run": f"/runs/{new['run_id']}"}
     places |= {"compare": f"/compare?a={old['run_id']}&b={new['run_id']}", "history": "/history"}
-    photographed(story.server, places)
+    fit(story.server, places)
 
 
-@pytest.fixture(name="photographed")
-def _photographed(browser: Any, fits: Fits) -> Photograph:
-    """Sees that pages fit, and keeps pictures of them."""
+@pytest.fixture(name="fit")
+def _fit(browser: Any, fits: Fits) -> Fit:
+    """Sees that the pages of a server fit."""
 
-    def photograph(server: Server, paths: dict[str, str]) -> None:
+    def fit(server: Server, paths: dict[str, str]) -> None:
         context = browser.new_context(viewport={"width": 390, "height": 844}, color_scheme="dark")
         context.add_cookies([server.cookie])
         page = context.new_page()
@@ -225,7 +225,7 @@ def _photographed(browser: Any, fits: Fits) -> Photograph:
             page.locator(".waiting").wait_for(state="detached")
             if name == "run":
                 page.locator(".result-rows tbody tr").first.wait_for()
-            fits(page, f"story-{name}")
+            fits(page, name)
         context.close()
 
-    return photograph
+    return fit
