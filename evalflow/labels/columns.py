@@ -104,7 +104,10 @@ LABEL_COLUMNS: Mapping[str, LabelColumn] = MappingProxyType(
         "target_repeat": LabelColumn(_count, "repeat of the target, from 0; empty: any"),
         "answer_hash": LabelColumn(plain_name, "hash of the answer; empty: the answer recorded in the dataset"),
         "metric": LabelColumn(plain_name, "the metric (required)"),
-        "value": LabelColumn(_unescaped, "the grade, on the metric's own scale (required, or `missing`)"),
+        "value": LabelColumn(
+            _unescaped,
+            "the grade on the metric's own scale, or `undefined` if nothing is to score (required, or `missing`)",
+        ),
         "by": LabelColumn(plain_name, "who labelled; empty: unnamed"),
         "comment": LabelColumn(_text, "why"),
         "weight": LabelColumn(_weight, "number of answers that this one represents; empty: 1 / `pi`, else 1"),

@@ -91,7 +91,9 @@ def _is_blank(value: Any) -> bool:
     return value is None or (isinstance(value, str) and not value.strip())
 
 
-Read = Callable[[Any], tuple[float, Any]]  # returns (score, value on the metric's own scale), or raises ValueError
+# Returns (score, value on the metric's own scale), with a score of None if there is nothing to score, or ValueError.
+Read = Callable[[Any], tuple[float | None, Any]]
+GRADE_HINT = "grade on the metric's own scale, or undefined where there is nothing to score"
 
 
 @record()
@@ -108,7 +110,10 @@ class LabelledAnswer:
 
 @record(kw_only=True)
 class Bound:
-    """One person's label of one answer: its score, and its value on the metric's own scale; None if it is missing."""
+    """One person's label of one answer: its score, and its value on the metric's own scale.
+
+    Both are None if it is missing, and the score is where the person found nothing to score.
+    """
 
     score: float | None
     value: Any
@@ -121,7 +126,7 @@ class Bound:
         return {
             "dataset": answer.dataset, "case_id": answer.case_id, "target": answer.target,
             "target_repeat": answer.target_repeat, "answer_hash": answer.digest, "metric": label.metric,
-            "by": label.by, "human": self.score, "value": None if self.score is None else str(self.value),
+            "by": label.by, "human": self.score, "value": None if self.value is None else str(self.value),
             "weight": label.weight, "comment": label.comment, "use": label.use,
         }  # fmt: skip
 
@@ -226,7 +231,7 @@ def _bound(
     try:
         score, value = (None, None) if label.missing else scales[label.metric](label.value)
     except ValueError as error:
-        return Problem(f"the value of {label.metric}: {error}", label.where, "grade on the metric's own scale")
+        return Problem(f"the value of {label.metric}: {error}", label.where, GRADE_HINT)
     matching = list(_matching(label, answers, left))
     if matching:
         left.unblinded += not label.blind

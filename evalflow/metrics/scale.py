@@ -229,6 +229,18 @@ def read_label(scale: RecordedScale, value: Any) -> tuple[float, Any]:
     return read(scale, value)
 
 
+UNDEFINED = "undefined"
+"""The label of people who find nothing to score."""
+
+
+def read_judgement(scale: RecordedScale, value: Any) -> tuple[float | None, Any]:
+    """As `read_label`; (None, UNDEFINED) if the label is that there is nothing to score."""
+    is_word = isinstance(scale, LabelScale) and UNDEFINED in scale.values
+    if isinstance(value, str) and value.strip().casefold() == UNDEFINED and not is_word:
+        return None, UNDEFINED
+    return read_label(scale, value)
+
+
 def scale_text(scale: RecordedScale) -> str:
     """The allowed values of the column `value`, for the person who fills it."""
     match scale:

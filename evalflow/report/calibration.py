@@ -121,6 +121,7 @@ def document_of(row: CalibrationRow) -> dict[str, Any]:
             "n_labels": sum(row.apart.by.values()), "n_answers": row.apart.n_answers, "by": dict(row.apart.by),
             "agreement": {name: one.document() for name, one in row.apart.agreement.items()},
         },
+        "undefined": None if row.undefined is None else asdict(row.undefined),
         "at_random": row.at_random,
         "warnings": warnings_of(row),
     }  # fmt: skip

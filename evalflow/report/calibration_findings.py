@@ -67,7 +67,15 @@ def shown_measures(row: CalibrationRow) -> list[tuple[str, str, Agreement]]:
 
 def in_words(row: CalibrationRow) -> list[str]:
     """The judge's bias, the corrected mean, what labels are missing, agreement among people, and labels apart."""
-    return [*_bias(row), *_estimate(row), *_resolved(row), *_missing(row), *_raters(row), *_apart(row)]
+    return [
+        *_bias(row),
+        *_estimate(row),
+        *_resolved(row),
+        *_missing(row),
+        *_undefined(row),
+        *_raters(row),
+        *_apart(row),
+    ]
 
 
 def _bias(row: CalibrationRow) -> Iterator[str]:
@@ -128,6 +136,16 @@ def _missing(row: CalibrationRow) -> Iterator[str]:
     found = row.missing
     if found is not None and found.share <= MOST_MISSING:
         yield f"{_share_missing(found)}."
+
+
+def _undefined(row: CalibrationRow) -> Iterator[str]:
+    found = row.undefined
+    if found is not None:
+        of = f"of {counted(found.answers, 'labelled answer')}"
+        yield (
+            f"Nothing to score, {of}: people and the {row.who} agree on {found.both}, people alone say so of "
+            f"{found.people_alone}, the {row.who} alone of {found.judge_alone}. None of these is in a mean."
+        )
 
 
 def _share_missing(found: MissingLabels) -> str:

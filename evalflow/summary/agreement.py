@@ -235,7 +235,8 @@ def disagreements(row: CalibrationRow, most: int) -> list[dict[str, Any]]:
 def label_frame(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
     """Labels as a table: `human` is the label as a score, `value` the same on the metric's own scale.
 
-    `use` is that of `Label`; `human` and `value` are null if the label is missing.
+    `use` is that of `Label`; `human` and `value` are null if the label is missing. Only `human` is where a person found
+    nothing to score.
     """
     text, number = pl.String(), pl.Float64()
     texts = ("dataset", "case_id", "target", "metric", "answer_hash", "by", "value", "comment", "use")
@@ -244,16 +245,53 @@ def label_frame(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
 
 
 def truths(labels: pl.DataFrame) -> pl.DataFrame:
-    """The labels and resolutions that say what is true of an answer."""
-    return labels.filter(pl.col("use").is_in(["label", "resolution"]))
+    """The labels and resolutions that say which score is true of an answer."""
+    return labels.filter(pl.col("use").is_in(["label", "resolution"]) & pl.col("human").is_not_null())
+
+
+def nothing_to_score(labels: pl.DataFrame) -> pl.DataFrame:
+    """The answers (ANSWER) with nothing to score: so the resolution says, else more than half of the people."""
+    resolved, empty = pl.col("use") == "resolution", pl.col("human").is_null().cast(pl.Float64)
+    judged = labels.filter(pl.col("use").is_in(["label", "resolution"]))
+    shares = judged.group_by(ANSWER, maintain_order=True).agg(
+        share=pl.coalesce(empty.filter(resolved).mean(), empty.mean())
+    )
+    return shares.filter(pl.col("share") > _HALF).select(ANSWER)
+
+
+@dataclass(frozen=True, slots=True)
+class UndefinedAgreement:
+    """Labelled answers in which people or a judge find nothing to score; neither counts in any mean or agreement."""
+
+    answers: int  # labelled answers that the judge scored, or found to be undefined
+    both: int
+    people_alone: int
+    judge_alone: int
+
+
+def undefined_agreement(cells: pl.DataFrame, labels: pl.DataFrame) -> UndefinedAgreement | None:
+    """Compare where people and the judge of one series find nothing to score; None where neither does.
+
+    Of several repeats of the judge the majority decides, and half of them that an answer can be scored.
+    """
+    done = cells.filter(pl.col("status").is_in(["scored", "undefined"]))
+    judge = done.group_by(ANSWER).agg(by_judge=(pl.col("status") == "undefined").mean() > _HALF)
+    people = nothing_to_score(labels).with_columns(by_people=pl.lit(value=True))
+    scored = truths(labels).select(ANSWER).unique().with_columns(by_people=pl.lit(value=False))
+    every = pl.concat([people, scored.join(people, on=ANSWER, how="anti")]).join(judge, on=ANSWER, how="inner")
+    both, alone = pl.col("by_people") & pl.col("by_judge"), pl.col("by_people") & ~pl.col("by_judge")
+    counts = every.select(both.sum().alias("both"), alone.sum().alias("alone"), judged=pl.col("by_judge").sum())
+    n_both, n_alone, judged = counts.row(0)
+    return UndefinedAgreement(every.height, n_both, n_alone, judged - n_both) if n_alone or judged else None
 
 
 def labelled_scores(scores: pl.LazyFrame, labels: pl.DataFrame, *, failed: bool = False) -> pl.DataFrame:
     """Every scored answer of the series that have labels, in the order of `scores`, and its labels from `label_frame`.
 
     A judge's repeats are averaged, and so are the labels of several people, unless a resolution says what is true;
-    value and reason are of the first repeat. With `failed`, the answers for which the judge failed every time instead;
-    their score is null. `human` is null without a label, `people` their number, `said` their values.
+    value and reason are of the first repeat. Answers with `nothing_to_score` are left out. With `failed`, the answers
+    for which the judge failed every time instead; their score is null. `human` is null without a label, `people` their
+    number, `said` their values.
     """
     series = labels.select("dataset", "metric", "target").unique().lazy()
     status, cell = pl.col("status"), [*ANSWER, "judge"]
@@ -262,6 +300,7 @@ def labelled_scores(scores: pl.LazyFrame, labels: pl.DataFrame, *, failed: bool 
     own = own.join(scored, on=cell, how="anti", nulls_equal=True, maintain_order="left") if failed else own
     own = own.with_row_index("place")
     own = own.join(series, on=["dataset", "metric", "target"], how="semi")
+    own = own.join(nothing_to_score(labels).lazy(), on=ANSWER, how="anti", maintain_order="left")
     cluster = cluster_name(pl.col("group").first(), pl.col("case_id").first())
     answers = own.group_by(cell).agg(
         pl.col("place").min(), cluster.alias("cluster"), pl.col("tags").first(), pl.col("score").mean(),

@@ -18,6 +18,7 @@ from evalflow.summary.agreement import (
     SERIES,
     Classes,
     Raters,
+    UndefinedAgreement,
     agreement,
     beyond_chance,
     classes_of,
@@ -26,6 +27,7 @@ from evalflow.summary.agreement import (
     raters_of,
     series_sizes,
     truths,
+    undefined_agreement,
     unscored_labels,
 )
 from evalflow.summary.compare import Traits, tags_of
@@ -115,7 +117,7 @@ class CalibrationRow:
     uneven: Sequence[TagShare]
     weighted: bool
     unscored: int  # number of labelled answers without a score of the judge
-    left_out: int  # number of answers not in the means: undefined, skipped, or failed without a label
+    left_out: int  # number of answers not in the means: undefined (also by people), skipped, or failed without a label
     # Number of answers for which the judge failed, and of the labelled ones among them. If any is labelled, all count
     # in `corrected` with the judge's mean as score.
     failed: tuple[int, int]
@@ -125,6 +127,7 @@ class CalibrationRow:
     resolved: int = 0  # number of answers whose label is a resolution
     missing: MissingLabels | None = None  # None if every label that was asked for was given
     apart: LabelsApart | None = None
+    undefined: UndefinedAgreement | None = None  # None if neither people nor the judge found nothing to score
 
     @property
     def who(self) -> str:
@@ -180,8 +183,17 @@ def calibrate_scores(
         uneven = [] if row.weighted else uneven_tags(answers)
         row = replace(row, tags=tags, unscored=missing, left_out=left_out, uneven=uneven)
         lacking = _missing(scores, pl.concat([answers, gaps]), said, row, seed)
-        rows.append(replace(row, missing=lacking, apart=_apart(answers, said, traits[metric], seed)))
+        undefined = undefined_agreement(_cells(scores, key), said)
+        apart = _apart(answers, said, traits[metric], seed)
+        rows.append(replace(row, missing=lacking, apart=apart, undefined=undefined))
     return rows
+
+
+def _cells(scores: pl.LazyFrame, key: tuple[str | None, ...]) -> pl.DataFrame:
+    """The scores of one of SERIES, in any state."""
+    of_series = [pl.col(name).eq_missing(pl.lit(value)) for name, value in zip(SERIES, key, strict=True)]
+    own = scores.filter(pl.col("member_of").is_null(), *of_series).select(*ANSWER, "status")
+    return own.with_columns(pl.col("target_repeat").cast(pl.Int64)).collect(engine="streaming")
 
 
 def _missing(
@@ -202,7 +214,7 @@ def _missing(
 
     def at(end: float) -> tuple[CorrectedMean, CorrectedMean | None]:
         filled = lacking.with_columns(human=pl.lit(end), use=pl.lit("label"))
-        table = pl.concat([truths(said), filled])
+        table = pl.concat([said.filter(pl.col("use") != "missing"), filled])
         parts = (labelled_scores(scores, table, failed=failed) for failed in (False, True))
         own, gaps = (part.filter(pl.col(k).eq_missing(v) for k, v in zip(SERIES, names, strict=True)) for part in parts)
         everything = _with_failed(own, gaps)
@@ -242,7 +254,7 @@ def _row(
     everything = _with_failed(answers, gaps)
     weighted = everything.filter(known)["weight"].n_unique() > 1
     classes = classes_of(labelled, higher_is_better=traits.higher_is_better)
-    own = said.filter(use="label").join(everything.filter(known), on=["case_id", "target_repeat"], how="semi")
+    own = truths(said).filter(use="label").join(everything.filter(known), on=["case_id", "target_repeat"], how="semi")
     resolved = said.filter(use="resolution").join(everything, on=["case_id", "target_repeat"], how="semi")
     corrected = _corrected(everything, weighted=weighted, bounded=traits.bounded, seed=seed)
     if failed[1]:  # the bias is measured on answers that the judge scored

@@ -42,6 +42,22 @@ def truth(i: int) -> bool:
     return random.Random(f"truth {i}").random() < 0.6
 
 
+def test_a_fixture_is_a_dataset_whose_undefined_labels_are_no_numbers(program: Program) -> None:
+    fixture = Path(__file__).parents[2] / "data/fixtures/grounded.jsonl"
+    assert program("new", "dataset", "grounded", "--path", str(fixture)).returncode == 0
+    done = program("dataset=grounded", "metric=faithfulness")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(program("calibrate", "--json").stdout)
+    [row] = found["rows"]
+    assert (row["n_labels"], row["undefined"]) == (9, {"answers": 11, "both": 1, "people_alone": 1, "judge_alone": 0})
+    odd = [{"id": "c", "question": "Q?", "answer": "A.", "contexts": ["A."], "labels": {"faithfulness": "nothing"}}]
+    refused = program(
+        "dataset=grounded", "metric=faithfulness", f"dataset.grounded.path={program.write('odd.jsonl', *odd)}"
+    )
+    assert refused.returncode == 2
+    assert "or undefined where there is nothing to score" in refused.stderr
+
+
 def cases(**fields: Any) -> list[dict[str, Any]]:
     """Answers of which people like 60 %; the judge likes only two thirds of these, and few of the others."""
     made: list[dict[str, Any]] = []

@@ -96,6 +96,15 @@ def test_values_keep_their_own_scale(value):
     assert (one.score, one.value) == (float(value), value)
 
 
+def test_nothing_to_score_is_a_label_without_a_score():
+    def judged(value):
+        return (None, value) if value == "undefined" else read(value)
+
+    found, left, problems = bind(rows({"case_id": "a", "value": "undefined"}), [said(recorded=True)], {"m": judged})
+    assert (problems, left) == ([], LeftOut())
+    assert [(one.row["human"], one.row["value"], one.row["use"]) for one in found] == [(None, "undefined", "label")]
+
+
 def test_what_other_runs_of_the_sweep_have_is_left_out_and_counted():
     others = Elsewhere(metrics={"other"}, cases={"z": {"d2"}})
     labels = [{"case_id": "z"}, {"case_id": "z", "dataset": "d2"}, {"case_id": "z", "dataset": "d3"}, {"case_id": "y"}]

@@ -47,6 +47,23 @@ def test_a_resolution_is_the_truth_of_its_answer_and_no_opinion():
     assert row.answers["said"][4].to_list() == ["x", "x", "1 (resolved)"]
 
 
+def test_an_answer_that_people_find_undefined_is_in_no_mean():
+    nothing = {"human": None, "value": "undefined"}
+    others = [{**one, "by": who, **nothing} for one in LABELS[2:4] for who in ("ben", "eva")]
+    resolved = {**nothing, "case_id": "c9", "by": "eva", "use": "resolution"}
+    scores = [{"score": score} for score in SCORES] + [{"score": None, "status": "undefined", "case_id": "c40"}]
+    said = [{**LABELS[0], **nothing}, {**LABELS[1], "by": "ben", **nothing}, {**nothing, "case_id": "c40"}]
+    [row] = calibrate_scores(table(*scores), labels(*LABELS[1:], *said, *others, resolved), TRAITS)
+    left_out = {"c0", "c2", "c3", "c9"}
+    human = [one["human"] for one in LABELS if one["case_id"] not in left_out]
+    assert row.corrected.human_mean == pytest.approx(sum(human) / len(human))
+    assert (row.corrected.n, row.corrected.n_unlabelled, row.left_out) == (16, 20, 5)
+    assert not left_out & set(row.answers["case_id"])
+    assert document_of(row)["undefined"] == {"answers": 21, "both": 1, "people_alone": 4, "judge_alone": 0}
+    assert any("people and the judge agree on 1, people alone say so of 4" in line for line in in_words(row))
+    assert BOTH.undefined is None
+
+
 def test_missing_labels_above_five_percent_have_bounds():
     """By hand: with 2 of 20 missing, the 18 others and these at 0, or at 1."""
     lacking = [{**one, "human": None, "use": "missing"} for one in LABELS[18:]]

@@ -18,8 +18,8 @@ from evalflow.config.validate import Settings
 from evalflow.engine.plan import case_digest
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.jsonvalues import look_up
-from evalflow.labels.read import parse_case
-from evalflow.metrics.scale import label_scale, read_label
+from evalflow.labels.read import GRADE_HINT, parse_case
+from evalflow.metrics.scale import label_scale, read_judgement
 from evalflow.metrics.steps import COSTS, fields_of, is_recorded, root
 from evalflow.protocols import Metric
 from evalflow.records import Case, Label
@@ -177,7 +177,7 @@ class LabelChecks:
         if not case.labels:
             return
         for name, metric in metrics.items():
-            self._read.setdefault(name, partial(read_label, label_scale(metric.config, bounded=metric.bounded)))
+            self._read.setdefault(name, partial(read_judgement, label_scale(metric.config, bounded=metric.bounded)))
         found = parse_case(case)
         own = [one for one in found.given if one.metric in metrics]
         self.apply = self.apply or bool(own)
@@ -207,7 +207,7 @@ class LabelChecks:
             try:
                 self._read[one.metric](one.value)
             except ValueError as error:
-                yield Problem(f"the label of {one.metric}: {error}", one.where, "grade on the metric's own scale")
+                yield Problem(f"the label of {one.metric}: {error}", one.where, GRADE_HINT)
 
 
 def _twice(given: list[Label]) -> Iterator[Problem]:

@@ -10,13 +10,11 @@ from evalflow import datasets
 from evalflow.config.schema import DatasetConfig, MetricConfig
 from evalflow.datasets.sources import shown
 from evalflow.errors import Problem, UserError
-from evalflow.metrics.scale import label_scale, read_label
+from evalflow.metrics.scale import UNDEFINED, label_scale, read_judgement
 from evalflow.records import Case
 from evalflow.summary.fixture_agreement import FIXTURE
 
 FEWEST = 6
-UNDEFINED = "undefined"
-"""The label where people find nothing to score."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +60,7 @@ def _scored(name: str, config: MetricConfig, cases: Sequence[Case], *, bounded: 
     for case in cases:
         label, why = (case.labels or {})[name], str(case.vars.get("why") or "")
         try:
-            score = None if label == UNDEFINED else read_label(scale, label)[0]
+            score, _ = read_judgement(scale, label)
             yield FixtureCase(case, score, why, bounded and score == best)
         except ValueError as error:
             yield f'the label of {name}: {error}; give a score on its own scale, or "{UNDEFINED}"'

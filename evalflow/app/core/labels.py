@@ -34,7 +34,7 @@ from evalflow.labels.sheet import (
     write_label_sheet,
 )
 from evalflow.lazy import pl
-from evalflow.metrics.scale import label_scale, read_label, scale_text
+from evalflow.metrics.scale import label_scale, read_judgement, scale_text
 from evalflow.metrics.steps import is_recorded
 from evalflow.records import Label
 from evalflow.report.results_csv import as_answered
@@ -65,11 +65,11 @@ Rows = Sequence[Mapping[str, Any]]  # labels with the columns of `evalflow.label
 
 
 def bound_labels(run: SavedRun, given: str | Rows | None, elsewhere: Elsewhere = HERE) -> RunLabels:
-    """Like `read_labels`, but UserError if none of the labels has a value and is of an answer of the run."""
+    """Like `read_labels`, but UserError if none of the labels gives a score to an answer of the run."""
     found = read_labels(run, given, elsewhere)
-    if (found.frame["use"] == "missing").all():
+    if not found.frame["human"].count():
         n = sum(found.left_out.values()) - found.left_out["blank"]
-        what = f"none of {n} labels {'has a value' if found.frame.height else 'is of an answer of this run'}"
+        what = f"none of {n} labels {'gives a score' if found.frame.height else 'is of an answer of this run'}"
         raise UserError(Problem(what, found.source, "; ".join(found.notes)))
     return found
 
@@ -129,7 +129,7 @@ def labels_of_run(run: SavedRun) -> RunLabels | None:
 
 def _bound(run: SavedRun, found: Parsed, source: str, elsewhere: Elsewhere) -> RunLabels:
     scales = {
-        name: partial(read_label, label_scale(metric.config, bounded=metric.bounded))
+        name: partial(read_judgement, label_scale(metric.config, bounded=metric.bounded))
         for name, metric in run.rules.metrics.items()
     }
     config = run.rules.settings.run
@@ -306,7 +306,8 @@ def write_sample(options: argparse.Namespace, console: Console) -> int:
     for name, (taken, size) in sample.drawn.strata.items() if options.stratify else ():
         console.print(literal(f"  {name}: {taken} of {size}", style="dim"))
     for name, scale in sample.metrics.items():
-        console.print(literal(f"{name}: {sample.run.rules.metrics[name].config.description} Write {scale}."))
+        about = sample.run.rules.metrics[name].config.description
+        console.print(literal(f"{name}: {about} Write {scale}, or undefined where there is nothing to score."))
     order = "Rows are in random order: whoever stops early has labelled answers at random too."
     if options.by_group:
         order = "Groups are in random order: whoever stops early should do so at the end of a group."
