@@ -145,6 +145,11 @@ class Metric(Measured, Protocol):
         """The names of its prompt templates."""
         ...
 
+    @property
+    def files_sha256(self) -> str | None:
+        """A digest of other files that its scores depend on, such as SQL scripts; None without any."""
+        ...
+
     def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:
         """The asks that scoring would send, with placeholders for replies, or none; UserError if a prompt fails."""
         ...

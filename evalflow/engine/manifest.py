@@ -131,7 +131,7 @@ def changes(manifest: Manifest, fresh: Manifest) -> list[str]:
     found: list[str] = []
     for group, keys in (
         ("datasets", ("files", "sha256", "cases")),
-        ("metrics", ("version", "prompt_sha256", "judge")),
+        ("metrics", ("version", "prompt_sha256", "files_sha256", "judge")),
         ("judges", ("identity",)),
     ):
         before, after = getattr(manifest, group), getattr(fresh, group)

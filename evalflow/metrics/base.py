@@ -44,6 +44,7 @@ class BaseMetric(Generic[C]):
     figures: FigureSpec | None = None
     tasks: Mapping[str, str | None] = MappingProxyType({})
     prompts: tuple[str, ...] = ()
+    files_sha256: str | None = None
 
     def __init__(self, name: str, config: C) -> None:
         self.name = name

@@ -47,6 +47,7 @@ class MetricFacts(_Facts):
     version: int
     prompt_sha256: str | None
     figures: FigureSpec | None
+    files_sha256: str | None = None  # of other files that decide its scores, such as SQL scripts
     # How well its judge agreed with people, as of the last derivation; see `app.core.certificates`.
     certificate: Mapping[str, Any] | None = None
     proof: Mapping[str, Any] | None = None  # what `prove` found of its judge: dataset, run_id, findings, people, rows

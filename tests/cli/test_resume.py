@@ -158,6 +158,25 @@ def test_a_run_whose_parts_have_changed_is_refused(program: Program, change: str
     assert program.manifest["status"] == "done"
 
 
+def test_the_sql_files_of_a_metric_are_part_of_its_run(program: Program) -> None:
+    script = program.folder / "shop.sql"
+    script.write_text("CREATE TABLE t(a); INSERT INTO t VALUES (1);", encoding="utf-8")
+    row = {"id": "c", "question": "How many?", "answer": "SELECT count(*) FROM t", "reference": "SELECT 1"}
+    words = ["dataset=text_to_sql", f"dataset.text_to_sql.path={program.write('own.jsonl', row)}"]
+    words += ["metric=sql_equivalence", "metric.sql_equivalence.needs=[answer,reference]"]
+    words += ["metric.sql_equivalence.setup=shop.sql", "metric.sql_equivalence.setup_field=null"]
+    done = program(*words)
+    assert done.returncode == 0, done.stderr
+    first = program.latest.resolve()
+    assert program("resume").returncode == 0
+    script.write_text("CREATE TABLE t(a);", encoding="utf-8")
+    assert "metric sql_equivalence has changed since the run began" in program("resume").stderr
+    assert program(*words).returncode == 0
+    compared = program("compare", str(first), "outputs/latest")
+    assert compared.returncode == 2
+    assert "the SQL files of metric sql_equivalence are not the same" in compared.stderr
+
+
 def test_a_second_process_on_one_run_is_refused(program: Program) -> None:
     gate = Gate(free=3)
     with Endpoint(gate) as endpoint:

@@ -193,6 +193,10 @@ def test_scripts_may_be_files_below_the_working_directory(
     values = {"setup": "staff.sql", "fillings": ["rows.sql"], "needs": ["answer", "reference"], "setup_field": None}
     metric = bench.shipped("sql_equivalence", **values)
     assert bench.score(metric, case=bench.case(reference=REFERENCE), answer=bench.answer(answer=REFERENCE)).score == 1.0
+    before = metric.files_sha256
+    (tmp_path / "data" / "rows.sql").write_text(f"{ROWS};")
+    assert before != bench.shipped("sql_equivalence", **values).files_sha256 is not None
+    assert bench.shipped("sql_equivalence", **{**values, "setup": SETUP, "fillings": [ROWS]}).files_sha256 is None
     with pytest.raises(UserError, match=r"no such file: other\.sql"):
         bench.shipped("sql_equivalence", **{**values, "setup": "other.sql"})
     with pytest.raises(UserError, match="is not below the working directory"):

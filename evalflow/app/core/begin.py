@@ -341,6 +341,7 @@ def _metric_facts(inspection: Inspection, name: str, rule: RunMetric) -> MetricF
         version=metric.config.version,
         prompt_sha256=parts.prompts.digest(metric.prompts) if metric.prompts else None,
         figures=metric.figures,
+        files_sha256=metric.files_sha256,
     )
 
 

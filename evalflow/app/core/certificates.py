@@ -71,7 +71,7 @@ def key_of(manifest: Manifest, metric: str, folder: RunFolder) -> dict[str, str 
     """Digests of the parts that decide what a judge's scores on a metric mean: judge, metric, prompts, prepared."""
     facts = manifest.metrics[metric]
     steps = prepared_steps(folder, metric)
-    meaning = [facts.version, declared_meaning(manifest, metric)]
+    meaning = [facts.version, facts.files_sha256, declared_meaning(manifest, metric)]
     config = manifest.metric_config(metric)
     if config["kind"] == "composite":
         meaning += [key_of(manifest, part, folder) for part in config["of"]]

@@ -81,6 +81,8 @@ def unlike_metrics(name: str, a: Manifest, b: Manifest, called: tuple[str, str] 
     left, right = a.metrics[name], b.metrics[name]
     if left.prompt_sha256 != right.prompt_sha256:
         yield Obstacle("prompt", f"the prompts of metric {name} are not the same")
+    if left.files_sha256 != right.files_sha256:
+        yield Obstacle("metric", f"the SQL files of metric {name} are not the same")
     ours, theirs = (declared_meaning(manifest, name) for manifest in (a, b))
     keys = [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]
     if keys:

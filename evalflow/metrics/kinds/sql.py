@@ -7,6 +7,7 @@ both are run, on several fillings of the tables if there are any (test-suite acc
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import re
 import sys
@@ -94,6 +95,8 @@ class SqlMetric(FieldMetric[SqlMetricConfig]):
         super().__init__(name, config)
         self._setup = setup
         self._fillings = fillings
+        if [*setup, *fillings] != _declared(config):
+            self.files_sha256 = hashlib.sha256(json.dumps([setup, fillings]).encode()).hexdigest()
         self._places = asyncio.Semaphore(_AT_ONCE)
 
     @classmethod
@@ -235,6 +238,11 @@ def _text(field: str | None, value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{field}: {kind(value)} is no SQL")
     return value
+
+
+def _declared(config: SqlMetricConfig) -> list[str]:
+    """The scripts as declared: some may be names of files."""
+    return [*([] if config.setup is None else [config.setup]), *(config.fillings or ())]
 
 
 def _script(declared: str, where: str) -> str:
