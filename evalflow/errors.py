@@ -17,7 +17,7 @@ import difflib
 import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 if TYPE_CHECKING:
     from evalflow.records import Spend
@@ -52,10 +52,22 @@ class Problem:
         return f"{text}\n  hint: {self.hint}" if self.hint else text
 
 
+def _restored(kind: type[BaseException], args: tuple[object, ...], state: dict[str, object]) -> BaseException:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
+
+
+def _reduced(self: BaseException) -> tuple[Any, ...]:
+    """How to pickle an error whose arguments are not those of its constructor."""
+    return _restored, (type(self), self.args, self.__dict__)
+
+
 class EvalflowError(Exception):
     """Base of all errors that end a run on purpose."""
 
     exit_code: ClassVar[int] = 5
+    __reduce__ = _reduced
 
 
 class UserError(EvalflowError):
@@ -130,6 +142,8 @@ class CallError(EvalflowError):
         self.raw = raw
         self.spend = spend
         super().__init__(message)
+
+    __reduce__ = _reduced
 
 
 class JudgeError(CallError):

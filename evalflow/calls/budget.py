@@ -8,7 +8,7 @@ import os
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from math import ceil
+from math import ceil, inf
 from pathlib import Path
 from typing import Literal
 
@@ -110,7 +110,7 @@ class Budget:
         self.spent = spent or Amount()
         self.sent = Amount()
         self.wanted: Amount | None = None
-        self._reserved = Amount()
+        self._reserved: Amount = Amount()
         self._holders = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
 
@@ -129,9 +129,8 @@ class Budget:
 
     async def reserve(self, amount: Amount) -> None:
         """Reserve an amount, waiting for calls in flight that cost less than reserved; BudgetError if it cannot fit."""
-        while short := self._refusal(amount):
+        while short := self.refusal(amount):
             if not self._holders:
-                self._note()
                 raise BudgetError(short)
             turn = asyncio.get_running_loop().create_future()
             self._waiting.append(turn)
@@ -153,7 +152,7 @@ class Budget:
             if not turn.done():
                 turn.set_result(None)
 
-    def _refusal(self, amount: Amount) -> str:
+    def refusal(self, amount: Amount) -> str:
         """Why an amount does not fit now; empty if it does."""
         if short := list(_short(self.limits, self.spent + self._reserved, amount)):
             named = "; ".join(f"budget.{one}" for one in short)
@@ -161,8 +160,28 @@ class Budget:
         if self.lease and (short := list(_short(self.lease, self.sent + self._reserved, amount))):
             if not self._holders:
                 self.wanted = amount
+                self._note()
             return f"this run's part of the project's budget ran out; {'; '.join(short)}\n  hint: what is done is kept"
         return ""
+
+    def left(self, unit: Unit) -> float:
+        """What is neither spent nor reserved; infinite without a limit."""
+        held = getattr(self._reserved, unit)
+        found = [
+            getattr(limits, unit) - getattr(spent, unit) - held
+            for limits, spent in ((self.limits, self.spent), (self.lease, self.sent))
+            if limits is not None and getattr(limits, unit) is not None
+        ]
+        return max(0, min(found, default=inf))
+
+    def hold(self, spent: Amount, reserved: Amount, holders: int) -> None:
+        """What others have spent on this budget since the last time, all that they have reserved now, and how many."""
+        self.spent += spent
+        self.sent += spent
+        self._holders = holders
+        if spent != Amount() or reserved != self._reserved:
+            self._reserved = reserved
+            self._note()
 
     def _note(self) -> None:
         """Note what is spent or reserved, before it is sent: so it is known however the process ends."""

@@ -177,41 +177,52 @@ class SingleFlight:
         `ask` makes the call; it returns its value and the entry to cache, and raises for what must not be cached.
         `read` gives the value of a cached entry, which may be free, or raises UnreadableEntry.
         """
-        entry = self.known(key)
-        if entry is None and self._shared is not None:
-            entry = await self._shared.get(key)
+        entry, unreadable = self.known(key), None
         while True:
             if entry is not None:
-                owed = self._is_owed(key, entry)
                 try:
-                    value = read(entry, not owed)
+                    return self._value(key, entry, read, price)
                 except UnreadableEntry:
-                    pass
-                else:
-                    if owed:
-                        self._claim(key, entry, price)
-                    return value
+                    unreadable = entry
             other = self._under_way.get(key)
             if other is None:
                 break
             await asyncio.wait({other})  # cancelling the other task does not cancel this one, nor the reverse
             entry = None if other.cancelled() else other.result()
-        shared = self._under_way[key] = asyncio.get_running_loop().create_future()
+        flight = self._under_way[key] = asyncio.get_running_loop().create_future()
         try:
-            value, entry = await ask()
+            while (entry := await self._find(key, unreadable)) is not None:
+                try:
+                    value = self._value(key, entry, read, price)
+                    break
+                except UnreadableEntry:
+                    unreadable = entry
+            else:
+                value, entry = await self._ask(key, ask)
         except Exception as error:
-            shared.set_exception(_for_others(error))
-            shared.exception()  # marks it as retrieved: there may be no waiter
+            flight.set_exception(for_others(error))
+            flight.exception()  # marks it as retrieved: there may be no waiter
             raise
         except BaseException:
-            shared.cancel()
+            flight.cancel()
             raise
         finally:
             del self._under_way[key]
+        flight.set_result(entry)
+        return value
+
+    async def _ask(self, key: bytes, ask: Callable[[], Awaitable[tuple[T, Entry]]]) -> tuple[T, Entry]:
+        value, entry = await ask()
         self._keep(key, entry)
-        if self.settled is not None:
-            self.settled.add(short(key))
-        shared.set_result(entry)
+        return value, entry
+
+    def _value(
+        self, key: bytes, entry: Entry, read: Callable[[Entry, bool], T], price: Callable[[Entry], float | None]
+    ) -> T:
+        owed = self._is_owed(key, entry)
+        value = read(entry, not owed)
+        if owed:
+            self._claim(key, entry, price)
         return value
 
     def known(self, key: bytes) -> Entry | None:
@@ -228,7 +239,13 @@ class SingleFlight:
         if self._shared is not None:
             self._shared.close()
 
+    async def _find(self, key: bytes, unreadable: Entry | None) -> Entry | None:
+        """The entry of a key from afar; None if the model is to be asked. `unreadable`: the one found before."""
+        return await self._shared.get(key) if self._shared is not None and unreadable is None else None
+
     def _keep(self, key: bytes, entry: Entry) -> None:
+        if self.settled is not None:
+            self.settled.add(short(key))
         if self._cache is not None:
             stored = self._cache.put(key, entry)
             if self._shared is not None:
@@ -247,7 +264,8 @@ class SingleFlight:
             self.claimed(entry, price(entry))
 
 
-def _for_others(error: Exception) -> Exception:
+def for_others(error: Exception) -> Exception:
+    """The error of a call without its cost."""
     if isinstance(error, CallError):
         kind: Any = type(error)
         return kind(error.error_type, str(error), error.raw)

@@ -7,7 +7,7 @@ import math
 import re
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -25,12 +25,14 @@ class Pace:
     following amounts wait longer.
     """
 
-    __slots__ = ("_ready_at", "_seconds_each", "per_minute")
+    __slots__ = ("_part", "_ready_at", "_seconds_each", "_unused", "per_minute")
 
     def __init__(self, per_minute: float) -> None:
         self.per_minute = per_minute
+        self._part = 1.0
         self._seconds_each = 60.0 / per_minute
         self._ready_at = 0.0
+        self._unused = 0.0
 
     def wait_s(self, now: float) -> float:
         return self._ready_at - now
@@ -38,6 +40,17 @@ class Pace:
     def take(self, amount: float, now: float) -> None:
         """Use up an amount; a negative amount gives back what was overestimated."""
         self._ready_at = max(self._ready_at, now - BURST_S) + amount * self._seconds_each
+
+    def use_part(self, part: float, now: float) -> None:
+        """Keep to a part of the limit from now on. What is unused or overdrawn remains; while it is 0, it stands."""
+        if self._part:
+            self._unused = min(now - self._ready_at, BURST_S) / self._seconds_each
+        self._part = part
+        if part:
+            self._seconds_each = 60.0 / (self.per_minute * part)
+            self._ready_at = now - self._unused * self._seconds_each
+        else:
+            self._unused = min(self._unused, 0.0)
 
 
 class Pressure:
@@ -85,12 +98,19 @@ class Limiter:
     latency has risen, it shrinks by a tenth, but never below its start. If the latency is high even there, our load is
     not the cause, and the latency is taken as normal from then on. Slots, the rights to have one call in flight, are
     given in the order of the requests for them.
+
+    Attributes:
+        maximum: The most calls in flight, over all processes of the run.
+        starved: Called when a call has to wait for a larger share.
     """
 
     def __init__(self, start: int, maximum: int) -> None:
         self._limit = float(min(start, maximum))
         self._start = self._limit
-        self._maximum = maximum
+        self.maximum = maximum
+        self._share = math.inf
+        self._failed: Exception | None = None
+        self.starved: Callable[[], None] = lambda: None
         self.in_flight = 0
         self._waiting: deque[tuple[asyncio.Future[float], float]] = deque()
         self._resume_at = 0.0
@@ -103,17 +123,51 @@ class Limiter:
 
     @property
     def limit(self) -> int:
-        return int(self._limit)
+        return int(min(self._limit, self._share))
+
+    @property
+    def waiting(self) -> int:
+        """Calls that wait for a slot."""
+        return sum(not turn.done() for turn, _ in self._waiting)
+
+    @property
+    def starving(self) -> bool:
+        """Whether calls wait for a larger share."""
+        return bool(self._waiting) and self.in_flight >= self._share
 
     def cap(self, maximum: int) -> None:
-        self._maximum = min(self._maximum, maximum)
-        self._limit = min(self._limit, float(self._maximum))
+        self.maximum = min(self.maximum, maximum)
+        self._limit = min(self._limit, float(self.maximum))
         self._start = min(self._start, self._limit)
+
+    def share(self, slots: int) -> None:
+        """Use at most so many slots from now on, and the same part of the limits per minute: others have the rest."""
+        if slots == self._share:
+            return
+        self._share = slots
+        self._pace_shares()
+        if self._waiting:
+            self._wake()
+
+    def fail(self, error: Exception) -> None:
+        """Raise an error for all calls that wait, and for those to come."""
+        self._failed = error
+        while self._waiting:
+            turn, _ = self._waiting.popleft()
+            if not turn.done():
+                turn.set_exception(error)
 
     def keep_to(self, requests_per_minute: float | None, tokens_per_minute: float | None) -> None:
         """Limit requests and tokens per minute. The lowest limit ever set applies."""
         self.requests = _slower(self.requests, requests_per_minute)
         self.tokens = _slower(self.tokens, tokens_per_minute)
+        self._pace_shares()
+
+    def _pace_shares(self) -> None:
+        part, now = min(self._share / self.maximum, 1.0), time.monotonic()
+        for pace in (self.requests, self.tokens):
+            if pace is not None:
+                pace.use_part(part, now)
 
     @asynccontextmanager
     async def slot(self, tokens: float = 0.0) -> AsyncGenerator[float]:
@@ -138,7 +192,7 @@ class Limiter:
                 self._shrink(started, EASE, self._start)
         elif times < HOLDS and self.in_flight >= int(self._limit):
             growth = 1.0 if self._shrunk_at is None else 1.0 / self._limit
-            self._limit = min(self._limit + growth, float(self._maximum))
+            self._limit = min(self._limit + growth, float(self.maximum))
 
     def refused(self, started: float, wait_s: float) -> None:
         """Record a refused call. If many are refused, wait, and halve the limit once for all calls in flight."""
@@ -156,17 +210,23 @@ class Limiter:
             self._shrunk_at = time.monotonic()
 
     async def acquire(self, tokens: float) -> float:
-        if not self._waiting and self.in_flight < int(self._limit):
+        if self._failed is not None:
+            raise self._failed
+        if not self._waiting and self.in_flight < self.limit:
             now = time.monotonic()
             if self._take(tokens, now) <= 0:
                 return now
         turn: asyncio.Future[float] = asyncio.get_running_loop().create_future()
         self._waiting.append((turn, tokens))
         self._wake()
+        if not turn.done() and self.starving:
+            self.starved()
         try:
             return await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():  # the slot was given just as the task was cancelled
+            if (
+                turn.done() and not turn.cancelled() and not turn.exception()
+            ):  # the slot was given just as the task was cancelled
                 self.in_flight -= 1
             self._wake()
             raise
@@ -195,7 +255,7 @@ class Limiter:
             self._timer.cancel()
             self._timer = None
         now = time.monotonic()
-        while self._waiting and self.in_flight < int(self._limit):
+        while self._waiting and self.in_flight < self.limit:
             turn, tokens = self._waiting[0]
             if not turn.done():
                 wait = self._take(tokens, now)

@@ -224,3 +224,35 @@ def test_the_smaller_maximum_holds_for_those_who_share_a_limiter() -> None:
     assert limiters.get(("url", "model", "KEY"), 8, 4) is first
     assert first.limit == 4
     assert limiters.get(("url", "other", "KEY"), 8, 64) is not first
+
+
+async def test_a_share_limits_at_once_and_lets_calls_in_flight_end() -> None:
+    limiter = Limiter(8, 8)
+    limiter.share(3)
+    assert limiter.limit == 3
+    assert await _saturate(limiter, 20) == 3
+    limiter.share(8)
+    starved = list[int]()
+    limiter.starved = lambda: starved.append(limiter.waiting)
+    async with AsyncExitStack() as stack:
+        for _ in range(8):
+            await stack.enter_async_context(limiter.slot())
+        limiter.share(2)
+        assert limiter.in_flight == 8
+        waiting = asyncio.create_task(_saturate(limiter, 1))
+        await asyncio.sleep(0.01)
+        assert (starved, limiter.waiting) == ([1], 1)
+    assert await asyncio.wait_for(waiting, 5) <= 2
+
+
+async def test_calls_that_wait_for_a_share_and_later_ones_fail_with_it() -> None:
+    limiter = Limiter(4, 4)
+    limiter.share(0)
+    waiting = asyncio.create_task(_saturate(limiter, 1))
+    await asyncio.sleep(0.01)
+    limiter.fail(ZeroDivisionError("no more"))
+    for task in (waiting, asyncio.create_task(_saturate(limiter, 1))):
+        with pytest.raises(ExceptionGroup) as failed:
+            await task
+        assert failed.value.subgroup(ZeroDivisionError)
+    assert limiter.in_flight == 0

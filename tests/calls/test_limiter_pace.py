@@ -31,3 +31,23 @@ def test_an_amount_beyond_any_burst_goes_through_and_is_waited_out_by_the_next()
     assert pace.wait_s(100.0) <= 0
     pace.take(600, 100.0)
     assert pace.wait_s(100.0) == 600 - BURST_S
+
+
+@given(st.lists(st.tuples(st.floats(0.1, 30), st.integers(0, 4), st.integers(0, 40)), min_size=1, max_size=30))
+def test_parts_of_a_limit_never_take_more_than_the_whole(steps: list[tuple[float, int, int]]) -> None:
+    """Two take turns with their parts, each takes all that it may; in between some of it is left unused."""
+    paces = [Pace(60), Pace(60)]
+    for pace in paces:
+        pace.use_part(0.0, 0.0)
+    now, taken = 0.0, 0
+    for seconds, quarter, wanted in steps:
+        for pace, part in zip(paces, (quarter, 4 - quarter), strict=True):
+            pace.use_part(part / 4, now)
+        for tick in range(10):
+            now += seconds / 10
+            for pace, part in zip(paces, (quarter, 4 - quarter), strict=True):
+                for _ in range(wanted if tick % 3 else 0):
+                    if part and pace.wait_s(now) <= 1e-9:
+                        pace.take(1, now)
+                        taken += 1
+    assert taken <= now + 2 * BURST_S + 2

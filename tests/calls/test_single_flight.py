@@ -126,6 +126,27 @@ async def test_what_cannot_be_read_is_asked_again_and_replaced(tmp_path: Path) -
     once.close()
 
 
+async def test_callers_of_one_key_look_for_it_afar_once() -> None:
+    looked: list[bytes] = []
+
+    class Afar(SingleFlight):
+        async def _find(self, key: bytes, unreadable: Entry | None) -> Entry | None:
+            looked.append(key)
+            await asyncio.sleep(0.01)
+            return Entry(body=b"afar") if key == KEY else None
+
+    once, model = Afar(), Model()
+    model.go.set()
+    tasks = await started(*(once(key, model, read) for key in (KEY, KEY, b"other", b"other")))
+    assert [await task for task in tasks] == [
+        ("known afar", True),
+        ("known afar", True),
+        ("fresh 1", False),
+        ("known 1", True),
+    ]
+    assert looked == [KEY, b"other"]
+
+
 async def _error(task: asyncio.Task[Any]) -> Any:
     with pytest.raises(Exception) as failed:  # noqa: PT011 - which one it is, is what is tested
         await task
