@@ -1,0 +1,287 @@
+"""The desk of a run that is spread over workers: the one place that knows which replies are there, asked for and paid.
+
+A worker asks for keys and is told to ask the model for those that nobody has. While it does, others that want the same
+wait, and get its reply or its error. The desk also divides the run's budget and its limits; see `desk_budget` and
+`desk_limits`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from evalflow.calls.budget import Amount, Budget
+from evalflow.calls.cache import Cache, short
+from evalflow.calls.cache_store import Entry
+from evalflow.calls.desk_budget import BudgetLeases
+from evalflow.calls.desk_limits import LimiterKey, SlotShares
+from evalflow.calls.desk_messages import OWED, DeskMessage, DeskReply, Payment
+from evalflow.calls.shared_cache import SharedCache
+from evalflow.frozen import record
+from evalflow.records import NOTHING, Spend, Usage
+
+BEAT_S = (
+    0.01  # seconds for which a worker gathers, and how many more for each worker: a desk reads 1,000 messages a second
+)
+BEAT_EACH_S = 0.001
+_SETTLED, _LOST = 0, -1  # payers that are no workers
+
+
+@record()
+class DeskTotals:
+    """What the desk knows of a run's calls that no record has.
+
+    Attributes:
+        spent: On the budget; None without one.
+        unaccounted_requests: Requests at most that lost workers have made without a record.
+        billed: The cost of calls of an earlier part of the run, counted there, that records have billed since.
+    """
+
+    spent: Amount | None
+    unaccounted_requests: int
+    billed: Spend
+
+
+@dataclass(slots=True)
+class Flight:
+    """A call that its holder is to make, and the workers that wait for it. `looking`: in the shared cache first."""
+
+    holder: str
+    waiting: dict[str, None] = field(default_factory=dict[str, None])
+    looking: bool = False
+
+
+@dataclass(slots=True)
+class Outbox:
+    """What waits for a worker's next message; `number` is that of the worker."""
+
+    number: int
+    found: list[tuple[bytes, Entry, Payment]] = field(default_factory=list[tuple[bytes, Entry, Payment]])
+    yours: list[bytes] = field(default_factory=list[bytes])
+    failed: list[tuple[bytes, Exception]] = field(default_factory=list[tuple[bytes, Exception]])
+
+    def empty(self) -> tuple[list[tuple[bytes, Entry, Payment]], list[bytes], list[tuple[bytes, Exception]]]:
+        taken = self.found, self.yours, self.failed
+        self.found, self.yours, self.failed = [], [], []
+        return taken
+
+
+class RunDesk:
+    """Answers the workers of one run, in one event loop.
+
+    For each call that the run has paid for it remembers the worker that pays, in about 100 bytes. A worker that is lost
+    leaves replies whose cost no record has: the next worker that asks for one pays for it. `settled` are the calls that
+    journals of earlier parts of a resumed run have paid for; other entries of this run are paid by who asks first.
+    `counted`: the cost of these is in the budget already, as when the earlier part ended by itself.
+    """
+
+    def __init__(
+        self,
+        cache: Cache,
+        shared: SharedCache | None = None,
+        budget: Budget | None = None,
+        settled: Iterable[int] = (),
+        *,
+        counted: bool = False,
+    ) -> None:
+        self._cache = cache
+        self._shared = shared
+        self._leases = BudgetLeases(budget) if budget else None
+        self._counted = counted
+        self._payers: dict[int, int] = dict.fromkeys(settled, _SETTLED)
+        self._before: set[int] = set()  # calls from before that a worker is to pay for, and has not billed yet
+        self._flights: dict[bytes, Flight] = {}
+        self._outboxes: dict[str, Outbox] = {}
+        self._gone: set[str] = set()
+        self._slots: defaultdict[LimiterKey, SlotShares] = defaultdict(SlotShares)
+        self._looking: set[asyncio.Task[None]] = set()
+        self._joined = 0
+        self._unaccounted = 0
+        self._billed = NOTHING
+
+    def open(self) -> None:
+        """Connect to the shared cache, if there is one; UserError if that fails."""
+        if self._shared is not None:
+            self._shared.open()
+
+    async def exchange(self, worker: str, message: DeskMessage) -> DeskReply:
+        """Take what a worker has gathered; returns what there is for it."""
+        if worker in self._gone:
+            for key, entry in message.made:
+                self._keep_late(key, entry)
+            return DeskReply(gone=True)
+        outbox = self._outboxes.get(worker) or self._join(worker)
+        for key, entry in message.made:
+            self._keep(outbox.number, key, entry)
+        for key, error in message.failed:
+            self._fail(key, error)
+        for key in message.dropped:
+            self._hand_on(key, worker)
+        for key in message.unbilled:
+            self._free(short(key))
+        for key, spend in message.billed:
+            self._bill(key, spend)
+        for key, unreadable in message.asked:
+            self._ask(worker, outbox, key, unreadable)
+        lease = None
+        if self._leases is not None and message.lease is not None:
+            lease = self._leases.report(worker, message.lease, len(self._outboxes))
+        shares = {key: self._slots[key].report(worker, use) for key, use in message.slots.items()}
+        if message.last:
+            self._leave(worker)
+            return DeskReply()
+        found, yours, failed = outbox.empty()
+        beat_s = BEAT_S + BEAT_EACH_S * len(self._outboxes)
+        return DeskReply(found=found, yours=yours, failed=failed, lease=lease, shares=shares, beat_s=beat_s)
+
+    def lost(self, worker: str, journaled: Iterable[int]) -> None:
+        """Give a worker up. `journaled` are short keys of all calls whose cost is in the run's journals.
+
+        What it has paid for beside them is paid by the next one that asks for it. Call this before its cases are given
+        to others. A worker that comes back nevertheless is told that it is gone.
+        """
+        if worker in self._gone:
+            return
+        self._gone.add(worker)
+        outbox = self._outboxes.get(worker)
+        if outbox is None:
+            return
+        kept = journaled if isinstance(journaled, set | frozenset) else set(journaled)
+        for key in [key for key, payer in self._payers.items() if payer == outbox.number and key not in kept]:
+            self._free(key)
+        self._unaccounted += self._leave(worker)
+
+    @property
+    def totals(self) -> DeskTotals:
+        spent = self._leases.budget.spent if self._leases else None
+        return DeskTotals(spent, self._unaccounted, self._billed)
+
+    def close(self) -> None:
+        """Store what is left."""
+        for task in self._looking:
+            task.cancel()
+        self._cache.close()
+        if self._shared is not None:
+            self._shared.close()
+
+    def _join(self, worker: str) -> Outbox:
+        self._joined += 1
+        self._outboxes[worker] = outbox = Outbox(self._joined)
+        return outbox
+
+    def _leave(self, worker: str) -> int:
+        """Free all that a worker holds; returns how many requests it may have made that no message told of."""
+        for key, _, payment in self._outboxes.pop(worker).found:
+            if payment in OWED:
+                self._free(short(key))
+        held = [key for key, flight in self._flights.items() if flight.holder == worker]
+        for flight in self._flights.values():
+            flight.waiting.pop(worker, None)
+        for key in held:
+            self._hand_on(key, worker)
+        slots = [shares.lost(worker) for shares in self._slots.values()]
+        if self._leases is not None:
+            return self._leases.lost(worker)
+        return max(sum(one.in_flight for one in slots), min(len(held), sum(one.bound for one in slots)))
+
+    def _ask(self, worker: str, outbox: Outbox, key: bytes, unreadable: int | None) -> None:
+        flight = self._flights.get(key)
+        if flight is not None:
+            if flight.holder != worker:
+                flight.waiting[worker] = None
+            return
+        entry = self._cache.get(key)
+        if entry is not None and (unreadable is None or entry.checksum != unreadable):
+            outbox.found.append((key, entry, self._payment(outbox.number, key, entry)))
+            return
+        flight = self._flights[key] = Flight(worker)
+        if self._shared is None or unreadable is not None:
+            outbox.yours.append(key)
+            return
+        flight.looking = True
+        task = asyncio.create_task(self._look(self._shared, key, flight))
+        self._looking.add(task)
+        task.add_done_callback(self._looking.discard)
+
+    async def _look(self, shared: SharedCache, key: bytes, flight: Flight) -> None:
+        """Look for a key in the shared cache, while its worker holds it."""
+        entry = await shared.get(key)
+        flight.looking = False
+        if self._flights.get(key) is not flight:
+            return
+        if entry is None:
+            self._outboxes[flight.holder].yours.append(key)
+        else:
+            self._give(key, entry)
+
+    def _give(self, key: bytes, entry: Entry) -> None:
+        """End a flight: its worker, if it has not made the entry itself, and all that wait get the entry."""
+        flight = self._flights.pop(key)
+        for name in (flight.holder, *flight.waiting):
+            outbox = self._outboxes[name]
+            outbox.found.append((key, entry, self._payment(outbox.number, key, entry)))
+
+    def _keep(self, number: int, key: bytes, entry: Entry) -> None:
+        stored = self._cache.put(key, entry)
+        if self._shared is not None:
+            self._shared.put(key, stored)
+        self._payers[short(key)] = number
+        self._before.discard(short(key))
+        flight = self._flights.pop(key, None)
+        for name in flight.waiting if flight else ():
+            self._outboxes[name].found.append((key, stored, "elsewhere"))
+
+    def _keep_late(self, key: bytes, entry: Entry) -> None:
+        """Keep what a worker that was given up has paid for, unless another has been asked for it since."""
+        if key not in self._flights and self._cache.get(key) is None:
+            self._keep(_LOST, key, entry)
+
+    def _fail(self, key: bytes, error: Exception) -> None:
+        flight = self._flights.pop(key, None)
+        for name in flight.waiting if flight else ():
+            self._outboxes[name].failed.append((key, error))
+
+    def _hand_on(self, key: bytes, worker: str) -> None:
+        """A worker does not make its call: the first one that waits makes it."""
+        flight = self._flights.get(key)
+        if flight is None or flight.holder != worker:
+            return
+        if not flight.waiting:
+            del self._flights[key]
+            return
+        flight.holder = next(iter(flight.waiting))
+        del flight.waiting[flight.holder]
+        if not flight.looking:
+            self._outboxes[flight.holder].yours.append(key)
+
+    def _payment(self, number: int, key: bytes, entry: Entry) -> Payment:
+        """Who pays for an entry that a worker gets; from now on that is the worker itself, if nobody has yet."""
+        payer = self._payers.get(short(key))
+        if entry.run_id != self._cache.run_id or payer in (_SETTLED, number):
+            return "settled"
+        if payer is not None and payer != _LOST:
+            return "elsewhere"
+        self._payers[short(key)] = number
+        if payer == _LOST:
+            return "lost"
+        self._before.add(short(key))
+        return "before"
+
+    def _free(self, key: int) -> None:
+        """Nobody pays for an entry any more: the next worker that asks for it does."""
+        if key in self._before:
+            self._before.discard(key)
+            del self._payers[key]
+        else:
+            self._payers[key] = _LOST
+
+    def _bill(self, key: bytes, spend: Spend) -> None:
+        """A worker has paid for an entry from before."""
+        self._before.discard(short(key))
+        if self._counted:
+            self._billed += spend
+        elif self._leases is not None:
+            usage = spend.usage or Usage()
+            self._leases.book(Amount(spend.requests, usage.input_tokens + usage.output_tokens, spend.cost_usd or 0.0))

@@ -1,0 +1,200 @@
+"""A budget that the workers of one run share: each spends from a lease, which the desk extends bit by bit."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from math import isinf
+
+from evalflow.calls.budget import Amount, Budget, Unit
+from evalflow.config.schema import BudgetConfig
+from evalflow.errors import BudgetError
+from evalflow.frozen import record
+
+AHEAD = (
+    4  # a lease covers this multiple of what is in use: few calls wait for the desk, and little is lost with a worker
+)
+_NOTHING = Amount()
+
+
+@record()
+class LeaseUse:
+    """A worker's use of its lease.
+
+    Attributes:
+        spent: Since the last report.
+        kept: What the lease covers from now on; the rest is returned.
+        needed: What the next call may take, if it waits for that.
+        ahead: What would be useful beyond.
+    """
+
+    spent: Amount
+    kept: Amount
+    needed: Amount | None = None
+    ahead: Amount = Amount()
+
+
+@record()
+class LeaseGrant:
+    """The answer to it.
+
+    Attributes:
+        granted: Extends the lease.
+        refused: Why the next call can never be made; empty if it may.
+        scarce: Whether another worker waits: what is not reserved is to be returned.
+    """
+
+    granted: Amount = Amount()
+    refused: str = ""
+    scarce: bool = False
+
+
+class BudgetLeases:
+    """Divides a run's budget among its workers: what is spent and all leases together never exceed a limit."""
+
+    def __init__(self, budget: Budget) -> None:
+        self.budget = budget
+        self._leases: dict[str, Amount] = {}
+        self._total = Amount()
+        self._waiting: set[str] = set()
+
+    def report(self, worker: str, use: LeaseUse, workers: int) -> LeaseGrant:
+        """Book what was spent and returned, and extend the lease by a fair part of what is left."""
+        self._set(worker, use.kept, use.spent)
+        self._waiting.discard(worker)
+        scarce = bool(self._waiting)
+        needed = use.needed or Amount()
+        refused = use.needed and self.budget.refusal(needed)
+        if not refused:
+            return LeaseGrant(self._extend(worker, needed, Amount() if scarce else use.ahead, workers), scarce=scarce)
+        if not self._leases:
+            return LeaseGrant(refused=refused, scarce=scarce)
+        self._waiting.add(worker)
+        return LeaseGrant(scarce=scarce)
+
+    def book(self, spent: Amount) -> None:
+        """Count what was spent without a lease."""
+        self.budget.hold(spent, self._total, len(self._leases))
+
+    def lost(self, worker: str) -> int:
+        """Count the whole lease of a worker as spent; returns the requests in it."""
+        self._waiting.discard(worker)
+        lease = self._leases.get(worker, Amount())
+        self._set(worker, Amount(), lease)
+        return lease.requests
+
+    def _extend(self, worker: str, needed: Amount, ahead: Amount, workers: int) -> Amount:
+        def part(unit: Unit) -> float:
+            least, more, left = getattr(needed, unit), getattr(ahead, unit), self.budget.left(unit)
+            return max(least, min(more, left if isinf(left) else left / (4 * workers)))
+
+        granted = Amount(int(part("requests")), int(part("tokens")), part("usd"))
+        if granted != Amount():
+            self._set(worker, self._leases.get(worker, Amount()) + granted)
+        return granted
+
+    def _set(self, worker: str, lease: Amount, spent: Amount = _NOTHING) -> None:
+        before = self._leases.pop(worker, Amount())
+        if lease != Amount():
+            self._leases[worker] = lease
+        # Sums of dollars leave rounding errors.
+        self._total = self._total - before + lease if self._leases else Amount()
+        self.budget.hold(spent, self._total, len(self._leases))
+
+
+class LeasedBudget(Budget):
+    """A worker's part of the run's budget: calls wait, in their order, until its lease covers them."""
+
+    def __init__(self, limits: BudgetConfig, short: Callable[[], None]) -> None:
+        super().__init__(limits)
+        self._short = short
+        self._lease = Amount()
+        self._unreported = Amount()
+        self._queue: deque[tuple[asyncio.Future[None], Amount]] = deque()
+        self._scarce = False
+        self._failed: Exception | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether the desk is to be asked: a call waits, or others wait for what is not needed here."""
+        return any(not turn.done() for turn, _ in self._queue) or (self._scarce and self._lease != self._reserved)
+
+    async def reserve(self, amount: Amount) -> None:
+        if self._failed is not None:
+            raise self._failed
+        turn = asyncio.get_running_loop().create_future()
+        self._queue.append((turn, amount))
+        self._serve()
+        if not turn.done():
+            self._short()
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled() and not turn.exception():  # covered just as it was cancelled
+                self.settle(amount, Amount())
+            raise
+
+    def settle(self, reserved: Amount, spent: Amount) -> None:
+        self._lease = _no_less(self._lease - spent)
+        self._unreported += spent
+        super().settle(reserved, spent)
+        self._serve()
+
+    def use(self, *, last: bool = False) -> LeaseUse:
+        """The use since the last report. What is not reserved is returned where it is short; at last, all is spent."""
+        while self._queue and self._queue[0][0].done():
+            self._queue.popleft()
+        waiting = [amount for turn, amount in self._queue if not turn.done()]
+        in_use = sum(waiting, self._reserved)
+        if waiting or self._scarce:
+            self._lease = _least(self._lease, self._reserved)
+        spent, self._unreported = self._unreported, Amount()
+        if last:
+            return LeaseUse(spent + self._reserved, Amount())
+        ahead = Amount(in_use.requests * AHEAD, in_use.tokens * AHEAD, in_use.usd * AHEAD)
+        free = self._lease - self._reserved
+        return LeaseUse(spent, self._lease, waiting[0] if waiting else None, _no_less(ahead - free))
+
+    def take(self, grant: LeaseGrant) -> None:
+        """Use an answer of the desk."""
+        self._lease += grant.granted
+        self._scarce = grant.scarce
+        self._serve()
+        if grant.refused:
+            self._refuse(grant.refused)
+
+    def fail(self, error: Exception) -> None:
+        """Raise an error for all calls that wait, and for those to come."""
+        self._failed = error
+        while self._queue:
+            turn, _ = self._queue.popleft()
+            if not turn.done():
+                turn.set_exception(error)
+
+    def _refuse(self, why: str) -> None:
+        """Refuse the next call, and those that may take as much or more."""
+        least = next((amount for turn, amount in self._queue if not turn.done()), Amount())
+        for turn, amount in self._queue:
+            if not turn.done() and _least(amount, least) == least:
+                turn.set_exception(BudgetError(why))
+
+    def _serve(self) -> None:
+        while self._queue:
+            turn, amount = self._queue[0]
+            if not turn.done():
+                if _no_less(self._reserved + amount - self._lease) != Amount():
+                    return
+                self._reserved += amount
+                self._holders += 1
+                turn.set_result(None)
+            self._queue.popleft()
+
+
+def _least(one: Amount, other: Amount) -> Amount:
+    return Amount(min(one.requests, other.requests), min(one.tokens, other.tokens), min(one.usd, other.usd))
+
+
+def _no_less(amount: Amount) -> Amount:
+    """The amount, with 0 for what is negative."""
+    return Amount(max(0, amount.requests), max(0, amount.tokens), max(0.0, amount.usd))

@@ -1,0 +1,275 @@
+"""A worker's side of the desk: what its calls need of the desk is gathered, and exchanged in one message."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from evalflow.calls import faults
+from evalflow.calls.cache import SingleFlight, for_others
+from evalflow.calls.cache_store import Entry
+from evalflow.calls.client import CallSession
+from evalflow.calls.connections import Connections
+from evalflow.calls.desk_budget import LeasedBudget
+from evalflow.calls.desk_limits import SharedLimiters
+from evalflow.calls.desk_messages import OWED, DeskMessage, DeskReply, Payment
+from evalflow.config.schema import BudgetConfig
+from evalflow.errors import CallError, EvalflowError, InfrastructureError
+from evalflow.records import Spend, Usage
+
+T = TypeVar("T")
+Send = Callable[[str, DeskMessage], Awaitable[DeskReply]]
+
+BEAT_S = 0.01  # until the desk says otherwise
+LONGEST_BEAT_S = 0.2  # while there is nothing to say, and something is awaited
+IDLE_S = 1.0  # while nothing is awaited either
+PATIENCE_S = 60.0  # how long an answer of the desk may take
+RECENT_BYTES = 16 * 1024**2
+_ENTRY_BYTES = 500  # an entry without its body
+
+
+class DeskClient:
+    """Exchanges messages with the desk, one at a time, from the first call on.
+
+    `send` is `RunDesk.exchange`, or passes on to it. Once it fails, or the desk has given the worker up, all calls
+    fail. `budget` has the run's limits; without it nothing is limited.
+    """
+
+    def __init__(self, worker: str, send: Send, *, budget: BudgetConfig | None = None) -> None:
+        self._worker = worker
+        self._send = send
+        self._gathered = Gathered()
+        self._asked: dict[bytes, asyncio.Future[Entry | None]] = {}
+        self._owed: dict[bytes, Payment] = {}
+        self._limiters = SharedLimiters(self._touch)
+        self._budget = LeasedBudget(budget, self._touch) if budget else None
+        self._touched = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._beat_s = BEAT_S
+        self._closing = False
+        self._failed: Exception | None = None
+        self.recent = RecentEntries()
+
+    def session(self, connections: Connections | None = None) -> CallSession:
+        """What the worker's judges and targets share."""
+        return CallSession(self._limiters, DeskFlight(self), self._budget, connections)
+
+    async def close(self) -> None:
+        """Send what was gathered, and return all that is held. The calls must have ended."""
+        self._closing = True
+        if self._task is not None:
+            self._touched.set()
+            await self._task
+
+    async def ask(self, key: bytes, unreadable: Entry | None) -> Entry | None:
+        """The entry of a key, perhaps when another worker has made it; None if the model is to be asked."""
+        if self._failed is not None:
+            raise self._failed
+        if key not in self._asked:
+            self._gathered.asked.append((key, unreadable and unreadable.checksum))
+        answer = self._asked[key] = asyncio.get_running_loop().create_future()
+        self._touch()
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            if not answer.cancelled() and not answer.exception():
+                self._release(key, answer.result())
+            raise
+
+    def made(self, key: bytes, entry: Entry) -> None:
+        self._owed.pop(key, None)
+        self.recent.add(key, entry)
+        self._gathered.made.append((key, entry))
+        self._touch()
+
+    def failed(self, key: bytes, error: BaseException) -> None:
+        """Tell that the model was asked in vain; or not to the end, if the call was cancelled."""
+        self._owed.pop(key, None)
+        if isinstance(error, Exception):
+            self._gathered.failed.append((key, _portable(error)))
+        else:
+            self._gathered.dropped.append(key)
+        self._touch()
+
+    def owes(self, key: bytes) -> bool:
+        return key in self._owed
+
+    def bill(self, key: bytes, entry: Entry, cost_usd: float | None) -> None:
+        """Pay for an entry that nobody has paid for."""
+        if self._owed.pop(key) == "before":
+            requests, usage = entry.requests, entry.usage or Usage()
+            spend = Spend(requests=requests, reasks=requests - 1, usage=usage, cost_usd=cost_usd or 0.0)
+            self._gathered.billed.append((key, spend))
+            self._touch()
+
+    def _touch(self) -> None:
+        """There is something to say."""
+        self._touched.set()
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        pause_s, last = self._beat_s, False
+        try:
+            while not last:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(pause_s):
+                        await self._touched.wait()
+                if self._touched.is_set():
+                    pause_s = self._beat_s
+                    if not self._closing:
+                        await asyncio.sleep(self._beat_s)
+                last = self._closing
+                self._touched.clear()
+                self._take(await self._answer(self._message(last)))
+                pause_s = min(2 * pause_s, max(LONGEST_BEAT_S, self._beat_s)) if self._waits() else IDLE_S
+            self._fail(InfrastructureError(f"the worker {self._worker} has ended"))
+        except Exception as error:  # whatever the transport raises: those who wait must learn of it
+            self._fail(error)
+
+    def _waits(self) -> bool:
+        return bool(self._asked) or self._limiters.waits or (self._budget is not None and self._budget.waits)
+
+    def _message(self, last: bool) -> DeskMessage:
+        taken, self._gathered = self._gathered, Gathered()
+        return DeskMessage(
+            asked=taken.asked,
+            made=taken.made,
+            failed=taken.failed,
+            dropped=taken.dropped,
+            unbilled=taken.unbilled,
+            billed=taken.billed,
+            lease=self._budget.use(last=last) if self._budget else None,
+            slots=self._limiters.use(),
+            last=last,
+        )
+
+    async def _answer(self, message: DeskMessage) -> DeskReply:
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                return await self._send(self._worker, message)
+        except Exception as error:
+            why = (
+                f"no answer within {PATIENCE_S:g} s" if isinstance(error, TimeoutError) else faults.of_exception(error)
+            )
+            hint = "what is done is kept: resume the run"
+            raise InfrastructureError(f"the run's desk does not answer: {why}", hint) from error
+
+    def _take(self, reply: DeskReply) -> None:
+        if reply.gone:
+            raise InfrastructureError(f"the run has given the worker {self._worker} up, and goes on without it")
+        self._beat_s = reply.beat_s
+        for key, entry, payment in reply.found:
+            if payment == "settled":
+                self.recent.add(key, entry)
+            elif payment in OWED:
+                self._owed[key] = payment
+            self._deliver(key, entry)
+        for key in reply.yours:
+            self._deliver(key, None)
+        for key, error in reply.failed:
+            answer = self._asked.pop(key, None)
+            if answer is not None and not answer.done():
+                answer.set_exception(error)
+        if self._budget is not None and reply.lease is not None:
+            self._budget.take(reply.lease)
+        self._limiters.take(reply.shares)
+
+    def _deliver(self, key: bytes, entry: Entry | None) -> None:
+        answer = self._asked.pop(key, None)
+        if answer is None or answer.done():
+            self._release(key, entry)
+        else:
+            answer.set_result(entry)
+
+    def _release(self, key: bytes, entry: Entry | None) -> None:
+        """Leave what the desk has given for a call that was cancelled to others."""
+        if entry is None:
+            self._gathered.dropped.append(key)
+        elif self._owed.pop(key, None):
+            self._gathered.unbilled.append(key)
+        self._touch()
+
+    def _fail(self, error: Exception) -> None:
+        self._failed = error
+        for answer in self._asked.values():
+            if not answer.done():
+                answer.set_exception(error)
+        self._asked.clear()
+        self._limiters.fail(error)
+        if self._budget is not None:
+            self._budget.fail(error)
+
+
+class DeskFlight(SingleFlight):
+    """Calls by key, one at a time over all workers of the run."""
+
+    def __init__(self, client: DeskClient) -> None:
+        super().__init__()
+        self._client = client
+
+    def known(self, key: bytes) -> Entry | None:
+        return self._client.recent.get(key)
+
+    async def _find(self, key: bytes, unreadable: Entry | None) -> Entry | None:
+        return await self._client.ask(key, unreadable)
+
+    async def _ask(self, key: bytes, ask: Callable[[], Awaitable[tuple[T, Entry]]]) -> tuple[T, Entry]:
+        try:
+            return await super()._ask(key, ask)
+        except BaseException as error:
+            self._client.failed(key, error)
+            raise
+
+    def _keep(self, key: bytes, entry: Entry) -> None:
+        self._client.made(key, entry)
+
+    def _is_owed(self, key: bytes, entry: Entry) -> bool:
+        return self._client.owes(key)
+
+    def _claim(self, key: bytes, entry: Entry, price: Callable[[Entry], float | None]) -> None:
+        self._client.bill(key, entry, price(entry))
+
+
+@dataclass
+class Gathered:
+    """What goes into the next message; see `DeskMessage`."""
+
+    asked: list[tuple[bytes, int | None]] = field(default_factory=list[tuple[bytes, int | None]])
+    made: list[tuple[bytes, Entry]] = field(default_factory=list[tuple[bytes, Entry]])
+    failed: list[tuple[bytes, Exception]] = field(default_factory=list[tuple[bytes, Exception]])
+    dropped: list[bytes] = field(default_factory=list[bytes])
+    unbilled: list[bytes] = field(default_factory=list[bytes])
+    billed: list[tuple[bytes, Spend]] = field(default_factory=list[tuple[bytes, Spend]])
+
+
+class RecentEntries:
+    """The entries that a worker has seen last, of those that it may use for free."""
+
+    def __init__(self) -> None:
+        self._entries: dict[bytes, Entry] = {}
+        self._room = RECENT_BYTES
+
+    def get(self, key: bytes) -> Entry | None:
+        return self._entries.get(key)
+
+    def add(self, key: bytes, entry: Entry) -> None:
+        before = self._entries.pop(key, None)
+        self._entries[key] = entry
+        self._room += (_size(before) if before else 0) - _size(entry)
+        while self._room < 0:
+            self._room += _size(self._entries.pop(next(iter(self._entries))))
+
+
+def _size(entry: Entry) -> int:
+    return _ENTRY_BYTES + len(entry.body)
+
+
+def _portable(error: Exception) -> Exception:
+    """The error for other workers: of a kind that any process knows."""
+    if isinstance(error, EvalflowError | CallError):
+        return for_others(error)
+    return InfrastructureError(f"a worker failed: {faults.of_exception(error)}")

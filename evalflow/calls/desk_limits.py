@@ -1,0 +1,139 @@
+"""Limits of calls in flight that the workers of one run share: who may use how many slots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from evalflow.calls.limiter import Limiter, Limiters
+from evalflow.frozen import record
+
+LimiterKey = tuple[str, ...]
+
+
+@record()
+class SlotUse:
+    """A worker's use of one limit.
+
+    Attributes:
+        maximum: The most calls in flight, over all workers.
+        wanted: Slots that it could use: calls in flight and those that wait.
+        in_flight: Calls in flight now.
+    """
+
+    maximum: int
+    wanted: int
+    in_flight: int
+
+
+@dataclass(slots=True)
+class SlotHolder:
+    """What one worker has of a limit.
+
+    Attributes:
+        share: The slots that it was given last.
+        bound: The most calls that it can have in flight before it reports again.
+    """
+
+    wanted: int = 0
+    share: int = 0
+    bound: int = 0
+    in_flight: int = 0
+
+
+class SlotShares:
+    """Divides the slots of one limit among workers: bounds never add up to more than the maximum.
+
+    A worker reports its use and is answered with its share. A share that was lowered counts in full until the worker's
+    next report, which it sends knowing the lower one; from then on it counts as the share or as the calls still in
+    flight, whichever is more. Only what is free by that is given to others.
+    """
+
+    def __init__(self) -> None:
+        self._maximum: int | None = None
+        self._holders: dict[str, SlotHolder] = {}
+
+    def report(self, worker: str, use: SlotUse) -> int:
+        """The worker's share from now on."""
+        self._maximum = use.maximum if self._maximum is None else min(use.maximum, self._maximum)
+        one = self._holders.setdefault(worker, SlotHolder())
+        one.wanted, one.in_flight = min(use.wanted, self._maximum), use.in_flight
+        one.bound = max(one.share, use.in_flight)
+        free = self._maximum - sum(other.bound for other in self._holders.values())
+        names = list(self._holders)
+        fair = divided(self._maximum, [other.wanted for other in self._holders.values()])[names.index(worker)]
+        one.share = max(0, min(fair, one.bound + free))
+        one.bound = max(one.bound, one.share)
+        return one.share
+
+    def lost(self, worker: str) -> SlotHolder:
+        """Free the slots of a worker; returns what it had."""
+        return self._holders.pop(worker, SlotHolder())
+
+
+def divided(slots: int, wanted: Sequence[int]) -> list[int]:
+    """Fair shares: an equal part for each, at most what it wants; the rest goes to those who want more.
+
+    Slots that nobody wants are spread over those who want any, for their next calls.
+    """
+    shares = [0] * len(wanted)
+    wanting = sorted((want, place) for place, want in enumerate(wanted) if want)
+    for turn, (want, place) in enumerate(wanting):
+        shares[place] = min(want, slots // (len(wanting) - turn))
+        slots -= shares[place]
+    for turn, (_, place) in enumerate(wanting):
+        spare = slots // (len(wanting) - turn)
+        shares[place] += spare
+        slots -= spare
+    return shares
+
+
+@dataclass(slots=True)
+class SharedLimit:
+    """A limiter of a worker, and the slots that it wanted at its last report."""
+
+    limiter: Limiter
+    wanted: int = 0
+
+    def use(self) -> SlotUse:
+        """The use now; wanted are also the slots of the last report, so that a pause of a moment loses none."""
+        before, limiter = self.wanted, self.limiter
+        self.wanted = limiter.in_flight + limiter.waiting
+        return SlotUse(limiter.maximum, max(before, self.wanted), limiter.in_flight)
+
+
+class SharedLimiters(Limiters):
+    """The limiters of one worker. No call passes before the worker has its first share."""
+
+    def __init__(self, starved: Callable[[], None]) -> None:
+        super().__init__()
+        self._starved = starved
+        self._shared: dict[LimiterKey, SharedLimit] = {}
+        self._failed: Exception | None = None
+
+    def get(self, key: LimiterKey, start: int, maximum: int) -> Limiter:
+        limiter = super().get(key, start, maximum)
+        if key not in self._shared:
+            self._shared[key] = SharedLimit(limiter)
+            limiter.starved = self._starved
+            limiter.share(0)
+            if self._failed is not None:
+                limiter.fail(self._failed)
+        return limiter
+
+    @property
+    def waits(self) -> bool:
+        """Whether calls wait for a larger share."""
+        return any(one.limiter.starving for one in self._shared.values())
+
+    def use(self) -> dict[LimiterKey, SlotUse]:
+        return {key: one.use() for key, one in self._shared.items()}
+
+    def take(self, shares: Mapping[LimiterKey, int]) -> None:
+        for key, slots in shares.items():
+            self._shared[key].limiter.share(slots)
+
+    def fail(self, error: Exception) -> None:
+        self._failed = error
+        for one in self._shared.values():
+            one.limiter.fail(error)

@@ -1,0 +1,71 @@
+"""What the workers of one run and its desk tell each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from typing import Literal
+
+from evalflow.calls.cache_store import Entry
+from evalflow.calls.desk_budget import LeaseGrant, LeaseUse
+from evalflow.calls.desk_limits import LimiterKey, SlotUse
+from evalflow.frozen import record
+from evalflow.records import Spend
+
+Payment = Literal["settled", "elsewhere", "lost", "before"]
+"""Who pays for an entry.
+
+settled: it is free for good, since another run has paid for it, or a record of this one has its cost.
+elsewhere: another worker of this run pays.
+lost, before: the one who asks pays, since no record has the cost: it was a lost worker, or an earlier part of the run.
+"""
+
+OWED = frozenset({"lost", "before"})
+
+
+@record(kw_only=True)
+class DeskMessage:
+    """What a worker has gathered since its last message.
+
+    Attributes:
+        asked: Keys of calls to make; with the checksum of the entry that was found before and cannot be read.
+        made: Replies that it has paid for.
+        failed: Calls that failed, without their cost.
+        dropped: Calls that were cancelled.
+        unbilled: Entries that it was to pay for, and did not use.
+        billed: Entries from before that it has paid for since, with their cost.
+        lease, slots: Its use of the budget and of limits, by their limiters.
+        last: Whether it is the last one.
+    """
+
+    asked: Sequence[tuple[bytes, int | None]] = ()
+    made: Sequence[tuple[bytes, Entry]] = ()
+    failed: Sequence[tuple[bytes, Exception]] = ()
+    dropped: Sequence[bytes] = ()
+    unbilled: Sequence[bytes] = ()
+    billed: Sequence[tuple[bytes, Spend]] = ()
+    lease: LeaseUse | None = None
+    slots: Mapping[LimiterKey, SlotUse] = field(default_factory=dict[LimiterKey, SlotUse])
+    last: bool = False
+
+
+@record(kw_only=True)
+class DeskReply:
+    """What the desk has for a worker, which may be about earlier messages.
+
+    Attributes:
+        found: Entries of keys that it asked for.
+        yours: Keys for which it is to ask the model.
+        failed: Keys for which another worker has asked the model in vain.
+        lease, shares: Extends its lease, and sets its shares of limits.
+        beat_s: Seconds for which it gathers what it sends next.
+        gone: Whether the worker was given up: it gets nothing any more.
+    """
+
+    found: Sequence[tuple[bytes, Entry, Payment]] = ()
+    yours: Sequence[bytes] = ()
+    failed: Sequence[tuple[bytes, Exception]] = ()
+    lease: LeaseGrant | None = None
+    shares: Mapping[LimiterKey, int] = field(default_factory=dict[LimiterKey, int])
+    beat_s: float = 0.0
+    gone: bool = False
