@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal, cast
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, GetJsonSchemaHandler, field_validator
 from pydantic_core import CoreSchema
 
 from evalflow.config.judges import Concurrency, EndpointConfig
@@ -228,6 +228,8 @@ class ReplyConfig(TargetConfig):
         answer, actual: The answer's text; the prediction or the retrieved ids.
         contexts: The contexts the answer was generated from.
         metadata: An object with further data on the answer.
+        trace: The OTLP trace of the answer, in JSON. It gives what the reply itself lacks: the answer, the steps,
+            contexts, tokens and cost. null: the field `trace`, if it has resourceSpans.
         timeout_s: Time limit in seconds for one attempt.
         concurrency: Maximum number of concurrent calls.
     """
@@ -236,13 +238,14 @@ class ReplyConfig(TargetConfig):
     actual: Extracted = None
     contexts: Annotated[ContextsExtract | None, BeforeValidator(_written_out)] = None
     metadata: Extracted = None
+    trace: Annotated[str, AfterValidator(_checked_path)] | None = None
     timeout_s: float = Field(default=60, gt=0)
     concurrency: Concurrency = Concurrency(start=4, max=16)
 
     @property
     def may_fill(self) -> frozenset[str]:
-        """Contexts and metadata are always possible; answer and prediction only if mapped."""
-        mapped = {name for name in ("answer", "actual") if getattr(self, name) is not None}
+        """Contexts and metadata are always possible; answer and prediction only if mapped, or by a trace."""
+        mapped = {name for name in ("answer", "actual") if (getattr(self, name) or self.trace) is not None}
         return frozenset({"contexts", "metadata", *mapped})
 
 

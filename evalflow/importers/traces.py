@@ -101,8 +101,8 @@ def _case(trace: TraceReading, asked: Span) -> dict[str, Any]:
     found: dict[str, Any] = {"id": asked.trace, "messages": _messages(trace, asked)}
     answer = trace.answer()
     found |= {"answer": answer} if answer else {}
-    if not answer and asked.failure is not None:
-        found["failure"] = asked.failure or "the span failed without a message"
+    if not answer and trace.failure is not None:
+        found["failure"] = trace.failure
     found |= {"contexts": contexts} if (contexts := trace.contexts()) else {}
     steps = trace.steps() or []
     found |= {"actual": steps} if any("tool_calls" in step for step in steps) else {}

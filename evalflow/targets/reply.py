@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self, cast
 
 from evalflow.apart import TooSlow
@@ -15,6 +15,8 @@ from evalflow.contexts import contexts
 from evalflow.errors import TargetError
 from evalflow.jsonvalues import Path, Unusable, json_path, kind, parsed
 from evalflow.records import Context, Usage
+from evalflow.traces.document import looks_like_trace, read_document
+from evalflow.traces.reading import TraceReading, read_reply
 
 Generated = Literal["answer", "actual"]
 _FORMS = {"answer": ("answer",), "actual": ("actual",), "metadata": ("metadata",)}
@@ -90,16 +92,18 @@ class ReplyReader:
 
     A reply that is no object is the value of the field that the dataset generates. In an object, a mapped field is read
     from its path, which must have a match. Any other field is read from the key of the same name, or else from its
-    place in the dataset's own form.
+    place in the dataset's own form. What it has nowhere is taken from its trace, if one came along.
 
     Attributes:
-        quick: Whether reading is fast for any reply, and may run in the event loop.
+        quick: Whether reading is fast for any small reply, and may run in the event loop.
     """
 
     def __init__(self, config: ReplyConfig) -> None:
         self._config = config
         extracts = {name: getattr(config, name) for name in (*_FORMS, "contexts")}
         self._paths = {name: json_path(extract.path) for name, extract in extracts.items() if extract}
+        if config.trace is not None:
+            self._paths["trace"] = json_path(config.trace)
         chunks = (config.contexts and config.contexts.fields) or {}
         inner = [json_path(source) for source in chunks.values() if source.startswith("$")]
         self.quick = all(path.plain for path in (*self._paths.values(), *inner))
@@ -113,17 +117,23 @@ class ReplyReader:
             if failure is not None:
                 raise TargetError("reported", f"the target reports an error: {failure}", excerpt(body))
             found = {name: self._value(name, reply, form) for name in _FORMS}
-            if found[form.generates] is None:
-                raise ValueError(_nothing(reply, form.generates, self._paths.get(form.generates)))
-            form.check(found["actual"])
-            contexts = self._contexts(reply, form)
-            return ParsedReply(
+            usage, cost_usd = _taken(fields, found["actual"])
+            said = ParsedReply(
                 _text(found["answer"]),
                 found["actual"],
-                contexts,
+                self._contexts(reply, form),
                 _object(found["metadata"]),
-                *_taken(fields, found["actual"]),
+                usage,
+                cost_usd,
             )
+            form.check(said.actual)
+            trace = self._trace(reply, fields, said)
+            said = said if trace is None else _completed(said, trace, form)
+            if getattr(said, form.generates) is None:
+                if trace is not None and trace.failure is not None:
+                    raise TargetError("reported", f"the target reports an error: {trace.failure}", excerpt(body))
+                raise ValueError(_nothing(reply, form.generates, self._paths.get(form.generates)))
+            return said
         except TooSlow as error:
             raise TargetError("timeout", f"reading the reply: {error}", excerpt(body)) from None
         except ValueError as error:
@@ -149,6 +159,42 @@ class ReplyReader:
         if value is None:
             return None
         return _contexts(value, extract)
+
+    def _trace(self, reply: Any, fields: Mapping[str, Any], said: ParsedReply) -> TraceReading | None:
+        path = self._paths.get("trace")
+        value = fields.get("trace") if path is None else _at(path, reply, "trace")
+        if value is None or (path is None and not looks_like_trace(value)):
+            return None
+        try:
+            tree = read_document(value, _trace_id(fields, said.metadata))
+        except ValueError as error:
+            raise ValueError(f"trace: {error}") from None
+        return None if tree is None else read_reply(tree)
+
+
+def _completed(said: ParsedReply, trace: TraceReading, form: Form) -> ParsedReply:
+    """A reply with what its trace says and it does not. A prediction that the dataset asks for is the reply's own."""
+    steps = trace.steps() if said.actual is None and form.generates == "answer" and not form.parts else None
+    documents = trace.contexts() if said.contexts is None else None
+    return replace(
+        said,
+        answer=trace.answer() if said.answer is None else said.answer,
+        actual=steps if said.actual is None else said.actual,
+        contexts=said.contexts if documents is None else contexts(documents),
+        metadata={**trace.about, **(said.metadata or {})},
+        usage=_usage(trace.tokens()) if said.usage is None else said.usage,
+        cost_usd=trace.cost_usd() if said.cost_usd is None else said.cost_usd,
+    )
+
+
+def _trace_id(reply: Mapping[str, Any], metadata: Mapping[str, Any] | None) -> str | None:
+    """The trace ID that a reply names, in its metadata, or as `trace_id` or W3C `traceparent`."""
+    for value in ((metadata or {}).get("trace_id"), reply.get("trace_id")):
+        if isinstance(value, str):
+            return value
+    parent = reply.get("traceparent")
+    parts = parent.split("-") if isinstance(parent, str) else []
+    return parts[1] if len(parts) > 1 else None
 
 
 def _taken(reply: Mapping[str, Any], actual: Any) -> tuple[Usage | None, float | None]:

@@ -28,6 +28,7 @@ from evalflow.redaction import SECRET_NAME, public_address, without_user
 from evalflow.targets.recorded import blank, failed
 from evalflow.targets.reply import Form, ParsedReply, ReplyReader
 
+_LARGE = 1024**2  # bytes of a reply whose trace may take long to read
 UNPRICED = Spend(requests=1, usage=None, cost_usd=None)  # a call of a program, whose price is unknown
 
 
@@ -65,7 +66,7 @@ class ServiceTarget:
     ) -> None:
         self._connector = connector
         self._reader = ReplyReader(config)
-        mapping = config.model_dump(mode="json", include={"answer", "actual", "contexts", "metadata"})
+        mapping = config.model_dump(mode="json", include={"answer", "actual", "contexts", "metadata", "trace"})
         self.name = name
         self.identity = digest([connector.identity, mapping])
         self._forms = forms
@@ -106,7 +107,7 @@ class ServiceTarget:
         raw = await self._connector.ask(data)
         read = partial(self._reader.read, raw.body, form)
         try:
-            said = read() if self._reader.quick else await apart(read)
+            said = read() if self._reader.quick and len(raw.body) < _LARGE else await apart(read)
         except TargetError as error:
             what, spend = f"{error}{raw.note}", replace(UNPRICED, latency_s=raw.latency_s)
             raise TargetError(error.error_type, what, error.raw, spend) from None

@@ -55,6 +55,13 @@ class TraceReading:
         found = {key: value for key, value in known.items() if isinstance(value, str)}
         return {"trace_id": said.trace, "span_id": said.id, **found}
 
+    @property
+    def failure(self) -> str | None:
+        """Why the span that was asked, or the first outermost one, failed; None if it did not."""
+        outer = self.tree.outermost("agent") or self.tree.outermost("llm")
+        span = self.asked or next(iter(outer), None)
+        return None if span is None or span.failure is None else span.failure or "the span failed without a message"
+
     def answer(self) -> str | None:
         """The first text of the reply; others are further choices."""
         answer = None

@@ -5,11 +5,13 @@ Only attributes that say what was asked and answered are kept. Everything else, 
 
 from __future__ import annotations
 
+import base64
+import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from evalflow.jsonvalues import as_list, as_map, as_number
+from evalflow.jsonvalues import as_list, as_map, as_number, kind
 
 _KEPT = (
     "gen_ai.", "llm.input_messages.", "llm.output_messages.", "llm.token_count.", "llm.cost.total", "llm.model_name",
@@ -41,19 +43,20 @@ class Span:
     events: tuple[tuple[str, Mapping[str, Any]], ...] = ()
 
 
-def declared_spans(request: Mapping[str, Any]) -> Iterator[Any]:
-    """The spans of an ExportTraceServiceRequest, unread; ValueError for the form of OTLP before 0.15."""
-    for resource in as_list(request.get("resourceSpans")):
-        if "scopeSpans" not in as_map(resource):
-            raise ValueError(f"resourceSpans have no scopeSpans: {', '.join(as_map(resource))[:80] or 'nothing'}")
-        for scope in as_list(as_map(resource).get("scopeSpans")):
-            yield from as_list(as_map(scope).get("spans"))
+def declared_spans(request: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The spans of an ExportTraceServiceRequest, unread; ValueError for another form, such as of OTLP before 0.15."""
+    for resource in _listed(request, "resourceSpans"):
+        if "scopeSpans" not in resource:
+            raise ValueError(f"resourceSpans have no scopeSpans: {', '.join(resource)[:80] or 'nothing'}")
+        for scope in _listed(resource, "scopeSpans"):
+            yield from _listed(scope, "spans")
 
 
 def span_of(declared: Any, where: str) -> Span | None:
     """Read a span; None if it has no traceId or spanId."""
     known = as_map(declared)
-    if not _text(known.get("traceId")) or not _text(known.get("spanId")):
+    trace, own = _id(known.get("traceId")), _id(known.get("spanId"))
+    if not trace or not own:
         return None
     status = as_map(known.get("status"))
     events = [as_map(one) for one in as_list(known.get("events"))]
@@ -62,9 +65,9 @@ def span_of(declared: Any, where: str) -> Span | None:
     ]
     failure = _text(status.get("message")) or next(iter(said), "")
     return Span(
-        trace=_text(known["traceId"]),
-        id=_text(known["spanId"]),
-        parent=_text(known.get("parentSpanId")),
+        trace=trace,
+        id=own,
+        parent=_id(known.get("parentSpanId")),
         name=_text(known.get("name")),
         where=where,
         begin=_whole(known.get("startTimeUnixNano")),
@@ -77,6 +80,13 @@ def span_of(declared: Any, where: str) -> Span | None:
             if _text(event.get("name")).startswith("gen_ai.")
         ),
     )
+
+
+def _listed(declared: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    found = declared.get(key)
+    if found is not None and not isinstance(found, list):
+        raise ValueError(f"{key} is {kind(found)}, and a list is wanted")
+    return [as_map(one) for one in as_list(found)]
 
 
 def _attributes(declared: Mapping[str, Any], kept: tuple[str, ...]) -> dict[str, Any]:
@@ -113,6 +123,15 @@ def _whole(value: Any) -> int | None:
     except ValueError:
         return None
     return number if abs(number) < 2**64 else None
+
+
+def _id(value: Any) -> str:
+    """An identifier in hexadecimal digits; libraries for protobuf write its bytes as base64."""
+    text = _text(value)
+    if len(text) in (12, 24) and text.endswith("="):
+        with contextlib.suppress(ValueError):
+            return base64.b64decode(text, validate=True).hex()
+    return text
 
 
 def _text(value: Any) -> str:

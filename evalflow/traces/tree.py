@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 
 from evalflow.traces.spans import Span
 
@@ -17,7 +18,6 @@ _KINDS: Mapping[str, str] = {
 }  # fmt: skip
 _OF_MODELS = ("gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.prompt", "gen_ai.completion",
               "llm.input_messages.", "llm.output_messages.")  # fmt: skip
-_DEEPEST = 200  # spans above a span that are looked at
 MANY_SPANS = 20_000
 """Maximum spans of one trace, which is held in memory as a whole."""
 _ABOUT_ANSWERS = frozenset({"guardrail", "evaluator"})
@@ -27,17 +27,29 @@ class TraceTree:
     """The spans of a trace by kind: llm, agent (chains too), tool, retriever, reranker or others.
 
     What happens inside of guardrails and evaluators is about the answer, and is of the kind `other`.
+
+    Attributes:
+        spans: All of them, in the order of their beginning.
+        circle: A span that is inside of itself, which is read as if it had no parent; None if there is none.
     """
 
     def __init__(self, spans: Sequence[Span]) -> None:
         self.spans = sorted(spans, key=lambda span: span.begin or 0)
+        self.circle: Span | None = None
+        self._children: defaultdict[str, list[Span]] = defaultdict(list)
+        for span in self.spans:
+            self._children[span.parent].append(span)
         self._by_id = {span.id: span for span in self.spans}
-        self._above = {span.id: list(self._ancestors(span)) for span in self.spans}
-        kinds = {span.id: _kind(span) for span in self.spans}
-        self._kinds = {
-            span.id: "other" if any(kinds[one.id] in _ABOUT_ANSWERS for one in self._above[span.id]) else kinds[span.id]
-            for span in self.spans
-        }
+        self._kinds: dict[str, str] = {}
+        self._depths: dict[str, int] = {}
+        self._around: dict[str, frozenset[str]] = {}
+        for span in self.spans:
+            if span.parent not in self._by_id:
+                self._place(span)
+        for span in self.spans:
+            if span.id not in self._kinds:
+                self.circle = self._above_itself(span)
+                self._place(self.circle)
 
     def kind(self, span: Span) -> str:
         return self._kinds[span.id]
@@ -48,7 +60,7 @@ class TraceTree:
 
     def is_inside(self, span: Span, kind: str) -> bool:
         """Whether a span is inside of one of a kind."""
-        return any(self._kinds[one.id] == kind for one in self._above[span.id])
+        return kind in self._around[span.id]
 
     def outermost(self, kind: str) -> list[Span]:
         """Those of a kind that are not inside of another of that kind."""
@@ -57,25 +69,36 @@ class TraceTree:
     def shallowest(self, kind: str, fits: Callable[[Span], object]) -> list[Span]:
         """Those of a kind that fit, with the fewest spans above them."""
         found = [span for span in self.of(kind) if fits(span)]
-        least = min((len(self._above[span.id]) for span in found), default=0)
-        return [span for span in found if len(self._above[span.id]) == least]
+        least = min((self._depths[span.id] for span in found), default=0)
+        return [span for span in found if self._depths[span.id] == least]
 
     def below(self, top: Span) -> TraceTree:
         """The span with those inside of it."""
-        return TraceTree([span for span in self.spans if any(one is top for one in (span, *self._above[span.id]))])
+        found, left = {top.id}, [top.id]
+        while left:
+            inner = {span.id for span in self._children[left.pop()]} - found
+            found |= inner
+            left += inner
+        return TraceTree([span for span in self.spans if span.id in found])
 
-    def circle(self) -> Span | None:
-        """A span that is above itself, or None."""
-        last = ((self._above[span.id] or [span])[-1] for span in self.spans)
-        return next((span for span, top in zip(self.spans, last, strict=True) if top.parent == span.id), None)
+    def _place(self, top: Span) -> None:
+        """Set kind, depth and surroundings of a span and of those inside of it."""
+        waiting: list[tuple[Span, int, frozenset[str]]] = [(top, 0, frozenset())]
+        while waiting:
+            span, depth, around = waiting.pop()
+            if span.id in self._kinds:
+                continue
+            kind = "other" if _ABOUT_ANSWERS & around else _kind(span)
+            self._kinds[span.id], self._depths[span.id], self._around[span.id] = kind, depth, around
+            waiting += [(inner, depth + 1, around | {kind}) for inner in self._children[span.id]]
 
-    def _ancestors(self, span: Span) -> Iterator[Span]:
-        seen = {span.id}
-        above = self._by_id.get(span.parent)
-        while above and above.id not in seen and len(seen) <= _DEEPEST:
-            seen.add(above.id)
-            yield above
-            above = self._by_id.get(above.parent)
+    def _above_itself(self, span: Span) -> Span:
+        """The span of a circle that is above a span."""
+        seen: set[str] = set()
+        while span.id not in seen:
+            seen.add(span.id)
+            span = self._by_id[span.parent]
+        return span
 
 
 def _kind(span: Span) -> str:

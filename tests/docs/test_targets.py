@@ -13,10 +13,13 @@ import pytest
 
 from evalflow.testing import Endpoint, Request
 from evalflow.testing.replies import Answering
+from evalflow.trajectories import trajectory
 from tests.docs.test_readme import ROOT, blocks, run
+from tests.traces.otlp import request as traced
+from tests.traces.otlp import span
 
 PAGE = (ROOT / "docs" / "targets.md").read_text(encoding="utf-8")
-ADDRESS = "http://127.0.0.1:8000/ask"
+ADDRESSES = ("http://127.0.0.1:8000/ask", "http://127.0.0.1:8000/agent")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +32,17 @@ class Guarded(Answering):
             "output": {"text": "You asked."},
             "guard": {"status": "fail" if "ignore" in request.body["input"].lower() else "pass"},
             "documents": [document] * request.body["top_k"],
-            "trace": {"turns": len(request.body["history"])},
+            "details": {"turns": len(request.body["history"])},
         }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Traced(Answering):
+    """The agent of the page."""
+
+    def body(self, request: Request) -> Mapping[str, Any]:
+        known = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "find_bicycles"}
+        return {"answer": "C12 is free.", "telemetry": traced(span("tool", says=known))}
 
 
 @pytest.fixture
@@ -46,10 +58,12 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.slow
 def test_every_command_works(folder: Path) -> None:
     commands = [line for block in blocks("bash", PAGE) for line in block.splitlines()]
-    assert len(commands) == 5
-    with Endpoint(lambda _: Guarded()) as endpoint:
-        config = folder / "conf" / "target" / "guarded.yaml"
-        config.write_text(config.read_text().replace(ADDRESS, f"{endpoint.url}/chat/completions"))
+    assert len(commands) == 7
+    with Endpoint(lambda request: Guarded() if "input" in request.body else Traced()) as endpoint:
+        for address, name in zip(ADDRESSES, ("guarded", "traced"), strict=True):
+            config = folder / "conf" / "target" / f"{name}.yaml"
+            assert address in config.read_text()
+            config.write_text(config.read_text().replace(address, f"{endpoint.url}/chat/completions"))
         for command in commands:
             before = endpoint.count
             done = run(command, folder)
@@ -63,6 +77,11 @@ def test_every_command_works(folder: Path) -> None:
             if "guarded" in command and "rag" in command:
                 assert [len(answer["contexts"]) for answer in answers] == [5, 5, 5]
                 assert answers[0]["metadata"] == {"turns": 0}
+            elif "traced" in command:
+                assert {call.name for answer in answers for call in trajectory(answer["actual"]).calls} == {
+                    "look_up" if "traced_bot" in command else "find_bicycles"
+                }
+                assert len({answer["metadata"]["trace_id"] for answer in answers}) == (3 if "bot" in command else 1)
             elif "guarded" in command:
                 assert {answer["actual"] for answer in answers} == {True, False}
 

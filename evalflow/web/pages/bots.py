@@ -44,6 +44,7 @@ _LABELS = {
     "answer": "Answer path",
     "contexts": "Contexts path",
     "actual": "Prediction path",
+    "trace": "Trace path",
 }
 
 
@@ -297,6 +298,9 @@ _PATHS = {
         "The JSONPath of a label or a list of ids, for bots that classify or retrieve.",
         "$.label",
         code=True,
+    ),
+    "trace": forms.About(
+        "Trace", "The JSONPath of an OpenTelemetry trace; gives what the reply lacks.", "$.trace", code=True
     ),
 }
 
