@@ -271,9 +271,10 @@ def _at_field(problem: Problem) -> Problem:
     return Problem(what, field, problem.hint, field)
 
 
-def irregular_turns(messages: Sequence[Mapping[str, Any]]) -> list[tuple[int, str]]:
-    """Problems in the order of a conversation, each with the number of the message, from 0."""
-    return list(readers.irregular([Message(message["role"], message["content"]) for message in messages]))
+def irregular_turns(messages: Sequence[Mapping[str, Any]], *, goes_on: bool) -> list[tuple[int, str]]:
+    """Problems in the order of a conversation, which a simulated user may go on with, by number of message from 0."""
+    turns = [Message(message["role"], message["content"]) for message in messages]
+    return list(readers.irregular(turns, goes_on=goes_on))
 
 
 def case_columns(body: dict[str, Any]) -> dict[str, Any]:

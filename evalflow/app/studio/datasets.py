@@ -194,6 +194,7 @@ def declared_page(
 
 
 def question_of(row: Mapping[str, Any]) -> str:
-    """The last user message of a row of JSON lines; empty if there is none."""
+    """The last user message of a row of JSON lines, else the situation of a simulated user; empty without either."""
     messages = cast("list[dict[str, Any]]", row.get("messages") or [])
-    return next((str(message["content"]) for message in reversed(messages) if message["role"] == "user"), "")
+    said = (str(message["content"]) for message in reversed(messages) if message["role"] == "user")
+    return next(said, str(row.get("scenario") or ""))

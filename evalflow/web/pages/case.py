@@ -17,6 +17,7 @@ from evalflow.app.studio.datasets import own_row
 from evalflow.app.studio.space import NotFoundError, Workspace
 from evalflow.errors import Problem
 from evalflow.web.pages.case_conversation import AnswerExample, Conversation
+from evalflow.web.pages.case_scenario import ScenarioFields
 from evalflow.web.pages.cases import CaseSearch
 from evalflow.web.pages.check_cards import CheckCards
 from evalflow.web.ui import forms
@@ -214,7 +215,7 @@ _LABELS = {
 }
 _GROUP = forms.About("Group", "Related cases, counted together in statistics.", "handbook")
 _ID = forms.About("Id", "Shown in every table. Empty: made from the content.", "fees-017", code=True)
-_WITHOUT_FIELD = {"labels": "labels", "failure": "why it has no answer", "scenario": "a simulated user"}
+_WITHOUT_FIELD = {"labels": "labels", "failure": "why it has no answer"}
 
 
 class CaseForm:
@@ -232,9 +233,10 @@ class CaseForm:
         self._body, self._on_change = dict(body), on_change
         self._fields: dict[str, forms.Field] = {}
         self._checks: CheckCards | None = None
+        self._scenario: ScenarioFields | None = None
         with ui.element("div").classes("studio"):
             with ui.element("div").classes("stack"):
-                self._turns = Conversation(body.get("messages") or [], self._changed)
+                self._turns = Conversation(body.get("messages") or [], self._changed, self._is_simulated)
                 self._example = AnswerExample(
                     workspace, dataset, case.id if case else None, body.get("demo_answer"), self._asked, self._changed
                 )
@@ -248,7 +250,10 @@ class CaseForm:
         self._checks.try_soon()
 
     def _more(self, body: Mapping[str, Any]) -> None:
-        """The fields for metrics, and what is rarely needed."""
+        """The fields for a simulated user, for metrics, and what is rarely needed."""
+        self._scenario = ScenarioFields(body)
+        self._scenario.on_change(self._turns.warn)
+        self._fields |= self._scenario.fields
         with ui.expansion("Expected answer and context", value=True).classes("more"):
             with forms.pair():
                 for name, about in _TEXTS.items():
@@ -282,9 +287,15 @@ class CaseForm:
         if self._checks is not None:
             self._checks.try_soon()
 
+    def _is_simulated(self) -> bool:
+        return bool(self._body.get("scenario")) if self._scenario is None else self._scenario.is_given
+
     def _asked(self) -> dict[str, Any] | None:
         """The case to ask a bot about; None if its conversation is wrong, which it then shows."""
         messages = self._turns.read()
+        if messages == []:
+            self._turns.last.error = forms.REQUIRED
+            return None
         kept = {key: value for key, value in self._body.items() if key in ("contexts", "vars", "metadata")}
         return None if messages is None else {**kept, "messages": messages}
 
@@ -300,18 +311,20 @@ class CaseForm:
 
     def read(self) -> dict[str, Any] | None:
         """The row; None if a field is invalid (the error is shown at the field)."""
-        messages, inputs, metadata = self._turns.read(), self._vars.read(), self._metadata.read()
+        scenario, messages = cast("ScenarioFields", self._scenario).read(), self._turns.read()
+        inputs, metadata = self._vars.read(), self._metadata.read()
         try:
             example = self._example.read()
         except ValueError:
             return None
-        if messages is None or inputs is None or metadata is None:
+        if scenario is None or messages is None or inputs is None or metadata is None:
             return None
         texts = {name: str(self._fields[name].value or "") for name in _TEXTS}
         labels = {name: forms.written(self._fields[name]) for name in _LABELS}
         values: dict[str, Any] = {
             "id": forms.written(self._fields["id"]),
-            "messages": messages,
+            "messages": messages or None,
+            **scenario,
             **{name: content if content.strip() else None for name, content in texts.items()},
             **{name: None if label is None else forms.as_value(label) for name, label in labels.items()},
             "contexts": self._contexts.read(),

@@ -40,10 +40,13 @@ class _Bubble:
 
 
 class Conversation:
-    """The turns of a case, edited in place. `on_change` is called with each change."""
+    """The turns of a case, edited in place. `on_change` is called with each change.
 
-    def __init__(self, messages: Sequence[MessageRow], on_change: Changed) -> None:
-        self._before, self._on_change = list(messages), on_change
+    With `is_simulated` a second model goes on as the user: there may be no turn, or the bot's may be the last.
+    """
+
+    def __init__(self, messages: Sequence[MessageRow], on_change: Changed, is_simulated: Callable[[], bool]) -> None:
+        self._before, self._on_change, self._is_simulated = list(messages), on_change, is_simulated
         given = self._before or [{"role": "user", "content": ""}]
         self._bubbles = [_Bubble(one, str(one["role"]), str(one["content"])) for one in given]
         self._place = ui.element("div").classes("chat").props('role=group aria-label="Conversation"')
@@ -67,10 +70,13 @@ class Conversation:
         messages = self.messages()
         for bubble in self._bubbles:
             cast("forms.Field", bubble.field).error = None
+        goes_on = self._is_simulated()
+        if goes_on and not any(one["content"].strip() for one in messages):
+            return []
         if messages == self._before:  # a file may have them in an unusual order
             return messages
         empty = [(i, forms.REQUIRED) for i, one in enumerate(messages) if not one["content"].strip()]
-        faults = empty or cases.irregular_turns(messages)
+        faults = empty or cases.irregular_turns(messages, goes_on=goes_on)
         for number, what in faults:
             is_last = number == len(messages) - 1 and messages[number]["role"] != "user"
             cast("forms.Field", self._bubbles[number].field).error = _LAST if is_last and not empty else what
@@ -86,7 +92,7 @@ class Conversation:
         with self._place:
             for number, bubble in enumerate(self._bubbles):
                 self._build(number, bubble)
-        self._warn()
+        self.warn()
         if focused is not None:
             cast("ui.textarea", self._bubbles[focused].field).run_method("focus")
 
@@ -120,9 +126,10 @@ class Conversation:
         bubble.content = content
         self._on_change()
 
-    def _warn(self) -> None:
+    def warn(self) -> None:
+        """Say at once if the last turn is not the user's, and nobody goes on as the user."""
         self._warning.clear()
-        if self._bubbles[-1].role != "user":
+        if self._bubbles[-1].role != "user" and not self._is_simulated():
             with self._warning:
                 message(_LAST, "Add a user's turn, or move it to the answer example below.", "warn")
 

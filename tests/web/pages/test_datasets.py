@@ -240,6 +240,33 @@ def test_a_conversation_is_written_and_its_order_kept(visit: Visit, pages: Serve
     assert [message["role"] for message in case["messages"]] == ["user", "assistant", "user"]
 
 
+def test_a_simulated_user_is_written_and_changed(visit: Visit, pages: Server) -> None:
+    define(pages, "users")
+    page = visit("/datasets/users/cases/new")
+    page.get_by_text("Simulated user", exact=True).click()
+    field(page, "Goal").fill("Learn what a permit costs.")
+    press(page, "Save")
+    seen(page, "without it nobody is simulated")
+    field(page, "Situation").fill("You have moved and want to park.")
+    field(page, "Facts").fill("You live in Mill Lane 4.\n\nThe car is yours.")
+    press(page, "Save")
+    page.wait_for_url("**/datasets/users?row=*")
+    facts = ["You live in Mill Lane 4.", "The car is yours."]
+    (case,) = kept(pages, "users")
+    brief = {"scenario": "You have moved and want to park.", "goal": "Learn what a permit costs.", "facts": facts}
+    assert {key: case[key] for key in case if key != "id"} == brief
+    page.get_by_role("link", name="You have moved and want to park.").click()
+    page.get_by_label("Turn 1, User").fill("Good morning.")
+    press(page, "Add a turn")
+    page.get_by_label("Turn 2, Bot").fill("What can I do for you?")
+    press(page, "Save")
+    seen(page, "Saved")
+    (case,) = kept(pages, "users")
+    assert [one["role"] for one in case["messages"]] == ["user", "assistant"]
+    assert case["facts"] == facts
+    assert page.get_by_text("The last turn must be").count() == 0
+
+
 def test_somebody_elses_change_is_not_overwritten(visit: Visit, pages: Server) -> None:
     define(pages, "shared", {"id": "x", "question": "q", "reference": "old"})
     case = pages.ask("GET", "/api/v1/datasets/shared/cases").json["items"][0]
