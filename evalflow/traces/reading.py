@@ -76,17 +76,16 @@ class TraceReading:
         return answer
 
     def contexts(self) -> list[dict[str, str]] | None:
-        """The documents of rerankers, or else of retrievers, equal texts once; None if no document was recorded."""
+        """The documents of rerankers, or else of retrievers, equal texts once; None if it is not known which."""
         sources = [
-            (span, documents)
+            (span, _documents(span, keys))
             for kind, keys in (("reranker", "reranker.output_documents."), ("retriever", "retrieval.documents."))
             for span in self.tree.of(kind)
-            if (documents := _documents(span, keys)) is not None
         ]
-        kinds = {self.tree.kind(span) for span, _ in sources}
+        kinds = {self.tree.kind(span) for span, documents in sources if documents}
         found: dict[str, dict[str, str]] = {}
         for span, documents in sources:
-            for document in documents:
+            for document in documents or []:
                 text = document.get("content", document.get("text"))
                 if "reranker" in kinds and self.tree.kind(span) == "retriever":
                     reason = "those that a reranker chose were taken"
@@ -101,7 +100,8 @@ class TraceReading:
                     self.used.add(span.id)
                     continue
                 self.notes.append(TraceNote("documents", "document", span.where, reason))
-        return [*found.values()] or (None if any(documents for _, documents in sources) or not sources else [])
+        is_empty = bool(sources) and all(documents == [] for _, documents in sources)
+        return [*found.values()] if found or is_empty else None
 
     def steps(self) -> list[dict[str, Any]] | None:
         """What was done, as messages with calls of tools and their results; None if that is not known."""

@@ -34,7 +34,10 @@ class _Step:
     results: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
 
     def join_tools(self) -> None:
-        """Take what the tools returned. If one of them is no call that the model asked for, the tools are the calls."""
+        """Take what the tools returned, of one that ran again for the same call the last.
+
+        If a tool is no call that the model asked for, the tools are the calls.
+        """
         pairs = self._paired()
         if pairs is None:
             pairs = [(span, _call_of(span)) for span in self.tools]
@@ -47,7 +50,7 @@ class _Step:
     def _paired(self) -> list[tuple[Span, dict[str, Any]]] | None:
         """Each tool with the call that the model asked for, by id, else by name; None if one has no such call."""
         by_id = {call["id"]: call for call in self.calls if "id" in call}
-        called = {span.id: by_id.pop(_call_id(span) or "", None) for span in self.tools}
+        called = {span.id: by_id.get(_call_id(span) or "") for span in self.tools}
         taken = {id(call) for call in called.values()}
         by_name: defaultdict[str | None, deque[dict[str, Any]]] = defaultdict(deque)
         for call in self.calls:

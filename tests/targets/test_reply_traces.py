@@ -93,6 +93,8 @@ def test_what_a_trace_does_not_record_stays_unknown() -> None:
     assert said == ParsedReply("A", metadata={"trace_id": "t"})
     empty = span("r", says={"gen_ai.operation.name": "retrieval", "gen_ai.retrieval.documents": "[]"})
     assert read({"answer": "A", "trace": request(empty)}).contexts == ()  # said to be none
+    mixed = request(empty, span("other", says={"gen_ai.operation.name": "retrieval"}))
+    assert read({"answer": "A", "trace": mixed}).contexts is None
     named = span("r", says={"gen_ai.operation.name": "retrieval", "gen_ai.retrieval.documents": '[{"id": "d"}]'})
     assert read({"answer": "A", "trace": request(named)}).contexts is None
 

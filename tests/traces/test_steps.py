@@ -101,6 +101,12 @@ def test_ids_that_begin_anew_in_each_step_keep_their_own_results() -> None:
     assert results(found) == ["one", "two"]
 
 
+def test_a_tool_that_ran_again_for_the_same_call_is_one_call() -> None:
+    tries = [span(f"t{at}", at=at, says=ran("f", id="c1", result=f"try {at}")) for at in (2, 3)]
+    found = steps(span("a", at=1, says=asks(("f", {}, "c1"))), *tries)
+    assert (calls(found), results(found)) == ([("f", {})], ["try 3"])
+
+
 def test_results_are_read_from_what_later_models_were_told() -> None:
     reply = {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c1", "response": {"found": 2}}]}
     later = chat("Q", "Two.") | {"gen_ai.input.messages": [told("user", "Q"), reply]}
