@@ -143,11 +143,11 @@ def told_calls(value: Any) -> tuple[str, ...]:
     found = trajectory(value)
     if len(found.calls) > _JUDGED:
         raise ValueError(f"{len(found.calls)} calls are too many to be judged one by one; the most is {_JUDGED}")
-    results = _results(found)
+    results = {number: found.steps[at - 1].text for at, number in _answered(found).items()}
     placed = [(at, call) for at, step in enumerate(found.steps, 1) for call in step.calls]
     return tuple(
         f"step {at}, call {number}: {_told_call(call)}"
-        + (f" -> {_line(results[call.id], _RESULT)}" if call.id in results else "")
+        + (f" -> {_line(results[number], _RESULT)}" if number in results else "")
         for number, (at, call) in enumerate(placed, 1)
     )
 
@@ -158,18 +158,17 @@ def told_trajectory(value: Any) -> str:
     if not found.steps:
         return "(The agent called no tool.)"
     numbers = {id(call): number for number, call in enumerate(found.calls, 1)}
-    places = {call.id: numbers[id(call)] for call in found.calls if call.id is not None}
-    lines = [f"step {at}, {_told_step(step, numbers, places)}" for at, step in enumerate(found.steps, 1)]
+    answered = _answered(found)
+    lines = [f"step {at}, {_told_step(step, numbers, answered.get(at))}" for at, step in enumerate(found.steps, 1)]
     if len(lines) > _STEPS:
         head, left = _STEPS // 2, len(lines) - _STEPS
         lines = [*lines[:head], f"[…{left} steps are left out here…]", *lines[head + left :]]
     return "\n".join(lines)
 
 
-def _told_step(step: TrajectoryStep, numbers: Mapping[int, int], places: Mapping[str, int]) -> str:
+def _told_step(step: TrajectoryStep, numbers: Mapping[int, int], answered: int | None) -> str:
     if step.role == "tool":
-        of = places.get(step.result_of or "")
-        return f"result of {f'call {of}' if of else 'no call'}: {_line(step.text, _RESULT)}"
+        return f"result of {f'call {answered}' if answered else 'no call'}: {_line(step.text, _RESULT)}"
     said = [_line(step.text, _WORDS)] if step.text.strip() else []
     calls = [f"call {numbers[id(call)]}: {_told_call(call)}" for call in step.calls]
     return f"{_line(step.role, _SHOWN)}: {'; '.join([*said, *calls])}"
@@ -179,8 +178,18 @@ def _told_call(call: ToolCall) -> str:
     return _line(call_text(call, _ARGUMENTS), 2 * _ARGUMENTS)
 
 
-def _results(found: Trajectory) -> Mapping[str | None, str]:
-    return {step.result_of: step.text for step in found.steps if step.result_of is not None}
+def _answered(found: Trajectory) -> Mapping[int, int]:
+    """By the number of a step with a result, that of its call: of calls with the same id, the last one before it."""
+    latest: dict[str | None, int] = {}
+    answered: dict[int, int] = {}
+    number = 0
+    for at, step in enumerate(found.steps, 1):
+        for call in step.calls:
+            number += 1
+            latest[call.id] = number
+        if step.result_of is not None and step.result_of in latest:
+            answered[at] = latest[step.result_of]
+    return answered
 
 
 def _line(text: str, most: int) -> str:
