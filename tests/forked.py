@@ -1,6 +1,6 @@
-"""`python -m evalflow` in a process of its own that begins with its modules loaded: a short run is mostly their import.
+"""Processes that begin with the modules of evalflow loaded: a short run and a server are mostly their import.
 
-It can be killed, interrupted and waited for like any other; what only its start shows takes a real one.
+They can be killed, interrupted and waited for like any other; what only its start shows takes a real one.
 """
 
 from __future__ import annotations
@@ -9,30 +9,48 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing import get_context, reduction
 from pathlib import Path
+from pkgutil import walk_packages
 from types import SimpleNamespace
 from typing import IO, Any
 
+import evalflow.web
+
+_RUNS = ("evalflow.app.run", "evalflow.app.worker", "numpy", "polars")
+_SERVES = [module.name for module in walk_packages(evalflow.web.__path__, "evalflow.web.")]
 _SERVER = get_context("forkserver")
-_SERVER.set_forkserver_preload(["evalflow.app.run", "evalflow.app.worker", "numpy", "polars"])
+_SERVER.set_forkserver_preload([*_RUNS, *_SERVES])  # which leaves out those that cannot be imported
+
+
+def program(*arguments: str) -> None:
+    """Be `python -m evalflow`."""
+    from evalflow.__main__ import main
+
+    sys.argv = ["evalflow", *arguments]
+    main()
 
 
 class Forked:
-    """A process, with what the tests need of `subprocess.Popen`. What it prints goes to a file, or nowhere."""
+    """A process, with what the tests need of `subprocess.Popen`. What it prints goes to a file, or nowhere.
+
+    It calls `does`, a function of a module, with the arguments.
+    """
 
     def __init__(
         self,
-        arguments: Sequence[str],
+        arguments: Sequence[Any],
         folder: Path,
         output: int | None = None,
         *keeps: int,
         env: Mapping[str, str] | None = None,
+        does: Callable[..., None] = program,
     ) -> None:
         files = [None if output is None else _File(output), *map(_File, keeps)]
-        self._process = _SERVER.Process(target=_run, args=(arguments, folder, dict(env or os.environ), files))
+        args = (does, arguments, folder, dict(env or os.environ), files)
+        self._process = _SERVER.Process(target=_run, args=args)
         self._process.start()
         assert self._process.pid is not None
         self.pid = self._process.pid
@@ -84,9 +102,13 @@ def _received(file: Any) -> _File:
     return _File(file.detach())
 
 
-def _run(arguments: Sequence[str], folder: Path, env: Mapping[str, str], files: Sequence[_File | None]) -> None:
-    from evalflow.__main__ import main
-
+def _run(
+    does: Callable[..., None],
+    arguments: Sequence[Any],
+    folder: Path,
+    env: Mapping[str, str],
+    files: Sequence[_File | None],
+) -> None:
     os.setsid()
     os.chdir(folder)
     os.environ.clear()
@@ -95,5 +117,4 @@ def _run(arguments: Sequence[str], folder: Path, env: Mapping[str, str], files: 
     os.dup2(output, 1)
     os.dup2(output, 2)
     sys.path.insert(0, str(folder))
-    sys.argv = ["evalflow", *arguments]
-    main()
+    does(*arguments)

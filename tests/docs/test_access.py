@@ -35,6 +35,7 @@ from evalflow.web.security.projects import InProject
 
 from ..web.pages.conftest import paged
 from ..web.people import Known, everybody, identify
+from ..web.served import serve_everybody
 
 PAGE = Path(__file__).parents[2] / "docs" / "access.md"
 METRIC: dict[str, Any] = {
@@ -212,20 +213,6 @@ def test_the_page_has_every_request(space: Workspace) -> None:
     expect_in_page(["| request | needs |", "|---|---|", *requests_table(space)])
 
 
-PAGES = """
-from dataclasses import replace
-from evalflow.app.studio.space import open_workspace
-from evalflow.web.application import application
-from evalflow.web.serve import answer, bind, loopback
-from tests.web.people import Known, everybody, identify
-
-sock, address = bind(loopback("127.0.0.1", 0))
-space = open_workspace()
-app = application(replace(space, identify=identify), address, None, None)
-app.add_middleware(Known, people=everybody(space))
-print(address.port, flush=True)
-answer(app, sock)
-"""
 LINK = re.compile(r'"href":"([^"?#]*)')
 BUTTON = re.compile(r'"label":"([^"]*)"')
 TO_CHANGE = re.compile(r"(New|Add|Write|Import|Open a|Run|Edit|Delete|Save|Start|Resume|Apply|Ask)( |$)")
@@ -266,7 +253,7 @@ def test_the_page_has_every_page(space: Workspace, monkeypatch: pytest.MonkeyPat
     )
     assert len(pages) > 20
     rows: list[str] = []
-    with paged(space.root, code=PAGES) as server:
+    with paged(space.root, serves=serve_everybody) as server:
         for path, needs in pages.items():
             url = re.sub(r"\{(\w+)\}", lambda found: names[found[1]], path)
             shown = {person: server.ask("GET", url, X_Person=person) for person in everyone}

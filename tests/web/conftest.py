@@ -28,8 +28,8 @@ from evalflow.web.serve import Address, bind, loopback, server
 
 from ..off_loop import keep_off_loops
 from .finished import Finished, finish_runs
+from .served import TOKEN
 
-TOKEN = "a-token-that-the-tests-know-and-nobody-else"
 FLAGS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,28 +14,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from evalflow.web.serve import Address
+from evalflow.web.serve import bind, loopback
 
-from ..conftest import TOKEN, Server
+from ...forked import Forked
+from ..conftest import Server
+from ..served import serve_pages
 
 ROOT = Path(__file__).parents[3]
-# With a worker where the module of the test has a WORKER; what is seen elsewhere needs no run.
-CODE = f"""
-TOKEN = {TOKEN!r}
-import sys
-from evalflow.app.studio.space import open_workspace
-from evalflow.web.serve import bind, loopback
-from evalflow.web.application import application
-from evalflow.web.serve import Child
-from evalflow.web.serve import answer
-from tests.off_loop import keep_off_loops
-
-keep_off_loops(setattr)
-sock, address = bind(loopback("127.0.0.1", 0))
-print(address.port, flush=True)
-worker = Child(["worker", "--attached"]) if "worker" in sys.argv else None
-answer(application(open_workspace(), address, worker, TOKEN), sock)
-"""
 
 
 @pytest.fixture(name="pages", scope="module")
@@ -46,22 +31,16 @@ def _pages(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequ
 
 
 @contextmanager
-def paged(folder: Path, *words: str, code: str = CODE) -> Iterator[Server]:
+def paged(folder: Path, *words: str, serves: Callable[..., None] = serve_pages) -> Iterator[Server]:
     """The application in a process of its own, at work in a folder; with the word `worker`, beside a worker."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TRIAL_KEY": "a-secret-key"}
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, *words],
-        cwd=folder,
-        env=environment,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
+    sock, address = bind(loopback("127.0.0.1", 0))
+    with sock:
+        process = Forked((sock, address, *words), folder, sys.stderr.fileno(), env=environment, does=serves)
     try:
-        with process.stdout:
-            yield Server(Address("127.0.0.1", int(process.stdout.readline())))
+        yield Server(address)
     finally:
-        process.terminate()
+        process.send_signal(signal.SIGTERM)
         process.wait(timeout=60)
 
 

@@ -1,0 +1,30 @@
+"""What a process of its own serves at a socket; it is apart from the fixtures, which that process need not import."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from socket import socket
+
+from evalflow.app.studio.space import open_workspace
+from evalflow.web.application import application
+from evalflow.web.serve import Address, Child, answer
+
+from ..off_loop import keep_off_loops
+from .people import Known, everybody, identify
+
+TOKEN = "a-token-that-the-tests-know-and-nobody-else"
+
+
+def serve_pages(sock: socket, address: Address, *words: str) -> None:
+    """Serve those who know the token; with the word `worker`, beside a worker."""
+    keep_off_loops(setattr)
+    worker = Child(["worker", "--attached"]) if "worker" in words else None
+    answer(application(open_workspace(), address, worker, TOKEN), sock)
+
+
+def serve_everybody(sock: socket, address: Address) -> None:
+    """Serve whoever a request names."""
+    space = open_workspace()
+    app = application(replace(space, identify=identify), address, None, None)
+    app.add_middleware(Known, people=everybody(space))
+    answer(app, sock)
