@@ -27,6 +27,7 @@ from evalflow.web.security.token import cookie_name
 from evalflow.web.serve import Address, bind, loopback, server
 
 from ..off_loop import keep_off_loops
+from ..passwords import hash_cheaply
 from .finished import Finished, finish_runs
 from .served import TOKEN
 
@@ -111,6 +112,13 @@ def api_served(folder: Path) -> Iterator[Server]:
     with pytest.MonkeyPatch.context() as patch, working_in(folder) as workspace, served(make) as server:
         keep_off_loops(patch.setattr)
         yield server
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _cheap_passwords() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        hash_cheaply(patch.setattr)
+        yield
 
 
 @pytest.fixture(name="finished", scope="session")

@@ -6,10 +6,10 @@ import asyncio
 import json
 import os
 import re
+import signal
 import socket
 import ssl
 import subprocess
-import sys
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -23,9 +23,10 @@ import pytest
 from evalflow.app.studio import connections, people, projects
 from evalflow.app.studio.connections import ConnectionDraft
 
+from ..forked import Forked
 from .conftest import working_in
+from .served import serve_in_public
 
-ROOT = Path(__file__).parents[2]
 PASSWORD = "correct horse battery"
 
 
@@ -66,14 +67,17 @@ class PublicServer:
         """A browser's websocket, connected."""
         url = f"{self.url}/_nicegui_ws/socket.io/?EIO=4&transport=websocket{query}"
         headers = {"Cookie": cookie, "Origin": origin or self.url}
-        async with (
-            aiohttp.ClientSession() as session,
-            session.ws_connect(url, ssl=self.tls, headers=headers) as connection,
-        ):
-            await connection.receive_str()
-            await connection.send_str("40")
-            assert (await connection.receive_str()).startswith("40")
-            yield connection
+        async with aiohttp.ClientSession() as session:
+            async with session.ws_connect(url, ssl=self.tls, headers=headers) as connection:
+                taken = connection._response.connection
+                transport = None if taken is None else taken.transport
+                assert transport is not None
+                await connection.receive_str()
+                await connection.send_str("40")
+                assert (await connection.receive_str()).startswith("40")
+                yield connection
+            transport.abort()  # without the end of TLS, for which its event loop may not wait
+            await asyncio.sleep(0)
 
 
 async def emit(connection: aiohttp.ClientWebSocketResponse, event: str, content: dict[str, Any]) -> Any:
@@ -116,17 +120,14 @@ def serving_in_public(folder: Path) -> Iterator[PublicServer]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     url = f"https://localhost:{port}"
-    words = ["serve", "--public", url, "--host", "127.0.0.1", "--tls-cert", str(certificate), "--tls-key", str(key)]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "evalflow", *words],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    with process.stdout:
-        assert "evalflow is at" in process.stdout.readline()
-        yield PublicServer(url, certificate)
-        process.terminate()
+    words = [url, "--host", "127.0.0.1", "--tls-cert", str(certificate), "--tls-key", str(key)]
+    output, written = os.pipe()
+    process = Forked(words, folder, written, does=serve_in_public)
+    os.close(written)
+    try:
+        with os.fdopen(output, encoding="utf-8") as told:
+            assert "evalflow is at" in told.readline()
+            yield PublicServer(url, certificate)
+    finally:
+        process.send_signal(signal.SIGTERM)
         process.wait(timeout=60)

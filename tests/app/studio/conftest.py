@@ -9,6 +9,15 @@ import pytest
 
 from evalflow.app.studio.space import Workspace, open_workspace
 
+from ...passwords import hash_cheaply
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _cheap_passwords() -> Generator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        hash_cheaply(patch.setattr)
+        yield
+
 
 @pytest.fixture
 def space(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Workspace]:
