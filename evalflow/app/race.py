@@ -23,7 +23,7 @@ from evalflow.app.core.screen import TerminalScreen, shown
 from evalflow.config.load import HydraJob, launch
 from evalflow.engine.deadline import interruptible
 from evalflow.engine.journal import WatchedSink
-from evalflow.engine.pipeline import run_turn_by_turn
+from evalflow.engine.pipeline import Pipeline, run_turn_by_turn
 from evalflow.engine.race import A, B, RaceLooks
 from evalflow.errors import Problem, UserError, command, did_you_mean
 from evalflow.lazy import pl
@@ -104,6 +104,9 @@ def _raced(a: Inspection, b: Inspection, given: str | None) -> str:
             what = f"the sides differ in {key}, so they would not be asked the same cases in the same order"
             problems.append(Problem(what, where, "let only the target, its settings or repeats differ"))
     problems += [Problem("a race stops by its own looks", "stop", "leave stop out") for run in runs if run.stop][:1]
+    if any(run.engine.kind != "local" for run in runs):
+        what = "a race looks at its sides case by case, which no cluster does"
+        problems.append(Problem(what, "engine", "engine=local"))
     if batched := batched_keys(a.parts.settings) or batched_keys(b.parts.settings):
         hint = f"{batched[0]}.batch=false"
         problems.append(Problem("a race asks case by case, and a batch many at once", f"{batched[0]}.batch", hint))
@@ -143,7 +146,11 @@ def _run_both(a: OpenRun, b: OpenRun, looks: RaceLooks, metric: str, screen: Ter
         following = asyncio.create_task(screen.follow(a.tally))
         try:
             pipelines = [
-                await one.pipeline(resources, WatchedSink(one.sink(None), [metric], partial(looks.note_of, side)))
+                Pipeline(
+                    await one.plan(resources),
+                    WatchedSink(one.sink(None), [metric], partial(looks.note_of, side)),
+                    one.tally,
+                )
                 for side, one in ((A, a), (B, b))
             ]
 

@@ -12,6 +12,7 @@ import yaml
 
 from evalflow.app.core.assemble import settings_of, with_default_judge
 from evalflow.app.core.begin import RunOrder
+from evalflow.app.core.cluster.joining import leave_cluster
 from evalflow.app.core.open_run import inspected, opened
 from evalflow.app.core.saved import ProgramError, agree, composed_of, expect_agreed, find_run
 from evalflow.config.load import HydraJob, launch
@@ -54,6 +55,7 @@ def execute(
         jobs.codes.append(130)
         screen.interrupted(jobs.folders[-1] if jobs.folders else None)
     finally:
+        leave_cluster()
         jobs.end_sweep()
     return next((code for code in WORST_FIRST if code in jobs.codes), 0)
 
@@ -153,6 +155,8 @@ def resume(
     except KeyboardInterrupt:
         screen.interrupted(folder.path)
         return 130
+    finally:
+        leave_cluster()
 
 
 def _with_budget(manifest: Manifest, changes: Sequence[str]) -> Manifest:

@@ -12,7 +12,7 @@ from evalflow.paths import GROUPS, conf_dirs
 
 ASK = "--complete"
 """The hidden first argument of a question: the words so far follow, the last of which is to be completed."""
-_GROUPS = (*GROUPS, "embedder", "simulator", "experiment")
+_GROUPS = (*GROUPS, "embedder", "simulator", "engine", "experiment")
 _KEYS = (
     "generate=", "limit=", "sample=", "seed=", "repeats.target=", "repeats.judge=", "cache.mode=", "budget.usd=",
     "budget.requests=", "gate=", "baseline=", "otel.endpoint=", "otel.text=", "copy_to=",

@@ -113,7 +113,7 @@ def problems_of_absent(
         line, group = str(override.input_line), str(override.key_or_group)
         if override.is_sweep_override():
             choices = list(override.sweep_string_iterator())
-            if group in ("judge", "target", "embedder", "simulator") and error.key.startswith(f"{group}."):
+            if group in ("judge", "target", "embedder", "simulator", "engine") and error.key.startswith(f"{group}."):
                 return [_only_in_one_choice(error.key, group, choices)]
             line = f"{line.partition('=')[0]}={choices[0]}"
         keys[line] = group

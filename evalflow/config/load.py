@@ -228,7 +228,7 @@ def _check_packages(folders: Sequence[Path], overrides: Sequence[str]) -> dict[s
     problems: list[Problem] = []
     for part in defaults:
         group, _, name = (part.config_path or "").partition("/")
-        if group not in (*MULTI_SELECT, "judge", "target", "embedder", "simulator") or name.startswith("_"):
+        if group not in (*MULTI_SELECT, "judge", "target", "embedder", "simulator", "engine") or name.startswith("_"):
             continue
         file = next((f for folder in folders if (f := folder / f"{part.config_path}.yaml").is_file()), Path(name))
         key = f"{group}.{name}" if group in MULTI_SELECT else group

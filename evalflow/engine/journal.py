@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -123,18 +123,31 @@ class AnswerBook:
         return len(self._places)
 
 
+class KnownAnswers(Protocol):
+    """Answers by their place."""
+
+    def get(self, dataset: str, case_id: str, target: str, repeat: int) -> Answer | None: ...
+
+    def __len__(self) -> int: ...
+
+
 class RememberingTarget:
     """A target that takes answers from a book where possible. Failed answers are generated again."""
 
-    def __init__(self, target: Target, book: AnswerBook) -> None:
+    def __init__(self, target: Target, book: KnownAnswers) -> None:
         self.name = target.name
         self.identity = target.identity
         self._target = target
         self._book = book
 
-    async def answer(self, case: Case, repeat: int) -> Answer:
+    def known(self, case: Case, repeat: int) -> Answer | None:
+        """The answer in the book, unless it failed."""
         known = self._book.get(case.dataset, case.id, self.name, repeat)
-        if known is None or known.status == "error":
+        return None if known is None or known.status == "error" else known
+
+    async def answer(self, case: Case, repeat: int) -> Answer:
+        known = self.known(case, repeat)
+        if known is None:
             return await self._target.answer(case, repeat)
         simulator = known.simulator and known.simulator.reused
         return known.spend.reused.fill(known, index=case.index, simulator=simulator, cached=True)

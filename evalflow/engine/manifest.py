@@ -37,6 +37,7 @@ class Tally:
     unpriced: bool = False
     saved_usd: float = 0.0  # what cached replies would have cost; `saved_unpriced` likewise
     saved_unpriced: bool = False
+    unaccounted_requests: int = 0  # requests at most that lost actors of a cluster have made without a record
 
     @property
     def done(self) -> int:
@@ -150,6 +151,7 @@ def take_up(tally: Tally, manifest: Manifest) -> bool:
         return False
     for name in _COUNTS:
         setattr(tally, name, getattr(manifest, name))
+    tally.unaccounted_requests = manifest.unaccounted_requests
     tally.cost_usd, tally.unpriced = manifest.cost_usd or 0.0, manifest.cost_usd is None
     tally.saved_usd, tally.saved_unpriced = manifest.saved_usd or 0.0, manifest.saved_usd is None
     return True
@@ -176,6 +178,7 @@ def closing(
         "asked": dict(tally.asked),
         "stopped": stopped,
         **({"endings": dict(endings)} if endings else {}),
+        **({"unaccounted_requests": tally.unaccounted_requests} if tally.unaccounted_requests else {}),
         **{name: getattr(tally, name) for name in _COUNTS},
         "cost_usd": tally.cost,
         "saved_usd": tally.saved,

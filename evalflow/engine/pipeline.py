@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from evalflow.engine.deadline import Deadlines, Failed, Owner
-from evalflow.engine.journal import AnswerBook, cell_digest
+from evalflow.engine.journal import KnownAnswers, cell_digest
 from evalflow.engine.manifest import Tally
 from evalflow.engine.scoring import Cell, Judgement, MeteredJudge, Pair, Scorer
 from evalflow.errors import EvalflowError, first_of
@@ -34,7 +34,7 @@ class RunPlan:
     failed: Set[int] = frozenset()
     case_timeout_s: float | None = None  # time limit in seconds for one answer, and for one score; None: no limit
     # Answers that this run has already. They are not generated again, unless they failed.
-    answered: AnswerBook | None = None
+    answered: KnownAnswers | None = None
 
     def strands(self, case: Case) -> list[list[tuple[Pair, int]]]:
         """What scores the case: metric and repeat. Those in one list are scored in sequence, the lists concurrently."""
@@ -55,14 +55,19 @@ class RunPlan:
         target = self.target.name
         return cell_digest(case.dataset, case.id, target, target_repeat, pair.metric.name, _name(pair.judge), repeat)
 
+    def cells(self, case: Case) -> Iterator[tuple[int, Pair, int]]:
+        """The cells of a case: each with the target's repeat, and the metric with the judge's repeat."""
+        for target_repeat in range(self.target_repeats):
+            for strand in self.strands(case):
+                for pair, repeat in strand:
+                    yield target_repeat, pair, repeat
+
     def missing(self, cases: Iterable[Case], finished: Set[int]) -> Iterator[tuple[Case, int, Pair, int]]:
-        """The cells of the cases that are not finished, each with the target's and the judge's repeat."""
+        """The cells of the cases that are not finished."""
         for case in cases:
-            for target_repeat in range(self.target_repeats):
-                for strand in self.strands(case):
-                    for pair, repeat in strand:
-                        if self.digest(case, target_repeat, pair, repeat) not in finished:
-                            yield case, target_repeat, pair, repeat
+            for cell in self.cells(case):
+                if self.digest(case, *cell) not in finished:
+                    yield case, *cell
 
 
 class Pipeline:
@@ -97,6 +102,13 @@ class Pipeline:
             await self._case(case, repeat)
         self._tally.in_flight -= 1
 
+    def give_up(self, case: Case, finished: Set[int], error_type: str, error: str) -> None:
+        """Write an error for each cell of a case that is not finished."""
+        for _, target_repeat, pair, repeat in self._plan.missing([case], finished):
+            answer = blank(case, self._plan.target.name, target_repeat)
+            outcome = Outcome(status="error", error_type=error_type, error=error)
+            self._write(Cell(pair, case, answer, repeat), Judgement(outcome, _name(pair.judge)))
+
     async def _case(self, case: Case, target_repeat: int) -> None:
         plan = self._plan
         strands = plan.strands(case)
@@ -108,7 +120,7 @@ class Pipeline:
             ]
         if not strands:
             return
-        answer = self._known_answer(case, target_repeat) if plan.answered else None
+        answer = self.known_answer(case, target_repeat) if plan.answered else None
         if answer is None:
             answer = await self._deadlines.attempt(plan.target.answer(case, target_repeat))
             if isinstance(answer, Failed):
@@ -123,7 +135,8 @@ class Pipeline:
             for strand in strands:
                 scoring.create_task(self._strand([Cell(pair, case, answer, repeat) for pair, repeat in strand]))
 
-    def _known_answer(self, case: Case, target_repeat: int) -> Answer | None:
+    def known_answer(self, case: Case, target_repeat: int) -> Answer | None:
+        """The answer that this run has already; None if there is none, or it failed and is generated again."""
         assert self._plan.answered is not None
         known = self._plan.answered.get(case.dataset, case.id, self._plan.target.name, target_repeat)
         if known is not None and known.status == "error":

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from evalflow.app.core.cases import offered
 from evalflow.app.core.connections import connection_problems
@@ -57,6 +57,9 @@ def settings_of(composed: Composed, *, programs: bool = True) -> Settings:
     parts: dict[str, Any] = {group: config.get(group) for group in ("judge", "target", "embedder", "simulator")}
     parts |= {f"metric.{name}.judge": metric.get("judge") for name, metric in config["metric"].items()}
     problems = [*written_secrets(parts), *_code(settings.run, composed, programs=programs)]
+    if settings.run.engine.kind != "local" and (batched := batched_keys(settings)):
+        what = "batches are collected by one process, and need no cluster"
+        problems.append(Problem(what, f"{batched[0]}.batch", f"add engine=local, or {batched[0]}.batch=false"))
     if problems:
         raise UserError(problems)
     return settings
@@ -150,6 +153,13 @@ def secrets_of(settings: Settings) -> set[str]:
     return {secret for secret in found if secret.strip()}
 
 
+class Needed(NamedTuple):
+    """The names of the metrics that ask a judge, and of those that ask the embedder."""
+
+    asking: Collection[str]
+    embedding: Collection[str]
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
     """The parts of a run: the metrics with their judges as configured, and what calls share."""
@@ -159,6 +169,11 @@ class Parts:
     target: Target
     prompts: Prompts
     session: CallSession
+
+    @property
+    def needed(self) -> Needed:
+        asking = {pair.metric.name for pair in self.pairs if pair.judge}
+        return Needed(asking, {pair.metric.name for pair in self.pairs if pair.embedder})
 
     @property
     def metrics(self) -> dict[str, Metric]:
@@ -211,11 +226,12 @@ def assemble(
     session: CallSession | None = None,
     connections: Connections | None = None,
     lease: Lease | None = None,
+    needed: Needed | None = None,
 ) -> Parts:
     """Build every part; UserError has the problems of all of them together. No file is opened for writing.
 
     Without `run_id` and without a call session no calls are possible. Without a call session, `connections` are all
-    that may be called, and `lease` is what may be spent; None: those of the process.
+    that may be called, and `lease` is what may be spent; None: those of the process. With `needed` no case is read.
     """
     settings = _settled(settings)
     if session is None:
@@ -223,12 +239,12 @@ def assemble(
         session = _session(settings, run_id, connections, lease or Lease.of_process())
     if session.connections is not None and (problems := connection_problems(settings, session.connections)):
         raise UserError(problems)
-    return _Assembly(settings, session).parts()
+    return _Assembly(settings, session, needed).parts()
 
 
 class _Assembly:
-    def __init__(self, settings: Settings, session: CallSession) -> None:
-        self._settings, self._session = settings, session
+    def __init__(self, settings: Settings, session: CallSession, needed: Needed | None) -> None:
+        self._settings, self._session, self._needed = settings, session, needed
         self._problems: list[Problem] = []
 
     def parts(self) -> Parts:
@@ -240,7 +256,7 @@ class _Assembly:
                 metrics[name] = build_metric(name, config, prompts)
             except UserError as error:
                 self._note(error, settings.composed.sources.get(settings.key("metric", name)))
-        asking, embedding = self._scorers_needed(metrics)
+        asking, embedding = self._needed or self._scorers_needed(metrics)
         judges = self._judges(asking)
         embedder = self._embedder(judges) if embedding else None
         target = self._target(prompts)
@@ -266,7 +282,7 @@ class _Assembly:
         what = f"two judges with different settings would both be called {name!r}, and their scores would mix"
         self._problems.append(Problem(what, "configuration", f"name one of them: {key}=..."))
 
-    def _scorers_needed(self, metrics: Mapping[str, Metric]) -> tuple[set[str], set[str]]:
+    def _scorers_needed(self, metrics: Mapping[str, Metric]) -> Needed:
         """The metrics that need a judge, and those that need the embedder.
 
         For a metric that runs the checks named in the cases, cases are read until one check of each sort is found.
@@ -283,8 +299,8 @@ class _Assembly:
                             break
         except UserError as error:
             self._note(error)
-            return set(), set()
-        return asking, embedding
+            return Needed(frozenset(), frozenset())
+        return Needed(frozenset(asking), frozenset(embedding))
 
     def _judges(self, asking: Collection[str]) -> dict[str, Judge]:
         """The judge of each metric that needs one; metrics with the same configuration share it."""

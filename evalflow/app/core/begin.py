@@ -257,17 +257,17 @@ class UnpreparedMetric:
 
     def __init__(self, metric: Metric, failed: Failed) -> None:
         self._metric = metric
-        self._failed = failed
+        self.failed = failed
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._metric, name)
 
     def bind(self, case: Case) -> Sequence[UnpreparedMetric]:
-        return [UnpreparedMetric(metric, self._failed) for metric in self._metric.bind(case)]
+        return [UnpreparedMetric(metric, self.failed) for metric in self._metric.bind(case)]
 
     async def score(self, *_: object) -> Outcome:
-        what = f"the metric could not be prepared: {self._failed.error}"
-        return Outcome(status="error", error_type=self._failed.error_type, error=what)
+        what = f"the metric could not be prepared: {self.failed.error}"
+        return Outcome(status="error", error_type=self.failed.error_type, error=what)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Generator, Iterable, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AsyncExitStack, ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ from evalflow.app.core.begin import (
 )
 from evalflow.app.core.cases import count_endings
 from evalflow.app.core.certificates import with_certificates
+from evalflow.app.core.cluster.joining import join_cluster
 from evalflow.app.core.derive import Derived, decide, derive, report
 from evalflow.app.core.inspect import Inspection, inspect
 from evalflow.app.core.outgoing import OutgoingScores
@@ -46,6 +47,8 @@ from evalflow.records.manifest import ExportFacts, Manifest, Stop
 from evalflow.redaction import Redactor
 
 if TYPE_CHECKING:
+    from evalflow.app.core.cluster.driver import ClusterPipeline
+    from evalflow.app.core.cluster.ray_crew import RayCluster
     from evalflow.app.core.screen import TerminalScreen
 
 
@@ -60,6 +63,8 @@ class OpenRun:
 
     order: RunOrder
     inspection: Inspection
+    opening: Manifest
+    cluster: RayCluster | None
     folder: RunFolder
     journal: JournalSink
     tally: Tally
@@ -85,10 +90,11 @@ class OpenRun:
         sink, cases = self.sink(looks), self._cases(looks)
 
         async def work(resources: ExitStack) -> bool:
+            engine = AsyncExitStack()
             following = asyncio.create_task(self.screen.follow(self.tally))
             loading = asyncio.create_task(_load_tables())
             try:
-                pipeline = await self.pipeline(resources, sink, looks)
+                pipeline = await self._engine(engine, await self.plan(resources, looks), sink)
                 batches, order = self.inspection.parts.session.batches, self.order
                 if batches is not None:
                     fresh = order.retry_errors and order.resumed is not None and order.resumed.status == "done"
@@ -104,6 +110,7 @@ class OpenRun:
             finally:
                 following.cancel()
                 loading.cancel()
+                await engine.aclose()
                 await self.inspection.parts.close()
 
         with ExitStack() as resources:
@@ -124,8 +131,8 @@ class OpenRun:
         sink = WatchedSink(sink, verbose, self.screen.scored) if verbose else sink
         return sink if looks is None else WatchedSink(sink, looks.metrics, looks.note)
 
-    async def pipeline(self, resources: ExitStack, sink: Sink, looks: GateLooks | None = None) -> Pipeline:
-        """The pipeline of the run, its metrics prepared; what earlier parts of the run finished is left out."""
+    async def plan(self, resources: ExitStack, looks: GateLooks | None = None) -> RunPlan:
+        """What the run does with every case, its metrics prepared; what earlier parts have finished is left out."""
         order, parts, tally = self.order, self.inspection.parts, self.tally
         run = parts.settings.run
         finished = finished_before(order, parts, self.inspection.rules().bounded, tally, looks)
@@ -133,7 +140,7 @@ class OpenRun:
             log.warning("cut off %d bytes of a line that was never finished", self.journal.torn)
         if order.resumed is not None and tally.done == self.inspection.cells:
             self.screen.nothing_left(tally, self.folder)
-        plan = RunPlan(
+        return RunPlan(
             run_id=order.run_id,
             target=sharing_target(order, parts, resources),
             answered=earlier_answers(order, parts, resources),
@@ -145,7 +152,18 @@ class OpenRun:
             failed=finished.failed,
             case_timeout_s=None if parts.session.batches else run.case_timeout_s,
         )
-        return Pipeline(plan, sink, tally)
+
+    async def _engine(self, closing: AsyncExitStack, plan: RunPlan, sink: Sink) -> Pipeline | ClusterPipeline:
+        """What carries out the plan: this process, or the actors of a cluster."""
+        if self.cluster is None:
+            return Pipeline(plan, sink, self.tally)
+        from evalflow.app.core.cluster.spreading import on_cluster
+
+        before = self.order.resumed
+        counted = before is not None and before.requests is not None
+        parts = self.inspection.parts
+        running = on_cluster(self.cluster, self.opening, parts, plan, self.folder, sink, self.tally, counted=counted)
+        return await closing.enter_async_context(running)
 
     def _cases(self, looks: GateLooks | None) -> Iterable[Case]:
         """The cases to ask, in their order; none more of a race that is decided."""
@@ -180,6 +198,7 @@ def opened(order: RunOrder, inspection: Inspection, screen: TerminalScreen) -> G
     InfrastructureError, BudgetError, and IncompleteError for missing scores, finished results are written.
     """
     opening = open_manifest(order, inspection)
+    cluster = join_cluster(inspection.parts.settings.run)
     inspection.parts.session.single_flight.open_shared()
     copy = begin_copy(order.folder, inspection.parts.settings.run.copy_to)
     folder = open_folder(order)
@@ -198,7 +217,9 @@ def opened(order: RunOrder, inspection: Inspection, screen: TerminalScreen) -> G
         if order.latest:
             point_latest(order.latest)
         screen.starts(inspection, folder)
-        one = OpenRun(order, inspection, folder, journal, tally, screen, redactor, copy=copy)
+        if cluster is not None:
+            screen.joined(cluster.size, cluster.nodes, cluster.dashboard)
+        one = OpenRun(order, inspection, opening, cluster, folder, journal, tally, screen, redactor, copy=copy)
         if inspection.parts.settings.run.otel.endpoint is not None:
             settings, session = inspection.parts.settings, inspection.parts.session
             outgoing = OutgoingScores(settings.run.otel, folder, session.connections)

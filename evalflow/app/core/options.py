@@ -23,7 +23,7 @@ from evalflow.records import EMBED, EVIDENCE_TASKS, Case
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The same as `yaml.safe_load`, but eight times as fast if libyaml is installed."""
-GROUPS = ("dataset", "metric", "judge", "target", "embedder", "simulator", "experiment")
+GROUPS = ("dataset", "metric", "judge", "target", "embedder", "simulator", "engine", "experiment")
 
 
 @dataclass(frozen=True, slots=True)

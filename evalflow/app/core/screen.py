@@ -54,6 +54,10 @@ class TerminalScreen:
             self._noted.add(notice)
             self._err.print(literal(f"note: {notice}", style="yellow"), soft_wrap=True)
 
+    def joined(self, actors: int, nodes: int, dashboard: str) -> None:
+        where = f"{nodes} node{'' if nodes == 1 else 's'}" + (f", http://{dashboard}" if dashboard else "")
+        self._err.print(literal(f"ray: {actors} actor{'' if actors == 1 else 's'} on {where}"), soft_wrap=True)
+
     def prepared(self, metric: str, entry: Mapping[str, Any], folder: RunFolder) -> None:
         if entry.get("kind") == "g_eval" and not entry["copied_from"]:
             print_eval_steps(self._err, metric, entry, shown(folder.path))

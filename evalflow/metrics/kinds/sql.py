@@ -85,6 +85,10 @@ class SqlMetricConfig(UnitMetricConfig):
             raise ValueError("name what makes the tables: `setup`, or `setup_field` for a script in each case")
         return self
 
+    @property
+    def files(self) -> Sequence[str]:
+        return [one.strip() for one in _declared(self) if _is_file(one)]
+
 
 class SqlMetric(FieldMetric[SqlMetricConfig]):
     """1 if both queries give the same rows in every database, else 0; a query that cannot be run gives no rows."""
@@ -245,10 +249,15 @@ def _declared(config: SqlMetricConfig) -> list[str]:
     return [*([] if config.setup is None else [config.setup]), *(config.fillings or ())]
 
 
+def _is_file(declared: str) -> bool:
+    """Whether a text names a file instead of being SQL itself."""
+    return Path(declared.strip()).suffix == ".sql" and "\n" not in declared.strip()
+
+
 def _script(declared: str, where: str) -> str:
     """The SQL itself, or that of a file below the working directory or its data/."""
     path = Path(declared.strip())
-    if path.suffix != ".sql" or "\n" in declared.strip():
+    if not _is_file(declared):
         return declared
     if path.is_absolute() or ".." in path.parts:
         raise UserError(Problem(f"{path} is not below the working directory", where, "give a path within it"))

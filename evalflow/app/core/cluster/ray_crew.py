@@ -1,0 +1,260 @@
+"""A run's actors and desk in Ray. Only this module imports it."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+from collections.abc import Awaitable, Collection
+from typing import Any, TypeVar, cast
+
+# Before the import, which reads them: nothing is sent to anybody, and no hook changes how nodes run Python.
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
+
+from pathlib import Path
+
+import ray as _ray
+from ray.exceptions import RayError, RayTaskError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from evalflow.app.core.cluster.driver import Actor, ActorLost
+from evalflow.app.core.cluster.worker import ClusterWorker, Progress, RunSpec
+from evalflow.calls.budget import Amount, Budget, Lease
+from evalflow.calls.cache import Cache
+from evalflow.calls.desk import Desk, DeskTotals
+from evalflow.calls.desk_client import Send
+from evalflow.calls.desk_messages import DeskMessage, DeskReply
+from evalflow.calls.shared_cache import SharedCache
+from evalflow.config.schema import BudgetConfig, CacheConfig, RayEngineConfig
+from evalflow.engine.shards import CaseWork
+from evalflow.errors import EvalflowError, InfrastructureError
+from evalflow.frozen import record
+
+ray: Any = _ray  # its types are known in part only
+T = TypeVar("T")
+NAMESPACE = "evalflow"
+_STORE_BYTES = 200 * 1024**2  # of a cluster on this machine alone, through which large messages go
+_TRIES = 3
+
+
+@record(kw_only=True)
+class DeskSpec:
+    """What the desk of a run is made of.
+
+    Attributes:
+        cache: Its path is absolute.
+        budget: None: there are no limits.
+        spent: On the budget, by earlier parts of the run and by what has prepared this one.
+        settled: Digests of the calls whose cost is in the journals of earlier parts.
+        counted: Whether `spent` has the cost of all calls of earlier parts.
+    """
+
+    run_id: str
+    cache: CacheConfig
+    budget: BudgetConfig | None
+    spent: Amount
+    lease: Lease | None
+    settled: Collection[int]
+    counted: bool
+
+
+class RayDesk:
+    """The actor with a run's desk, on the driver's node."""
+
+    def __init__(self, spec: DeskSpec) -> None:
+        config = spec.cache
+        shared = None
+        if config.url is not None and config.mode in ("on", "read"):
+            shared = SharedCache(config.url, reading=config.mode == "read")
+        cache = Cache(Path(config.path), config.mode, run_id=spec.run_id, max_bytes=config.max_bytes)
+        budget = Budget(spec.budget or BudgetConfig(), spec.spent, spec.lease) if spec.budget or spec.lease else None
+        self._desk = Desk(cache, shared, budget, spec.settled, counted=spec.counted)
+
+    async def open(self) -> EvalflowError | None:
+        try:
+            self._desk.open()
+        except EvalflowError as error:
+            return error
+        return None
+
+    async def exchange(self, worker: str, message: DeskMessage) -> DeskReply:
+        return await self._desk.exchange(worker, message)
+
+    async def lost(self, worker: str, journaled: Collection[int]) -> None:
+        self._desk.lost(worker, journaled)
+
+    async def close(self) -> DeskTotals:
+        self._desk.close()
+        return self._desk.totals
+
+
+class RayWorker:
+    """The actor that works on runs, one after the other."""
+
+    def __init__(self, name: str) -> None:
+        self._worker = ClusterWorker(name, _way_to_desk)
+
+    async def begin(self, spec: RunSpec) -> EvalflowError | None:
+        return await self._worker.begin(spec)
+
+    async def step(self, cases: list[CaseWork], *, stop: bool) -> Progress:
+        return await self._worker.step(cases, stop=stop)
+
+    async def end(self) -> None:
+        await self._worker.end()
+
+
+def _way_to_desk(run_id: str) -> Send:
+    desk: Any = ray.get_actor(_desk_name(run_id), NAMESPACE)
+    return desk.exchange.remote
+
+
+def _desk_name(run_id: str) -> str:
+    return f"desk of {run_id}"
+
+
+class RayActor:
+    """Implements Actor by a handle of Ray."""
+
+    def __init__(self, name: str, handle: Any) -> None:
+        self.name = name
+        self.handle = handle
+
+    async def begin(self, spec: RunSpec) -> EvalflowError | None:
+        return await _answer(self.handle.begin.remote(spec))
+
+    async def step(self, cases: list[CaseWork], *, stop: bool) -> Progress:
+        return await _answer(self.handle.step.remote(cases, stop=stop))
+
+    async def end(self) -> None:
+        await _answer(self.handle.end.remote())
+
+    def kill(self) -> None:
+        ray.kill(self.handle)
+
+
+async def _answer(reference: Awaitable[T]) -> T:
+    """What an actor answers; ActorLost if it does not. A fault of evalflow in it is raised here."""
+    try:
+        return await reference
+    except RayTaskError:
+        raise
+    except RayError as error:
+        raise ActorLost(_in_short(error)) from None
+
+
+def _in_short(error: Exception) -> str:
+    """The cause in Ray's long account of a lost actor."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line for line in lines if "reason" in line.lower() or "cause" in line.lower()]
+    return (causes or lines or [type(error).__name__])[-1][:300]
+
+
+class RayCluster:
+    """A cluster that this process has joined, or started on this machine; actors stay from one run to the next."""
+
+    def __init__(self, config: RayEngineConfig) -> None:
+        """Join; InfrastructureError if that fails."""
+        self.config = config
+        local: dict[str, Any] = {"include_dashboard": False, "object_store_memory": _STORE_BYTES}
+        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "critical", "configure_logging": False}
+        try:
+            context = ray.init(config.address, namespace=NAMESPACE, **quiet, **({} if config.address else local))
+        except (RayError, RuntimeError, ValueError, OSError) as error:
+            what = f"the cluster at {config.address or 'this machine'} cannot be joined: {_in_short(error)}"
+            raise InfrastructureError(what, "look at it with `ray status`, and at engine.address") from None
+        self.dashboard: str = context.dashboard_url or ""
+        self._idle: list[RayActor] = []
+        self._numbers = itertools.count(1)
+        self._ours = os.getpid()
+
+    @property
+    def size(self) -> int:
+        """How many actors its cores take, or as many as the configuration says."""
+        cores = cast("dict[str, float]", ray.cluster_resources()).get("CPU", 0.0)
+        return self.config.actors or max(1, int(cores / self.config.cpus))
+
+    @property
+    def nodes(self) -> int:
+        return sum(bool(node["Alive"]) for node in cast("list[dict[str, Any]]", ray.nodes()))
+
+    async def crew(self, desk: DeskSpec, size: int) -> RayCrew:
+        """What a run needs of it; errors as in `Desk.open`."""
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+        options = {"name": _desk_name(desk.run_id), "num_cpus": 0, "max_restarts": 0, "scheduling_strategy": here}
+        handle: Any = ray.remote(RayDesk).options(**options).remote(desk)
+        if (error := await handle.open.remote()) is not None:
+            ray.kill(handle)
+            raise error
+        return RayCrew(self, handle, size)
+
+    async def start(self) -> RayActor:
+        """An actor that is free, or a new one, as soon as there is room; InfrastructureError if none can be started."""
+        if self._idle:
+            return self._idle.pop()
+        config, failures = self.config, list[str]()
+        while len(failures) < _TRIES:
+            name = f"actor {next(self._numbers)}"
+            takes = {"num_cpus": config.cpus, "num_gpus": config.gpus, "resources": config.resources or None}
+            handle: Any = ray.remote(RayWorker).options(**takes, max_restarts=0, max_task_retries=0).remote(name)
+            try:
+                await handle.__ray_ready__.remote()
+                return RayActor(name, handle)
+            except RayError as error:
+                failures.append(_in_short(error))
+            except asyncio.CancelledError:
+                ray.kill(handle)
+                raise
+        what = f"actors cannot be started: {failures[-1]}"
+        raise InfrastructureError(what, "install the same evalflow, with its extra ray, on every node")
+
+    def keep(self, actor: RayActor) -> None:
+        """Keep an actor that has nothing to do for the next run."""
+        self._idle.append(actor)
+
+    def leave(self) -> None:
+        ray.shutdown()
+
+
+class RayCrew:
+    """Implements Crew for one run."""
+
+    def __init__(self, cluster: RayCluster, desk: Any, size: int) -> None:
+        self.size = size
+        self._cluster = cluster
+        self._desk = desk
+        self._working: set[RayActor] = set()
+
+    async def hire(self) -> Actor:
+        actor = await self._cluster.start()
+        self._working.add(actor)
+        return actor
+
+    async def lost(self, actor: Actor, paid: Collection[int]) -> None:
+        assert isinstance(actor, RayActor)
+        self._working.discard(actor)
+        actor.kill()  # it may be there all the same, behind a network that failed
+        await self._desk.lost.remote(actor.name, paid)
+
+    async def release(self, actor: Actor) -> None:
+        assert isinstance(actor, RayActor)
+        self._working.discard(actor)
+        try:
+            await actor.end()
+        except ActorLost:
+            await self._desk.lost.remote(actor.name, frozenset())
+        else:
+            self._cluster.keep(actor)
+
+    async def close(self) -> DeskTotals:
+        """End the desk, and actors that are still at work; returns what the desk alone knows."""
+        for actor in self._working:
+            actor.kill()
+        self._working.clear()
+        try:
+            return await self._desk.close.remote()
+        except RayError as error:
+            raise InfrastructureError(f"the desk of the run was lost: {_in_short(error)}", "resume the run") from None
+        finally:
+            ray.kill(self._desk)

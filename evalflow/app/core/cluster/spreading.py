@@ -1,0 +1,115 @@
+"""A run over the actors of a cluster: what it sends there, and its pipeline."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from copy import deepcopy
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evalflow.app.core.assemble import Parts
+from evalflow.app.core.begin import UnpreparedMetric
+from evalflow.app.core.cluster.driver import ClusterPipeline
+from evalflow.app.core.cluster.worker import RunSpec
+from evalflow.calls.budget import Amount
+from evalflow.config.schema import RunConfig
+from evalflow.engine.folder import RunFolder
+from evalflow.engine.manifest import Tally
+from evalflow.engine.pipeline import RunPlan
+from evalflow.paths import share_dir
+from evalflow.protocols import Sink
+from evalflow.records.manifest import Manifest
+
+if TYPE_CHECKING:
+    from evalflow.app.core.cluster.ray_crew import RayCluster
+
+_LEAST_WIDTH = 8  # cases that an actor works on at once, whatever the limits
+_SHARDS_EACH = 4  # shards for each actor at least, so that none has nothing left to do while others have much
+_NOT_THERE: Mapping[str, Any] = {"baseline": None, "gate": None, "copy_to": None, "stop": None}
+"""Settings that concern the driver alone, and name what nodes may not have."""
+
+
+def run_spec(opening: Manifest, parts: Parts, plan: RunPlan, folder: RunFolder, width: int) -> RunSpec:
+    """What actors must know of a run; keys stay where they are."""
+    config: dict[str, Any] = {**deepcopy(opening.config), **_NOT_THERE}
+    config["cache"] = {**config.get("cache", {}), "url": None}
+    config["otel"] = {**config.get("otel", {}), "endpoint": None}
+    for metric in config["metric"].values():
+        if "steps_from" in metric:  # they are in prepared.json by now
+            metric["steps_from"] = None
+    run, own = parts.settings.run, share_dir() / "prompts"
+    prompts = parts.settings.composed.prompt_folders
+    unprepared = {one.metric.name: one.metric.failed for one in plan.pairs if isinstance(one.metric, UnpreparedMetric)}
+    return RunSpec(
+        manifest=opening.model_copy(update={"config": config}).text,
+        needed=parts.needed,
+        prepared=json.loads(folder.prepared.read_text(encoding="utf-8")),
+        unprepared=unprepared,
+        host=socket.gethostname(),
+        home=str(Path.cwd()),
+        prompt_folders=[None if place == own else str(place) for place in prompts],
+        files=dict(_files(run, {i: place for i, place in enumerate(prompts) if place != own})),
+        width=width,
+        connections=parts.session.connections,
+        budget=parts.session.budget.limits if parts.session.budget else None,
+    )
+
+
+def _files(run: RunConfig, prompts: Mapping[int, Path]) -> Iterator[tuple[str, bytes]]:
+    """The files that prompts and metrics are read from, by the path that they have in an actor's own folder."""
+    for number, folder in prompts.items():
+        for file in sorted(folder.rglob("*.jinja")):
+            yield f"prompts-{number}/{file.relative_to(folder).as_posix()}", file.read_bytes()
+    scripts = {one for metric in run.metric.values() for one in metric.files}
+    for name in sorted(scripts):
+        place = next((place for place in (Path(name), "data" / Path(name)) if place.is_file()), None)
+        if place is not None:
+            yield place.as_posix(), place.read_bytes()
+
+
+@asynccontextmanager
+async def on_cluster(
+    cluster: RayCluster,
+    opening: Manifest,
+    parts: Parts,
+    plan: RunPlan,
+    folder: RunFolder,
+    sink: Sink,
+    tally: Tally,
+    *,
+    counted: bool,
+) -> AsyncGenerator[ClusterPipeline]:
+    """The pipeline of a run on a cluster; at the end the tally has what only the desk of the run knows.
+
+    `counted`: the tally and the budget had all calls of earlier parts of the run from the beginning.
+    """
+    from evalflow.app.core.cluster.ray_crew import DeskSpec
+
+    run, session = parts.settings.run, parts.session
+    cases = sum(facts.cases for facts in opening.datasets.values())
+    size = max(1, min(cluster.size, cases))
+    session.single_flight.close()  # what was prepared is in the file now, for the desk
+    budget = session.budget
+    desk = DeskSpec(
+        run_id=opening.run_id,
+        cache=run.cache.model_copy(update={"path": str(Path(run.cache.path).expanduser().resolve())}),
+        budget=budget.limits if budget else None,
+        spent=budget.spent if budget else Amount(),
+        lease=budget.lease if budget else None,
+        settled=session.single_flight.settled or (),
+        counted=counted,
+    )
+    crew = await cluster.crew(desk, size)
+    try:
+        width = min(parts.width(), max(_LEAST_WIDTH, 2 * -(-parts.width() // size)))
+        shard = min(cluster.config.shard, max(1, cases // (_SHARDS_EACH * size)))
+        spec = run_spec(opening, parts, plan, folder, width)
+        timeout_s = cluster.config.start_timeout_s
+        yield ClusterPipeline(plan, sink, tally, crew, spec, shard=shard, start_timeout_s=timeout_s)
+    finally:
+        totals = await crew.close()
+        tally.retract(totals.billed)
+        tally.unaccounted_requests += totals.unaccounted_requests

@@ -1,0 +1,381 @@
+"""What an actor does: it runs the pipeline of a run over the cases that it is given, and hands out the records."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import tempfile
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from evalflow.app.core.assemble import Needed, Parts, assemble, secrets_of, settings_of
+from evalflow.app.core.begin import UnpreparedMetric
+from evalflow.app.core.saved import composed_of
+from evalflow.calls.connections import Connections
+from evalflow.calls.desk_client import DeskClient, Send
+from evalflow.config.schema import BudgetConfig
+from evalflow.engine.deadline import Failed
+from evalflow.engine.journal import RememberingTarget
+from evalflow.engine.manifest import Tally, versions
+from evalflow.engine.pipeline import Pipeline, RunPlan
+from evalflow.engine.scoring import Pair
+from evalflow.engine.shards import CaseWork
+from evalflow.errors import EvalflowError, Problem, UserError, first_of
+from evalflow.frozen import record
+from evalflow.paths import share_dir
+from evalflow.records import Answer, ScoreRecord
+from evalflow.records.manifest import Manifest
+from evalflow.redaction import Redactor
+
+GATHER_S = 0.02  # how long finished records gather before the driver gets them
+PATIENCE_S = 1.0  # after so long the driver hears of an actor that has finished nothing
+
+
+@record(kw_only=True)
+class RunSpec:
+    """All that an actor must know of a run, in names of variables instead of keys.
+
+    Attributes:
+        manifest: run.json as the run begins, as text.
+        needed: Which metrics ask a judge, and which the embedder.
+        prepared: The entries of prepared.json.
+        unprepared: The metrics that could not be prepared, by name.
+        host: The driver's machine; there, actors work in its folder `home`.
+        prompt_folders: Where prompts are looked up there; None for the folder that evalflow ships.
+        files: For actors on other machines: the files that prompts and metrics are read from, by their relative path;
+            those of the first prompt folder are below prompts-0, and so on.
+        width: Cases that an actor works on at once.
+        connections: The only addresses that may be called; None: any.
+        budget: The limits of what the run may spend; None: there are none.
+    """
+
+    manifest: str
+    needed: Needed
+    prepared: Mapping[str, Mapping[str, Any]]
+    unprepared: Mapping[str, Failed]
+    host: str
+    home: str
+    prompt_folders: Sequence[str | None]
+    files: Mapping[str, bytes]
+    width: int
+    connections: Connections | None
+    budget: BudgetConfig | None
+
+
+@record(kw_only=True)
+class Progress:
+    """What an actor has done since it was last asked.
+
+    Attributes:
+        begun, done: The numbers of cases that it has begun, and done.
+        dropped: Those that it has not begun and will not.
+        records: Finished answers and scores, in their order.
+        lines: Lines for the run's log, with their levels.
+        unpriced: Whether there were calls without a known price, and without a record.
+        failure: Why no further call can be made.
+        over: Whether it works no more; without a failure, since it was told to stop.
+    """
+
+    begun: Sequence[int] = ()
+    done: Sequence[int] = ()
+    dropped: Sequence[int] = ()
+    records: Sequence[Answer | ScoreRecord] = ()
+    lines: Sequence[tuple[int, str]] = ()
+    unpriced: bool = False
+    failure: BaseException | None = None
+    over: bool = False
+
+
+class ClusterWorker:
+    """Works on one run at a time; `reach` gives it the way to a run's desk."""
+
+    def __init__(self, name: str, reach: Callable[[str], Send]) -> None:
+        self._name = name
+        self._reach = reach
+        self._job: _Job | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    async def begin(self, spec: RunSpec) -> EvalflowError | None:
+        """Get ready for a run; returns why this node cannot take part in it."""
+        await self.end()
+        try:
+            manifest = Manifest.model_validate_json(spec.manifest)
+            expect_versions(manifest)
+            prompts = self._go_home(spec)
+            desk = DeskClient(self._name, self._reach(manifest.run_id), budget=spec.budget)
+            self._job = await _Job.of(spec, manifest, prompts, desk)
+        except EvalflowError as error:
+            await self.end()
+            return error
+        return None
+
+    async def step(self, cases: Sequence[CaseWork], *, stop: bool = False) -> Progress:
+        """Take more cases, or begin no further one, and wait for something to be done."""
+        assert self._job is not None
+        return await self._job.step(cases, stop=stop)
+
+    async def end(self) -> None:
+        """Stop at once; the next run may begin."""
+        job, self._job = self._job, None
+        if job is not None:
+            await job.close()
+        if self._folder is not None:
+            os.chdir("/")
+            self._folder.cleanup()
+            self._folder = None
+
+    def _go_home(self, spec: RunSpec) -> list[Path]:
+        """Work in the driver's folder, or elsewhere in one with the files that the run reads; gives prompt folders."""
+        own = share_dir() / "prompts"
+        if spec.host == socket.gethostname() and Path(spec.home).is_dir():
+            os.chdir(spec.home)
+            return [own if name is None else Path(name) for name in spec.prompt_folders]
+        self._folder = tempfile.TemporaryDirectory(prefix="evalflow-")
+        home = Path(self._folder.name)
+        for name, content in spec.files.items():
+            file = home / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(content)
+        os.chdir(home)
+        return [own if name is None else home / f"prompts-{i}" for i, name in enumerate(spec.prompt_folders)]
+
+
+class _Job:
+    """One run in an actor."""
+
+    def __init__(self, spec: RunSpec, parts: Parts, pairs: Sequence[Pair], desk: DeskClient, run_id: str) -> None:
+        run = parts.settings.run
+        self._desk = desk
+        self._parts = parts
+        self._spare = tuple(pairs)
+        self._queue: deque[CaseWork] = deque()
+        self._known, self._reused = _Answers(), _Answers()
+        self._finished, self._failed = set[int](), set[int]()
+        self._tally = Tally()
+        self._out = _Outbox(Redactor(secrets_of(parts.settings)))
+        plan = RunPlan(
+            run_id=run_id,
+            target=RememberingTarget(parts.target, self._reused),
+            pairs=self._spare,
+            target_repeats=run.repeats.target,
+            judge_repeats=run.repeats.judge,
+            width=spec.width,
+            finished=self._finished,
+            failed=self._failed,
+            case_timeout_s=run.case_timeout_s,
+            answered=self._known,
+        )
+        self._pipeline = Pipeline(plan, self._out, self._tally)
+        self._more = asyncio.Event()
+        self._stopped = False
+        self._dropped: list[int] = []
+        self._work = asyncio.create_task(self._run(spec.width))
+
+    @classmethod
+    async def of(cls, spec: RunSpec, manifest: Manifest, prompts: Sequence[Path], desk: DeskClient) -> _Job:
+        """Build the parts of the run; UserError if they are not those of the driver."""
+        settings = settings_of(replace(composed_of(manifest), prompt_folders=tuple(prompts)))
+        parts = assemble(settings, manifest.run_id, desk.session(spec.connections), needed=spec.needed)
+        expect_same(manifest, parts)
+        entries = _Entries(spec.prepared)
+        pairs: list[Pair] = []
+        for pair in parts.pairs:
+            failed = spec.unprepared.get(pair.metric.name)
+            ready = UnpreparedMetric(pair.metric, failed) if failed else await pair.metric.prepare(pair.judge, entries)
+            pairs.append(replace(pair, metric=ready))
+        return cls(spec, parts, pairs, desk, manifest.run_id)
+
+    async def step(self, cases: Sequence[CaseWork], *, stop: bool) -> Progress:
+        for work in cases:
+            self._finished |= work.finished
+            self._failed |= work.failed
+            self._known.add(work.answers)
+            self._reused.add(work.reused)
+        self._queue += cases
+        if stop:
+            self._stop()
+        self._more.set()
+        await self._out.wait()
+        dropped, self._dropped = self._dropped, []
+        unpriced, self._tally.unpriced = self._tally.unpriced, False
+        return self._out.take(dropped, unpriced=unpriced, over=self._work.done())
+
+    async def close(self) -> None:
+        self._work.cancel()
+        await asyncio.wait({self._work})
+        self._out.close()
+        await self._parts.close()
+        await self._desk.close()
+
+    async def _run(self, width: int) -> None:
+        self._pipeline.begin()
+        try:
+            async with asyncio.TaskGroup() as workers:
+                for _ in range(width):
+                    workers.create_task(self._process())
+        except* Exception as failures:  # a fault of evalflow, which the driver shows as such
+            self._out.fail(first_of(failures))
+        finally:
+            self._pipeline.end()
+            self._out.news.set()
+
+    async def _process(self) -> None:
+        """Process cases until told to stop. After a failure those under way are finished, as far as they can be."""
+        while True:
+            while not self._queue:
+                if self._stopped:
+                    return
+                self._more.clear()
+                await self._more.wait()
+            work = self._queue.popleft()
+            self._out.begun.append(work.number)
+            try:
+                await self._pipeline.process(work.case)
+            except EvalflowError as error:
+                self._out.fail(error)
+                self._stop()
+                return
+            self._known.remove(work.answers)
+            self._reused.remove(work.reused)
+            self._out.finish(work.number)
+
+    def _stop(self) -> None:
+        self._stopped = True
+        self._dropped += [work.number for work in self._queue]
+        self._queue.clear()
+        self._more.set()
+
+
+class _Answers:
+    """Answers that cases come with, looked up as in an AnswerBook."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str, str, int], Answer] = {}
+
+    def add(self, answers: Sequence[Answer]) -> None:
+        self._known |= {(one.dataset, one.case_id, one.target, one.target_repeat): one for one in answers}
+
+    def remove(self, answers: Sequence[Answer]) -> None:
+        for one in answers:
+            self._known.pop((one.dataset, one.case_id, one.target, one.target_repeat), None)
+
+    def get(self, dataset: str, case_id: str, target: str, repeat: int) -> Answer | None:
+        return self._known.get((dataset, case_id, target, repeat))
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+
+class _Entries:
+    """Implements Prepared with the entries of the driver, which has prepared everything."""
+
+    def __init__(self, entries: Mapping[str, Mapping[str, Any]]) -> None:
+        self._entries = entries
+
+    def get(self, key: str) -> Mapping[str, Any] | None:
+        return self._entries.get(key)
+
+    def put(self, key: str, entry: Mapping[str, Any]) -> None:
+        raise AssertionError(f"the driver did not prepare {key}")
+
+
+class _Outbox(logging.Handler):
+    """Implements Sink, and a handler of log lines: gathers what the driver will be handed."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        super().__init__(logging.WARNING)
+        self._redactor = redactor
+        self._records: list[Answer | ScoreRecord] = []
+        self._done: list[int] = []
+        self._lines: list[tuple[int, str]] = []
+        self._failure: BaseException | None = None
+        self.news = asyncio.Event()
+        self.begun: list[int] = []
+        logging.getLogger("evalflow").addHandler(self)
+
+    def write(self, record: Answer | ScoreRecord) -> None:
+        if isinstance(record, Answer) and not record.generated:  # it is in the data already
+            return
+        if record.error:
+            record = replace(record, error=self._redactor.text(record.error))
+        self._records.append(record)
+        self.news.set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._lines.append((record.levelno, self._redactor.text(self.format(record))))
+
+    def finish(self, number: int) -> None:
+        self._done.append(number)
+        self.news.set()
+
+    def fail(self, error: BaseException) -> None:
+        self._failure = self._failure or error
+        self.news.set()
+
+    async def wait(self) -> None:
+        """Wait for news, and a moment for more."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(PATIENCE_S):
+                await self.news.wait()
+            await asyncio.sleep(GATHER_S)
+
+    def take(self, dropped: Sequence[int], *, unpriced: bool, over: bool) -> Progress:
+        progress = Progress(
+            begun=self.begun,
+            done=self._done,
+            dropped=dropped,
+            records=self._records,
+            lines=self._lines,
+            unpriced=unpriced,
+            failure=self._failure,
+            over=over,
+        )
+        self.begun, self._done, self._records, self._lines = [], [], [], []
+        self.news.clear()
+        return progress
+
+    def close(self) -> None:
+        logging.getLogger("evalflow").removeHandler(self)
+        super().close()
+
+
+def expect_versions(manifest: Manifest) -> None:
+    """UserError if a node would not give the driver's results: it has other versions."""
+    mine, theirs = versions(), manifest.versions
+    different = [
+        f"{package} {mine.get(package)} instead of {version}"
+        for package, version in theirs.items()
+        if mine.get(package) != version and not (package == "python" and _minor(version) == _minor(mine["python"]))
+    ]
+    if different:
+        what = f"the node {socket.gethostname()} has {', '.join(different)}"
+        raise UserError(Problem(what, "engine", "install the same versions on every node"))
+
+
+def expect_same(manifest: Manifest, parts: Parts) -> None:
+    """UserError if what a node has built is not what the driver has: another address, program or prompt."""
+    different: list[str] = []
+    if parts.target.identity != manifest.target.identity:
+        different.append(f"target {parts.target.name}")
+    for name, judge in parts.judges.items():
+        known = manifest.judges.get(name)
+        if known is None or known.identity != judge.info.identity:
+            different.append(f"judge {name}")
+    for name, metric in parts.metrics.items():
+        known_metric = manifest.metrics.get(name)
+        if known_metric and metric.prompts and parts.prompts.digest(metric.prompts) != known_metric.prompt_sha256:
+            different.append(f"metric {name}")
+    if different:
+        what = f"on the node {socket.gethostname()} these are not those of the run: {', '.join(different)}"
+        hint = "give every node the same packages, programs, and environment variables that the configuration names"
+        raise UserError(Problem(what, "engine", hint))
+
+
+def _minor(version: str) -> list[str]:
+    return version.split(".")[:2]
