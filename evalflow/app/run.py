@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,9 +14,10 @@ from evalflow.app.core.assemble import settings_of, with_default_judge
 from evalflow.app.core.begin import RunOrder
 from evalflow.app.core.cluster.joining import leave_cluster
 from evalflow.app.core.open_run import inspected, opened
+from evalflow.app.core.options import options
 from evalflow.app.core.saved import ProgramError, agree, composed_of, expect_agreed, find_run
 from evalflow.config.load import HydraJob, launch
-from evalflow.config.schema import BudgetConfig
+from evalflow.config.schema import BudgetConfig, RayEngineConfig
 from evalflow.engine.folder import RunFolder, refuse_links
 from evalflow.errors import EvalflowError, Problem, UserError, WaitingError, command, did_you_mean
 from evalflow.paths import conf_dirs, new_run_id
@@ -132,7 +133,8 @@ def resume(
 ) -> int:
     """Finish a run: score all cells that its journals lack. The exit code is that of `run`; 6 or 130 if it ends early.
 
-    `changes` is a new budget for all parts of the run together, e.g. `budget.usd=5`; UserError for any other setting.
+    `changes` is a new budget for all parts of the run together, e.g. `budget.usd=5`, and where it works from now on,
+    e.g. `engine=ray`; UserError for any other setting.
     `agrees` asks the user whether to start a program that the folder names, if it was never started here before.
     """
     found = find_run(given, "resume")
@@ -145,7 +147,7 @@ def resume(
         if not agrees(error.problems[0].what):
             raise
         agree(manifest)
-    manifest = _with_budget(manifest, changes)
+    manifest = _with_changes(manifest, changes)
     order = RunOrder(composed_of(manifest), folder.path, manifest.run_id, None, (), manifest, retry_errors)
     try:
         return run(order, screen)
@@ -159,21 +161,35 @@ def resume(
         leave_cluster()
 
 
-def _with_budget(manifest: Manifest, changes: Sequence[str]) -> Manifest:
-    """The manifest with another budget, the only setting that can change when a run is resumed."""
-    settings = [change for change in changes if not change.startswith("budget.")]
+def _with_changes(manifest: Manifest, changes: Sequence[str]) -> Manifest:
+    """The manifest with another budget or engine, the only settings that can change when a run is resumed."""
+    pairs = [(change, *change.lstrip("+").partition("=")[::2]) for change in changes]
+    settings = [change for change, key, _ in pairs if key != "engine" and not key.startswith(("budget.", "engine."))]
     if settings:
-        what = f"{', '.join(settings)}: a run keeps its settings, all but its budget, or its scores would not be alike"
+        kept_too = "a run keeps its settings, all but its budget and engine, or its scores would not be alike"
+        what = f"{', '.join(settings)}: {kept_too}"
         changed = {change.partition("=")[0].lstrip("+~") for change in changes}
         kept = [word for word in manifest.overrides if word.partition("=")[0].lstrip("+~") not in changed]
         own = [folder for folder in manifest.search_folders["conf"] if Path(folder) not in conf_dirs(None)]
         again = command(*(["--config-dir", own[0]] if own else []), *kept, *changes)
         raise UserError(Problem(what, "command line", f"start it again; what was asked is remembered: {again}"))
-    values: dict[str, Any] = {**manifest.config.get("budget", {})}
-    for change in changes:
-        key, _, text = change.removeprefix("budget.").partition("=")
-        if key not in BudgetConfig.model_fields:
-            hint = did_you_mean(key, BudgetConfig.model_fields)
-            raise UserError(Problem(f"the budget has no {key!r}", "command line", hint))
-        values[key] = yaml.safe_load(text)
-    return manifest.model_copy(update={"config": {**manifest.config, "budget": values}})
+    config = {**manifest.config, "budget": {**manifest.config.get("budget", {})}}
+    config["engine"] = {**manifest.config.get("engine", {"kind": "local"})}
+    for _, key, text in sorted(pairs, key=lambda pair: pair[1]):  # `engine` before its keys
+        group, _, name = key.partition(".")
+        if not name:
+            config["engine"] = dict(_engine(text))
+            continue
+        known = BudgetConfig.model_fields if group == "budget" else RayEngineConfig.model_fields
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise UserError(Problem(f"the {group} has no {name!r}", "command line", hint))
+        config[group][name] = yaml.safe_load(text)
+    return manifest.model_copy(update={"config": config})
+
+
+def _engine(name: str) -> Mapping[str, Any]:
+    found = {option.name: option.values for option in options(None, "engine")}
+    if name not in found:
+        raise UserError(Problem(f"there is no engine {name!r}", "command line", did_you_mean(name, found)))
+    return found[name]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import os
 from collections.abc import Awaitable, Collection
 from typing import Any, TypeVar, cast
@@ -12,24 +13,20 @@ from typing import Any, TypeVar, cast
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
 
-from pathlib import Path
 
 import ray as _ray
 from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from evalflow.app.core.cluster.driver import Actor, ActorLost
+from evalflow.app.core.cluster.spreading import DeskSpec
 from evalflow.app.core.cluster.worker import ClusterWorker, Progress, RunSpec
-from evalflow.calls.budget import Amount, Budget, Lease
-from evalflow.calls.cache import Cache
-from evalflow.calls.desk import Desk, DeskTotals
+from evalflow.calls.desk import DeskTotals
 from evalflow.calls.desk_client import Send
 from evalflow.calls.desk_messages import DeskMessage, DeskReply
-from evalflow.calls.shared_cache import SharedCache
-from evalflow.config.schema import BudgetConfig, CacheConfig, RayEngineConfig
+from evalflow.config.schema import RayEngineConfig
 from evalflow.engine.shards import CaseWork
 from evalflow.errors import EvalflowError, InfrastructureError
-from evalflow.frozen import record
 
 ray: Any = _ray  # its types are known in part only
 T = TypeVar("T")
@@ -38,38 +35,11 @@ _STORE_BYTES = 200 * 1024**2  # of a cluster on this machine alone, through whic
 _TRIES = 3
 
 
-@record(kw_only=True)
-class DeskSpec:
-    """What the desk of a run is made of.
-
-    Attributes:
-        cache: Its path is absolute.
-        budget: None: there are no limits.
-        spent: On the budget, by earlier parts of the run and by what has prepared this one.
-        settled: Digests of the calls whose cost is in the journals of earlier parts.
-        counted: Whether `spent` has the cost of all calls of earlier parts.
-    """
-
-    run_id: str
-    cache: CacheConfig
-    budget: BudgetConfig | None
-    spent: Amount
-    lease: Lease | None
-    settled: Collection[int]
-    counted: bool
-
-
 class RayDesk:
     """The actor with a run's desk, on the driver's node."""
 
     def __init__(self, spec: DeskSpec) -> None:
-        config = spec.cache
-        shared = None
-        if config.url is not None and config.mode in ("on", "read"):
-            shared = SharedCache(config.url, reading=config.mode == "read")
-        cache = Cache(Path(config.path), config.mode, run_id=spec.run_id, max_bytes=config.max_bytes)
-        budget = Budget(spec.budget or BudgetConfig(), spec.spent, spec.lease) if spec.budget or spec.lease else None
-        self._desk = Desk(cache, shared, budget, spec.settled, counted=spec.counted)
+        self._desk = spec.build()
 
     async def open(self) -> EvalflowError | None:
         try:
@@ -145,10 +115,15 @@ async def _answer(reference: Awaitable[T]) -> T:
 
 
 def _in_short(error: Exception) -> str:
-    """The cause in Ray's long account of a lost actor."""
+    """The cause in Ray's long account of what went wrong."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     causes = [line for line in lines if "reason" in line.lower() or "cause" in line.lower()]
-    return (causes or lines or [type(error).__name__])[-1][:300]
+    told, _, _ = (causes or lines or [type(error).__name__])[-1].partition(" Some common causes")
+    return told[:300]
+
+
+def _print_nothing(*_: object, **__: object) -> None:
+    """Takes the place of what prints."""
 
 
 class RayCluster:
@@ -157,6 +132,9 @@ class RayCluster:
     def __init__(self, config: RayEngineConfig) -> None:
         """Join; InfrastructureError if that fails."""
         self.config = config
+        logging.getLogger("ray").setLevel(logging.CRITICAL)  # it advises on standard error
+        # Prints lost actors on standard output, whatever it is told; the run's log names them.
+        ray._private.worker.print_to_stdstream = _print_nothing
         local: dict[str, Any] = {"include_dashboard": False, "object_store_memory": _STORE_BYTES}
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "critical", "configure_logging": False}
         try:

@@ -1,0 +1,116 @@
+"""Actors in this process, which can be lost on purpose: all of a cluster run but Ray."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+
+import pytest
+from evalflow.calls.desk import Desk, DeskTotals
+from evalflow.calls.desk_messages import DeskMessage, DeskReply
+
+from evalflow.app.core import open_run
+from evalflow.app.core.cluster.driver import ActorLost
+from evalflow.app.core.cluster.spreading import DeskSpec
+from evalflow.app.core.cluster.worker import ClusterWorker, Progress, RunSpec
+from evalflow.config.schema import RayEngineConfig
+from evalflow.engine.shards import CaseWork
+from evalflow.errors import EvalflowError
+
+Fate = Callable[[str, Sequence[CaseWork]], bool]
+"""Whether an actor is lost as it takes these cases."""
+
+
+@dataclass
+class LocalCluster:
+    """Takes the place of a cluster of Ray.
+
+    Attributes:
+        fate: When actors are lost.
+        hired: The names of all actors, in order.
+        given: The cases that each was given.
+    """
+
+    size: int = 3
+    fate: Fate = lambda _, __: False
+    config: RayEngineConfig = field(default_factory=lambda: RayEngineConfig(kind="ray", shard=4))
+    nodes: int = 1
+    dashboard: str = ""
+    hired: list[str] = field(default_factory=list[str])
+    given: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    lost: list[str] = field(default_factory=list[str])
+
+    async def crew(self, spec: DeskSpec, size: int) -> LocalCrew:
+        desk = spec.build()
+        desk.open()
+        return LocalCrew(self, desk, size)
+
+    def leave(self) -> None:
+        """Nothing to leave."""
+
+
+class LocalActor:
+    def __init__(self, name: str, cluster: LocalCluster, desk: Desk) -> None:
+        self.name = name
+        self._cluster = cluster
+        self._desk = desk
+        self._gone = False
+        self._worker = ClusterWorker(name, lambda _: self._send)
+
+    async def begin(self, spec: RunSpec) -> EvalflowError | None:
+        return await self._worker.begin(spec)
+
+    async def step(self, cases: list[CaseWork], *, stop: bool) -> Progress:
+        self._cluster.given.setdefault(self.name, []).extend(work.case.id for work in cases)
+        if self._cluster.fate(self.name, cases):
+            self._gone = True
+            raise ActorLost("it was lost on purpose")
+        progress = await self._worker.step(cases, stop=stop)
+        return replace(progress, lines=())  # they are in this process's log already
+
+    async def end(self) -> None:
+        await self._worker.end()
+
+    async def _send(self, worker: str, message: DeskMessage) -> DeskReply:
+        if self._gone:
+            raise ConnectionError("nobody hears a lost actor")
+        return await self._desk.exchange(worker, message)
+
+
+class LocalCrew:
+    _numbers = itertools.count(1)
+
+    def __init__(self, cluster: LocalCluster, desk: Desk, size: int) -> None:
+        self.size = size
+        self._cluster = cluster
+        self._desk = desk
+        self._actors: list[LocalActor] = []
+
+    async def hire(self) -> LocalActor:
+        actor = LocalActor(f"actor {len(self._cluster.hired) + 1}", self._cluster, self._desk)
+        self._cluster.hired.append(actor.name)
+        self._actors.append(actor)
+        return actor
+
+    async def lost(self, actor: LocalActor, paid: Collection[int]) -> None:
+        self._cluster.lost.append(actor.name)
+        await actor.end()
+        self._desk.lost(actor.name, paid)
+
+    async def release(self, actor: LocalActor) -> None:
+        await actor.end()
+
+    async def close(self) -> DeskTotals:
+        for actor in self._actors:
+            await actor.end()
+        self._desk.close()
+        return self._desk.totals
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> LocalCluster:
+    """Runs with `engine=ray` go to actors in this process."""
+    found = LocalCluster()
+    monkeypatch.setattr(open_run, "join_cluster", lambda run: found if run.engine.kind == "ray" else None)
+    return found
