@@ -30,6 +30,7 @@ HEAVY = {
     "openai",
     "polars",
     "prometheus_client",
+    "ray",
     "scipy",
     "sqlalchemy",
     "tokenizers",
@@ -39,6 +40,7 @@ READERS = {"ijson", "inscriptis", "jsonpath"}
 CONFIGURATION = {"hydra", "omegaconf", "pydantic", "yaml"}
 RICH = {"rich"}
 APART = (
+    "evalflow.app.core.cluster.ray_crew",
     "evalflow.testing",
     "evalflow.web.api",
     "evalflow.web.application",

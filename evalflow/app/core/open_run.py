@@ -159,6 +159,7 @@ class OpenRun:
             return Pipeline(plan, sink, self.tally)
         from evalflow.app.core.cluster.spreading import on_cluster
 
+        self.screen.joined(self.cluster.size, self.cluster.nodes, self.cluster.dashboard)
         before = self.order.resumed
         counted = before is not None and before.requests is not None
         parts = self.inspection.parts
@@ -217,8 +218,6 @@ def opened(order: RunOrder, inspection: Inspection, screen: TerminalScreen) -> G
         if order.latest:
             point_latest(order.latest)
         screen.starts(inspection, folder)
-        if cluster is not None:
-            screen.joined(cluster.size, cluster.nodes, cluster.dashboard)
         one = OpenRun(order, inspection, opening, cluster, folder, journal, tally, screen, redactor, copy=copy)
         if inspection.parts.settings.run.otel.endpoint is not None:
             settings, session = inspection.parts.settings, inspection.parts.session

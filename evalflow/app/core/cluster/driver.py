@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Collection, Iterable, Iterator
 from typing import Protocol
 
-from evalflow.app.core.cluster.worker import Progress, RunSpec
+from evalflow.app.core.cluster.worker import RunSpec, WorkerReport
 from evalflow.engine.journal import RememberingTarget, cell_digest
 from evalflow.engine.manifest import Tally
 from evalflow.engine.pipeline import Pipeline, RunPlan
@@ -27,7 +27,7 @@ class ActorLost(Exception):
     """An actor does not answer any more, or its node does not."""
 
 
-class Actor(Protocol):
+class ClusterActor(Protocol):
     """One of those that work on a run; see `Worker`. Each method raises ActorLost."""
 
     @property
@@ -37,7 +37,7 @@ class Actor(Protocol):
 
     async def begin(self, spec: RunSpec) -> EvalflowError | None: ...
 
-    async def step(self, cases: list[CaseWork], *, stop: bool) -> Progress: ...
+    async def step(self, cases: list[CaseWork], *, stop: bool) -> WorkerReport: ...
 
 
 class Crew(Protocol):
@@ -48,15 +48,15 @@ class Crew(Protocol):
         """How many actors work at once."""
         ...
 
-    async def hire(self) -> Actor:
+    async def hire(self) -> ClusterActor:
         """Start an actor, or take one that is free; waits as long as there is no room for it."""
         ...
 
-    async def lost(self, actor: Actor, paid: Collection[int]) -> None:
+    async def lost(self, actor: ClusterActor, paid: Collection[int]) -> None:
         """Give up an actor; `paid` are digests of the calls whose cost is in the run's journals."""
         ...
 
-    async def release(self, actor: Actor) -> None:
+    async def release(self, actor: ClusterActor) -> None:
         """Take back an actor that has nothing under way."""
         ...
 
@@ -138,7 +138,7 @@ class ClusterPipeline:
             else:
                 await self._crew.release(actor)
 
-    async def _hired(self) -> Actor | None:
+    async def _hired(self) -> ClusterActor | None:
         """The next actor; None if it is not needed any more before it has started."""
         hiring, over = asyncio.create_task(self._crew.hire()), asyncio.create_task(self._over.wait())
         try:
@@ -148,7 +148,7 @@ class ClusterPipeline:
             hiring.cancel()
             over.cancel()
 
-    async def _drive(self, actor: Actor) -> None:
+    async def _drive(self, actor: ClusterActor) -> None:
         """Deal cases to an actor, and take what it has done."""
         room = 2 * self._spec.width
         while not self._is_over():
@@ -164,7 +164,7 @@ class ClusterPipeline:
                 self._forget(actor, self._shards.left(actor.name))
                 return
 
-    def _take(self, actor: Actor, progress: Progress) -> None:
+    def _take(self, actor: ClusterActor, progress: WorkerReport) -> None:
         tally, shards = self._tally, self._shards
         for level, line in progress.lines:
             log.log(level, "%s: %s", actor.name, line)
@@ -183,7 +183,7 @@ class ClusterPipeline:
             self._failure = progress.failure
             self.stop()
 
-    def _forget(self, actor: Actor, cases: Iterable[CaseWork]) -> None:
+    def _forget(self, actor: ClusterActor, cases: Iterable[CaseWork]) -> None:
         for work in cases:
             self._shards.done(actor.name, work.number)
             del self._under_way[work.case.dataset, work.case.id]
@@ -208,7 +208,7 @@ class ClusterPipeline:
             if record.score == 0:
                 work.failed.add(digest)
 
-    async def _recover(self, actor: Actor, error: ActorLost) -> None:
+    async def _recover(self, actor: ClusterActor, error: ActorLost) -> None:
         """Deal again what a lost actor had, all but the case that has ended four actors."""
         left = len(self._shards.left(actor.name))
         guilty = self._shards.lost(actor.name)

@@ -18,9 +18,9 @@ import ray as _ray
 from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from evalflow.app.core.cluster.driver import Actor, ActorLost
+from evalflow.app.core.cluster.driver import ActorLost, ClusterActor
 from evalflow.app.core.cluster.spreading import DeskSpec
-from evalflow.app.core.cluster.worker import ClusterWorker, Progress, RunSpec
+from evalflow.app.core.cluster.worker import ClusterWorker, RunSpec, WorkerReport
 from evalflow.calls.desk import DeskTotals
 from evalflow.calls.desk_client import Send
 from evalflow.calls.desk_messages import DeskMessage, DeskReply
@@ -68,7 +68,7 @@ class RayWorker:
     async def begin(self, spec: RunSpec) -> EvalflowError | None:
         return await self._worker.begin(spec)
 
-    async def step(self, cases: list[CaseWork], *, stop: bool) -> Progress:
+    async def step(self, cases: list[CaseWork], *, stop: bool) -> WorkerReport:
         return await self._worker.step(cases, stop=stop)
 
     async def end(self) -> None:
@@ -85,7 +85,7 @@ def _desk_name(run_id: str) -> str:
 
 
 class RayActor:
-    """Implements Actor by a handle of Ray."""
+    """Implements ClusterActor by a handle of Ray."""
 
     def __init__(self, name: str, handle: Any) -> None:
         self.name = name
@@ -94,7 +94,7 @@ class RayActor:
     async def begin(self, spec: RunSpec) -> EvalflowError | None:
         return await _answer(self.handle.begin.remote(spec))
 
-    async def step(self, cases: list[CaseWork], *, stop: bool) -> Progress:
+    async def step(self, cases: list[CaseWork], *, stop: bool) -> WorkerReport:
         return await _answer(self.handle.step.remote(cases, stop=stop))
 
     async def end(self) -> None:
@@ -158,7 +158,7 @@ class RayCluster:
         return sum(bool(node["Alive"]) for node in cast("list[dict[str, Any]]", ray.nodes()))
 
     async def crew(self, desk: DeskSpec, size: int) -> RayCrew:
-        """What a run needs of it; errors as in `Desk.open`."""
+        """What a run needs of it; errors as in `RunDesk.open`."""
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         options = {"name": _desk_name(desk.run_id), "num_cpus": 0, "max_restarts": 0, "scheduling_strategy": here}
         handle: Any = ray.remote(RayDesk).options(**options).remote(desk)
@@ -204,18 +204,18 @@ class RayCrew:
         self._desk = desk
         self._working: set[RayActor] = set()
 
-    async def hire(self) -> Actor:
+    async def hire(self) -> ClusterActor:
         actor = await self._cluster.start()
         self._working.add(actor)
         return actor
 
-    async def lost(self, actor: Actor, paid: Collection[int]) -> None:
+    async def lost(self, actor: ClusterActor, paid: Collection[int]) -> None:
         assert isinstance(actor, RayActor)
         self._working.discard(actor)
         actor.kill()  # it may be there all the same, behind a network that failed
         await self._desk.lost.remote(actor.name, paid)
 
-    async def release(self, actor: Actor) -> None:
+    async def release(self, actor: ClusterActor) -> None:
         assert isinstance(actor, RayActor)
         self._working.discard(actor)
         try:

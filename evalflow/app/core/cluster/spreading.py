@@ -16,7 +16,7 @@ from evalflow.app.core.cluster.driver import ClusterPipeline
 from evalflow.app.core.cluster.worker import RunSpec
 from evalflow.calls.budget import Amount, Budget, Lease
 from evalflow.calls.cache import Cache
-from evalflow.calls.desk import Desk
+from evalflow.calls.desk import RunDesk
 from evalflow.calls.shared_cache import SharedCache
 from evalflow.config.schema import BudgetConfig, CacheConfig, RunConfig
 from evalflow.engine.folder import RunFolder
@@ -56,7 +56,7 @@ class DeskSpec:
     settled: Collection[int]
     counted: bool
 
-    def build(self) -> Desk:
+    def build(self) -> RunDesk:
         """The desk, with the files and addresses of this machine; it opens them at first use."""
         config, shared, budget = self.cache, None, None
         if config.url is not None and config.mode in ("on", "read"):
@@ -64,7 +64,7 @@ class DeskSpec:
         cache = Cache(Path(config.path), config.mode, run_id=self.run_id, max_bytes=config.max_bytes)
         if self.budget is not None or self.lease is not None:
             budget = Budget(self.budget or BudgetConfig(), self.spent, self.lease)
-        return Desk(cache, shared, budget, self.settled, counted=self.counted)
+        return RunDesk(cache, shared, budget, self.settled, counted=self.counted)
 
 
 def run_spec(opening: Manifest, parts: Parts, plan: RunPlan, folder: RunFolder, width: int) -> RunSpec:

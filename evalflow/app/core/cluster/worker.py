@@ -69,7 +69,7 @@ class RunSpec:
 
 
 @record(kw_only=True)
-class Progress:
+class WorkerReport:
     """What an actor has done since it was last asked.
 
     Attributes:
@@ -115,7 +115,7 @@ class ClusterWorker:
             return error
         return None
 
-    async def step(self, cases: Sequence[CaseWork], *, stop: bool = False) -> Progress:
+    async def step(self, cases: Sequence[CaseWork], *, stop: bool = False) -> WorkerReport:
         """Take more cases, or begin no further one, and wait for something to be done."""
         assert self._job is not None
         return await self._job.step(cases, stop=stop)
@@ -191,7 +191,7 @@ class _Job:
             pairs.append(replace(pair, metric=ready))
         return cls(spec, parts, pairs, desk, manifest.run_id)
 
-    async def step(self, cases: Sequence[CaseWork], *, stop: bool) -> Progress:
+    async def step(self, cases: Sequence[CaseWork], *, stop: bool) -> WorkerReport:
         for work in cases:
             self._finished |= work.finished
             self._failed |= work.failed
@@ -325,8 +325,8 @@ class _Outbox(logging.Handler):
                 await self.news.wait()
             await asyncio.sleep(GATHER_S)
 
-    def take(self, dropped: Sequence[int], *, unpriced: bool, over: bool) -> Progress:
-        progress = Progress(
+    def take(self, dropped: Sequence[int], *, unpriced: bool, over: bool) -> WorkerReport:
+        progress = WorkerReport(
             begun=self.begun,
             done=self._done,
             dropped=dropped,

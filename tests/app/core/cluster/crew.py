@@ -7,13 +7,13 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 import pytest
-from evalflow.calls.desk import Desk, DeskTotals
-from evalflow.calls.desk_messages import DeskMessage, DeskReply
 
 from evalflow.app.core import open_run
 from evalflow.app.core.cluster.driver import ActorLost
 from evalflow.app.core.cluster.spreading import DeskSpec
-from evalflow.app.core.cluster.worker import ClusterWorker, Progress, RunSpec
+from evalflow.app.core.cluster.worker import ClusterWorker, RunSpec, WorkerReport
+from evalflow.calls.desk import DeskTotals, RunDesk
+from evalflow.calls.desk_messages import DeskMessage, DeskReply
 from evalflow.config.schema import RayEngineConfig
 from evalflow.engine.shards import CaseWork
 from evalflow.errors import EvalflowError
@@ -51,7 +51,7 @@ class LocalCluster:
 
 
 class LocalActor:
-    def __init__(self, name: str, cluster: LocalCluster, desk: Desk) -> None:
+    def __init__(self, name: str, cluster: LocalCluster, desk: RunDesk) -> None:
         self.name = name
         self._cluster = cluster
         self._desk = desk
@@ -61,7 +61,7 @@ class LocalActor:
     async def begin(self, spec: RunSpec) -> EvalflowError | None:
         return await self._worker.begin(spec)
 
-    async def step(self, cases: list[CaseWork], *, stop: bool) -> Progress:
+    async def step(self, cases: list[CaseWork], *, stop: bool) -> WorkerReport:
         self._cluster.given.setdefault(self.name, []).extend(work.case.id for work in cases)
         if self._cluster.fate(self.name, cases):
             self._gone = True
@@ -81,7 +81,7 @@ class LocalActor:
 class LocalCrew:
     _numbers = itertools.count(1)
 
-    def __init__(self, cluster: LocalCluster, desk: Desk, size: int) -> None:
+    def __init__(self, cluster: LocalCluster, desk: RunDesk, size: int) -> None:
         self.size = size
         self._cluster = cluster
         self._desk = desk
