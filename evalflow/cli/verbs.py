@@ -45,8 +45,8 @@ def _resume(words: list[str]) -> int:
     words = [word for word in words if word not in changes]
     parser = parser_of(
         "resume",
-        "Finish a run; nothing that is finished is asked again. budget.usd=5 raises its budget, and engine=ray goes on in "
-        "a cluster.",
+        "Finish a run; nothing that is finished is asked again. budget.usd=5 raises its budget, and engine=ray goes on "
+        "in a cluster.",
     )
     parser.add_argument("run", nargs="?", help="a run's folder; the latest without it")
     parser.add_argument("--retry-errors", action="store_true", help="ask again what ended in error")
