@@ -14,6 +14,7 @@ from evalflow.app.core.cases import BASELINE, placeholder_answer
 from evalflow.app.core.result_rules import known_metrics
 from evalflow.config.explain import override
 from evalflow.config.schema import DatasetConfig
+from evalflow.config.targets import ReplyConfig
 from evalflow.config.validate import Settings
 from evalflow.engine.plan import case_digest
 from evalflow.errors import Problem, UserError, did_you_mean
@@ -143,7 +144,12 @@ class DataChecks:
         key = self._parts.settings.key("dataset", dataset)
         if generate in (True, "missing") and root(need) in GENERATED and root(need) != generates:
             what = f"{metric.name} needs {need}, and the target's reply to {dataset} fills {generates}"
-            return Problem(what, f"{key}.generates", f"{key}.generates={root(need)}")
+            hint = f"{key}.generates={root(need)}"
+            if root(need) == "actual" and isinstance(self._run.target, ReplyConfig):
+                hint += (
+                    "; or beside the answer: target.actual=$.PATH, or of its OpenTelemetry trace: target.trace=$.PATH"
+                )
+            return Problem(what, f"{key}.generates", hint)
         if generate == "demo" and root(need) == "actual":
             what = f"{metric.name} needs {need}, which an example answer does not have"
             return Problem(what, f"metric.{metric.name}", "score the recorded answers: generate=false")

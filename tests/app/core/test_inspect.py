@@ -105,6 +105,15 @@ def test_a_prediction_that_the_live_target_does_not_fill_is_absent(lab, llm, gen
     assert problem.hint == "dataset.g.generates=actual"
 
 
+def test_a_program_may_return_a_prediction_or_a_trace_beside_its_answer(lab):
+    data = {"g": lab.data({"question": "Hack?", "expected": True, "actual": True}, generates="answer")}
+    bot = {"kind": "command", "argv": ["true"]}
+    (problem,) = lab.refusal(data, GUARD, generate=True, target=bot)
+    assert problem.hint.startswith("dataset.g.generates=actual; or beside the answer: target.actual=$.PATH")
+    for key in ("actual", "trace"):
+        assert lab.inspect(data, GUARD, generate=True, target={**bot, key: "$.found"}).cells == 1
+
+
 def test_a_prediction_that_the_live_target_fills_is_there(lab, llm):
     rows = [{"question": "Hack?", "expected": True}]
     assert lab.inspect({"g": lab.data(*rows, generates="actual")}, GUARD, generate=True, target=llm).cells == 1
