@@ -300,7 +300,7 @@ _PATHS = {
         code=True,
     ),
     "trace": forms.About(
-        "Trace", "The JSONPath of an OpenTelemetry trace; gives what the reply lacks.", "$.trace", code=True
+        "Trace", "The JSONPath of the OpenTelemetry trace, for tool calls, tokens and cost.", "$.trace", code=True
     ),
 }
 
