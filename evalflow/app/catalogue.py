@@ -17,6 +17,7 @@ from rich.table import Table
 from evalflow.app.core.options import GROUPS, Catalogue, Option, find_option, options
 from evalflow.errors import command
 from evalflow.metrics.registry import METRIC_KINDS, Calls, calls_of
+from evalflow.report.graphs import drawing_of
 from evalflow.report.wording import literal, plain, print_json
 
 if TYPE_CHECKING:
@@ -239,12 +240,12 @@ def print_option(name: str, config_dir: Path | None, console: Console, *, as_jso
         facts |= {"fixture": option.values.get("fixture")} if option.group == "metric" else {}
         if option.group == "metric" and (parts := _parts_of(option.values.get("kind"))):
             facts |= {"parts": [asdict(part) for part in parts]}
-        if drawn := _graph_of(option):
+        if drawn := drawing_of(option.values):
             facts |= {"graph": drawn}
         return print_json(console, facts)
     console.print(literal(str(option.file), style="dim"), soft_wrap=True)
     _print_code(console, option.text, "yaml")
-    if drawn := _graph_of(option):
+    if drawn := drawing_of(option.values):
         console.rule(literal("the graph", style="dim"), align="left")
         console.print(literal("\n".join(drawn)), soft_wrap=True)
     for prompt, source in prompts.items():
@@ -263,21 +264,6 @@ def print_option(name: str, config_dir: Path | None, console: Console, *, as_jso
         console.print(literal(f"compare with the scores that people give in {fixture}:", style="dim"), soft_wrap=True)
         console.print(literal(command("prove", option.name)), soft_wrap=True)
     return 0
-
-
-def _graph_of(option: Option) -> list[str]:
-    """The drawing of a decision graph; empty for other options, and for a file that is none: `check` says why."""
-    if option.group != "metric" or option.values.get("kind") != "graph":
-        return []
-    from pydantic import ValidationError
-
-    from evalflow.metrics.graph_nodes import GraphMetricConfig
-    from evalflow.report.graphs import graph_lines
-
-    try:
-        return graph_lines(GraphMetricConfig.model_validate(option.values))
-    except ValidationError:
-        return []
 
 
 def _facts(option: Option, matches: Catalogue) -> dict[str, Any]:

@@ -2,8 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
 from evalflow.metrics.branches import Branch, Route
 from evalflow.metrics.graph_nodes import GraphMetricConfig, GraphNode
+
+
+def drawing_of(definition: Mapping[str, Any]) -> list[str]:
+    """The lines of a metric's graph; empty for another kind, and for a graph with a mistake: `check` says which."""
+    if definition.get("kind") != "graph":
+        return []
+    try:
+        return graph_lines(GraphMetricConfig.model_validate({**definition, "judge": None}))
+    except ValidationError:
+        return []
 
 
 def graph_lines(config: GraphMetricConfig) -> list[str]:

@@ -20,7 +20,7 @@ from evalflow.web.pages.metric_trial import TrialCard
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import Deleting, Saving, State
 from evalflow.web.ui.frame import frame, guarded_page
-from evalflow.web.ui.parts import button, link_button, message, plain_button
+from evalflow.web.ui.parts import button, link_button, message, plain_button, text
 from evalflow.web.ui.title_field import TitleField
 from evalflow.web.ui.visitor import may, title_of
 
@@ -137,6 +137,9 @@ class _MetricEditor:
             else:
                 bot, judges = self._around.bot, self._around.judges
                 self._form = MetricForm(bot, judges, definition, self._fields, self._write, self._rest)
+        if self._stored is None and not self._source:
+            with self._form.kinds if isinstance(self._form, MetricForm) else self._why:
+                _examples(self._bot)
         if not may("edit"):
             forms.lock(self._place, self._rest)
         for name, pressed in self._views.items():
@@ -199,6 +202,24 @@ class _MetricEditor:
             draft = self._draft("new_metric")
             return await self._workspace.ask(lambda: write_steps(self._workspace, self._bot, draft))
         return None
+
+
+_EXAMPLES = {
+    "criteria": "Several criteria in one call",
+    "sql_equivalence": "SQL, by running it",
+    "answerability": "A decision graph",
+    "faithfulness": "Steps of a judge",
+}
+"""Metrics of the library to start from, of kinds without a form."""
+
+
+def _examples(bot: str) -> None:
+    with ui.element("p").classes("small muted"):
+        text("Other kinds, from an example as YAML: ", "span")
+        for number, (name, about) in enumerate(_EXAMPLES.items()):
+            if number:
+                text(" · ", "span")
+            ui.link(about, f"/bots/{bot}/metrics/new?source={name}")
 
 
 def _content(metric: metrics.MetricDefinition) -> dict[str, Any]:

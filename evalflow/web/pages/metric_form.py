@@ -21,6 +21,7 @@ from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.metrics.registry import METRIC_KINDS
 from evalflow.web.pages.metric_fields import JudgeFields, ScaleFields, StepsFields, WriteSteps
 from evalflow.web.ui import forms
+from evalflow.web.ui.graph import GraphDrawing
 from evalflow.web.ui.parts import button, text
 
 
@@ -31,9 +32,11 @@ class YamlForm:
         self, definition: Mapping[str, Any], prompts: Mapping[str, str], fields: dict[str, forms.Field]
     ) -> None:
         self.fields = fields
+        drawing = GraphDrawing(definition)
         help = "The content of the metric's file, below its package line. Comments are not saved."
         about = forms.About("YAML", help, "kind: check", required=True, code=True)
         fields[KEY] = forms.area(about, metric_yaml(definition) if definition else "")
+        fields[KEY].on_value_change(lambda _: self._draw(drawing))
         help = "The prompt for the judge, with fields of the case in braces, e.g. {{ question }}."
         self._prompts = {
             file: forms.area(forms.About(file, help, required=True, code=True), source)
@@ -44,6 +47,12 @@ class YamlForm:
         fields[""] = fields[KEY]  # where all that is wrong in it is shown
         # By file name, because a copy's templates are in another folder.
         fields |= {Path(file).name: field for file, field in self._prompts.items()}
+
+    def _draw(self, drawing: GraphDrawing) -> None:
+        try:
+            drawing.show(self.read())
+        except UserError:
+            drawing.show({})
 
     def read(self) -> dict[str, Any]:
         """The definition."""
@@ -180,6 +189,11 @@ class MetricForm:
                 self._parts["judge"] = _Part.of(lambda: (self._judge.read(),), lambda: {"judge": self._judge.read()})
             self._show_values()
             ui.timer(0.7, self._show_values)
+
+    @property
+    def kinds(self) -> ui.element:
+        """The place where the kind is chosen."""
+        return self._folds["kind"]
 
     def _fold(self, name: str) -> ui.expansion:
         self._folds[name] = ui.expansion().classes("more")

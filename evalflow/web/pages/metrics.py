@@ -16,6 +16,7 @@ from evalflow.app.studio.metrics import MetricDefinition, get_library, list_libr
 from evalflow.app.studio.space import Workspace
 from evalflow.web.ui import forms
 from evalflow.web.ui.frame import frame, guarded_page
+from evalflow.web.ui.graph import GraphDrawing
 from evalflow.web.ui.parts import Tone, button, card, counted, empty, facts, link_button, message, section, text
 from evalflow.web.ui.visitor import may, title_of
 
@@ -69,6 +70,7 @@ def add() -> None:
             _facts(found.definition)
             if may("edit"):
                 _copying(found.name, bots, bot)
+            GraphDrawing(found.definition)
             with section("YAML", "As conf/ declares it, read-only."):
                 text(metric_yaml(found.definition), "pre", "card code-block").props("tabindex=0")
             for name, source in found.prompts.items():

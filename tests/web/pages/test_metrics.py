@@ -218,6 +218,26 @@ def test_the_library_is_read_and_copied(visit: Visit, pages: Server) -> None:
     assert "factual correctness" in field(page, "Criteria").input_value()
 
 
+def test_a_graph_is_drawn_beside_its_yaml_and_examples_can_be_saved(visit: Visit, pages: Server) -> None:
+    define(pages, "grapher")
+    page = visit("/library/answerability")
+    assert "├─ fully → tries  asks answerability/reaction.jinja" in page.locator(".graph pre").inner_text()
+    for name in ("Several criteria", "SQL", "A decision graph"):
+        page = visit("/bots/grapher/metrics/new")
+        page.get_by_text("Kind: G-Eval").click()
+        page.get_by_role("link", name=name).click()
+        page.wait_for_url(re.compile("source="))
+        press(page, "Save")
+        page.wait_for_url(re.compile("/bots/grapher/metrics$"))
+    page = visit("/bots/grapher/metrics/answerability")
+    yaml = field(page, "YAML")
+    source = yaml.input_value()
+    yaml.fill(source.replace("start: answerable", "start: nowhere"))
+    page.locator(".graph pre").wait_for(state="detached")
+    yaml.fill(source.replace("score: 0.5", "score: 0.25"))
+    page.locator(".graph pre", has_text="0.25").wait_for()
+
+
 def test_somebody_elses_change_is_not_overwritten(visit: Visit, pages: Server) -> None:
     define(pages, "shared_metrics")
     save(pages, "shared_metrics", "price", criteria="Mine.")
