@@ -151,6 +151,8 @@ class RunDesk:
         kept = journaled if isinstance(journaled, set | frozenset) else set(journaled)
         for key in [key for key, payer in self._payers.items() if payer == outbox.number and key not in kept]:
             self._free(key)
+        for key in kept:  # a record may be here before its reply, which then comes late
+            self._payers.setdefault(key, _SETTLED)
         self._unaccounted += self._leave(worker)
 
     @property
@@ -236,7 +238,7 @@ class RunDesk:
     def _keep_late(self, key: bytes, entry: Entry) -> None:
         """Keep what a worker that was given up has paid for, unless another has been asked for it since."""
         if key not in self._flights and self._cache.get(key) is None:
-            self._keep(_LOST, key, entry)
+            self._keep(self._payers.get(short(key), _LOST), key, entry)
 
     def _fail(self, key: bytes, error: Exception) -> None:
         flight = self._flights.pop(key, None)

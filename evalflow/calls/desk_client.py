@@ -52,10 +52,11 @@ class DeskClient:
         self._closing = False
         self._failed: Exception | None = None
         self.recent = RecentEntries()
+        self._flight = DeskFlight(self)
 
     def session(self, connections: Connections | None = None) -> CallSession:
         """What the worker's judges and targets share."""
-        return CallSession(self._limiters, DeskFlight(self), self._budget, connections)
+        return CallSession(self._limiters, self._flight, self._budget, connections)
 
     async def close(self) -> None:
         """Send what was gathered, and return all that is held. The calls must have ended."""

@@ -70,7 +70,7 @@ def said(entry: Entry, free: bool) -> str:
 
 
 def key(number: int) -> bytes:
-    return b"%032d" % number
+    return b"%-32d" % number
 
 
 async def together(calls: list[Awaitable[str]]) -> list[str]:
