@@ -137,8 +137,9 @@ class RayCluster:
         ray._private.worker.print_to_stdstream = _print_nothing
         local: dict[str, Any] = {"include_dashboard": False, "object_store_memory": _STORE_BYTES}
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "critical", "configure_logging": False}
+        address = config.address or "local"  # without any, Ray would join a cluster that happens to be on this machine
         try:
-            context = ray.init(config.address, namespace=NAMESPACE, **quiet, **({} if config.address else local))
+            context = ray.init(address, namespace=NAMESPACE, **quiet, **({} if config.address else local))
         except (RayError, RuntimeError, ValueError, OSError) as error:
             what = f"the cluster at {config.address or 'this machine'} cannot be joined: {_in_short(error)}"
             raise InfrastructureError(what, "look at it with `ray status`, and at engine.address") from None
