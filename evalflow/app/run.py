@@ -16,8 +16,9 @@ from evalflow.app.core.cluster.joining import leave_cluster
 from evalflow.app.core.open_run import inspected, opened
 from evalflow.app.core.options import options
 from evalflow.app.core.saved import ProgramError, agree, composed_of, expect_agreed, find_run
+from evalflow.config.engines import RayEngineConfig
 from evalflow.config.load import HydraJob, launch
-from evalflow.config.schema import BudgetConfig, RayEngineConfig
+from evalflow.config.schema import BudgetConfig
 from evalflow.engine.folder import RunFolder, refuse_links
 from evalflow.errors import EvalflowError, Problem, UserError, WaitingError, command, did_you_mean
 from evalflow.paths import conf_dirs, new_run_id

@@ -29,7 +29,7 @@ TRY = """try one of these:
     python -m evalflow dataset=jailbreak_guardrails metric=jailbreak_guardrails
     python -m evalflow dataset=rag 'metric=[faithfulness,relevance]'"""
 
-_GROUPS = ("dataset", "metric", "judge", "target", "embedder", "simulator")
+_GROUPS = ("dataset", "metric", "judge", "target", "embedder", "simulator", "engine")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +75,7 @@ def validate(composed: Composed, models: Mapping[str, ModelOf]) -> Settings:
     }
     parts = {group: checker.kind(group, values.get(group), group) for group in ("judge", "target", "embedder")}
     parts["simulator"] = checker.kind("simulator", values.get("simulator", {"kind": "none"}), "simulator")
+    parts["engine"] = checker.kind("engine", values.get("engine", {"kind": "local"}), "engine")
     judges = {name: checker.judge_of(name, metric, parts["judge"]) for name, metric in metrics.items()}
     rest = {key: value for key, value in values.items() if key not in _GROUPS}
     blank = {"dataset": {}, "metric": {}, **{group: {"kind": "-"} for group in parts}}

@@ -18,6 +18,7 @@ from evalflow.calls.client import CallSession
 from evalflow.calls.connections import Connections
 from evalflow.calls.limiter import Limiters
 from evalflow.calls.shared_cache import SharedCache
+from evalflow.config.engines import engine_config
 from evalflow.config.judges import Concurrency, each_judge, single_judges
 from evalflow.config.kinds import Kinds
 from evalflow.config.load import Composed, compose
@@ -52,7 +53,8 @@ _PARAMETER = re.compile(r"[?&]([^=&#]+)=([^&#]*)")
 
 def settings_of(composed: Composed, *, programs: bool = True) -> Settings:
     """Validate a composed configuration; UserError lists every problem. Web forms allow no `programs` as targets."""
-    settings = validate(composed, {group: kinds.config for group, kinds in KINDS.items()})
+    models = {group: kinds.config for group, kinds in KINDS.items()}
+    settings = validate(composed, {**models, "engine": engine_config})
     config = composed.storable
     parts: dict[str, Any] = {group: config.get(group) for group in ("judge", "target", "embedder", "simulator")}
     parts |= {f"metric.{name}.judge": metric.get("judge") for name, metric in config["metric"].items()}

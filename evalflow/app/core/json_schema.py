@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import yaml
 
+from evalflow.config.engines import ENGINES
 from evalflow.config.explain import meanings_of
 from evalflow.config.key_notes import EXAMPLES, MEANINGS
 from evalflow.config.kinds import Kinds
@@ -26,14 +27,14 @@ if TYPE_CHECKING:
 
 
 Schema = dict[str, Any]
-SCHEMA_GROUPS = ("dataset", "metric", "judge", "target", "embedder", "simulator", "experiment")
+SCHEMA_GROUPS = ("dataset", "metric", "judge", "target", "embedder", "simulator", "engine", "experiment")
 SCHEMAS = Path(OWN_FOLDER) / "schema"
 """The folder for the schemas of files that evalflow writes."""
 SCHEMA_MARK = "yaml-language-server:"
 """What the comment begins with by which an editor finds the schema of a file."""
 _DIALECT = "http://json-schema.org/draft-07/schema#"  # the newest draft that all editors support
 _ABOUT = ("description", "default", "examples")
-_PARTS = ("dataset", "metric", "judge", "target", "embedder", "simulator")
+_PARTS = ("dataset", "metric", "judge", "target", "embedder", "simulator", "engine")
 # Matches an interpolation or "???", whose value is known only when the configuration is composed.
 _LATER: Schema = {"type": "string", "pattern": r"^(\?\?\?|.*\$\{.+\}.*)$"}
 _DEFAULTS: Schema = {
@@ -56,14 +57,16 @@ def group_schema(group: str) -> Schema:
         about = {part: {key: keys[part][key] for key in _ABOUT if key in keys[part]} for part in _PARTS}
         keys |= {part: {"type": "object", **about[part]} for part in _PARTS}
         return _finished(group, definitions, [{"$ref": "#/$defs/RunConfig"}])
-    registry: Kinds[Any, Any] = {
+    registries: Mapping[str, Kinds[Any, Any]] = {
         "judge": JUDGE_KINDS,
         "target": TARGET_KINDS,
         "embedder": EMBEDDER_KINDS,
         "simulator": SIMULATOR_KINDS,
         "metric": METRIC_KINDS,
-    }[group]
-    kinds: dict[str, type[BaseModel]] = {name: registry.config(name) for name in registry.names()}
+    }
+    kinds: Mapping[str, type[BaseModel]] = ENGINES
+    if group != "engine":
+        kinds = {name: registries[group].config(name) for name in registries[group].names()}
     definitions = _models(list(dict.fromkeys(kinds.values())))
     references = {kind: {"$ref": f"#/$defs/{model.__name__}"} for kind, model in kinds.items()}
     rules: list[Schema] = [

@@ -6,7 +6,8 @@ import socket
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from evalflow.config.schema import RayEngineConfig, RunConfig
+from evalflow.config.engines import RayEngineConfig
+from evalflow.config.schema import RunConfig
 from evalflow.errors import Problem, UserError
 from evalflow.extras import install_command
 

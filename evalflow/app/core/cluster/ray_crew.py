@@ -24,7 +24,7 @@ from evalflow.app.core.cluster.worker import ClusterWorker, RunSpec, WorkerRepor
 from evalflow.calls.desk import DeskTotals
 from evalflow.calls.desk_client import Send
 from evalflow.calls.desk_messages import DeskMessage, DeskReply
-from evalflow.config.schema import RayEngineConfig
+from evalflow.config.engines import RayEngineConfig
 from evalflow.engine.shards import CaseWork
 from evalflow.errors import EvalflowError, InfrastructureError
 

@@ -14,7 +14,7 @@ from evalflow.app.core.cluster.spreading import DeskSpec
 from evalflow.app.core.cluster.worker import ClusterWorker, RunSpec, WorkerReport
 from evalflow.calls.desk import DeskTotals, RunDesk
 from evalflow.calls.desk_messages import DeskMessage, DeskReply
-from evalflow.config.schema import RayEngineConfig
+from evalflow.config.engines import RayEngineConfig
 from evalflow.engine.shards import CaseWork
 from evalflow.errors import EvalflowError
 
