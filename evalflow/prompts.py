@@ -31,8 +31,8 @@ from evalflow.sandbox import Sandbox, Shared
 from evalflow.trajectories import told_trajectory
 
 JUDGED = (
-    "question", "history", "messages", "answer", "reference", "contexts", "demo_answer", "scenario", "persona", "goal",
-    "facts", "brief", "source", "against",
+    "question", "history", "messages", "answer", "reference", "contexts", "turn_contexts", "demo_answer", "scenario",
+    "persona", "goal", "facts", "brief", "source", "against",
 )  # fmt: skip
 """Variables of a judge's prompts that hold untrusted text."""
 _ELSEWHERE = (nodes.Macro, nodes.CallBlock, nodes.AssignBlock, nodes.FilterBlock)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, Self, cast, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
@@ -13,11 +14,12 @@ from evalflow.records import Direction
 IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*\Z")
 MANY = 10**15  # an upper limit for counts: above any real number of cases, below the largest machine integer
 FIELDS = (
-    "question", "history", "messages", "answer", "reference", "contexts", "expected", "actual", "metadata",
-    "demo_answer", "vars", "latency_s", "cost_usd", "scenario", "persona", "goal", "facts",
-    "brief",
+    "question", "history", "messages", "answer", "reference", "contexts", "turn_contexts", "expected", "actual",
+    "metadata", "demo_answer", "vars", "latency_s", "cost_usd", "scenario", "persona", "goal", "facts", "brief",
 )  # fmt: skip
 """The fields that `needs` and templates may name."""
+DERIVED = MappingProxyType({"brief": "scenario", "turn_contexts": "contexts"})
+"""Fields that no column is mapped to, with the one to map instead."""
 
 
 class Strict(BaseModel):

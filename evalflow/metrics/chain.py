@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeVar, cast
 
 from evalflow.errors import JudgeError, UserError
@@ -123,7 +123,11 @@ class AskingMetric(BaseMetric[C], Generic[C]):
             raise ValueError(f"metric {self.name} needs a judge")
         fields = fields_of(case, answer)
         blocked = blocked_outcome(self.config.needs, fields, answer, blank_is_text=False)
-        return blocked or await self._run(self._scope(fields, repeat), judge)
+        if blocked:
+            return blocked
+        outcome = await self._run(self._scope(fields, repeat), judge)
+        told = _without(fields["turn_contexts"]) if "turn_contexts" in self._needed else ""
+        return replace(outcome, reason=f"{outcome.reason}; {told}") if told and outcome.reason else outcome
 
     async def _run(self, scope: Scope, judge: Judge) -> Outcome:
         raise NotImplementedError
@@ -217,6 +221,15 @@ class ChainMetric(AskingMetric[C], Generic[C]):
             steps=tuple(scope.trail),
             path=scope.path(result.weighted),
         )
+
+
+def _without(turns: Sequence[Sequence[object]]) -> str:
+    """The turns of the assistant that are left out, since nothing was retrieved for them; empty for none."""
+    lacking = [str(number) for number, contexts in enumerate(turns, 1) if not contexts]
+    if not lacking:
+        return ""
+    named = f"turn {lacking[0]}" if len(lacking) == 1 else f"turns {', '.join(lacking)}"
+    return f"without {named} of {len(turns)}, for which nothing was retrieved"
 
 
 def _record(entry: dict[str, Any], reply: Reply, items: tuple[Any, ...] | None) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import BaseModel
 
 from evalflow.config.schema import FIELDS
+from evalflow.contexts import contexts as read_contexts
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.jsonvalues import kind, look_up, written
 from evalflow.metrics.returns import (
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 COSTS = ("latency_s", "cost_usd")
 """What an answer took: seconds, and US dollars."""
-FROM_ANSWER = ("answer", "actual", "contexts", "metadata", *COSTS)
+FROM_ANSWER = ("answer", "actual", "contexts", "turn_contexts", "metadata", *COSTS)
 LISTS: Mapping[str, Sequence[str]] = {
     "turns": ("messages", "answer"), "user_turns": ("messages",), "contexts": ("contexts",), "calls": ("actual",),
 }  # fmt: skip
@@ -54,13 +55,15 @@ def fields_of(case: Case, answer: Answer) -> dict[str, Any]:
     played = case if as_recorded else replace(case, messages=answer.messages)
     metadata = case.metadata if answer.metadata is None else answer.metadata
     recorded = is_recorded(case, answer)
+    contexts = case.contexts if answer.contexts is None else answer.contexts
     return {
         "question": played.question,
         "history": played.history,
         "messages": played.messages or None,
         "answer": answer.answer,
         "reference": case.reference,
-        "contexts": case.contexts if answer.contexts is None else answer.contexts,
+        "contexts": contexts,
+        "turn_contexts": turn_contexts(played.messages, contexts),
         "expected": case.expected,
         "actual": answer.actual,
         "metadata": None if answer.status == "absent" and not metadata else metadata,
@@ -74,6 +77,28 @@ def fields_of(case: Case, answer: Answer) -> dict[str, Any]:
         "latency_s": case.vars.get("latency_s") if recorded else answer.latency_s,
         "cost_usd": case.vars.get("cost_usd") if recorded else answer.full_cost_usd,
     }
+
+
+def turn_contexts(
+    messages: Iterable[Message], last: tuple[Context, ...] | None
+) -> tuple[tuple[Context, ...], ...] | None:
+    """What was retrieved for each turn of the assistant, the answer last; None if the data say it of none.
+
+    That of an earlier turn stands in its message's metadata, under `contexts`.
+    """
+    own = [(message.metadata or {}).get("contexts") for message in messages if message.role == "assistant"]
+    if last is None and all(one is None for one in own):
+        return None
+    turns = [*(() if one is None else _contexts(one) for one in own), last or ()]
+    return tuple(tuple(context for context in turn if context.text.strip()) for turn in turns)
+
+
+def _contexts(given: Any) -> tuple[Context, ...]:
+    """The contexts in a message's metadata; what is none is shown as it is written."""
+    try:
+        return read_contexts([given] if isinstance(given, Mapping) else given)
+    except ValueError:
+        return (Context(written(given)),)
 
 
 def is_recorded(case: Case, answer: Answer) -> bool:
@@ -140,7 +165,10 @@ def blocked_outcome(
     if blank_is_text:
         return None
     for need, value in values.items():
-        if need == "contexts":
+        if need == "turn_contexts":
+            if not any(value):
+                return Outcome(status="undefined", reason="nothing to judge: nothing was retrieved for any turn")
+        elif need == "contexts":
             if not "".join([context.text for context in value]).strip():
                 reason = "nothing to judge: the contexts are empty: nothing was retrieved"
                 return Outcome(status="undefined", reason=reason)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from evalflow.errors import UserError
-from evalflow.records import Message
+from evalflow.records import Context, Message
 
 PLAYED = tuple(
     Message(role, text)
@@ -62,6 +62,54 @@ def test_each_thing_the_user_said_is_judged(
     assert outcome.score == pytest.approx(score)
     nothing = bench.score(bench.shipped(name), bench.judge({first: {listed: []}}), **played)
     assert (nothing.status, nothing.score) == ("undefined", None)
+
+
+def retrieved(*contexts: Any) -> tuple[Message, ...]:
+    """A conversation with an earlier turn of the assistant for each; None: its message says nothing of contexts."""
+    turns = [
+        (Message("user", "So?"), Message("assistant", "Yes.", None if one is None else {"contexts": one}))
+        for one in contexts
+    ]
+    return (*(message for turn in turns for message in turn), Message("user", "And now?"))
+
+
+@pytest.mark.parametrize("given", [["Dogs may come."], "Dogs may come.", {"text": "Dogs may come.", "title": "Pets"}])
+def test_turns_without_contexts_are_left_out_and_named(bench: Any, given: Any) -> None:
+    judge = bench.judge({"verdicts": bench.verdicts(["nothing_retrieved", "relevant", "nothing_retrieved"])})
+    case = bench.case(messages=retrieved(None, given), contexts=None)
+    outcome = bench.score(bench.shipped("turn_context_relevancy"), judge, case=case, answer=bench.answer(contexts=None))
+    assert outcome.score == 1.0
+    assert outcome.reason.endswith("; without turns 1, 3 of 3, for which nothing was retrieved")
+    asked = judge.asked[0].messages[0].content
+    assert "What was retrieved for turn 2 of the assistant:" in asked
+    assert "Dogs may come." in asked
+    assert "For turn 3 of the assistant, the last, nothing was retrieved." in asked
+
+
+@pytest.mark.parametrize(
+    ("messages", "contexts", "status", "why"),
+    [
+        (retrieved(None, None), None, "skipped", "the case has no turn_contexts"),
+        (retrieved([], None), None, "undefined", "nothing was retrieved for any turn"),
+        (retrieved(None), (Context(" "),), "undefined", "nothing was retrieved for any turn"),
+    ],
+)
+def test_a_conversation_without_any_contexts_is_not_judged(
+    bench: Any, messages: Any, contexts: Any, status: str, why: str
+) -> None:
+    case, judge = bench.case(messages=messages, contexts=contexts), bench.judge({})
+    for name in ("turn_context_relevancy", "turn_faithfulness"):
+        outcome = bench.score(bench.shipped(name), judge, case=case, answer=bench.answer(contexts=None))
+        assert (outcome.status, why in str(outcome.reason)) == (status, True)
+    assert not judge.asked
+
+
+def test_contexts_that_are_none_are_shown_as_written(bench: Any) -> None:
+    case = bench.case(messages=retrieved(5, [None, "Dogs may come."]), contexts=None)
+    judge = bench.judge({"told": {"claims": [{"claim": "a", "turn": 2}]}, "verdicts": bench.verdicts(["supported"])})
+    outcome = bench.score(bench.shipped("turn_faithfulness"), judge, case=case, answer=bench.answer(contexts=None))
+    assert outcome.status == "scored"
+    assert "in these turns: 1, 2. Take" in judge.asked[0].messages[0].content
 
 
 def test_facts_that_never_mattered_are_undefined(bench: Any, played: Any) -> None:

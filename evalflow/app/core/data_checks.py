@@ -13,7 +13,7 @@ from evalflow.app.core.assemble import Parts
 from evalflow.app.core.cases import BASELINE, placeholder_answer
 from evalflow.app.core.result_rules import known_metrics
 from evalflow.config.explain import override
-from evalflow.config.schema import DatasetConfig
+from evalflow.config.schema import DERIVED, DatasetConfig
 from evalflow.config.targets import ReplyConfig
 from evalflow.config.validate import Settings
 from evalflow.engine.plan import case_digest
@@ -119,7 +119,8 @@ class DataChecks:
     def _may_come(self, need: str) -> bool:
         if root(need) in COSTS:
             return True  # known once there is an answer, and often not even then
-        return self._run.generate in (True, "missing") and root(need) in self._run.target.may_fill
+        field = DERIVED.get(need, root(need))
+        return self._run.generate in (True, "missing") and field in self._run.target.may_fill
 
     def _ungrouped(self, dataset: str) -> Iterator[Problem]:
         """Problems of a `group` that no case has. The field `group` may be absent: shipped files declare it."""
@@ -153,7 +154,7 @@ class DataChecks:
         if generate == "demo" and root(need) == "actual":
             what = f"{metric.name} needs {need}, which an example answer does not have"
             return Problem(what, f"metric.{metric.name}", "score the recorded answers: generate=false")
-        field = "demo_answer" if generate == "demo" and need == "answer" else "scenario" if need == "brief" else need
+        field = "demo_answer" if generate == "demo" and need == "answer" else DERIVED.get(need, need)
         columns = list(self._columns.get(dataset, {}))
         example = columns[0] if columns else "COLUMN"
         known = f"; columns without a field: {', '.join(columns)}" if columns else ""

@@ -13,7 +13,7 @@ import yaml
 from pydantic import ValidationError
 
 from evalflow import datasets
-from evalflow.config.schema import IDENTIFIER, DatasetConfig
+from evalflow.config.schema import DERIVED, IDENTIFIER, DatasetConfig
 from evalflow.config.yaml_text import expect_bounded
 from evalflow.errors import Problem, UserError, command, did_you_mean
 from evalflow.jsonvalues import look_up
@@ -316,6 +316,7 @@ class Catalogue:
 def _has(case: Case, need: str, *, demo: bool) -> bool:
     if demo and need == "answer":
         return bool(case.demo_answer)
+    need = DERIVED.get(need, need)
     root = need.partition(".")[0]
     return look_up(need, {root: getattr(case, root, None)}) not in (None, "", (), [], {})
 
