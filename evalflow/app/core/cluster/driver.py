@@ -87,6 +87,7 @@ class ClusterPipeline:
         """Deal no further case; those under way are finished."""
         self._stopping = True
         self._shards.stop()
+        self._is_over()  # perhaps no actor has started, which would see it
 
     async def run(self, cases: Iterable[Case]) -> None:
         """Process the cases; returns when all are done, or those under way if it was stopped.
@@ -127,7 +128,7 @@ class ClusterPipeline:
 
     async def _slot(self) -> None:
         """Have one actor work after the other, until nothing is left to do."""
-        while not self._is_over() and (actor := await self._hired()) is not None:
+        while not self._is_over() and not self._stopping and (actor := await self._hired()) is not None:
             try:
                 if (error := await actor.begin(self._spec)) is not None:
                     raise InfrastructureError(f"{actor.name} cannot take part: {error}")
@@ -152,7 +153,7 @@ class ClusterPipeline:
         """Deal cases to an actor, and take what it has done."""
         room = 2 * self._spec.width
         while not self._is_over():
-            cases = self._shards.deal(actor.name, room)
+            cases = [] if self._stopping else self._shards.deal(actor.name, room)
             for work in cases:
                 self._under_way[work.case.dataset, work.case.id] = work
             if not cases and not self._shards.left(actor.name):
@@ -210,15 +211,14 @@ class ClusterPipeline:
 
     async def _recover(self, actor: ClusterActor, error: ActorLost) -> None:
         """Deal again what a lost actor had, all but the case that has ended four actors."""
-        left = len(self._shards.left(actor.name))
+        log.warning("%s was lost with %d cases under way: %s", actor.name, len(self._shards.left(actor.name)), error)
+        await self._crew.lost(actor, frozenset(self._paid))  # first, so that whoever gets its cases pays what it owes
         guilty = self._shards.lost(actor.name)
         if guilty is not None:
             what = f"the actor that worked on this case was lost {LOSSES + 1} times: {error}"
             self._local.give_up(guilty.case, guilty.finished, "worker", what)
             del self._under_way[guilty.case.dataset, guilty.case.id]
-        log.warning("%s was lost with %d cases under way: %s", actor.name, left, error)
         self._losses += 1
-        await self._crew.lost(actor, frozenset(self._paid))
         if self._losses >= _IN_A_ROW:
             what = f"{self._losses} actors were lost in a row, and no case was finished: {error}"
             raise InfrastructureError(what, "look at the nodes' memory and logs, then resume the run")
