@@ -12,9 +12,9 @@ from evalflow.config.schema import BudgetConfig
 from evalflow.errors import BudgetError
 from evalflow.frozen import record
 
-AHEAD = (
-    4  # a lease covers this multiple of what is in use: few calls wait for the desk, and little is lost with a worker
-)
+AHEAD = 4
+"""A lease covers this multiple of what is in use: few calls wait for the desk, and little is lost with a worker."""
+PART = 4  # a lease is extended by at most this part of a worker's equal part of what is left
 _NOTHING = Amount()
 
 
@@ -87,7 +87,7 @@ class BudgetLeases:
     def _extend(self, worker: str, needed: Amount, ahead: Amount, workers: int) -> Amount:
         def part(unit: Unit) -> float:
             least, more, left = getattr(needed, unit), getattr(ahead, unit), self.budget.left(unit)
-            return max(least, min(more, left if isinf(left) else left / (4 * workers)))
+            return max(least, min(more, left if isinf(left) else left / (PART * workers)))
 
         granted = Amount(int(part("requests")), int(part("tokens")), part("usd"))
         if granted != Amount():
@@ -112,6 +112,7 @@ class LeasedBudget(Budget):
         self._lease = Amount()
         self._unreported = Amount()
         self._queue: deque[tuple[asyncio.Future[None], Amount]] = deque()
+        self._needed: Amount | None = None
         self._scarce = False
         self._failed: Exception | None = None
 
@@ -140,6 +141,8 @@ class LeasedBudget(Budget):
         self._unreported += spent
         super().settle(reserved, spent)
         self._serve()
+        if self._scarce:
+            self._short()
 
     def use(self, *, last: bool = False) -> LeaseUse:
         """The use since the last report. What is not reserved is returned where it is short; at last, all is spent."""
@@ -154,15 +157,18 @@ class LeasedBudget(Budget):
             return LeaseUse(spent + self._reserved, Amount())
         ahead = Amount(in_use.requests * AHEAD, in_use.tokens * AHEAD, in_use.usd * AHEAD)
         free = self._lease - self._reserved
-        return LeaseUse(spent, self._lease, waiting[0] if waiting else None, _no_less(ahead - free))
+        self._needed = waiting[0] if waiting else None
+        return LeaseUse(spent, self._lease, self._needed, _no_less(ahead - free))
 
     def take(self, grant: LeaseGrant) -> None:
         """Use an answer of the desk."""
         self._lease += grant.granted
         self._scarce = grant.scarce
         self._serve()
-        if grant.refused:
-            self._refuse(grant.refused)
+        refused = self._needed or _NOTHING
+        for turn, amount in self._queue if grant.refused else ():
+            if not turn.done() and _least(amount, refused) == refused:  # it may take as much or more
+                turn.set_exception(BudgetError(grant.refused))
 
     def fail(self, error: Exception) -> None:
         """Raise an error for all calls that wait, and for those to come."""
@@ -171,13 +177,6 @@ class LeasedBudget(Budget):
             turn, _ = self._queue.popleft()
             if not turn.done():
                 turn.set_exception(error)
-
-    def _refuse(self, why: str) -> None:
-        """Refuse the next call, and those that may take as much or more."""
-        least = next((amount for turn, amount in self._queue if not turn.done()), Amount())
-        for turn, amount in self._queue:
-            if not turn.done() and _least(amount, least) == least:
-                turn.set_exception(BudgetError(why))
 
     def _serve(self) -> None:
         while self._queue:

@@ -113,7 +113,8 @@ class DeskClient:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:
-        pause_s, last = self._beat_s, False
+        now = asyncio.get_running_loop().time
+        pause_s, sent_at, last = self._beat_s, -IDLE_S, False
         try:
             while not last:
                 with suppress(TimeoutError):
@@ -122,8 +123,8 @@ class DeskClient:
                 if self._touched.is_set():
                     pause_s = self._beat_s
                     if not self._closing:
-                        await asyncio.sleep(self._beat_s)
-                last = self._closing
+                        await asyncio.sleep(sent_at + self._beat_s - now())
+                last, sent_at = self._closing, now()
                 self._touched.clear()
                 self._take(await self._answer(self._message(last)))
                 pause_s = min(2 * pause_s, max(LONGEST_BEAT_S, self._beat_s)) if self._waits() else IDLE_S

@@ -17,6 +17,7 @@ from evalflow.calls.client import CallSession
 from evalflow.calls.desk import RunDesk
 from evalflow.calls.desk_client import DeskClient
 from evalflow.calls.desk_messages import DeskMessage, DeskReply
+from evalflow.calls.shared_cache import SharedCache
 from evalflow.config.schema import BudgetConfig
 from evalflow.errors import BudgetError, InfrastructureError, JudgeError, Problem, UserError
 from evalflow.records import Spend, Usage
@@ -98,6 +99,43 @@ def test_what_several_workers_want_is_asked_once() -> None:
     hurry(work())
 
 
+class Shared(SharedCache):
+    """A shared cache that answers after a while."""
+
+    def __init__(self, *keys: bytes) -> None:
+        super().__init__("postgresql://nowhere")
+        self.entries = {key: Entry(body=b"shared", run_id="another") for key in keys}
+        self.looked: list[bytes] = []
+
+    async def get(self, key: bytes) -> Entry | None:
+        self.looked.append(key)
+        await asyncio.sleep(0.1)
+        return self.entries.get(key)
+
+    def put(self, key: bytes, entry: Entry) -> None:
+        self.entries[key] = entry
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_the_shared_cache_is_looked_into_once_for_all(cancelled: bool) -> None:
+    async def work() -> None:
+        model, shared = Model(), Shared(KEY)
+        desk = RunDesk(MemoryCache(), shared)
+        sessions = [joined(desk, name).session() for name in "abc"]
+        first = [asyncio.ensure_future(model.call(sessions[0], one)) for one in (KEY, b"o" * 32)]
+        await asyncio.sleep(0.05)
+        for task in first if cancelled else ():
+            task.cancel()
+        others = await together([model.call(one, key) for one in sessions[1:] for key in (KEY, b"o" * 32)])
+        assert Counter(others) == ({"free": 3, "paid": 1} if cancelled else {"free": 4})
+        assert sorted(shared.looked) == [KEY, b"o" * 32]
+        assert model.asked == {b"o" * 32: 1}
+        assert shared.entries[b"o" * 32].run_id == "run"
+        desk.close()
+
+    hurry(work())
+
+
 def test_a_failure_reaches_all_who_wait_once_and_costs_one() -> None:
     async def work() -> None:
         failed = JudgeError("schema", "no valid reply", "raw", Spend(requests=3, cost_usd=1.0))
@@ -150,7 +188,7 @@ def test_another_takes_over_what_was_cancelled() -> None:
     hurry(work())
 
 
-@pytest.mark.parametrize("after_s", [0.0, 0.005, 0.0105, 0.0115, 0.012, 0.0125])
+@pytest.mark.parametrize("after_s", [0.0, 0.0005, 0.0015, 0.002, 0.0025, 0.012])
 def test_a_claim_of_a_cancelled_call_is_left_to_others(after_s: float) -> None:
     async def work() -> None:
         model, desk = Model(), RunDesk(MemoryCache())

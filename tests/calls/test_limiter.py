@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import AsyncExitStack
 
 import pytest
@@ -243,6 +244,20 @@ async def test_a_share_limits_at_once_and_lets_calls_in_flight_end() -> None:
         await asyncio.sleep(0.01)
         assert (starved, limiter.waiting) == ([1], 1)
     assert await asyncio.wait_for(waiting, 5) <= 2
+
+
+async def test_a_share_is_the_same_part_of_the_limits_per_minute() -> None:
+    limiter = Limiter(8, 8)
+    limiter.share(0)
+    limiter.keep_to(600, 6000)
+    limiter.share(4)
+    async with limiter.slot(tokens=1000):
+        pass
+    assert limiter.requests
+    assert limiter.tokens
+    limiter.requests.take(100, now := time.monotonic())
+    assert 19 < limiter.requests.wait_s(now) < 20.5
+    assert 19 < limiter.tokens.wait_s(now) < 20.5
 
 
 async def test_calls_that_wait_for_a_share_and_later_ones_fail_with_it() -> None:
