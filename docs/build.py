@@ -56,6 +56,7 @@ NAVIGATION: Mapping[str, Mapping[str, str]] = {
         "Targets": "targets.md",
         "Simulated users": "simulated_users.md",
         "Half price by batch": "batch.md",
+        "When one machine is not enough": "cluster.md",
         "The embedded judge": "embedded-judge.md",
         "Panels and cascades": "panels.md",
         "Guardrails, routers, topics": "govuk.md",
