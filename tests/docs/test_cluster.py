@@ -20,7 +20,7 @@ from yamllint.config import YamlLintConfig
 from evalflow.app.core.assemble import composed_settings
 from evalflow.app.core.cluster.driver import _IN_A_ROW  # pyright: ignore[reportPrivateUsage]
 from evalflow.app.run import resume
-from evalflow.config.schema import RayEngineConfig
+from evalflow.config.engines import RayEngineConfig
 from evalflow.engine.shards import LOSSES
 from evalflow.testing import Endpoint
 from tests.cli.conftest import judge_arguments
