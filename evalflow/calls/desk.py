@@ -134,11 +134,12 @@ class RunDesk:
         beat_s = BEAT_S + BEAT_EACH_S * len(self._outboxes)
         return DeskReply(found=found, yours=yours, failed=failed, lease=lease, shares=shares, beat_s=beat_s)
 
-    def lost(self, worker: str, journaled: Iterable[int]) -> None:
+    def lost(self, worker: str, journaled: Iterable[int] | None) -> None:
         """Give a worker up. `journaled` are short keys of all calls whose cost is in the run's journals.
 
-        What it has paid for beside them is paid by the next one that asks for it. Call this before its cases are given
-        to others. A worker that comes back nevertheless is told that it is gone.
+        What it has paid for beside them is paid by the next one that asks for it; with None, all of it is in journals,
+        as that of a worker that had no cases any more. Call this before its cases are given to others. A worker that
+        comes back nevertheless is told that it is gone.
         """
         if worker in self._gone:
             return
@@ -146,11 +147,8 @@ class RunDesk:
         outbox = self._outboxes.get(worker)
         if outbox is None:
             return
-        kept = journaled if isinstance(journaled, set | frozenset) else set(journaled)
-        for key in [key for key, payer in self._payers.items() if payer == outbox.number and key not in kept]:
-            self._free(key)
-        for key in kept:  # a record may be here before its reply, which then comes late
-            self._payers.setdefault(key, _SETTLED)
+        if journaled is not None:
+            self._settle(outbox.number, set(journaled))
         self._unaccounted += self._leave(worker)
 
     @property
@@ -165,6 +163,13 @@ class RunDesk:
         self._cache.close()
         if self._shared is not None:
             self._shared.close()
+
+    def _settle(self, number: int, journaled: set[int]) -> None:
+        """Free what a worker pays for, except what is in journals."""
+        for key in [key for key, payer in self._payers.items() if payer == number and key not in journaled]:
+            self._free(key)
+        for key in journaled:  # a record may be here before its reply, which then comes late
+            self._payers.setdefault(key, _SETTLED)
 
     def _join(self, worker: str) -> Outbox:
         self._joined += 1

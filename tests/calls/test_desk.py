@@ -163,6 +163,8 @@ async def test_who_pays_for_a_reply_of_a_worker_that_was_lost() -> None:
     assert await payments(desk, "a", keys) == []
     desk.lost("a", ())
     desk.lost("never seen", ())
+    desk.lost("c", None)
+    assert await payments(desk, "d", keys) == ["elsewhere", "elsewhere", "elsewhere", "elsewhere"]
 
 
 @pytest.mark.parametrize("counted", [True, False])

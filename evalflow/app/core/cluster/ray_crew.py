@@ -51,7 +51,7 @@ class RayDesk:
     async def exchange(self, worker: str, message: DeskMessage) -> DeskReply:
         return await self._desk.exchange(worker, message)
 
-    async def lost(self, worker: str, journaled: Collection[int]) -> None:
+    async def lost(self, worker: str, journaled: Collection[int] | None) -> None:
         self._desk.lost(worker, journaled)
 
     async def close(self) -> DeskTotals:
@@ -222,7 +222,7 @@ class RayCrew:
         try:
             await actor.end()
         except ActorLost:
-            await self._desk.lost.remote(actor.name, frozenset())
+            await self._desk.lost.remote(actor.name, None)  # its records are all in the journals
         else:
             self._cluster.keep(actor)
 
