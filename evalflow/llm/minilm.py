@@ -16,7 +16,7 @@ from evalflow.config.kinds import installed_version
 from evalflow.errors import InfrastructureError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -31,7 +31,12 @@ class MiniLM:
     """Turns texts into unit vectors. Loads the model at the first text; thread-safe.
 
     Each text is embedded separately: batches are no faster on a CPU, and no vector depends on its neighbours.
+
+    Attributes:
+        elsewhere: Embeds in another process, where several on a machine share one model; None: it is loaded here.
     """
+
+    elsewhere: Callable[[Sequence[str]], NDArray[np.float32]] | None = None
 
     def __init__(self, cache_size: int = 20_000) -> None:
         self._cache_size = cache_size
@@ -49,20 +54,22 @@ class MiniLM:
 
         if not texts:
             return np.zeros((0, DIMENSIONS), dtype=np.float32)
-        return np.stack([self._vector(text) for text in texts])
-
-    def _vector(self, text: str) -> NDArray[np.float32]:
         with self._lock:
-            known = self._cache.get(text)
-            if known is not None:
+            found = {text: self._cache[text] for text in texts if text in self._cache}
+            for text in found:
                 self._cache.move_to_end(text)
-                return known
-        vector = self._compute(text)
+        missing = [text for text in dict.fromkeys(texts) if text not in found]
+        if missing:
+            made = self.elsewhere(missing) if self.elsewhere else map(self._compute, missing)
+            found |= zip(missing, made, strict=True)
+            self._keep({text: found[text] for text in missing})
+        return np.stack([found[text] for text in texts])
+
+    def _keep(self, made: Mapping[str, NDArray[np.float32]]) -> None:
         with self._lock:
-            self._cache[text] = vector
-            if len(self._cache) > self._cache_size:
+            self._cache |= made
+            while len(self._cache) > self._cache_size:
                 self._cache.popitem(last=False)
-        return vector
 
     def _compute(self, text: str) -> NDArray[np.float32]:
         import numpy as np

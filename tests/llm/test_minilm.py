@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from importlib import metadata
+from typing import Any
 
 import numpy as np
 import pytest
@@ -71,3 +73,19 @@ def test_a_package_without_its_data_file_is_named_with_the_line_that_installs_it
         InfrastructureError, match=rf"{package} lacks its file model\.onnx\n  hint: python -m pip install .*{package}"
     ):
         MiniLM().embed(["x"])
+
+
+def test_another_process_may_embed() -> None:
+    asked: list[list[str]] = []
+
+    def elsewhere(texts: Sequence[str]) -> Any:
+        asked.append(list(texts))
+        return np.eye(minilm.DIMENSIONS, dtype=np.float32)[: len(texts)]
+
+    model = MiniLM()
+    model.elsewhere = elsewhere
+    found = model.embed(["one", "two", "one"])
+    assert np.array_equal(found[0], found[2])
+    assert not np.array_equal(found[0], found[1])
+    assert np.array_equal(model.embed(["two", "three"])[0], found[1])
+    assert asked == [["one", "two"], ["three"]]

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import logging
 import os
-from collections.abc import Awaitable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, TypeVar, cast
 
 # Before the import, which reads them: nothing is sent to anybody, and no hook changes how nodes run Python.
@@ -27,6 +27,7 @@ from evalflow.calls.desk_messages import DeskMessage, DeskReply
 from evalflow.config.engines import RayEngineConfig
 from evalflow.engine.shards import CaseWork
 from evalflow.errors import EvalflowError, InfrastructureError
+from evalflow.llm import minilm
 
 ray: Any = _ray  # its types are known in part only
 T = TypeVar("T")
@@ -59,6 +60,16 @@ class RayDesk:
         return self._desk.totals
 
 
+class RayModel:
+    """The actor with the embedded model of a node, which takes more memory than all else of an actor."""
+
+    def __init__(self) -> None:
+        self._model = minilm.MiniLM()
+
+    def embed(self, texts: Sequence[str]) -> Any:
+        return self._model.embed(texts)
+
+
 class RayWorker:
     """The actor that works on runs, one after the other."""
 
@@ -66,6 +77,7 @@ class RayWorker:
         self._worker = ClusterWorker(name, _way_to_desk)
 
     async def begin(self, spec: RunSpec) -> EvalflowError | None:
+        minilm.shared().elsewhere = _model_of(ray.get_runtime_context().get_node_id())
         return await self._worker.begin(spec)
 
     async def step(self, cases: list[CaseWork], *, stop: bool) -> WorkerReport:
@@ -78,6 +90,19 @@ class RayWorker:
 def _way_to_desk(run_id: str) -> Send:
     desk: Any = ray.get_actor(_desk_name(run_id), NAMESPACE)
     return desk.exchange.remote
+
+
+def _model_of(node: str) -> Callable[[Sequence[str]], Any] | None:
+    """What embeds by the model of a node; None if there is none, as on a node that came later."""
+    try:
+        model: Any = ray.get_actor(_model_name(node), NAMESPACE)
+    except ValueError:
+        return None
+    return lambda texts: ray.get(model.embed.remote(texts))
+
+
+def _model_name(node: str) -> str:
+    return f"model of {node}"
 
 
 def _desk_name(run_id: str) -> str:
@@ -145,6 +170,7 @@ class RayCluster:
             raise InfrastructureError(what, "look at it with `ray status`, and at engine.address") from None
         self.dashboard: str = context.dashboard_url or ""
         self._idle: list[RayActor] = []
+        self._models: dict[str, Any] = {}  # by node
         self._numbers = itertools.count(1)
         self._ours = os.getpid()
 
@@ -158,8 +184,10 @@ class RayCluster:
     def nodes(self) -> int:
         return sum(bool(node["Alive"]) for node in cast("list[dict[str, Any]]", ray.nodes()))
 
-    async def crew(self, desk: DeskSpec, size: int) -> RayCrew:
-        """What a run needs of it; errors as in `RunDesk.open`."""
+    async def crew(self, desk: DeskSpec, size: int, *, embeds: bool) -> RayCrew:
+        """What a run needs of it, with a model on each node if it `embeds`; errors as in `RunDesk.open`."""
+        if embeds:
+            self._place_models()
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         options = {"name": _desk_name(desk.run_id), "num_cpus": 0, "max_restarts": 0, "scheduling_strategy": here}
         handle: Any = ray.remote(RayDesk).options(**options).remote(desk)
@@ -167,6 +195,15 @@ class RayCluster:
             ray.kill(handle)
             raise error
         return RayCrew(self, handle, size)
+
+    def _place_models(self) -> None:
+        for node in cast("list[dict[str, Any]]", ray.nodes()):
+            name = str(node["NodeID"])
+            if node["Alive"] and name not in self._models:
+                threads = max(1, int(node["Resources"].get("CPU", 1)))
+                there = {"scheduling_strategy": NodeAffinitySchedulingStrategy(name, soft=False), "num_cpus": 0}
+                options = {"name": _model_name(name), "max_concurrency": threads, "max_restarts": -1}
+                self._models[name] = ray.remote(RayModel).options(**there, **options, max_task_retries=-1).remote()
 
     async def start(self) -> RayActor:
         """An actor that is free, or a new one, as soon as there is room; InfrastructureError if none can be started."""

@@ -18,6 +18,7 @@ from evalflow.calls.budget import Amount, Budget, Lease
 from evalflow.calls.cache import Cache
 from evalflow.calls.desk import RunDesk
 from evalflow.calls.shared_cache import SharedCache
+from evalflow.config.judges import single_judges
 from evalflow.config.schema import BudgetConfig, CacheConfig, RunConfig
 from evalflow.engine.folder import RunFolder
 from evalflow.engine.manifest import Tally
@@ -135,7 +136,7 @@ async def on_cluster(
         settled=session.single_flight.settled or (),
         counted=counted,
     )
-    crew = await cluster.crew(desk, size)
+    crew = await cluster.crew(desk, size, embeds=_embeds(parts))
     try:
         width = min(parts.width(), max(_LEAST_WIDTH, 2 * -(-parts.width() // size)))
         shard = min(cluster.config.shard, max(1, cases // (_SHARDS_EACH * size)))
@@ -146,3 +147,11 @@ async def on_cluster(
         totals = await crew.close()
         tally.retract(totals.billed)
         tally.unaccounted_requests += totals.unaccounted_requests
+
+
+def _embeds(parts: Parts) -> bool:
+    """Whether the run uses the embedded model, as a judge or as the embedder."""
+    settings, needed = parts.settings, parts.needed
+    judges = [one for name in needed.asking for one in single_judges(settings.judges[name]).values()]
+    embedders = [settings.run.embedder] if needed.embedding else []
+    return any(config.kind == "embedded" for config in (*judges, *embedders))

@@ -41,7 +41,7 @@ class LocalCluster:
     given: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     lost: list[str] = field(default_factory=list[str])
 
-    async def crew(self, spec: DeskSpec, size: int) -> LocalCrew:
+    async def crew(self, spec: DeskSpec, size: int, *, embeds: bool) -> LocalCrew:
         desk = spec.build()
         desk.open()
         return LocalCrew(self, desk, size)
