@@ -45,6 +45,7 @@ class DeskSpec:
         cache: Its path is absolute.
         budget: None: there are no limits.
         spent: On the budget, by earlier parts of the run and by what has prepared this one.
+        sent: The same by this process alone, which counts on its lease.
         settled: Digests of the calls whose cost is in the journals of earlier parts.
         counted: Whether `spent` has the cost of all calls of earlier parts.
     """
@@ -53,6 +54,7 @@ class DeskSpec:
     cache: CacheConfig
     budget: BudgetConfig | None
     spent: Amount
+    sent: Amount
     lease: Lease | None
     settled: Collection[int]
     counted: bool
@@ -65,6 +67,7 @@ class DeskSpec:
         cache = Cache(Path(config.path), config.mode, run_id=self.run_id, max_bytes=config.max_bytes)
         if self.budget is not None or self.lease is not None:
             budget = Budget(self.budget or BudgetConfig(), self.spent, self.lease)
+            budget.sent = self.sent
         return RunDesk(cache, shared, budget, self.settled, counted=self.counted)
 
 
@@ -132,6 +135,7 @@ async def on_cluster(
         cache=run.cache.model_copy(update={"path": str(Path(run.cache.path).expanduser().resolve())}),
         budget=budget.limits if budget else None,
         spent=budget.spent if budget else Amount(),
+        sent=budget.sent if budget else Amount(),
         lease=budget.lease if budget else None,
         settled=session.single_flight.settled or (),
         counted=counted,
