@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Sequence
+from contextlib import chdir
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -30,6 +31,8 @@ class LocalCluster:
         fate: When actors are lost.
         hired: The names of all actors, in order.
         given: The cases that each was given.
+        lost: The names of those that were lost.
+        away: Whether the actors are on other machines, without the driver's files.
     """
 
     size: int = 3
@@ -40,6 +43,7 @@ class LocalCluster:
     hired: list[str] = field(default_factory=list[str])
     given: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     lost: list[str] = field(default_factory=list[str])
+    away: bool = False
 
     async def crew(self, spec: DeskSpec, size: int, *, embeds: bool) -> LocalCrew:
         desk = spec.build()
@@ -59,7 +63,9 @@ class LocalActor:
         self._worker = ClusterWorker(name, lambda _: self._send)
 
     async def begin(self, spec: RunSpec) -> EvalflowError | None:
-        return await self._worker.begin(spec)
+        spec = replace(spec, host="elsewhere") if self._cluster.away else spec
+        with chdir("."):  # where the driver works is its own affair
+            return await self._worker.begin(spec)
 
     async def step(self, cases: list[CaseWork], *, stop: bool) -> WorkerReport:
         self._cluster.given.setdefault(self.name, []).extend(work.case.id for work in cases)
@@ -70,7 +76,8 @@ class LocalActor:
         return replace(progress, lines=())  # they are in this process's log already
 
     async def end(self) -> None:
-        await self._worker.end()
+        with chdir("."):
+            await self._worker.end()
 
     async def _send(self, worker: str, message: DeskMessage) -> DeskReply:
         if self._gone:

@@ -9,6 +9,8 @@ from typing import Any
 import polars as pl
 import pytest
 
+from evalflow.app.core.cluster import worker
+from evalflow.engine.manifest import versions
 from evalflow.engine.shards import CaseWork
 from evalflow.testing import Endpoint, Request, status
 from tests.cli.conftest import Program, judge_arguments
@@ -136,3 +138,50 @@ def test_a_run_goes_on_with_another_engine(program: Program, cluster: LocalClust
             assert endpoint.count - before == taken["requests"]
             assert scores(program).equals(frame)
             assert totals(program) == taken
+
+
+def test_nodes_need_no_files_of_the_driver(program: Program, cluster: LocalCluster) -> None:
+    files = {
+        "tables.sql": "CREATE TABLE bicycles (id INTEGER);",
+        "data/rows.sql": "INSERT INTO bicycles VALUES (1), (2);",
+        "prompts/mine/grade.jinja": "How good is {{ answer | fenced('answer') }}?",
+        "conf/metric/mine.yaml": """# @package metric.mine
+kind: rubric
+needs: [answer]
+prompt: mine/grade.jinja
+scale: {type: likert, min: 1, max: 5, anchors: {1: bad, 5: good}}
+""",
+        "conf/metric/rows.yaml": """# @package metric.rows
+kind: sql
+needs: [answer, reference]
+setup: tables.sql
+fillings: [rows.sql]
+""",
+    }
+    for name, text in files.items():
+        file = program.folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    queries = [{"id": f"q{i}", "answer": f"SELECT {i}", "reference": "SELECT count(*) FROM bicycles"} for i in range(6)]
+    program.write("queries.jsonl", *queries)
+    cluster.away = True
+    with Endpoint(grade) as endpoint:
+        words = ["dataset=rag", "dataset.rag.path=queries.jsonl", "dataset.rag.fields=null", "metric=[mine,rows]"]
+        judged = (*words, *judge_arguments(endpoint.url))
+        assert program(*judged, "cache.path=local.db").returncode == 0
+        frame = scores(program)
+        done = program(*judged, "engine=ray")
+        assert done.returncode == 0, done.stderr
+    assert scores(program).equals(frame)
+    assert frame.filter(pl.col("metric") == "rows")["score"].sum() == 1
+
+
+def test_a_node_with_other_versions_cannot_take_part(
+    program: Program, cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "versions", lambda: {**versions(), "evalflow": "0.0.1"})
+    with Endpoint(grade) as endpoint:
+        done = program(*arguments(program, endpoint.url), "engine=ray")
+        assert endpoint.count == 0
+    assert done.returncode == 5
+    assert "has evalflow 0.0.1 instead of" in done.stderr
