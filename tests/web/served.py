@@ -7,7 +7,7 @@ from socket import socket
 
 from evalflow.app.studio.space import open_workspace
 from evalflow.web.application import application
-from evalflow.web.serve import Address, Child, answer
+from evalflow.web.serve import Address, answer
 
 from ..forked import program
 from ..off_loop import keep_off_loops
@@ -17,11 +17,10 @@ from .people import Known, everybody, identify
 TOKEN = "a-token-that-the-tests-know-and-nobody-else"
 
 
-def serve_pages(sock: socket, address: Address, *words: str) -> None:
-    """Serve those who know the token; with the word `worker`, beside a worker."""
+def serve_pages(sock: socket, address: Address) -> None:
+    """Serve those who know the token."""
     keep_off_loops(setattr)
-    worker = Child(["worker", "--attached"]) if "worker" in words else None
-    answer(application(open_workspace(), address, worker, TOKEN), sock)
+    answer(application(open_workspace(), address, None, TOKEN), sock)
 
 
 def serve_everybody(sock: socket, address: Address) -> None:

@@ -6,42 +6,65 @@ import os
 import re
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
+from evalflow.app.core import process
+from evalflow.app.worker import Worker
 from evalflow.web.serve import bind, loopback
 
-from ...forked import Forked
-from ..conftest import Server
+from ...forked import FORKING, Forked
+from ..conftest import Server, working_in
 from ..served import serve_pages
 
 ROOT = Path(__file__).parents[3]
+KEY = "TRIAL_KEY"
 
 
 @pytest.fixture(name="pages", scope="module")
 def _pages(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Server]:
-    words = ["worker"] if hasattr(request.module, "WORKER") else []
-    with paged(tmp_path_factory.mktemp("workspace"), *words) as server:
+    """With a worker where the module of the test has a WORKER; what is seen elsewhere needs no run."""
+    folder = tmp_path_factory.mktemp("workspace")
+    with paged(folder) as server, working(folder) if hasattr(request.module, "WORKER") else nullcontext():
         yield server
 
 
 @contextmanager
-def paged(folder: Path, *words: str, serves: Callable[..., None] = serve_pages) -> Iterator[Server]:
-    """The application in a process of its own, at work in a folder; with the word `worker`, beside a worker."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TRIAL_KEY": "a-secret-key"}
+def paged(folder: Path, serves: Callable[..., None] = serve_pages) -> Iterator[Server]:
+    """The application in a process of its own, at work in a folder."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), KEY: "a-secret-key"}
     sock, address = bind(loopback("127.0.0.1", 0))
     with sock:
-        process = Forked((sock, address, *words), folder, sys.stderr.fileno(), env=environment, does=serves)
+        server = Forked((sock, address), folder, sys.stderr.fileno(), env=environment, does=serves)
     try:
         yield Server(address)
     finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(timeout=60)
+        server.send_signal(signal.SIGTERM)
+        server.wait(timeout=60)
+
+
+@contextmanager
+def working(folder: Path) -> Iterator[None]:
+    """A worker in a thread of this process, which forks the processes of its runs."""
+    stop = threading.Event()
+    with pytest.MonkeyPatch.context() as patch, working_in(folder) as space:
+        patch.setenv(KEY, "a-secret-key")
+        patch.setattr(process, "subprocess", FORKING)
+        worker = Worker(space)
+        thread = threading.Thread(target=worker.run, args=(stop,))
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+            worker.leave()
 
 
 @pytest.fixture(name="profile", scope="module")
