@@ -17,7 +17,6 @@ from rich.table import Table
 from evalflow.app.core.options import GROUPS, Catalogue, Option, find_option, options
 from evalflow.errors import command
 from evalflow.metrics.registry import METRIC_KINDS, Calls, calls_of
-from evalflow.report.graphs import drawing_of
 from evalflow.report.wording import literal, plain, print_json
 
 if TYPE_CHECKING:
@@ -228,6 +227,7 @@ def print_option(name: str, config_dir: Path | None, console: Console, *, as_jso
     option = find_option(name, config_dir)
     from evalflow.paths import prompt_dirs
     from evalflow.prompts import Prompts  # imports Jinja, which `list` does not need
+    from evalflow.report.graphs import drawing_of
 
     templates = Prompts(prompt_dirs(config_dir))
     names = dict.fromkeys(part for prompt in option.prompts for part in templates.parts(prompt))
