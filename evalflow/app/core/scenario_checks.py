@@ -47,7 +47,7 @@ class ScenarioChecks:
         if not self._scenarios:
             hint = override(f"dataset.{next(iter(self._run.dataset))}.fields.scenario", "COLUMN")
             what = "no case that is asked has a scenario, so nobody would talk to the simulated user"
-            yield Problem(what, "simulator", f"map it: {hint}; or leave the simulator out")
+            yield Problem(what, "simulator", f"map it: {hint}; or leave the simulator out", "simulator")
             return
         yield from self._unable()
         yield from self._unpriced()
@@ -57,7 +57,7 @@ class ScenarioChecks:
             what = f"{n:,} of {self._asked[dataset]:,} cases of {dataset} have a scenario, and nobody plays the user"
             unused = override(f"{self._settings.key('dataset', dataset)}.fields.scenario", "unused")
             hint = f"add simulator=openai (see `list simulator`); to ask only the turns of the cases: {unused}"
-            yield Problem(what, "simulator", hint)
+            yield Problem(what, "simulator", hint, "simulator")
 
     def _incomplete(self) -> Iterator[Problem]:
         for dataset, case in self._goals.items():

@@ -51,7 +51,7 @@ def failed_only(space: Workspace, request: RunRequest, run_id: str) -> RunReques
     return replace(request, datasets=list(chosen), dataset_values=values)
 
 
-_KEY = re.compile(r"\b(?:judge|target|embedder|dataset|metric|budget|repeats)\.[A-Za-z_][\w.]*[A-Za-z0-9_]")
+_KEY = re.compile(r"\b(?:judge|target|embedder|simulator|dataset|metric|budget|repeats)\.[A-Za-z_][\w.]*[A-Za-z0-9_]")
 _VALUES = ("base_url", "url", "api_key_env", "model")
 
 

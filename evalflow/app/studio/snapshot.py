@@ -38,6 +38,7 @@ from evalflow.config.yaml_text import escaped, escaped_but_environment, yaml_of
 from evalflow.errors import Problem, Subject, UserError, check_all, did_you_mean
 from evalflow.jsonvalues import DEEPEST, is_too_deep
 from evalflow.paths import private_folder, prompt_dirs
+from evalflow.targets.registry import SIMULATOR_KINDS
 
 GROUPS = ("dataset", "metric", "target", "judge", "embedder")
 BASES = MappingProxyType({"openai": ["_openai", "_self_"], "http": ["_service", "_self_"]})
@@ -125,7 +126,15 @@ class RunRequest:
             f"target={self.bot}",
             f"judge={self.judge}",
             f"embedder={self.embedder}",
+            *([f"simulator={self.simulator}"] if self.simulator else []),
         ]
+
+    @property
+    def simulator(self) -> str | None:
+        """The kind of simulated users that its options have."""
+        given: Any = self.options.get("simulator")
+        kind = cast("Mapping[str, Any]", given).get("kind") if isinstance(given, Mapping) else None
+        return kind if isinstance(kind, str) and SIMULATOR_KINDS.ships(kind) else None
 
 
 def write_own(folder: Path, own: Own) -> None:
@@ -231,7 +240,7 @@ def _copy_prompts(folder: Path, config: Mapping[str, Any]) -> None:
     from evalflow.prompts import Prompts
 
     prompts = Prompts(prompt_dirs(folder / "conf"))
-    named = _templates(config["target"])
+    named = [*_templates(config["target"]), *_templates(config["simulator"])]
     for name, values in config["metric"].items():
         model = METRIC_KINDS.config(values["kind"]).model_validate(values)
         named += build_metric(name, model, prompts).prompts
@@ -362,6 +371,8 @@ def with_values(space: Workspace, request: RunRequest) -> tuple[RunRequest, dict
         values["dataset"] = chosen
     if request.judge_values:
         values["judge"] = space.resolve(request.judge_values, "judge")
+    if request.simulator:
+        values["simulator"] = space.resolve(request.options["simulator"], "simulator")
     if request.embedder_values:
         values["embedder"] = space.resolve(request.embedder_values, "embedder")
     metrics: dict[str, dict[str, Any]] = {name: {"threshold": value} for name, value in request.thresholds.items()}

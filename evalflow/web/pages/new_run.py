@@ -28,11 +28,12 @@ from evalflow.app.studio.spending import budget_left
 from evalflow.errors import EvalflowError, Problem, UserError
 from evalflow.report.wording import cost
 from evalflow.web.pages.case_choice import Arrived, CaseChoiceFields, cases_in_words
+from evalflow.web.pages.run_simulator import SimulatorFields
 from evalflow.web.pages.runs import name_of
 from evalflow.web.ui import forms
 from evalflow.web.ui.budget import left_in_words
 from evalflow.web.ui.endpoint import CALLED, endpoint_fields
-from evalflow.web.ui.faults import FaultSummary, reveal
+from evalflow.web.ui.faults import FaultSummary, reveal, unfold
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.judges import judge_labels, missing_key_note
 from evalflow.web.ui.parts import Latest, button, facts, link_button, message, text
@@ -154,6 +155,9 @@ class _NewRun:
     def _show_faults(self, error: EvalflowError) -> None:
         with self._cleared():
             elsewhere, _ = forms.place(error, self._form.fields)
+            for field in self._form.fields.values():
+                if field.error:
+                    unfold(field)
             message("The run cannot be started yet.", "" if elsewhere else "See the marked fields.", "warn")
             if elsewhere:
                 FaultSummary([forms.in_words(problem) for problem in elsewhere])
@@ -285,6 +289,9 @@ class RunForm:
             self.cases = CaseChoiceFields(workspace, request, arrived, self._choose_datasets, self._changed_cases)
         with forms.fieldset("Who judges"):
             self._judges()
+        given: Mapping[str, Any] = request.options.get("simulator") or {}
+        self._simulator = SimulatorFields(given, choice.connections)
+        self.fields |= self._simulator.fields
         with ui.expansion("Limits and repeats").classes("more"), forms.fieldset("", "bare"):
             self._limits()
         self.fields |= self.cases.numbers
@@ -408,6 +415,7 @@ class RunForm:
         if not options["seed"] and "seed" not in self._request.options:
             options["seed"] = None  # 0 is the default
         options["generate"] = _GENERATE[self._answers.value] if self._asks_the_bot() else None
+        options["simulator"] = self._simulator.read()
         options |= {name: _given(options[name]) for name in ("repeats", "budget")}
         return {key: value for key, value in _given(options).items() if value != {}}
 

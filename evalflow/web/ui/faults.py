@@ -126,11 +126,16 @@ def has_faults(element: ui.element) -> bool:
     return any(isinstance(one, FaultSummary) for one in element.descendants())
 
 
-def reveal(element: ui.element, *, focus: bool = False) -> None:
-    """Open the folds around an element, scroll to it, and if wanted give it the focus."""
+def unfold(element: ui.element) -> None:
+    """Open the folds around an element."""
     for above in element.ancestors():
         if isinstance(above, ui.expansion):
             above.open()
+
+
+def reveal(element: ui.element, *, focus: bool = False) -> None:
+    """Open the folds around an element, scroll to it, and if wanted give it the focus."""
+    unfold(element)
     # Quasar's own focus does not scroll.
     ui.run_javascript(_FOCUS.format(id=element.id, is_focused="true" if focus else "false"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,9 @@ from evalflow.app.studio.metrics import MetricDraft
 from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import NotFoundError, TakenError, Workspace
 from evalflow.errors import Problem, Subject, UserError
+from evalflow.testing import Endpoint, Request, reply
+
+from ...finishing import finish
 
 MODEL: dict[str, Any] = {"kind": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1"}
 POLITE: dict[str, Any] = {"kind": "g_eval", "criteria": "Polite?", "needs": ["question", "answer"]}
@@ -62,6 +66,32 @@ def test_a_panel_of_conf_may_judge(space: Workspace, request_: RunRequest) -> No
     assert "kind: panel" in frozen
     assert "model: qwen" in frozen
     assert "duo" not in definitions.endpoint_judges()
+
+
+def test_simulated_users_are_frozen_and_talk_with_the_bot(space: Workspace) -> None:
+    def both(request: Request) -> Any:
+        if request.schema_name == "UserTurn":
+            state = "goal_reached" if "Answer." in request.text else "goes_on"
+            return {"reason": "r", "state": state, "message": "And the price?"}
+        return reply("Answer.", as_text=True)
+
+    datasets.create_dataset(space, "users")
+    cases.add_case(space, "users", {"scenario": "You need a permit.", "facts": ["You are new."]})
+    with Endpoint(both) as endpoint:
+        address = {"base_url": endpoint.url, "api_key_env": None}
+        bots.create_bot(space, "talker", {**MODEL, **address})
+        alone = RunRequest("talker", ["users"], ["answer_words"])
+        with pytest.raises(UserError, match="nobody plays the user"):
+            runs.create_run(space, alone)
+        user = {"kind": "openai", "model": "user", **address, "limits": {"turns": 3}}
+        request = replace(alone, options={"simulator": user})
+        assert runs.estimate_run(space, request).requests == 3 + 4
+        run = finish(space, request)
+        assert (run.state, endpoint.count) == ("done", 3)
+    manifest = json.loads((run.folder / "run.json").read_text(encoding="utf-8"))
+    assert manifest["endings"] == {"goal_reached": 1}
+    answer = json.loads((run.folder / "answers.jsonl").read_text(encoding="utf-8"))
+    assert answer["metadata"]["simulation"]["simulator"] == "openai:user"
 
 
 @pytest.mark.parametrize(

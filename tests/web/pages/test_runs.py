@@ -255,6 +255,18 @@ def test_what_is_wrong_with_a_new_run_stands_beside_its_field(visit: Visit, bot:
     page.get_by_text("GEMINI_API_KEY").first.wait_for()
 
 
+def test_simulated_users_need_a_model_which_the_estimate_counts(visit: Visit, bot: Bot, pages: Server) -> None:
+    ask(pages, "POST", "/datasets", {"name": "people"})
+    ask(pages, "POST", "/datasets/people/cases", {"items": [{"id": "p", "scenario": "You need a game."}]})
+    page = visit("/runs/new?bot=helper&dataset=people")
+    choose(page, "Metrics", "answer_words")
+    seen(page, "nobody plays the user")
+    field(page, "Model of the user").fill("user")
+    field(page, "Address of the user's model").fill(bot.endpoint.url)
+    field(page, "Turns at most").fill("4")
+    page.locator(".estimate").get_by_text("9", exact=True).wait_for()
+
+
 def test_a_folder_that_holds_no_run_is_refused_beside_the_field(visit: Visit) -> None:
     page = visit("/runs")
     page.get_by_role("button", name="Open a folder").click()
