@@ -224,7 +224,7 @@ def print_option(name: str, config_dir: Path | None, console: Console, *, as_jso
     if name in METRIC_KINDS.names() and all(option.name != name for option in everything):
         members = [one for one in everything if one.group == "metric" and one.values.get("kind") == name]
         return print_kind(name, members, console, as_json=as_json)
-    option = find_option(name, config_dir)
+    option = find_option(name, everything)
     from evalflow.paths import prompt_dirs
     from evalflow.prompts import Prompts  # imports Jinja, which `list` does not need
     from evalflow.report.graphs import drawing_of

@@ -112,7 +112,7 @@ def _value(text: str | None) -> str:
 
 def _copied(name: str, source: str, conf: Path) -> dict[Path, str]:
     """Another metric's files under the new name. Its prompts are copied too, so that changes affect only the copy."""
-    option = find_option(f"metric/{source}", None)
+    option = find_option(f"metric/{source}", options(None, "metric"))
     prompts = Prompts(prompt_dirs())
     text = option.text.replace(f"# @package metric.{source}", f"# @package metric.{name}", 1)
     text = _FIXTURE.sub("fixture: null", text)  # its labels are of the other metric
@@ -126,7 +126,8 @@ def _copied(name: str, source: str, conf: Path) -> dict[Path, str]:
 
 def propose_option(console: Console, name: str, remark: str = "") -> None:
     """Print a command that uses a new file; if there is none, print why."""
-    suggested = Catalogue(options(None)).suggest(find_option(name, None))
+    everything = options(None)
+    suggested = Catalogue(everything).suggest(find_option(name, everything))
     note = "; ".join(part for part in (remark, suggested.note) if part)
     if suggested.command:
         propose_command(console, suggested.command, note)

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from evalflow.app.core.assemble import assemble, settings_of
 from evalflow.app.core.cases import RunCases
 from evalflow.app.core.inspect import inspect
-from evalflow.app.core.options import find_option, options
+from evalflow.app.core.options import Option, options
 from evalflow.config.load import compose
 from evalflow.config.schema import DatasetConfig, MetricConfig
 from evalflow.llm.registry import JUDGE_KINDS
@@ -55,9 +55,9 @@ def names(group: str) -> list[str]:
     return [option.name for option in options(None, group)]
 
 
-@pytest.mark.parametrize("metric", names("metric"))
-def test_metric(metric: str) -> None:
-    chosen = find_option(f"metric/{metric}", None).selection.strip("'")
+@pytest.mark.parametrize("option", options(None, "metric"), ids=lambda option: option.name)
+def test_metric(option: Option) -> None:
+    metric, chosen = option.name, option.selection.strip("'")
     overrides = [f"dataset={DATASET.get(metric, 'rag')}", f"metric={chosen}", "limit=3", *LLM]
     if DATASET.get(metric) == "conversations":
         overrides.append("generate=demo")  # those cases have no recorded answers

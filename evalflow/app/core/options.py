@@ -102,10 +102,9 @@ def check_new_name(group: str, name: str) -> None:
         raise UserError(Problem(f"there already is a {group} {name!r}", "command line", "choose another name"))
 
 
-def find_option(name: str, config_dir: Path | None) -> Option:
+def find_option(name: str, everything: Sequence[Option]) -> Option:
     """The option of that name (`group/name` where several groups have it); UserError if there is none, or several."""
     group, _, own = name.rpartition("/")
-    everything = options(config_dir)
     matching = [option for option in everything if option.name == own and group in ("", option.group)]
     if not matching:
         known = {option.name for option in everything} | {*METRIC_KINDS.names()}
