@@ -30,6 +30,7 @@ OUTSIDE = {
     "../README.md": "index.md",
     "../bench/README.md": "benchmarks.md",
     "../data/README.md": "data.md",
+    "../data/rag_guideline.md": "rag_guideline.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
 }
@@ -62,6 +63,7 @@ NAVIGATION: Mapping[str, Mapping[str, str]] = {
         "Guardrails, routers, topics": "govuk.md",
         "Tiamat": "tiamat.md",
         "Sample data": "data.md",
+        "How the sample answers are labelled": "rag_guideline.md",
     },
     "Trust the numbers": {
         "Statistics": "statistics.md",

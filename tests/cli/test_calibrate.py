@@ -491,11 +491,11 @@ def test_a_certificate_is_issued_and_shown_by_this_run_and_by_later_ones(program
     assert ", uncalibrated" in (program.latest / "report.html").read_text(encoding="utf-8")
     done = program(*JUDGED, "repeats.judge=2")
     said = " ".join(program("calibrate", "--labels", str(labels)).stdout.split())
-    assert "embedded: faithfulness checked against 25 labels: no agreement shown, Spearman" in said
+    assert "embedded: faithfulness checked against 40 labels: no agreement shown, Spearman" in said
     [certificate] = json.loads(program("list", "certificates", "--json").stdout)
-    assert (certificate["n_labels"], certificate["n_people"], certificate["dataset"]) == (25, 1, "rag")
-    assert certificate["consistency"] == {"answers": 40, "repeats": 2.0, "same": 1.0, "sd": 0.0}
-    assert certificate["replies"] == {"judged": 80, "unparsable": 0.0, "reasked": 0.0}
+    assert (certificate["n_labels"], certificate["n_people"], certificate["dataset"]) == (40, 2, "rag")
+    assert certificate["consistency"] == {"answers": 60, "repeats": 2.0, "same": 1.0, "sd": 0.0}
+    assert certificate["replies"] == {"judged": 120, "unparsable": 0.0, "reasked": 0.0}
     assert certificate["alt_test"] is None
     document = json.loads((program.latest / "calibration.json").read_text(encoding="utf-8"))
     [row] = document["rows"]
@@ -505,16 +505,16 @@ def test_a_certificate_is_issued_and_shown_by_this_run_and_by_later_ones(program
     for name in ("report.html", "summary.md"):
         page = (program.latest / name).read_text(encoding="utf-8")
         assert f"would say about {corrected}" in page
-        assert "checked against 25 labels" in page
-    assert "checked against 25 labels" in program(*JUDGED, "limit=4").stdout
-    assert "checked against 25 labels" not in done.stdout
+        assert "checked against 40 labels" in page
+    assert "checked against 40 labels" in program(*JUDGED, "limit=4").stdout
+    assert "checked against 40 labels" not in done.stdout
 
 
 def test_a_run_whose_data_bring_labels_is_calibrated_by_itself(program: Program) -> None:
     done = program(*JUDGED)
     said = " ".join(done.stdout.split())
-    assert "and people, who labelled all 40 answers, say 0.650" in said
-    assert f"embedded ({NATURE}), calibrated for faithfulness: Spearman" in said
+    assert "and people, who labelled all 60 answers, say 0.706" in said
+    assert f"embedded ({NATURE}), faithfulness checked against 60 labels: no agreement shown, Spearman" in said
     assert not (program.latest / "calibration.html").exists()
     before = (program.latest / "calibration.json").read_bytes()
     (program.latest / "calibration.json").unlink()
@@ -547,7 +547,7 @@ def test_labels_that_say_too_little_give_no_certificate(program: Program) -> Non
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     program(*JUDGED)
     shutil.rmtree(program.folder / CERTIFICATES)
-    program.write("few.jsonl", *rows[:14])
+    program.write("few.jsonl", *rows[:28])
     said = " ".join(program("calibrate", "--labels", "few.jsonl").stdout.split())
     assert "no certificate of embedded for faithfulness: 14 labelled answers, and it takes 15" in said
     program.write("alike.jsonl", *(row | {"value": True} for row in rows))

@@ -47,7 +47,7 @@ async def test_only_reading_tools_are_offered_unless_runs_are_allowed() -> None:
 async def test_an_evaluation_is_checked_run_read_and_compared(folder: Path) -> None:
     done, said = await call("check", overrides=RAG)
     assert done, said
-    assert json.loads(said)["scores"] == 40
+    assert json.loads(said)["scores"] == 60
     done, said = await call("run", allow_run=True, overrides=RAG, budget_requests=0)
     assert done, said
     run = said.partition(",")[0]

@@ -22,7 +22,7 @@ def test_the_page_is_right_about_the_default_judge(tmp_path: Path) -> None:
     first, second = blocks("bash", PAGE)[0].splitlines()
     said = run(first, tmp_path)
     assert said.returncode == 0, said.stderr
-    assert "It sees number, negation, addition, other answer." in said.stdout
+    assert "It sees number, name, negation, addition, other answer." in said.stdout
     done = run(second, tmp_path)
     document = json.loads(done.stdout)
     found = {row["change"]: row["finding"] for row in document["rows"]}
@@ -35,11 +35,11 @@ def test_the_page_is_right_about_the_default_judge(tmp_path: Path) -> None:
     saved = json.loads(page.with_name("proof.json").read_text(encoding="utf-8"))
     assert saved == {key: value for key, value in document.items() if key != "page"}
     later = run("python -m evalflow dataset=rag metric=faithfulness", tmp_path)
-    assert "faithfulness sees number, negation, addition, other answer; agrees with people in" in later.stdout
+    assert "faithfulness sees number, name, negation, addition, other answer; agrees with people in" in later.stdout
     assert f" of {LABELLED} cases (proved on rag)" in later.stdout
     report = (tmp_path / "outputs/latest/report.html").read_text(encoding="utf-8")
     assert "faithfulness · embedded · proved on rag" in report
-    assert "seen in 84 %" in report
+    assert "seen in 83 %" in report
     other = run("python -m evalflow dataset=rag metric=faithfulness_lenient", tmp_path)
     assert "proved" not in other.stdout
     again = run(f"python -m evalflow prove --run {page.parent} --json", tmp_path)

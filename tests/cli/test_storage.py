@@ -104,11 +104,11 @@ def test_a_pattern_names_files_of_one_folder(program: Program, there: str) -> No
 
 def test_a_copied_run_is_read_as_the_run_itself(program: Program, there: str) -> None:
     first = program(*RUN, f"copy_to={there}")
-    assert f"storage: 40 of 40 scores sent to {there}/{program.latest.name}" in first.stderr
+    assert f"storage: 60 of 60 scores sent to {there}/{program.latest.name}" in first.stderr
     run = f"{there}/{program.latest.name}"
     written = {path.relative_to(program.latest).as_posix() for path in program.latest.rglob("*") if path.is_file()}
     assert names(run) == written
-    assert program.manifest["exports"][0]["sent"] == 40
+    assert program.manifest["exports"][0]["sent"] == 60
     assert program(*RUN, "limit=20").returncode == 0
     local = program("compare", str(program.folder / "outputs" / "runs" / run.rpartition("/")[2]), "outputs/latest")
     stored = program("compare", run, "outputs/latest")

@@ -10,7 +10,7 @@ import pytest
 
 DATA = Path(__file__).parents[2] / "data"
 FILES = {
-    "rag": 40,
+    "rag": 60,
     "jailbreak_guardrails": 60,
     "output_guardrails": 24,
     "question_router": 26,
@@ -19,14 +19,12 @@ FILES = {
     "conversations": 12,
     "text_to_sql": 14,
 }
-FAULT_TAGS = {
-    "unsupported_claim": "Fault > Unsupported claim",
-    "swapped_number": "Fault > Swapped number",
-    "contradiction": "Fault > Contradiction",
-    "missing_part": "Fault > Missing part",
-    "off_topic": "Fault > Off topic",
-}
-NEVER_FAITHFUL = {"unsupported_claim", "swapped_number", "contradiction"}
+FINE = {
+    "dropped_condition", "mixed_rows", "negation", "outdated", "overclaimed", "overgeneralized", "swapped_names",
+    "swapped_number", "wrong_unit",
+}  # fmt: skip
+COARSE = {"contradiction", "invented", "off_topic", "padding", "unsupported_claim"}
+MAY_BE_FAITHFUL = {"off_topic", "missing_part"}
 CHUNK_TYPES = {
     "exact_path": str,
     "title": str,
@@ -67,7 +65,7 @@ def test_count_and_unique_ids(name: str, count: int):
 def test_tags_are_hierarchical(name: str):
     tags = [tag for case in load(name) for tag in case["tags"]]
     assert tags
-    assert [tag for tag in tags if not re.fullmatch(r"[^>]+[^> ] > [^> ][^>]+", tag)] == []
+    assert [tag for tag in tags if not re.fullmatch(r"[^>]*[^> ]( > [^> ][^>]*)+", tag)] == []
 
 
 @pytest.mark.parametrize("field", ["question", "ideal_answer", "llm_answer", "group"])
@@ -99,36 +97,56 @@ def test_rag_topics_and_groups():
     cases = load("rag")
     topics = {tag for case in cases for tag in case["tags"] if tag.startswith("Topic > ")}
     groups = Counter(case["group"] for case in cases)
-    assert len(topics) >= 4
-    assert 12 <= len(groups) <= 16
+    assert len(topics) == 11
+    assert len(groups) >= 20
     assert min(groups.values()) > 1
 
 
-def test_rag_has_four_faults_of_each_type():
-    counts = Counter(case["fault"] for case in load("rag"))
-    assert counts == {None: 20} | dict.fromkeys(FAULT_TAGS, 4)
+def fault_tag(fault: str) -> str:
+    degree = "Fine > " if fault in FINE else "Coarse > " if fault in COARSE else ""
+    return f"Fault > {degree}{fault.replace('_', ' ').capitalize()}"
 
 
 def test_rag_fault_and_tag_agree():
     for case in load("rag"):
-        expected = [FAULT_TAGS[case["fault"]]] if case["fault"] else []
+        expected = [fault_tag(case["fault"])] if case["fault"] else []
         assert [tag for tag in case["tags"] if tag.startswith("Fault > ")] == expected, case["id"]
 
 
-def test_rag_labels_agree_with_the_fault():
+def test_readme_counts_and_names_the_faults():
+    text = (DATA / "README.md").read_text("utf-8")
+    faults = [case["fault"] for case in load("rag")]
+    assert f"{faults.count(None)} answers have no fault" in text
+    assert f"{len(faults) - faults.count(None)} of the answers have a fault" in text
+    rows = re.findall(r"^\| `Fault > [^`]+` \| (\d+) \| .*$", text, re.MULTILINE)
+    counts = [sum(fault in kinds for fault in faults) for kinds in (FINE, COARSE, {"missing_part"})]
+    assert [int(count) for count in rows] == counts
+    assert {fault for fault in faults if fault} == FINE | COARSE | {"missing_part"}
+    assert all(f"`{kind}`" in text for kind in FINE | COARSE)
+
+
+@pytest.mark.parametrize("reader", ["reader-1", "reader-2"])
+def test_each_reader_labels_every_answer_as_its_fault_demands(reader: str):
     for case in load("rag"):
-        labels = case["labels"]
-        assert all(isinstance(value, bool) for value in labels.values()), case["id"]
-        assert labels["factual_correctness"] is (case["fault"] is None), case["id"]
-        if case["fault"] is None:
-            assert labels["faithfulness"] is True, case["id"]
-        if case["fault"] in NEVER_FAITHFUL:
-            assert labels["faithfulness"] is False, case["id"]
+        [faithful] = [label["value"] for label in case["labels"]["faithfulness"] if label["by"] == reader]
+        [correct] = [label["value"] for label in case["labels"]["factual_correctness"] if label["by"] == reader]
+        assert 0 <= faithful <= 1, case["id"]
+        if case["fault"]:
+            assert correct is False, case["id"]
+            assert faithful < 1 or case["fault"] in MAY_BE_FAITHFUL, case["id"]
+        elif faithful == 1:
+            assert correct is True, case["id"]
 
 
-def test_readme_counts_the_unfaithful_answers():
-    unfaithful = sum(not case["labels"]["faithfulness"] for case in load("rag"))
-    assert f"{unfaithful} of the 40 answers are not faithful" in (DATA / "README.md").read_text("utf-8")
+def test_readme_says_how_often_the_readers_agree():
+    text = (DATA / "README.md").read_text("utf-8")
+    for metric, row in (("faithfulness", "faithfulness"), ("factual_correctness", "factual correctness")):
+        pairs = [[label["value"] for label in case["labels"][metric]] for case in load("rag")]
+        same = sum(first == second for first, second in pairs)
+        assert f"| {row} | {same} of {len(pairs)} |" in text
+    differ = {case["id"] for case in load("rag") if len({label["value"] for label in case["labels"]["faithfulness"]}) > 1}
+    assert differ == {"waste-01", "museum-01", "rail-06", "pool-03"}
+    assert all(f"`{name}`" in text for name in differ)
 
 
 def test_guardrail_outcomes():

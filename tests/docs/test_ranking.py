@@ -24,8 +24,8 @@ def test_the_page_runs(tmp_path: Path) -> None:
     mean, pairs = json.loads(said[" --pairwise --metric faithfulness --json"])["rankings"]
     for method in (mean["method"], pairs["method"], "davidson_max_t"):
         assert f"`{method}`" in PAGE
-    assert "of 40 cases separate the 5 runs" in said[" 'outputs/runs/*' --items"]
-    assert "short set of 15 of 40 cases" in said[" 'outputs/runs/*' --short 15 --out quick"]
+    assert "of 60 cases separate the 5 runs" in said[" 'outputs/runs/*' --items"]
+    assert "short set of 15 of 60 cases" in said[" 'outputs/runs/*' --short 15 --out quick"]
     [items] = tmp_path.glob("outputs/runs/*/items.csv")
     for column in items.read_text(encoding="utf-8").splitlines()[0].split(","):
         assert f"`{column}`" in PAGE or column in (

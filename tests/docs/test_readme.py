@@ -104,5 +104,5 @@ def test_the_shown_output_is_the_programs(tmp_path: Path) -> None:
     done = run("python -m evalflow dataset=rag metric=faithfulness", tmp_path)
     real = done.stderr + done.stdout
     for line in shown.splitlines():
-        if line.startswith((" metric", " faithfulness", "40 cases", "worst", "more ", "   0.")) or "not an LLM" in line:
+        if line.startswith((" metric", " faithfulness", "60 cases", "worst", "more ", "   0.")) or "not an LLM" in line:
             assert line in real
