@@ -8,8 +8,8 @@ judge as a metric does: extract_claims on the answer, verify_claims against the 
 claims. The judge's words for facts and its two constants were chosen on one half of the source documents; `--half
 held-out` measures on the other. Prints ROC-AUC where the label is a verdict and Spearman's rho where it is a grade,
 with a 95 % bootstrap interval over whole groups (source documents); balanced accuracy of the verdict "support at least
-0.5"; and CPU time. Of the sample answers (data/rag.jsonl), the sound ones are measured with those that have a coarse fault,
-and with those that have a fine one.
+0.5"; and CPU time. Of the sample answers (data/rag.jsonl), the sound ones are measured with those that have a coarse
+fault, and with those that have a fine one.
 """
 
 from __future__ import annotations

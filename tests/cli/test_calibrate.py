@@ -553,7 +553,7 @@ def test_labels_that_say_too_little_give_no_certificate(program: Program) -> Non
     program.write("alike.jsonl", *(row | {"value": True} for row in rows))
     said = " ".join(program("calibrate", "--labels", "alike.jsonl").stdout.split())
     assert "no certificate of embedded for faithfulness: all labels say the same" in said
-    program.write("weights.jsonl", *(row | {"weight": 1 + i % 2} for i, row in enumerate(rows)))
+    program.write("weights.jsonl", *(row | {"weight": 1 + i // 2 % 2} for i, row in enumerate(rows)))
     said = " ".join(program("calibrate", "--labels", "weights.jsonl").stdout.split())
     assert "no certificate of embedded for faithfulness: the labels carry weights" in said
     assert not (program.folder / CERTIFICATES).exists()

@@ -58,7 +58,7 @@ def test_the_page_runs(installed: Path, tmp_path: Path) -> None:
         assert done.returncode == 0, f"{command}\n{done.stderr}"
         said.append(done.stdout)
     metric, target, judge = said
-    assert re.search(r"short +\d\.\d{3} .* 40 +0 +0 +0", metric), metric
+    assert re.search(r"short +\d\.\d{3} .* 60 +0 +0 +0", metric), metric
     assert re.search(r"short +1\.000 ", target), target
     assert "our own house-7b" in judge
     assert re.search(r"coherence +0\.\d{3} ", judge), judge

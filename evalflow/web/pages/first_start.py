@@ -24,7 +24,7 @@ from evalflow.web.ui.visitor import may
 
 SAMPLE = RunRequest("recorded", ["rag"], ["faithfulness"], judge="embedded", title="Sample bot")
 _STEPS = (
-    ("Sample answers", "40 questions with a bot’s recorded answers and the passages it read. Some answers are wrong."),
+    ("Sample answers", "60 questions with a bot’s recorded answers and the passages it read. Some answers are wrong."),
     (
         "One run",
         "Each answer is compared with its passages by text overlap. No key, no cost, nothing is sent.",

@@ -202,6 +202,6 @@ def test_a_file_is_previewed_and_taken_in(space: Workspace, tmp_path: Path) -> N
 
 def test_a_dataset_of_conf_is_copied_with_its_cases(space: Workspace) -> None:
     copy = cases.copy_dataset(space, "rag", "mine")
-    assert (copy.origin, copy.cases) == ("workspace", 40)
+    assert (copy.origin, copy.cases) == ("workspace", 60)
     with pytest.raises(TakenError, match="conf/"):
         cases.add_cases(space, "rag", [])

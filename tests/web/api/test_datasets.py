@@ -67,9 +67,9 @@ def test_a_dataset_is_exported_and_loads_again(api: Api) -> None:
     assert answer.headers["Content-Disposition"] == 'attachment; filename="exported.jsonl"'
     assert answer.headers["Content-Type"] == "application/jsonl"
     rows = [json.loads(line) for line in answer.body.splitlines()]
-    assert len(rows) == 40
+    assert len(rows) == 60
     assert answer.body == api("GET", "/datasets/rag/export").body
     assert api("POST", "/datasets", {"name": "again"}).status == 201
-    assert api("POST", "/datasets/again/cases", {"items": rows}).json == {"count": 40}
+    assert api("POST", "/datasets/again/cases", {"items": rows}).json == {"count": 60}
     assert api("GET", "/datasets/again/export").body == answer.body
     assert api("GET", "/datasets/nowhere/export").status == 404

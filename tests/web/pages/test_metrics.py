@@ -190,10 +190,10 @@ def test_a_case_is_taken_from_the_examples(visit: Visit, pages: Server) -> None:
     field(page, "Take a case from").click()
     page.get_by_role("option", name="rag", exact=True).click()
     page.wait_for_function(
-        "document.querySelector('textarea[aria-label], .trial textarea').value.includes('board game')"
+        "document.querySelector('textarea[aria-label], .trial textarea').value.includes('keep a film')"
     )
     press(page, "Show the prompt")
-    assert "Board games are lent for 14 days" in page.locator(".prompt pre").first.text_content()
+    assert "Films can be kept for 14 days" in page.locator(".prompt pre").first.text_content()
 
 
 def test_the_library_is_read_and_copied(visit: Visit, pages: Server) -> None:
