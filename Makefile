@@ -22,7 +22,8 @@ demo: $(VENV)/.ready ## Evaluate the sample answers: no key, no network
 serve: $(VENV)/.ready-web ## The application on this machine; ARGS="--port 8001"
 	@$(BIN)/python -m evalflow serve $(ARGS)
 
-# By file, so that what a file shares is made once; tests/conftest.py begins with the long ones. 5: none was chosen.
+# By file, so that what a file shares is made once; tests/conftest.py counts the workers and begins with the long files.
+# 5: none was chosen.
 test: $(VENV)/.ready-dev ## All tests; ARGS="-k name" for some, ARGS="-m 'not slow'" for the quick ones
 	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS) || [ $$? = 5 ]
 
