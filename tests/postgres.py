@@ -24,6 +24,9 @@ def programs() -> Path | None:
     return Path(there).parent if there else None
 
 
+MUCH = 4 * 1024**3  # bytes; all tests on PostgreSQL together leave less than one
+
+
 @dataclass(frozen=True)
 class Cluster:
     """A PostgreSQL in a folder of its own."""
@@ -39,7 +42,7 @@ class Cluster:
         self._run("initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
 
     def start(self) -> None:
-        options = f"-c listen_addresses= -c unix_socket_directories={self.folder} -c fsync=off"
+        options = f"-c listen_addresses= -c unix_socket_directories={self.folder} -c fsync=off -c full_page_writes=off"
         self._run("pg_ctl", "-l", str(self.folder / "log"), "-w", "-o", options, "start")
 
     def stop(self) -> None:
@@ -51,13 +54,19 @@ class Cluster:
         subprocess.run(command, check=True, capture_output=True, cwd=self.folder)
 
 
+def memory() -> Path | None:
+    """A folder in memory, where the many small files of tests are made and removed sooner; None without room there."""
+    shared = Path("/dev/shm")
+    return shared if shared.is_dir() and shutil.disk_usage(shared).free >= MUCH else None
+
+
 @contextmanager
 def cluster() -> Generator[Cluster]:
     """A running cluster; skips the test, saying so, where there is no PostgreSQL."""
     bin_dir = programs()
     if bin_dir is None:
         pytest.skip("NO POSTGRESQL: what is tested on it is left out; apt-get install postgresql")
-    folder = Path(tempfile.mkdtemp(prefix="evalflow-postgres-"))
+    folder = Path(tempfile.mkdtemp(prefix="evalflow-postgres-", dir=memory()))
     made = Cluster(bin_dir, folder)
     try:
         if os.geteuid() == 0:
