@@ -151,6 +151,15 @@ def machine() -> str:
     return f"{platform.machine()}, {cores} cores, load {load:.1f}, Python {platform.python_version()}"
 
 
+def resident_mib(process: int | str = "self") -> float:
+    """Resident memory of a process now; 0 once it has ended."""
+    try:
+        pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+    except (OSError, IndexError):
+        return 0.0
+    return pages * 4096 / 2**20
+
+
 @contextmanager
 def folder() -> Iterator[Path]:
     """A folder for one benchmark's cases and runs."""

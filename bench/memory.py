@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from _lab import Endpoint, evalflow, folder, machine, print_table, write_cases
+from _lab import Endpoint, evalflow, folder, machine, print_table, resident_mib, write_cases
 
 GOALS = {1_000: 60, 10_000: 100, 1_000_000: 500}
 IN_FLIGHT = 100
@@ -36,15 +36,6 @@ class Profile:
     def above(self, base: Profile) -> float:
         """MiB beyond another run in the same phase, at most."""
         return max(self.peaks[phase] - base.peaks[phase] for phase in PHASES)
-
-
-def resident_mib(process: int) -> float:
-    """Resident memory of a process now; 0 once it has ended."""
-    try:
-        pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
-    except (OSError, IndexError):
-        return 0.0
-    return pages * 4096 / 2**20
 
 
 def phase_of(run: Path) -> str:
