@@ -165,7 +165,7 @@ class RayCluster:
         address = config.address or "local"  # without any, Ray would join a cluster that happens to be on this machine
         try:
             context = ray.init(address, namespace=NAMESPACE, **quiet, **({} if config.address else local))
-        except (RayError, RuntimeError, ValueError, OSError) as error:
+        except Exception as error:  # Ray raises bare ones too, as when its processes take too long to start
             what = f"the cluster at {config.address or 'this machine'} cannot be joined: {_in_short(error)}"
             raise InfrastructureError(what, "look at it with `ray status`, and at engine.address") from None
         self.dashboard: str = context.dashboard_url or ""
