@@ -30,7 +30,8 @@ from .test_readme import ROOT, blocks, run
 PAGE = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
 HERE, BEGUN = blocks("bash", PAGE)
 NODES, SLURM = blocks("sh", PAGE)
-MANIFEST: dict[str, Any] = yaml.safe_load(blocks("yaml", PAGE)[0])
+DEFAULTS, JOB_FILE = blocks("yaml", PAGE)
+MANIFEST: dict[str, Any] = yaml.safe_load(JOB_FILE)
 
 JOB = {"entrypoint", "shutdownAfterJobFinishes", "ttlSecondsAfterFinished", "rayClusterSpec"}
 CLUSTER = {"rayVersion", "authOptions", "headGroupSpec", "workerGroupSpecs"}
@@ -80,6 +81,15 @@ def test_its_other_commands_are_ones_that_can_be_run(tmp_path: Path, monkeypatch
         assert engine.address == (None if words in words_of(HERE) else "auto")
 
 
+def test_the_defaults_of_a_folder_are_taken(tmp_path: Path) -> None:
+    for folder in ("local", "metric"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "local" / "default.yaml").write_text(DEFAULTS, encoding="utf-8")
+    engine = composed_settings(["dataset=rag", "metric=exact_match"], tmp_path).run.engine
+    assert isinstance(engine, RayEngineConfig)
+    assert engine.address == "auto"
+
+
 def test_the_commands_of_ray_have_their_options() -> None:
     for line in NODES.splitlines():
         if line.startswith("ray start"):
@@ -95,9 +105,8 @@ def test_the_script_for_slurm_is_one_of_bash() -> None:
 
 
 def test_the_manifest_has_the_fields_of_kuberay() -> None:
-    [text] = blocks("yaml", PAGE)
     rules = YamlLintConfig(file=str(ROOT / ".yamllint.yaml"))
-    assert not [str(one) for one in linter.run(text, rules) if one.rule != "document-start"]
+    assert not [str(one) for one in linter.run(JOB_FILE, rules) if one.rule != "document-start"]
     job, cluster = MANIFEST["spec"], MANIFEST["spec"]["rayClusterSpec"]
     assert (MANIFEST["apiVersion"], MANIFEST["kind"]) == ("ray.io/v1", "RayJob")
     assert (set(job), set(cluster), set(cluster["headGroupSpec"])) == (JOB, CLUSTER, HEAD)
