@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
@@ -111,7 +112,10 @@ class RemoteModelConfig(Strict):
         return url
 
 
-BatchFormat = Literal["openai", "anthropic"]
+BatchFormat = Literal["openai", "anthropic", "gemini"]
+_OWN_FORMATS: Mapping[str, BatchFormat] = MappingProxyType(
+    {"api.anthropic.com": "anthropic", "generativelanguage.googleapis.com": "gemini"}
+)
 
 
 class EndpointConfig(RemoteModelConfig):
@@ -119,7 +123,7 @@ class EndpointConfig(RemoteModelConfig):
 
     Attributes:
         batch: Whether a run sends its calls as batches, at `price.batch` of the price, in the format that goes with
-            base_url; openai or anthropic: in that format.
+            base_url; openai, anthropic or gemini: in that format.
     """
 
     temperature: float | None = Field(default=0.0, ge=0, le=2)
@@ -131,8 +135,8 @@ class EndpointConfig(RemoteModelConfig):
         """The format of its batches; None if it sends none."""
         if not isinstance(self.batch, bool):
             return self.batch
-        host = urlsplit(self.base_url or "").hostname
-        return None if not self.batch else "anthropic" if host == "api.anthropic.com" else "openai"
+        host = urlsplit(self.base_url or "").hostname or ""
+        return _OWN_FORMATS.get(host, "openai") if self.batch else None
 
     @property
     def charged(self) -> Price | None:
@@ -142,8 +146,6 @@ class EndpointConfig(RemoteModelConfig):
     def _batched(self) -> Self:
         if self.batch and self.azure is not None and self.azure.api_version is not None:
             raise ValueError("batch needs Azure's v1 API: base_url that ends in /openai/v1, and no azure.api_version")
-        if self.batch and urlsplit(self.base_url or "").hostname == "generativelanguage.googleapis.com":
-            raise ValueError("batch: Gemini takes the files of batches by another protocol, which is not supported")
         return self
 
 

@@ -78,7 +78,7 @@ def _turn(message: Mapping[str, Any]) -> dict[str, Any]:
             "type": "tool_use",
             "id": call["id"],
             "name": call["function"]["name"],
-            "input": _arguments(call["function"]["arguments"]),
+            "input": arguments_of(call["function"]["arguments"]),
         }
         for call in message.get("tool_calls") or ()
     ]
@@ -87,7 +87,7 @@ def _turn(message: Mapping[str, Any]) -> dict[str, Any]:
     return {"role": message["role"], "content": [*([{"type": "text", "text": content}] if content else []), *calls]}
 
 
-def _arguments(text: str) -> dict[str, Any]:
+def arguments_of(text: str) -> dict[str, Any]:
     """A tool's arguments, which an invalid reply may have left no object."""
     try:
         value: Any = json.loads(text)

@@ -1,4 +1,4 @@
-"""The batches of OpenAI, which Azure and others took over, and those of Anthropic."""
+"""The batches of OpenAI, which Azure and others took over, and those of Anthropic and Gemini."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, cast
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from evalflow.calls.batch_record import BatchReply, RecordedBatch
 from evalflow.calls.batches import BatchState
 from evalflow.calls.client import Gateway, MalformedReply
 from evalflow.calls.http import JSON, HttpRequest, Response
-from evalflow.config.judges import BatchFormat
+from evalflow.config.judges import BatchFormat, EndpointConfig
 from evalflow.errors import CallError, EvalflowError, InfrastructureError
 from evalflow.frozen import record
-from evalflow.llm.anthropic import as_completion, as_message, status_of
+from evalflow.jsonvalues import as_list, as_map
+from evalflow.llm import anthropic, gemini
 from evalflow.records import Usage
 
 _CHAT = "/v1/chat/completions"
@@ -27,8 +28,9 @@ _LONGEST = 1024**3  # bytes of a file with replies
 _FILE_S = 1800.0  # seconds to send or to fetch a file
 _TRIES, _PAUSE_S = 3, 2.0  # to create a batch, and the seconds after a failed try
 _PAGES = 50  # of a list of batches
+_MARKS = frozenset({"id", "name", "data", "operations"})  # Gemini's empty list is an empty object
 _CLOCKS = timedelta(minutes=10)  # by which our clock may differ from an endpoint's
-_ENDED = frozenset({"completed", "failed", "expired", "cancelled"})
+_ENDED = frozenset({"completed", "succeeded", "failed", "expired", "cancelled"})
 
 
 @record()
@@ -45,10 +47,10 @@ class OpenAIBatches:
     most_requests = 50_000
     most_bytes = 200 * _MEGABYTE
 
-    def __init__(self, name: str, base_url: str, gateway: Gateway, single: Gateway) -> None:
+    def __init__(self, name: str, config: EndpointConfig, gateway: Gateway, single: Gateway) -> None:
         self.name = name
         # Azure has no version in the paths of its own.
-        self._path = _AZURE_CHAT if (urlsplit(base_url).hostname or "").endswith(".azure.com") else _CHAT
+        self._path = _AZURE_CHAT if (urlsplit(config.base_url or "").hostname or "").endswith(".azure.com") else _CHAT
         self._api = _Api(gateway, single)
 
     def line(self, line_id: str, body: bytes) -> bytes:
@@ -113,12 +115,12 @@ class AnthropicBatches:
     most_requests = 100_000
     most_bytes = 250 * _MEGABYTE
 
-    def __init__(self, name: str, base_url: str, gateway: Gateway, single: Gateway) -> None:
+    def __init__(self, name: str, config: EndpointConfig, gateway: Gateway, single: Gateway) -> None:
         self.name = name
         self._api = _Api(gateway, single)
 
     def line(self, line_id: str, body: bytes) -> bytes:
-        return _json({"custom_id": line_id, "params": as_message(json.loads(body))})
+        return _json({"custom_id": line_id, "params": anthropic.as_message(json.loads(body))})
 
     async def submit(self, name: str, lines: Sequence[bytes]) -> str:
         async def unheard() -> str | None:
@@ -159,17 +161,90 @@ class AnthropicBatches:
     def _reply(self, row: Mapping[str, Any]) -> BatchReply:
         line_id, result = str(row["custom_id"]), row["result"]
         if result["type"] == "succeeded":
-            return BatchReply(line_id, 200, _json(as_completion(result["message"])))
+            return BatchReply(line_id, 200, _json(anthropic.as_completion(result["message"])))
         if result["type"] == "errored":
-            return BatchReply(line_id, status_of(result["error"]), _json(result["error"]))
+            return BatchReply(line_id, anthropic.status_of(result["error"]), _json(result["error"]))
         return BatchReply(line_id, None, problem=f"the request has {result['type']}")
 
 
-SERVICES: Mapping[BatchFormat, type[OpenAIBatches | AnthropicBatches]] = {
+class GeminiBatches:
+    """Gemini's batches of requests within the request that creates them, which are translated from and to OpenAI's.
+
+    A batch carries our name, by which it is found again.
+    """
+
+    most_requests = 100_000  # no limit is documented
+    most_bytes = 19 * _MEGABYTE  # 20 with what is around them
+
+    def __init__(self, name: str, config: EndpointConfig, gateway: Gateway, single: Gateway) -> None:
+        self.name = name
+        self._create = f"/models/{config.model.removeprefix('models/')}:batchGenerateContent"
+        self._api = _Api(gateway, single)
+
+    def line(self, line_id: str, body: bytes) -> bytes:
+        return _json({"request": gemini.as_content(json.loads(body)), "metadata": {"key": line_id}})
+
+    async def submit(self, name: str, lines: Sequence[bytes]) -> str:
+        form = b'{"batch":{"displayName":%b,"inputConfig":{"requests":{"requests":[%b]}}}}'
+        return await self._api.create(self._create, form % (_json(name), b",".join(lines)), lambda: self._named(name))
+
+    async def find(self, batch: RecordedBatch, known: Collection[str]) -> str | None:
+        return await self._named(batch.name)
+
+    async def _named(self, name: str) -> str | None:
+        token = ""
+        for _ in range(_PAGES):
+            page = await self._api.get(f"/batches?pageSize=100&pageToken={quote(token, safe='')}")
+            for one in page.get("operations", ()):
+                if one["metadata"].get("displayName") == name:
+                    return one["name"]
+            token = page.get("nextPageToken", "")
+            if not token:
+                break
+        return None
+
+    async def look(self, batch_id: str) -> BatchState:
+        found = await self._api.get(f"/{batch_id}")
+        facts: Mapping[str, Any] = found["metadata"]
+        status = str(facts["state"]).rpartition("STATE_")[2].lower()
+        counts: Mapping[str, str] = facts.get("batchStats") or {}
+        done = sum(int(counts.get(f"{kind}RequestCount") or 0) for kind in ("successful", "failed"))
+        fault = ""
+        if status == "failed":
+            fault = str(as_map(found.get("error")).get("message") or "it does not say why")
+        return BatchState(status, bool(found.get("done")) or status in _ENDED, done, fault)
+
+    async def replies(self, batch_id: str) -> Sequence[BatchReply]:
+        found = await self._api.get(f"/{batch_id}")
+        output = as_map(found.get("response") or found["metadata"].get("output"))
+        return [self._reply(row) for row in as_list(as_map(output.get("inlinedResponses")).get("inlinedResponses"))]
+
+    async def close(self) -> None:
+        await self._api.close()
+
+    def _reply(self, row: Mapping[str, Any]) -> BatchReply:
+        line_id, error = str(as_map(row.get("metadata")).get("key")), row.get("error")
+        if error:
+            return BatchReply(line_id, gemini.status_of(error), _json({"error": error}))
+        return BatchReply(line_id, 200, _json(gemini.as_completion(row["response"])))
+
+
+SERVICES: Mapping[BatchFormat, type[OpenAIBatches | AnthropicBatches | GeminiBatches]] = {
     "openai": OpenAIBatches,
     "anthropic": AnthropicBatches,
+    "gemini": GeminiBatches,
 }
-ANTHROPIC_VERSION = "2023-06-01"
+
+
+def native_access(kind: BatchFormat, base_url: str, key: str | None) -> tuple[str, Mapping[str, str]] | None:
+    """Where a provider's own batches are, and the headers that they take; None for OpenAI's, which are at base_url."""
+    match kind:
+        case "anthropic":
+            return base_url, {"anthropic-version": "2023-06-01", **({"x-api-key": key} if key else {})}
+        case "gemini":
+            return base_url.rstrip("/").removesuffix("/openai"), {"x-goog-api-key": key} if key else {}
+        case "openai":
+            return None
 
 
 class _Api:
@@ -180,7 +255,7 @@ class _Api:
         self._single = single
 
     async def get(self, path: str) -> Any:
-        return (await self._gateway.send(HttpRequest("GET", path, None, _FILE_S), _object)).value
+        return (await self._gateway.send(HttpRequest("GET", path, None, _FILE_S, longest=_LONGEST), _object)).value
 
     async def rows(self, path: str) -> Sequence[Mapping[str, Any]]:
         request = HttpRequest("GET", path, None, _FILE_S, longest=_LONGEST)
@@ -194,7 +269,8 @@ class _Api:
         """The id of what is created, once: after a failure that leaves it open, `found` tells whether it exists."""
         for number in range(1, _TRIES + 1):
             try:
-                return (await self._single.send(HttpRequest("POST", path, body, _FILE_S), _object)).value["id"]
+                made = (await self._single.send(HttpRequest("POST", path, body, _FILE_S), _object)).value
+                return made.get("id") or made["name"]
             except EvalflowError as error:
                 if isinstance(error, CallError) and error.error_type in {"bad_request", "refused", "context_length"}:
                     raise
@@ -227,7 +303,7 @@ def _object(response: Response) -> _Parsed:
         found: Any = json.loads(response.body)
     except ValueError:
         raise MalformedReply("no JSON") from None
-    if not isinstance(found, dict) or not ("id" in found or "data" in found):
+    if not isinstance(found, dict) or (found and not _MARKS & found.keys()):
         raise MalformedReply("neither a batch, nor a file, nor a list of them")
     return _Parsed(found)
 

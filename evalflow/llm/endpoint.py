@@ -12,7 +12,7 @@ from evalflow.calls.http import HttpTransport, Transport
 from evalflow.calls.networks import Networks
 from evalflow.config.judges import EndpointConfig, Price, RemoteModelConfig
 from evalflow.errors import Problem, UserError
-from evalflow.llm.batch_services import ANTHROPIC_VERSION, SERVICES
+from evalflow.llm.batch_services import SERVICES, native_access
 from evalflow.llm.sdk import OPENAI_URL, AzureTransport, SdkTransport
 from evalflow.redaction import public_address, secrets_in
 
@@ -78,11 +78,11 @@ def by_batch(config: EndpointConfig, role: str, session: CallSession) -> BatchGa
     name = f"{config.model} at {public_address(base_url)}" + (f" (${config.api_key_env})" if key else "")
 
     def service() -> BatchService:
-        if kind == "anthropic":
-            headers = {"anthropic-version": ANTHROPIC_VERSION, **({"x-api-key": key} if key else {})}
-            transport: Transport = HttpTransport(base_url, None, 1, headers=headers, networks=networks)
-        else:
+        native = native_access(kind, base_url, key)
+        if native is None:
             transport = _transport(config, base_url, key, networks)
+        else:
+            transport = HttpTransport(native[0], None, 1, headers=native[1], networks=networks)
         limiter = session.limiters.get((base_url, "batches", config.api_key_env or ""), 1, 1)
         secrets, hint = [key or "", *secrets_in(base_url)], _key_hint(config, role, key)
 
@@ -90,7 +90,7 @@ def by_batch(config: EndpointConfig, role: str, session: CallSession) -> BatchGa
             policy = RetryPolicy(attempts=attempts)
             return Gateway(transport, limiter, policy, public_address(base_url), key_hint=hint, secrets=secrets)
 
-        return SERVICES[kind](name, base_url, gateway(config.attempts), gateway(1))
+        return SERVICES[kind](name, config, gateway(config.attempts), gateway(1))
 
     account = _account(config, config.charged, role, session, config.max_tokens)
     hint = _key_hint(config, role, key)

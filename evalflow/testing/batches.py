@@ -1,4 +1,4 @@
-"""Scripted batches of an endpoint, in the formats of OpenAI and of Anthropic."""
+"""Scripted batches of an endpoint, in the formats of OpenAI, Anthropic and Gemini."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from evalflow.testing.replies import Request
 
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
     Answer = Callable[[Request, web.Request], Awaitable[web.StreamResponse]]
 
+Format = Literal["openai", "anthropic", "gemini"]
 _CHAT = "/chat/completions"
+_GEMINI = ":batchGenerateContent"  # is sent to its model
 
 
 @dataclass
@@ -25,7 +27,7 @@ class ScriptedBatch:
     id: str
     name: str
     rows: Sequence[Mapping[str, Any]]
-    native: bool  # whether it is Anthropic's
+    format: Format
     created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     looks: int = 0
     status: str = "in_progress"
@@ -59,7 +61,7 @@ class Batches:
     _files: dict[str, bytes] = field(default_factory=dict[str, bytes])
 
     def serves(self, path: str) -> bool:
-        return path.startswith(("/files", "/batches", "/messages/batches"))
+        return path.startswith(("/files", "/batches", "/messages/batches")) or path.endswith(_GEMINI)
 
     async def answer(self, request: Request, http: web.Request, script: Answer) -> web.StreamResponse:
         from aiohttp import web
@@ -69,12 +71,14 @@ class Batches:
                 return web.json_response({"id": await self._upload(http), "object": "file"})
             case "GET", "files", file, "content":
                 return web.Response(body=self._files[file])
-            case "POST", "batches":
+            case ("POST", "batches") | ("POST", "models", _):
                 batch = self._submit(request)
                 if self.unheard > 0:
                     self.unheard -= 1
                     return web.json_response({"error": {"message": "no receipt"}}, status=500)
                 return web.json_response(_described(batch))
+            case "GET", "batches" if "x-goog-api-key" in request.headers:
+                return web.json_response({"operations": [_described(one) for one in self.submitted]})
             case "GET", "batches":
                 return web.json_response({"data": [_described(one) for one in reversed(self.submitted)]})
             case "GET", "batches", name, "results":
@@ -94,10 +98,17 @@ class Batches:
         return name
 
     def _submit(self, request: Request) -> ScriptedBatch:
-        number, native = len(self.submitted), "requests" in request.body
-        rows = request.body["requests"] if native else _rows(self._files[request.body["input_file_id"]])
-        metadata: dict[str, str] = request.body.get("metadata") or {}
-        batch = ScriptedBatch(f"batch_{number}", metadata.get("evalflow_batch", ""), rows, native)
+        number, body = len(self.submitted), request.body
+        own: Mapping[str, Any] = body.get("batch") or {}
+        metadata: Mapping[str, Any] = body.get("metadata") or {}
+        name = str(own.get("displayName") or metadata.get("evalflow_batch", ""))
+        if own:
+            rows, kind = own["inputConfig"]["requests"]["requests"], "gemini"
+        elif "requests" in body:
+            rows, kind = body["requests"], "anthropic"
+        else:
+            rows, kind = _rows(self._files[body["input_file_id"]]), "openai"
+        batch = ScriptedBatch(f"batch_{number}", name, rows, kind)
         self.submitted.append(batch)
         return batch
 
@@ -116,11 +127,11 @@ class Batches:
         for number, row in enumerate(batch.rows[:answered]):
             if number != self.lose:
                 batch.results.append(await _result(batch, row, request, http, script))
-        if batch.native:
+        if batch.format == "anthropic":
             kind = "expired" if batch.status == "expired" else "canceled"
             for row in batch.rows[answered:]:
                 batch.results.append({"custom_id": row["custom_id"], "result": {"type": kind}})
-        elif batch.status == "expired":
+        elif batch.format == "openai" and batch.status == "expired":
             error = {"code": "batch_expired", "message": "not done within 24 h"}
             lost = [{"custom_id": row["custom_id"], "response": None, "error": error} for row in batch.rows[answered:]]
             self._files[f"{batch.id}-errors"] = _lines(lost)
@@ -131,11 +142,16 @@ class Batches:
 async def _result(
     batch: ScriptedBatch, row: Mapping[str, Any], request: Request, http: web.Request, script: Answer
 ) -> dict[str, Any]:
-    body = _chat(row["params"]) if batch.native else row["body"]
+    body = {"openai": _as_it_is, "anthropic": _chat_of_message, "gemini": _chat_of_content}[batch.format](row)
     made: Any = await script(Request(request.number, "POST", _CHAT, request.headers, body), http)
     content = json.loads(made.body)
-    if not batch.native:
+    if batch.format == "openai":
         return {"custom_id": row["custom_id"], "response": {"status_code": made.status, "body": content}, "error": None}
+    if batch.format == "gemini":
+        if made.status != 200:
+            code = {429: 8, 401: 16}.get(made.status, 3)
+            return {"metadata": row["metadata"], "error": {"code": code, "message": content["error"]["message"]}}
+        return {"metadata": row["metadata"], "response": _generated(content)}
     if made.status != 200:
         kind = {429: "rate_limit_error", 401: "authentication_error"}.get(made.status, "invalid_request_error")
         error = {"type": "error", "error": {"type": kind, "message": content["error"]["message"]}}
@@ -145,7 +161,18 @@ async def _result(
 
 def _described(batch: ScriptedBatch) -> dict[str, Any]:
     total, done = len(batch.rows), len(batch.results)
-    if batch.native:
+    if batch.format == "gemini":
+        state = {"in_progress": "RUNNING", "completed": "SUCCEEDED"}.get(batch.status, batch.status.upper())
+        stats = {"requestCount": str(total), "successfulRequestCount": str(done)}
+        facts = {"displayName": batch.name, "state": f"BATCH_STATE_{state}", "batchStats": stats}
+        return {
+            "name": f"batches/{batch.id}",
+            "metadata": facts,
+            "done": state != "RUNNING",
+            **({"error": {"code": 3, "message": batch.message}} if batch.message else {}),
+            **({"response": {"inlinedResponses": {"inlinedResponses": batch.results}}} if batch.results else {}),
+        }
+    if batch.format == "anthropic":
         counts = {"processing": total - done, "succeeded": done, "errored": 0, "expired": 0, "canceled": 0}
         ended = "in_progress" if batch.status == "in_progress" else "ended"
         if batch.status == "cancelled":
@@ -164,8 +191,13 @@ def _described(batch: ScriptedBatch) -> dict[str, Any]:
     }
 
 
-def _chat(params: Mapping[str, Any]) -> dict[str, Any]:
+def _as_it_is(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    return row["body"]
+
+
+def _chat_of_message(row: Mapping[str, Any]) -> Mapping[str, Any]:
     """A message of Anthropic's as the chat request that a script expects."""
+    params: Mapping[str, Any] = row["params"]
     tools = [
         {"type": "function", "function": {"name": one["name"], "parameters": one["input_schema"]}}
         for one in params.get("tools", ())
@@ -176,6 +208,37 @@ def _chat(params: Mapping[str, Any]) -> dict[str, Any]:
         "messages": [*system, *({"role": one["role"], "content": _text(one)} for one in params["messages"])],
         **({"tools": tools, "tool_choice": {}} if tools else {}),
     }
+
+
+def _chat_of_content(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A request of Gemini's as the chat request that a script expects."""
+    request: Mapping[str, Any] = row["request"]
+    system = request.get("systemInstruction", {}).get("parts", ())
+    messages = [{"role": "system", "content": part["text"]} for part in system]
+    for one in request["contents"]:
+        text = "".join(part.get("text") or json.dumps(part) for part in one["parts"])
+        messages.append({"role": "assistant" if one["role"] == "model" else "user", "content": text})
+    body: dict[str, Any] = {"model": "", "messages": messages}
+    if "responseJsonSchema" in request["generationConfig"]:
+        schema = request["generationConfig"]["responseJsonSchema"]
+        body["response_format"] = {"type": "json_schema", "json_schema": {"name": "Reply", "schema": schema}}
+    for one in request.get("tools", ())[:1]:
+        [declared] = one["functionDeclarations"]
+        function = {"name": declared["name"], "parameters": declared["parametersJsonSchema"]}
+        body |= {"tools": [{"type": "function", "function": function}], "tool_choice": {}}
+    return body
+
+
+def _generated(completion: Mapping[str, Any]) -> dict[str, Any]:
+    """A chat completion as a reply of Gemini's."""
+    message, usage = completion["choices"][0]["message"], completion["usage"]
+    parts: list[dict[str, Any]] = [{"text": message["content"]}] if message["content"] else []
+    for call in message.get("tool_calls") or ():
+        given = json.loads(call["function"]["arguments"])
+        parts.append({"functionCall": {"name": call["function"]["name"], "args": given}})
+    counts = {"promptTokenCount": usage["prompt_tokens"], "candidatesTokenCount": usage["completion_tokens"]}
+    candidate = {"content": {"role": "model", "parts": parts}, "finishReason": "STOP"}
+    return {"candidates": [candidate], "usageMetadata": counts, "modelVersion": completion["model"]}
 
 
 def _text(message: Mapping[str, Any]) -> str:

@@ -280,6 +280,68 @@ def test_anthropics_batches(program: Program, monkeypatch: pytest.MonkeyPatch, l
     )
 
 
+GEMINI = {"GEMINI_API_KEY": "sk-secret"}
+
+
+def gemini(program: Program, url: str, *more: str) -> list[str]:
+    own = ["judge=gemini", f"judge.base_url={url}/openai", "judge.batch=gemini"]
+    return [*arguments(program, url)[:4], *own, *more]
+
+
+@pytest.mark.parametrize("mode", ["json_schema", "tools"])
+@pytest.mark.parametrize("unheard", [0, 1])
+def test_geminis_batches(program: Program, mode: str, unheard: int) -> None:
+    asked: list[str] = []
+
+    def script(request: Request) -> Any:
+        asked.append(request.text)
+        if "Question 1?" in request.text and len(asked) <= 4:
+            return {"unexpected": True}
+        return status(429) if "Question 0?" in request.text and len(asked) <= 4 else grade(request)
+
+    scripted = Batches(looks=2, unheard=unheard)
+    with Endpoint(script, batches=scripted) as endpoint:
+        words = gemini(program, endpoint.url, f"judge.mode={mode}")
+        assert program(*words, **GEMINI).returncode == 6
+        record = program.latest / "batches.jsonl"
+        record.write_bytes(record.read_bytes().splitlines(keepends=True)[0])  # as if killed before it had the id
+        assert program("resume", **GEMINI).returncode == 6
+        done = program("resume", **GEMINI)
+        assert done.returncode == 0, done.stderr
+        by_batch = scores(program)
+        assert {request.headers.get("x-goog-api-key") for request in endpoint.requests} == {"sk-secret"}
+        assert direct(endpoint) == 0
+        again = program(*gemini(program, endpoint.url, f"judge.mode={mode}", "judge.batch=false"), **GEMINI)
+        assert again.returncode == 0, again.stderr
+        assert (direct(endpoint), scores(program)) == (0, by_batch)  # the cache has them all
+    assert sizes(scripted) == [4, 2]
+    assert (program.manifest["cached"], program.manifest["input_tokens"]) == (4, 0)
+    texts = [path.read_text(encoding="utf-8", errors="replace") for path in program.latest.parent.rglob("*.jsonl")]
+    assert "sk-secret" not in "".join(texts)
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "said"),
+    [("expired", 0, ""), ("failed", 5, "too large for this account"), ("cancelled", 5, "cancelled after 2 of 4")],
+)
+def test_geminis_batches_that_end_otherwise(program: Program, end: str, code: int, said: str) -> None:
+    stranger = {"metadata": {"key": "0" * 64}, "error": {"code": 3, "message": "whose?"}}
+    scripted = Batches(ends=(end, "completed"), extra=[stranger])
+    with Endpoint(grade, batches=scripted) as endpoint:
+        ended = program(*gemini(program, endpoint.url, *WAIT), **GEMINI)
+        assert (ended.returncode, said in ended.stderr) == (code, True), ended.stderr
+        if code:
+            assert program("resume", **GEMINI).returncode == 0
+    assert sizes(scripted) == [4, 4 if end == "failed" else 2]
+    assert [row[2] for row in scores(program)] == 4 * ["scored"]
+
+
+def test_a_refused_key_of_gemini_ends_the_run(program: Program) -> None:
+    with Endpoint(lambda _: status(401), batches=Batches()) as endpoint:
+        ended = program(*gemini(program, endpoint.url, *WAIT), **GEMINI)
+    assert (ended.returncode, "$GEMINI_API_KEY" in ended.stderr) == (5, True), ended.stderr
+
+
 def test_the_runs_of_a_sweep_share_a_batch_of_answers(program: Program) -> None:
     def script(request: Request) -> Any:
         return grade(request) if request.schema else "It is so."

@@ -39,4 +39,5 @@ def test_the_limits_on_the_page() -> None:
     openai, anthropic = SERVICES["openai"], SERVICES["anthropic"]
     assert f"at most {openai.most_requests:,} requests or {openai.most_bytes // 10**6} MB" in words
     assert f"{anthropic.most_requests:,} or {anthropic.most_bytes // 10**6} MB" in words
+    assert f"Gemini: {SERVICES['gemini'].most_bytes // 10**6} MB" in words
     assert f"At most {WAITING_CASES:,} cases wait" in words
