@@ -86,8 +86,9 @@ def _problems(config_path: str, found: ConfigResult) -> Iterator[tuple[str, str,
     for number, entry in enumerate(cast("list[Any]", values.get("defaults") or [])):
         pairs = cast("dict[Any, Any]", entry).items() if isinstance(entry, dict) else [(str(entry), "")]
         for group, option in pairs:
-            _, _, packages = str(group).partition("@")
-            if any(_reaches_hydra(one) or "_name_" in one for one in packages.split(":")):
+            part, _, packages = str(group).partition("@")
+            of_hydra = part.split()[-1].lstrip("/").partition("/")[0] == "hydra"
+            if of_hydra or any(_reaches_hydra(one) or "_name_" in one for one in packages.split(":")):
                 yield f"defaults[{number}]", _NOT_HYDRA, _ON_THE_LINE
             elif not (_is_inside(str(group)) and all(_is_inside(one) for one in _options(option))):
                 yield f"defaults[{number}]", f"{entry} can lead out of the folder", "name a file of the folder"

@@ -253,6 +253,7 @@ def _composing(config_dir: Path | None, run_id: str, overrides: Sequence[str]) -
     """Set up Hydra for one composition; other threads wait until the block ends or calls `_others_may_compose`."""
     if config_dir and not config_dir.is_dir():
         raise UserError(Problem(f"--config-dir {config_dir} is no folder", "command line"))
+    _expect_own_launcher(overrides)
     with _COMPOSING:
         hydra_plugins.register()
         _name_folders(run_id, overrides)
@@ -267,6 +268,16 @@ def _composing(config_dir: Path | None, run_id: str, overrides: Sequence[str]) -
             os.environ.pop("HYDRA_FULL_ERROR")
             if full_error is not None:
                 os.environ["HYDRA_FULL_ERROR"] = full_error
+
+
+def _expect_own_launcher(overrides: Sequence[str]) -> None:
+    """UserError if another launcher is to start the jobs of a sweep: each would be a process that knows no other."""
+    for word in overrides:
+        key, _, value = word.lstrip("+~").partition("=")
+        if key.startswith(("hydra/launcher", "hydra.launcher")) and value != "basic":
+            what = "a launcher of Hydra would start jobs that share no budget, no limits and no answers"
+            hint = "leave it out: jobs go one after the other; engine=ray spreads each over all cores or a cluster"
+            raise UserError(Problem(what, word, hint))
 
 
 @contextmanager

@@ -235,6 +235,15 @@ def test_mistakes_end_with_2_and_without_a_traceback(arguments: tuple[str, ...],
     assert runs == []
 
 
+@pytest.mark.parametrize("word", ["hydra/launcher=joblib", "hydra.launcher._target_=os.system", "hydra/launcher=ray"])
+def test_other_launchers_are_refused_with_what_to_use(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (("-m", "metric=exact_match,token_f1"), ("check", "metric=exact_match")):
+        assert run_command([*words, "dataset=rag", word]) == 2
+        said = capsys.readouterr().err
+        assert f"{word}: a launcher of Hydra" in said
+        assert "engine=ray" in said
+
+
 def test_a_resolved_configuration_names_secrets_and_does_not_show_them(tmp_path: Path) -> None:
     arguments = ("dataset=rag", "metric=exact_match", "judge=openai", "judge.model=m", "--cfg", "job", "--resolve")
     done = Program(tmp_path)(*arguments, OPENAI_API_KEY="sk-very-secret")
@@ -275,6 +284,8 @@ LOGGING = "{version: 1, formatters: {f: {(): subprocess.check_call, args: [touch
         ("local/default.yaml", f"# @package hydra\njob_logging: {LOGGING}\n", "# @package"),
         ("hydra/default.yaml", f"job_logging: {LOGGING}\n", "hydra"),
         ("target/recorded.yaml", "defaults: [{/experiment@_global_.hydra.callbacks.x: y}]\n", "defaults[0]"),
+        ("target/recorded.yaml", "defaults: [{override /hydra/launcher: joblib}]\n", "defaults[0]"),
+        ("target/recorded.yaml", "defaults: [/hydra/launcher/joblib]\n", "defaults[0]"),
         ("target/recorded.yaml", "defaults: [../../elsewhere/x]\n", "defaults[0]"),
         ("target/recorded.yaml", "defaults: [{/experiment: '${oc.decode:.}./x'}]\n", "defaults[0]"),
     ],
