@@ -29,7 +29,7 @@ _ESCAPE = re.compile(
 )
 
 
-_HUGE = re.compile(rb"[eE]\+?\d{3}|\d{100}")  # matches any text of a number that is too large for a float
+_HUGE = re.compile(rb"\d(?:[eE]\+?\d{3}|\d{99})")  # matches any text of a number that is too large for a float
 
 
 def overflows(text: bytes, value: Any) -> bool:

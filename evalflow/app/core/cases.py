@@ -107,10 +107,15 @@ class RunCases:
         self._in_memory = memory
 
 
+def is_generated(run: RunConfig, case: Case) -> bool:
+    """Whether the run calls the target for the case, instead of taking the answer from the data."""
+    missing = run.generate == "missing" and getattr(case, run.dataset[case.dataset].generates) is None
+    return run.generate is True or missing
+
+
 def answer_in_data(run: RunConfig, case: Case, target: str, repeat: int) -> Answer | None:
     """The answer that the run takes from the data; None if it calls the target."""
-    field = run.dataset[case.dataset].generates
-    if run.generate is True or (run.generate == "missing" and getattr(case, field) is None):
+    if is_generated(run, case):
         return None
     return recorded_answer(case, target, repeat, demo=run.generate == "demo")
 
@@ -165,7 +170,7 @@ def placeholder_answer(run: RunConfig, case: Case) -> Answer:
 
 def is_simulated(run: RunConfig, case: Case) -> bool:
     """Whether a simulated user talks to the target about this case."""
-    return bool(run.simulator.turns) and case.scenario is not None and answer_in_data(run, case, UNKNOWN, 0) is None
+    return bool(run.simulator.turns) and case.scenario is not None and is_generated(run, case)
 
 
 def _longest_talk(run: RunConfig, case: Case) -> tuple[Message, ...]:

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from evalflow.app.core.cases import UNKNOWN, answer_in_data
+from evalflow.app.core.cases import is_generated
 from evalflow.config.explain import override
 from evalflow.config.simulators import ConversationLimits
 from evalflow.config.targets import HttpTargetConfig
@@ -31,7 +31,7 @@ class ScenarioChecks:
         self._goals: dict[str, Case] = {}
 
     def add(self, case: Case) -> None:
-        if answer_in_data(self._run, case, UNKNOWN, 0) is not None:
+        if not is_generated(self._run, case):
             return
         self._asked[case.dataset] += 1
         if case.scenario is not None:
