@@ -19,7 +19,7 @@ _COLUMN = re.compile(r"item((?:\.\w+|\[\d+\]|\[['\"][^'\"]+['\"]\])+)")
 _ANSWER = ("sample.output_text", "sample['output_text']")
 _OUTPUT = re.compile(r"\{\{\s*sample\.output_text\s*\}\}\Z")
 _PERCENT = "\n\nGive the score as a percentage: {low:g} is 0, and {high:g} is 100."
-LEXICAL = "a check `semantic_similarity`; the old scores are taken, where the file has them"
+LEXICAL = "a metric of the kind `lexical`, such as metric=bleu; the old scores are taken, where the file has them"
 COMMAND = "write it as a program, and declare it as a `command` check: docs/checks.md"
 
 
@@ -126,7 +126,7 @@ def _text_similarity(name: str, declared: Mapping[str, Any]) -> Grader:
     _expect_answer(declared)
     metric, threshold = declared.get("evaluation_metric"), as_number(declared.get("pass_threshold"))
     if metric != "cosine":
-        raise Untranslatable(f"there is no like of {metric}", LEXICAL)
+        raise Untranslatable(f"there is no check like {metric}", LEXICAL)
     reference = declared.get("reference")
 
     def check(item: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

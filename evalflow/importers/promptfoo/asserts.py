@@ -36,7 +36,7 @@ _ELSEWHERE: Mapping[str, str] = {
     "moderation": "metric=harmful_content",
     "guardrails": "metric=jailbreak_guardrails, on your guardrail's outcomes",
     "classifier": "a metric of the kind `classification`, on your classifier's outcomes",
-    "is-html": "ask the judge, or write a `command` check",
+    "is-html": "a check `rule` with the operation `html`",
     "is-sql": "a check `rule` with the operation `sql`",
     "contains-sql": COMMAND,
     "contains-xml": COMMAND,
@@ -47,11 +47,11 @@ _ELSEWHERE: Mapping[str, str] = {
     "agent-rubric": "metric=task_completion",
     "search-rubric": "a check `conformity`; the judge cannot search",
     "conversation-relevance": "metric=turn_relevance",
-    "levenshtein": "a check `semantic_similarity`, or a rule `equals`",
-    "rouge-n": "a check `semantic_similarity`",
-    "bleu": "a check `semantic_similarity`",
+    "levenshtein": "metric=levenshtein, with its value as the reference of the case",
+    "rouge-n": "metric=rouge_1, with its value as the reference of the case",
+    "bleu": "metric=bleu, with its value as the reference of the case",
     "gleu": "a check `semantic_similarity`",
-    "meteor": "a check `semantic_similarity`",
+    "meteor": "metric=meteor, with its value as the reference of the case",
 }
 
 

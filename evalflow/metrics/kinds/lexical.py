@@ -7,8 +7,10 @@
 | `rouge1`, `rouge2`, `rougeL` | F1 of words, of pairs of words, and by the longest common sequence | Lin, 2004 |
 | `bleu` | precision of 1 to 4 words in a row, with exponential smoothing | Papineni et al., 2002; by sacrebleu |
 | `chrf`, `chrf++` | F2 of 1 to 6 letters in a row; `++` adds words and pairs of words | Popović, 2015; by sacrebleu |
+| `meteor` | F of aligned words, mostly recall, less a penalty for another order | Lavie and Agarwal, 2007; by nltk |
 
-Words of ROUGE are those of Google's rouge_score without stemming, and letters of any script belong to words here.
+Words of ROUGE and METEOR are those of Google's rouge_score without stemming, and letters of any script belong to words
+here.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from evalflow.records import Outcome
 if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric as CorpusMetric
 
-Measure = Literal["levenshtein", "token_f1", "rouge1", "rouge2", "rougeL", "bleu", "chrf", "chrf++"]
+Measure = Literal["levenshtein", "token_f1", "rouge1", "rouge2", "rougeL", "bleu", "chrf", "chrf++", "meteor"]
 LONGEST = 200_000
 """Letters of the longest text that is compared: the work grows with the product of both lengths."""
 _WORD = re.compile(r"[^\W_]+")
@@ -50,8 +52,10 @@ class LexicalMetricConfig(UnitMetricConfig):
         field: The text: a case field, or a dotted path into metadata or vars.
         against: The reference, likewise; a list of texts counts as several references, of which the best is taken
             (bleu: all together).
-        lowercase: Whether to compare without case; token_f1 and rouge never mind it.
+        lowercase: Whether to compare without case; token_f1, rouge and meteor never mind it.
         tokenize: How bleu finds words: by sacrebleu's names; `zh` and `char` for texts without spaces.
+        synonyms: Whether meteor aligns English synonyms too, beside equal words and stems, by the WordNet in nltk's
+            folder of data.
     """
 
     kind: Literal["lexical"]  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -60,11 +64,13 @@ class LexicalMetricConfig(UnitMetricConfig):
     against: Word = "reference"
     lowercase: bool = False
     tokenize: Literal["13a", "intl", "char", "zh", "none"] = "13a"
+    synonyms: bool = False
 
     @model_validator(mode="after")
-    def _tokenized(self) -> Self:
-        if self.tokenize != "13a" and self.measure != "bleu":
-            raise ValueError(f"`tokenize` is for bleu, and the measure is {self.measure}")
+    def _of_the_measure(self) -> Self:
+        for key, measure in (("tokenize", "bleu"), ("synonyms", "meteor")):
+            if getattr(self, key) != type(self).model_fields[key].default and self.measure != measure:
+                raise ValueError(f"`{key}` is for {measure}, and the measure is {self.measure}")
         return self
 
 
@@ -86,6 +92,9 @@ class LexicalMetric(FieldMetric[LexicalMetricConfig]):
             package = str(error.name).split(".")[0]
             what = f"the measure {config.measure} needs the package {package}, which is not installed"
             raise UserError(Problem(what, f"metric.{name}.measure", install_command("lexical"))) from None
+        except LookupError:
+            hint = "python -m nltk.downloader wordnet, or synonyms: false"
+            raise UserError(Problem("nltk finds no WordNet here", f"metric.{name}.synonyms", hint)) from None
 
     async def compare(self, fields: dict[str, Any]) -> Outcome:
         text, given = (look_up(at, fields) for at in (self.config.field, self.config.against))
@@ -116,6 +125,8 @@ def _measure(config: LexicalMetricConfig) -> Callable[[str, Sequence[str]], Like
     if name in ("rouge1", "rouge2"):
         size = int(name[-1])
         return _best(lambda text, other: _shared(_in_a_row(_words(text), size), _in_a_row(_words(other), size)))
+    if name == "meteor":
+        return _best(_meteor(synonyms=config.synonyms))
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
@@ -157,6 +168,30 @@ def _rouge_l() -> Callable[[str, str], Likeness | None]:
     def compare(text: str, other: str) -> Likeness | None:
         said, wanted = _words(text), _words(other)
         return _f1(LCSseq.similarity(said, wanted), len(said), len(wanted)) if wanted else None
+
+    return compare
+
+
+class _NoSynonyms:
+    """A WordNet that knows no word."""
+
+    def synsets(self, word: str) -> Sequence[Any]:
+        return ()
+
+
+def _meteor(*, synonyms: bool) -> Callable[[str, str], Likeness | None]:
+    """LookupError if synonyms are wanted and WordNet is not there."""
+    from nltk.corpus import wordnet  # pyright: ignore[reportMissingTypeStubs]
+    from nltk.translate.meteor_score import single_meteor_score  # pyright: ignore[reportMissingTypeStubs]
+
+    if synonyms:
+        wordnet.ensure_loaded()
+    known: Any = wordnet if synonyms else _NoSynonyms()
+
+    def compare(text: str, other: str) -> Likeness | None:
+        said, wanted = _words(text), _words(other)
+        about = f"words: {len(said):,} in the text, {len(wanted):,} in the reference"
+        return (single_meteor_score(wanted, said, wordnet=known), about) if wanted else None
 
     return compare
 
