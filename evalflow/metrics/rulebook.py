@@ -11,6 +11,7 @@ from pydantic import Field
 
 from evalflow.apart import TooSlow, apart
 from evalflow.config.schema import with_examples
+from evalflow.metrics.html_operation import HtmlOperation
 from evalflow.metrics.json_operations import JsonPathOperation, JsonSchemaOperation, XmlOperation
 from evalflow.metrics.operations import (
     BaseOperation,
@@ -90,6 +91,7 @@ Operation = Annotated[
     | JsonPathOperation
     | JsonSchemaOperation
     | XmlOperation
+    | HtmlOperation
     | SqlOperation
     | NotOperation
     | SeveralOperation,

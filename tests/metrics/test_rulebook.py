@@ -242,6 +242,31 @@ def test_xml(answer: str, elements: list[str], expected: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("answer", "elements", "fault"),
+    [
+        ("<p>See <b>here</b>.</p>\n<p>Or ask.", [], ""),
+        ("<!doctype html><html><head><title>Fees</title></head><body><ul><li>a<li>b</ul></html>", ["UL"], ""),
+        ("<table><tr><td>21<td>5 < 6</table><!-- end -->", ["td"], ""),
+        ('<svg viewBox="0 0 1 1"><path d="M0 0"/></svg><my-tag></my-tag><br><br/>', ["svg"], ""),
+        ("<p>21</p>", ["table"], "HTML without the element table"),
+        ("<div><p>21</div><div>", [], "no HTML: <div> is not closed"),
+        ("<b><i>21</b></i>", [], "no HTML: line 1, column 9: </b> closes no element"),
+        ("<p>a\n</br></p>", [], "no HTML: line 2, column 1: </br> closes no element"),
+        ("<div/>", [], "no HTML: line 1, column 1: <div/> does not close the element"),
+        ("<answer>21</answer>", [], "no HTML: line 1, column 1: HTML has no element <answer>"),
+        ("```html\n<p>21</p>\n```", [], "no HTML: line 1, column 1: text outside of all elements: ```html"),
+        ('<p>21</p><div class="', [], "no HTML: its last tag has no end"),
+        ("<!-- 21 -->", [], "no HTML: there is no element"),
+        ("", [], "no HTML: there is no element"),
+    ],
+)
+def test_html(answer: str, elements: list[str], fault: str) -> None:
+    finding = operation(op="html", elements=elements).apply("answer", {"answer": answer})
+    named = " with its elements" if elements else ""
+    assert (finding.passed, finding.reason) == (not fault, f"the answer is {fault or f'HTML{named}'}")
+
+
+@pytest.mark.parametrize(
     ("answer", "keys", "reason"),
     [
         ("SELECT a FROM t WHERE b > 3 ORDER BY a;", {"reads_only": True}, ""),

@@ -38,6 +38,7 @@ OPERATIONS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType({
     "jsonpath": ("has a value at a JSON path", ("path", "wanted")),
     "json_schema": ("is JSON that fits a schema", ("schema", "anywhere")),
     "xml": ("is XML", ("elements",)),
+    "html": ("is HTML", ("elements",)),
     "not": ("does not fit a rule", ("rule",)),
     "any": ("fits at least one of several rules", ("rules",)),
     "all": ("fits all of several rules", ("rules",)),
@@ -354,7 +355,7 @@ def rule_in_words(params: Mapping[str, Any]) -> str:
             given = [(word, params.get(key)) for key, word in _LIMIT_WORDS]
             limits = [f"{word} {limit:,}" for word, limit in given if isinstance(limit, int | float)]
             return f"{subject} has {' and '.join(limits)} {params.get('unit', 'characters')}." if limits else ""
-        case "json_schema" | "xml":
+        case "json_schema" | "xml" | "html":
             return f"{subject} {OPERATIONS[op][0]}."
         case _:
             if isinstance(params.get("against"), str):
