@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import chain, islice, zip_longest
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ from evalflow.summary.fixture_agreement import FIXTURE, FixtureScore
 from evalflow.summary.proof import Proof, proof_of
 
 _FEWEST, _MOST = 2, 100
+_PLANNED = 0.9
+"""The share of the calls that the cases may take; the rest is for replies that are asked for again."""
 _SAMPLE_DATA = "rag"
 _OF_DATA = ("dataset=", "dataset.", "limit=", "sample=")
 _PERSON = "person"
@@ -116,6 +119,8 @@ def _order(words: Sequence[str], options: argparse.Namespace, config_dir: Path |
     data = [word for word in words if word.lstrip("+~").startswith(_OF_DATA)]
     others = [word for word in words if word not in data]
     is_named = _names_data(words)
+    if not any(word.lstrip("+").startswith("budget.requests=") for word in words):
+        others.append(f"budget.requests={options.calls}")
     if not any(word.startswith("dataset=") for word in data):
         data.insert(0, f"dataset={_SAMPLE_DATA}")
     order, others = _with_parts(options.metric, others, data, config_dir)
@@ -140,9 +145,9 @@ def _order(words: Sequence[str], options: argparse.Namespace, config_dir: Path |
     while True:
         order = _composed([*others, *_changed_words(bases)], config_dir)
         calls = inspected(order).estimate.requests
-        if calls <= options.calls:
+        if calls <= _PLANNED * options.calls:
             return order
-        fewer = min(len(bases) - 1, int(len(bases) * options.calls / calls))
+        fewer = min(len(bases) - 1, int(len(bases) * _PLANNED * options.calls / calls))
         if fewer < _FEWEST:
             what = f"{counted(len(bases), 'case')}, their changes"
             raise _too_many(what if not fixture else f"{what} and the fixture", calls, options.calls)
@@ -174,14 +179,16 @@ def _names_data(words: Sequence[str]) -> bool:
 def _within(order: RunOrder, allowed: int) -> RunOrder:
     """The order itself; UserError if it takes more calls."""
     calls = inspected(order).estimate.requests
-    if calls > allowed:
+    if calls > _PLANNED * allowed:
         raise _too_many("the cases of the fixture", calls, allowed)
     return order
 
 
 def _too_many(what: str, calls: int, allowed: int) -> UserError:
-    text = f"{what} take about {calls:,} calls, and {allowed:,} are allowed"
-    return UserError(Problem(text, "--calls", f"allow more: --calls {calls}"))
+    text = (
+        f"{what} take about {calls:,} calls, and {allowed:,} are allowed, a tenth of them for replies asked for again"
+    )
+    return UserError(Problem(text, "--calls", f"allow more: --calls {ceil(calls / _PLANNED)}"))
 
 
 def _composed(words: Sequence[str], config_dir: Path | None) -> RunOrder:
