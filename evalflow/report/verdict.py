@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from evalflow.report.wording import number
 from evalflow.summary.compare import ComparisonRow
 
-_RATES = ("newcombe", "rule_of_three")  # methods for differences of what passes or fails, or does not differ
 _DETAIL = 0.005
 
 
-def verdict_in_words(row: ComparisonRow, others: Sequence[ComparisonRow], passing: Collection[str]) -> str:
-    """Whether B is better, by one row, and where other rows say the opposite; `passing` metrics have pass and fail."""
-    change = change_in_words(row, passing)
+def verdict_in_words(row: ComparisonRow, others: Sequence[ComparisonRow]) -> str:
+    """Whether B is better, by one row, and where other rows say the opposite."""
+    change = change_in_words(row)
     if row.verdict == "cannot_tell":
         said = f"No clear difference: {change}." if row.found.difference else f"No difference: {change}."
         clear = [other for other in others if other.verdict != "cannot_tell"]
@@ -30,13 +29,12 @@ def verdict_in_words(row: ComparisonRow, others: Sequence[ComparisonRow], passin
     return f"{said} But {' and '.join(exceptions)}." if exceptions else said
 
 
-def change_in_words(row: ComparisonRow, passing: Collection[str] = ()) -> str:
+def change_in_words(row: ComparisonRow) -> str:
     """The difference of a row with its interval, such as `8 points more answers pass exact (2 to 14)`."""
     found = row.found
     if found.difference is None:
         return f"{_named(row)} has no difference to show"
-    of_passes = row.statistic == "mean" and found.method.startswith(_RATES) and row.higher_is_better
-    rate = row.statistic == "pass_rate" or (row.metric in passing and of_passes)
+    rate = "pass_rate" in (row.statistic, *row.also) and row.judged is None
     more, fewer = ("more", "fewer") if rate else ("higher", "lower")
     rises = found.difference >= 0
     here, there = (more, fewer) if rises else (fewer, more)

@@ -13,11 +13,12 @@ from evalflow.summary.compare import ComparisonRow
 
 def _row(difference: float | None, low: float | None, high: float | None, p: float = 0.5) -> ComparisonRow:
     found = Difference(50, 50, 0.5, 0.5, difference, 0.1, 49, low, high, p, "newcombe_mcnemar")
-    return ComparisonRow(("a", "b"), "set", "exact", None, None, "mean", True, found, p_adjusted=p)
+    also = ("pass_rate",)
+    return ComparisonRow(("a", "b"), "set", "exact", None, None, "mean", True, found, also, p_adjusted=p)
 
 
 RISE, FALL = _row(0.08, 0.02, 0.14, 0.01), _row(-0.08, -0.14, -0.02, 0.01)
-TONE = replace(FALL, metric="tone", found=replace(FALL.found, method="paired_t"))
+TONE = replace(FALL, metric="tone", also=(), found=replace(FALL.found, method="paired_t"))
 
 
 @pytest.mark.parametrize(
@@ -37,10 +38,11 @@ TONE = replace(FALL, metric="tone", found=replace(FALL.found, method="paired_t")
             "B is better: tone is 8 points lower (2 to 14), lower is better.",
         ),
         (
-            replace(RISE, bounded=False, metric="steps"),
+            replace(RISE, bounded=False, metric="steps", also=()),
             [],
             "B is better: steps is 0.080 higher (0.020 to 0.140).",
         ),
+        (replace(RISE, judged=FALL.found), [], "B is better: exact is 8 points higher (2 to 14)."),
         (RISE, [TONE], "B is better: 8 points more answers pass exact (2 to 14). But tone is worse."),
         (
             _row(0.0, -0.04, 0.04),
@@ -52,4 +54,4 @@ TONE = replace(FALL, metric="tone", found=replace(FALL.found, method="paired_t")
 def test_the_verdict_says_how_much_how_sure_and_what_speaks_against_it(
     row: ComparisonRow, others: list[ComparisonRow], said: str
 ) -> None:
-    assert verdict_in_words(row, others, {"exact"}) == said
+    assert verdict_in_words(row, others) == said

@@ -106,8 +106,16 @@ def leading(run: Run, metric: str, judge: str | None, n: int) -> tuple[bool, boo
 
 
 def leading_row(rows: Sequence[ComparisonRow], run: Run) -> ComparisonRow:
-    """The row that says whether a run is better; see `leading`."""
-    return min(rows, key=lambda row: (row.tag is not None, *leading(run, row.metric, row.judge, row.found.n)))
+    """The row that says whether a run is better; see `leading`.
+
+    Of a metric's rows that is the mean if people's labels correct it, else what passes, else the mean.
+    """
+
+    def place(row: ComparisonRow) -> tuple[int, ...]:
+        passes = "pass_rate" in (row.statistic, *row.also)
+        return row.tag is not None, *leading(run, row.metric, row.judge, row.found.n), row.judged is None, not passes
+
+    return min(rows, key=place)
 
 
 @requires("read")

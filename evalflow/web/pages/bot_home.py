@@ -22,7 +22,7 @@ from evalflow.app.studio.bot_home import (
     weak_tags,
 )
 from evalflow.app.studio.bots import get_bot
-from evalflow.app.studio.comparing import History, HistoryPoint, histories, passing_metrics
+from evalflow.app.studio.comparing import History, HistoryPoint, histories
 from evalflow.app.studio.runs import Run
 from evalflow.app.studio.space import Workspace
 from evalflow.report.verdict import change_in_words
@@ -95,7 +95,7 @@ def _latest_state(run: Run) -> None:
 
 
 def _verdict(workspace: Workspace, headline: Headline) -> None:
-    with ui.element("section").classes("card verdict").props('aria-label="Is it good?"'):
+    with ui.element("section").classes("card headline").props('aria-label="Is it good?"'):
         heading(headline)
         place = ui.element("div").classes("since-before")
         basis(headline, f"run of {when(headline.run.created_at)}")
@@ -127,8 +127,7 @@ def since_last_time(headline: Headline, change: HeadlineChange) -> str:
         return "The same as last time."
     verdict = "too few cases to be sure" if row.verdict == "cannot_tell" else row.verdict
     metric = in_a_sentence(row.metric, headline.run)
-    passing = {metric} if row.metric in passing_metrics(headline.run) else ()
-    difference = change_in_words(replace(row, metric=metric), passing)
+    difference = change_in_words(replace(row, metric=metric))
     return f"Since last time {difference}: {verdict}."
 
 

@@ -59,8 +59,7 @@ def verdict(found: Comparison, runs: tuple[Run, Run]) -> None:
     with ui.element("section").classes("verdict-first"):
         said = [replace(one, metric=in_a_sentence(one.metric, runs[1])) for one in found.rows if one is not row]
         first = replace(row, metric=in_a_sentence(row.metric, runs[1]))
-        passed = {in_a_sentence(name, runs[1]) for name in passing}
-        text(verdict_in_words(first, said, passed), "h2", f"verdict-in-words {row.verdict}")
+        text(verdict_in_words(first, said), "h2", f"verdict-in-words {row.verdict}")
         if passing:
             better, worse = flips.improved, flips.worsened
             what, several = ("result", " over all metrics") if len(passing) > 1 else ("case", "")
@@ -145,12 +144,18 @@ def _against(rows: Sequence[ComparisonRow], margin: float) -> None:
 
 def _about(row: ComparisonRow, several: bool) -> str:
     lower = "" if row.higher_is_better else "lower is better"
-    return ", ".join(part for part in (row.called or "mean", row.dataset if several else "", row.judge, lower) if part)
+    return ", ".join(
+        part
+        for part in (row.called.replace("_", " ") or "mean", row.dataset if several else "", row.judge, lower)
+        if part
+    )
 
 
 def _interval(row: ComparisonRow, span: float) -> None:
     found = row.found
-    with picture(f"difference {signed(found.difference)}, interval {signed(found.low)} to {signed(found.high)}", "bar"):
+    with picture(
+        f"difference {signed(found.difference)}, interval {signed(found.low)} to {signed(found.high)}", "difference"
+    ):
         shape("line", "zero", x1="50%", x2="50%", y1=0, y2=2 * _MIDDLE)
         if found.low is not None and found.high is not None:
             ends = {"x1": across(_across(found.low, span)), "x2": across(_across(found.high, span))}
