@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -72,3 +73,16 @@ def test_styles_are_one_file_whose_path_tells_its_content() -> None:
     assert found.headers["Cache-Control"] == "public, max-age=31536000, immutable"
     parts = [(ASSETS / f"{name}.css").read_text(encoding="utf-8") for name in ("theme", "parts")]
     assert found.body.decode() == "\n".join(parts)
+
+
+def test_no_class_is_styled_anew_in_another_sheet() -> None:
+    """All sheets are sent as one, so a later rule for the same selector changes pages that never meant it."""
+    homes: dict[str, set[str]] = {}
+    for sheet in ASSETS.glob("*.css"):
+        rules = re.sub(r"/\*.*?\*/|@[^{]*\{", "", sheet.read_text(encoding="utf-8"), flags=re.DOTALL)
+        for selectors in re.findall(r"([^{}]+)\{", rules):
+            for selector in re.split(r",(?![^()]*\))", selectors):
+                if re.search(r"\.(?!q-)[a-z]", selector):
+                    homes.setdefault(selector.strip(), set()).add(sheet.name)
+    assert homes
+    assert {selector: sheets for selector, sheets in homes.items() if len(sheets) > 1} == {}

@@ -118,7 +118,8 @@ def _cards(bots: list[Bot], latest: Mapping[str, Headline]) -> None:
             if bot.origin == "conf":
                 badges.append(("conf", ""))
             about = bot.description or _endpoint(bot.config)
-            card(bot.title, f"/bots/{bot.name}", sentence(latest[bot.name]) if bot.name in latest else about, badges)
+            said = sentence(latest[bot.name]) if bot.name in latest else about
+            card(bot.title, f"/bots/{bot.name}", said, badges).classes("scored" if bot.name in latest else "")
 
 
 def _endpoint(config: Mapping[str, Any]) -> str:

@@ -20,7 +20,7 @@ from evalflow.web.pages.check_fields import ParamFields, about_kind, in_words, o
 from evalflow.web.ui import forms
 from evalflow.web.ui.faults import tell_fault
 from evalflow.web.ui.parts import Latest, Tone, badge, button, capitalised, text
-from evalflow.web.ui.visitor import may
+from evalflow.web.ui.visitor import may, title_of
 
 WAIT_S = 0.35
 """Seconds without a key before the checks are tried."""
@@ -66,7 +66,7 @@ class CheckCards:
         with ui.element("div") as self._judging:
             if bots and may("edit"):
                 about = forms.About("Judge of", "“Try” asks the judge of its runs: one call each.", required=True)
-                self._bot = forms.pick(about, list(bots), bots[0])
+                self._bot = forms.pick(about, {bot: title_of("bot", bot) for bot in bots}, bots[0])
         self._show([dict(check) for check in given])
 
     def read(self) -> list[dict[str, Any]]:

@@ -306,7 +306,7 @@ def _side_by_side(change: Change, runs: tuple[Run, Run], sides: Sequence[tuple[S
         text("Expected", "h3")
         text(first.reference, "p", "text muted").props("dir=auto")
     for metric in _metrics(found):
-        with ui.element("div").classes("judged"):
+        with ui.element("div").classes("metric-in-both"):
             text(title_of("metric", metric, runs[1].bot), "h3")
             with ui.element("div").classes("split"):
                 for side, scores in zip("AB", found, strict=True):

@@ -88,7 +88,7 @@ class Desk:
         self._keys = _keys_dialog()
         with actions:
             self._count = text("", "span", "muted desk-count").props("aria-live=polite")
-            self._bar = ui.element("progress").classes("bar").props('aria-label="Your progress"')
+            self._bar = ui.element("progress").props('aria-label="Your progress"')
         self._place = ui.element("div")
         self._show(item, progress)
         ui.timer(SAVE_S, self._save)
@@ -305,7 +305,7 @@ _WHO = {"user": "User", "assistant": "Bot", "system": "Instruction"}
 
 def bubble(role: str, content: str) -> None:
     """One turn of a conversation."""
-    with ui.element("div").classes(f"bubble {role if role in _WHO else 'other'}"):
+    with ui.element("div").classes(f"utterance {role if role in _WHO else 'other'}"):
         text(_WHO.get(role, role.capitalize()), classes="small muted")
         text(content, classes="text").props("dir=auto")
 

@@ -96,7 +96,7 @@ def _actions(workspace: Workspace, review: Review) -> None:
         row = REVIEWS.get(workspace, review.name)
         return {"state": row["state"], "people": row["people"]}, row["version"]
 
-    changing = button("Close it" if review.state == "open" else "Reopen it", change)
+    changing = button("Close the review" if review.state == "open" else "Reopen the review", change)
     changing.props["title"] = (
         "No more answers are given out; who has begun one may still submit it"
         if review.state == "open"
@@ -114,7 +114,7 @@ def _actions(workspace: Workspace, review: Review) -> None:
 
 
 def _progress(review: Review, found: ReviewProgress) -> None:
-    with ui.element("section").classes("card verdict").props('aria-label="Progress"'):
+    with ui.element("section").classes("card headline").props('aria-label="Progress"'):
         with ui.element("h2"):
             text(f"{review.items_done:,} of {review.items:,} answers judged", "span")
         text(joined(f"{found.labels:,} of {found.wanted:,} labels", _drawn(review)), "p", "muted")

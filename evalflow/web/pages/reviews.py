@@ -140,9 +140,7 @@ def _about_review(review: Review) -> None:
 
 def _bar(done: int, whole: int, words: str) -> None:
     with ui.element("div"):
-        bar = (
-            ui.element("progress").classes("bar wide").props(f'value={done} max={max(whole, 1)} aria-label="Progress"')
-        )
+        bar = ui.element("progress").classes("wide").props(f'value={done} max={max(whole, 1)} aria-label="Progress"')
         bar.props["aria-valuetext"] = words
         text(words, classes="small")
 

@@ -151,7 +151,7 @@ def _about(run: runs.Run, left_out: Mapping[str, LeftOutCases]) -> TextElement:
         state = badge(*state_of(run))
         if run.origin != "workspace":
             badge(run.origin)
-        took, price = duration(run), "" if run.cost_usd is None else f"${run.cost_usd:,.4f}"
+        took, price = duration(run), "" if run.cost_usd is None else cost(run.cost_usd)
         text(
             joined(title_of("bot", run.bot), when(run.created_at), took and f"took {took}", price),
             "span",
@@ -184,7 +184,7 @@ def _verdict(run: runs.Run) -> None:
     headline, gates = headline_of(run), gates_in_words(run.facts["gates"], run.bot)
     if headline is None and not gates:
         return
-    with ui.element("section").classes("card verdict").props('aria-label="In one sentence"'):
+    with ui.element("section").classes("card headline").props('aria-label="In one sentence"'):
         if headline is not None:
             heading(headline)
         if gates:

@@ -95,7 +95,7 @@ def _case_path(case: RunCase) -> str:
 def _about(case: RunCase) -> None:
     with ui.element("div").classes("actions"):
         ui.link(joined(title_of("dataset", case.dataset), case.case_id), _case_path(case)).classes("small")
-        text(case.target, "span", "muted small")
+        text(title_of("bot", case.target), "span", "muted small").props("dir=auto")
         if case.target_repeat:
             badge(f"answer {case.target_repeat + 1}")
         for tag in case.tags:

@@ -52,7 +52,7 @@ def _outcome(score: Score) -> Markup:
         if score.passed is not None:
             word, tone = ("passed", "pass") if score.passed else ("failed", "fail")
             shown.append(markup("span", word, cls=f"badge {tone}"))
-    return markup("div", *shown, cls="verdict")
+    return markup("div", *shown, cls="outcome")
 
 
 def _tone(status: str) -> Tone:
@@ -74,10 +74,10 @@ def _facts(score: Score) -> list[tuple[str, str]]:
     """The judge, time and cost."""
     entries = [
         ("Judge", title_of("judge", score.judge) if score.judge else ""),
-        ("On the metric's scale", "" if score.value is None else readable(score.value)),
+        ("On the metric's scale", "" if score.value in (None, score.score) else readable(score.value)),
         ("Threshold", "" if score.threshold is None else number(score.threshold, 2)),
         ("Scored from", score_source(score)),
-        ("Time", "" if score.latency_s is None else f"{score.latency_s:.2f} s"),
+        ("Time", f"{score.latency_s:.2f} s" if score.latency_s else ""),
         ("Cost", "" if score.cost_usd is None else cost(score.cost_usd)),
         ("Repeat of the judge", f"{score.repeat + 1}" if score.repeat else ""),
     ]
