@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -13,16 +13,17 @@ from nicegui import ui
 
 from evalflow.app.studio.run_cases import RunCase, get_run_case
 from evalflow.app.studio.runs import get_run
-from evalflow.app.studio.scores import note_view, order_results
+from evalflow.app.studio.scores import Score, note_view, order_results
 from evalflow.app.studio.space import NotFoundError, Workspace
 from evalflow.errors import Problem
 from evalflow.records import Context
+from evalflow.report.wording import number
 from evalflow.web.pages.results_filter import ResultQuery
 from evalflow.web.pages.runs import name_of
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.markup import filled
-from evalflow.web.ui.parts import badge, fold, joined, link_button, message, text
-from evalflow.web.ui.score import score_markup
+from evalflow.web.ui.parts import badge, counted, fold, joined, lazy_fold, link_button, message, text
+from evalflow.web.ui.score import prompts_fold, score_markup
 from evalflow.web.ui.verdict import AnswerSaid, verdict_bar
 from evalflow.web.ui.visitor import title_of
 
@@ -73,11 +74,37 @@ def case_content(workspace: Workspace, run: str, case: RunCase) -> None:
     _conversation(case)
     said = AnswerSaid(workspace, run, case.position)
     with _part("Scores"):
-        for score in case.scores:
+        for score, *repeats in _by_metric(case.scores):
             with ui.element("article").classes("score"):
                 filled("div", *score_markup(score), classes="told")
                 verdict_bar(workspace, run, score, said)
+                if repeats:
+                    _repeats(workspace, run, repeats)
     _expected(case)
+
+
+def _by_metric(scores: Sequence[Score]) -> Iterable[Sequence[Score]]:
+    found: dict[str, list[Score]] = {}
+    for score in scores:
+        found.setdefault(score.metric, []).append(score)
+    return found.values()
+
+
+def _repeats(workspace: Workspace, run: str, repeats: Sequence[Score]) -> None:
+    """Further scores of a metric. People judge the answer once, beside the first of them."""
+
+    async def show(place: ui.element) -> None:
+        with place:
+            for score in repeats:
+                with ui.element("div").classes("score"):
+                    filled("div", *score_markup(score), classes="told")
+                    if score.judge:
+                        prompts_fold(workspace, run, score)
+
+    scored = [score.score for score in repeats if score.score is not None]
+    between = f": {number(min(scored), 2)} to {number(max(scored), 2)}" if scored else ""
+    with lazy_fold("repeats", show):
+        text(f"{counted(len(repeats), 'more repeat')} of the judge{between}", "span")
 
 
 @contextmanager

@@ -24,16 +24,19 @@ ROWS = [{"id": f"c{i}", "question": f"q{i}?", "reference": "a", "answer": "a" if
 
 
 @pytest.fixture(name="made", scope="module")
-def _made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, str]]:
+def _made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, str, str]]:
+    """The pages of a run with three metrics, and of one that is judged four times."""
     folder = tmp_path_factory.mktemp("several")
     with working_in(folder) as workspace:
         run = finished_run(workspace)
+        request = RunRequest("desk", ["mine"], ["relevance"], options={"repeats": {"target": 1, "judge": 4}})
+        repeated = finish(workspace, request).run_id
     with paged(folder) as server:
-        yield server, run
+        yield server, run, repeated
 
 
 @pytest.fixture(name="pages", scope="module")
-def _pages(made: tuple[Server, str]) -> Server:
+def _pages(made: tuple[Server, str, str]) -> Server:
     return made[0]
 
 
@@ -46,7 +49,9 @@ def finished_run(space: Workspace) -> str:
     return finish(space, RunRequest("desk", ["mine"], NAMES)).run_id
 
 
-def test_each_number_has_a_line_that_leads_to_its_metric(visit: Callable[..., Any], made: tuple[Server, str]) -> None:
+def test_each_number_has_a_line_that_leads_to_its_metric(
+    visit: Callable[..., Any], made: tuple[Server, str, str]
+) -> None:
     page = visit(f"/runs/{made[1]}", 390)
     lines = page.locator(".glance li")
     lines.nth(2).wait_for()
@@ -64,7 +69,7 @@ def test_each_number_has_a_line_that_leads_to_its_metric(visit: Callable[..., An
 
 
 def test_what_people_say_to_a_score_is_read_when_it_comes_into_view(
-    visit: Callable[..., Any], made: tuple[Server, str]
+    visit: Callable[..., Any], made: tuple[Server, str, str]
 ) -> None:
     page = visit(f"/runs/{made[1]}/cases/0")
     page.set_viewport_size({"width": 1280, "height": 150})
@@ -77,3 +82,16 @@ def test_what_people_say_to_a_score_is_read_when_it_comes_into_view(
     assert last.count() == 0
     scores.nth(2).locator(".verdict-place").scroll_into_view_if_needed()
     last.wait_for()
+
+
+def test_repeats_of_a_judge_are_folded_below_the_score_that_people_judge(
+    visit: Callable[..., Any], made: tuple[Server, str, str]
+) -> None:
+    page = visit(f"/runs/{made[2]}/cases/0")
+    score = page.locator("article.score")
+    score.get_by_role("button", name="Disagree").wait_for()
+    assert (score.count(), score.get_by_role("heading", name="relevance").count()) == (1, 1)
+    score.get_by_text("3 more repeats of the judge").click()
+    score.get_by_role("heading", name="relevance").nth(3).wait_for()
+    assert [score.get_by_text(f"Repeat of the judge{n}").count() for n in (2, 3, 4)] == [1, 1, 1]
+    assert score.get_by_role("button", name="Disagree").count() == 1
