@@ -17,12 +17,11 @@ ENOUGH = 0.75
 
 
 def judged() -> list[str]:
-    """The metrics with a fixture of their own that ask a judge or an embedder."""
-    found = [option for option in options(None, "metric") if option.values.get("fixture")]
+    """The shipped metrics that ask a judge or an embedder, themselves or by their parts."""
     return [
         one.name
-        for one in found
-        if one.values["kind"] not in ("composite", "checks") and (calls := calls_of(one.values)) and calls.high != 0
+        for one in options(None, "metric")
+        if one.values["kind"] in ("composite", "checks") or ((calls := calls_of(one.values)) and calls.high != 0)
     ]
 
 
