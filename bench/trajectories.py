@@ -2,8 +2,9 @@
 
     python bench/trajectories.py [CALLS]
 
-The actual calls are the expected ones, shuffled, of eight tools, with three arguments each. The floor is `json.loads`
-of both lists and one dump of each call, as the record shows it. The least of 30 rounds counts.
+The actual calls are the expected ones, shuffled, of eight tools, with three arguments each; `messages` has one call a
+message, as chat endpoints write it, and a result of each. The floor is `json.loads` of both lists and one dump of each
+call, as the record shows it. The least of 30 rounds counts.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import random
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from _lab import machine, print_table
@@ -32,6 +34,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "in order, exact": {"match": "in_order"},
     "strict, exact": {"match": "strict"},
     "f1, exact": {"score": "f1"},
+    "messages, exact": {},
 }
 
 
@@ -46,6 +49,17 @@ def calls(count: int) -> list[dict[str, Any]]:
         }
         for _ in range(count)
     ]  # fmt: skip
+
+
+def messages(made: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    steps: list[dict[str, Any]] = []
+    for place, call in enumerate(made):
+        function = {"name": call["name"], "arguments": json.dumps(call["arguments"])}
+        steps += [
+            {"role": "assistant", "tool_calls": [{"id": f"{place}", "type": "function", "function": function}]},
+            {"role": "tool", "tool_call_id": f"{place}", "content": "It is done. " * 20},
+        ]
+    return steps
 
 
 def least_ms(work: Callable[[], object]) -> float:
@@ -63,15 +77,17 @@ def main() -> None:
     actual = random.Random(1).sample(expected, count)
     texts = json.dumps(expected), json.dumps(actual)
     floor = least_ms(lambda: [json.loads(text) for text in texts] + [json.dumps(one) for one in expected])
-    case = Case(dataset="d", index=0, id="1", expected=expected)
-    answer = Answer(dataset="d", index=0, case_id="1", target="t", answer="", actual=actual)
     rows: list[list[str]] = []
     for name, keys in WAYS.items():
+        form = messages if name.startswith("messages") else list
+        case = Case(dataset="d", index=0, id="1", expected=form(expected))
+        answer = Answer(dataset="d", index=0, case_id="1", target="t", answer="", actual=form(actual))
         values = {"kind": "trajectory", "needs": ["expected", "actual"], **keys}
         metric = build_metric("calls", METRIC_KINDS.config("trajectory").model_validate(values), Prompts([]))
         asyncio.run(metric.score(case, answer, None, 0))  # imports
         runner = asyncio.Runner()
-        taken = least_ms(lambda metric=metric, runner=runner: runner.run(metric.score(case, answer, None, 0)))
+        score = partial(metric.score, case, answer, None, 0)
+        taken = least_ms(lambda runner=runner, score=score: runner.run(score()))
         runner.close()
         rows.append([name, f"{taken:.2f}", f"{taken / floor:.1f}", "yes" if taken < GOAL_MS else "**missed**"])
     print(machine())

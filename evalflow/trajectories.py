@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from typing import Any, cast
 
@@ -25,14 +27,14 @@ class TrajectoryStep:
     text: str = ""
 
 
-@record()
+@dataclass(frozen=True)
 class Trajectory:
     """Steps in their order. With `roles` they are messages; else each is one call of a plain list."""
 
     steps: tuple[TrajectoryStep, ...]
     roles: bool = False
 
-    @property
+    @cached_property
     def calls(self) -> tuple[ToolCall, ...]:
         return tuple([call for step in self.steps for call in step.calls])
 
