@@ -194,14 +194,6 @@ def all_run_labels(space: Workspace, run_id: str) -> Iterator[VerdictLabel]:
     return _all_from(space, run_id, run_labels(space, run_id, None, 500))
 
 
-@requires("read")
-def list_exclusions(space: Workspace, run_id: str) -> list[Exclusion]:
-    """The results that were taken out of a run, by position and metric."""
-    run = run_row(space, run_id)["id"]
-    with space.database.reading() as connection:
-        return [from_row(Exclusion, row) for row in stored.exclusions_of(connection, run)]
-
-
 @requires("edit")
 def exclude(space: Workspace, run_id: str, position: int, metric: str, reason: str) -> None:
     """Take a result out of an ended run: its figures without these results are shown too. `reason` is required.

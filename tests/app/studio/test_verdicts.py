@@ -115,16 +115,18 @@ def test_of_verdicts_by_one_person_at_once_one_stays(space: Workspace, run: str)
 def test_a_result_is_excluded_with_a_reason_and_brought_back(space: Workspace, run: str) -> None:
     ann = acting(space, "ann")
     verdicts.exclude(ann, run, 1, "exact", " Duplicate question. ")
-    (out,) = verdicts.list_exclusions(space, run)
+    out = verdicts.score_verdicts(space, run, 1, "exact").exclusion
+    assert out is not None
     assert (out.by, out.reason, out.case_id, out.metric) == ("ann", "Duplicate question.", "c1", "exact")
-    assert verdicts.score_verdicts(space, run, 1, "exact").exclusion == out
     (detail,) = [one["excluded"] for one in _details(space, run) if one["metric"] == "exact" and one["tag"] is None]
     assert (detail["n"], detail["value"]) == (1, 1.0)  # without the only wrong answer
     assert verdicts.score_verdicts(space, run, 0, "exact").exclusion is None
     verdicts.exclude(space, run, 1, "exact", "Other reason")
-    assert [one.reason for one in verdicts.list_exclusions(space, run)] == ["Other reason"]
+    again = verdicts.score_verdicts(space, run, 1, "exact").exclusion
+    assert again is not None
+    assert again.reason == "Other reason"
     verdicts.bring_back(space, run, 1, "exact")
-    assert not verdicts.list_exclusions(space, run)
+    assert verdicts.score_verdicts(space, run, 1, "exact").exclusion is None
     assert not any("excluded" in one for one in _details(space, run))
     with pytest.raises(NotFoundError):
         verdicts.bring_back(space, run, 1, "exact")
