@@ -36,7 +36,7 @@ _FEWEST, _MOST = 2, 100
 _PLANNED = 0.9
 """The share of the calls that the cases may take; the rest is for replies that are asked for again."""
 _SAMPLE_DATA = "rag"
-_OF_DATA = ("dataset=", "dataset.", "limit=", "sample=")
+_OF_DATA = ("dataset", "limit", "sample")
 _PERSON = "person"
 """The variable of a fixture's case that has the score that people would give."""
 
@@ -107,7 +107,7 @@ def _expect_usable(words: Sequence[str], options: argparse.Namespace) -> None:
         problems.append(Problem(f"a score cannot move by {options.by:g}", "--by", "more than 0, such as --by 0.1"))
     if options.base == "none" and _names_data(words):
         problems.append(Problem("the fixture alone needs no dataset", "--base none", "leave dataset out"))
-    if any(word.startswith("generate=") for word in words):
+    if "generate" in map(_key, words):
         what = "the answers are those that `prove` changes, so none are generated"
         problems.append(Problem(what, "generate", "leave generate and target out"))
     if problems:
@@ -116,10 +116,10 @@ def _expect_usable(words: Sequence[str], options: argparse.Namespace) -> None:
 
 def _order(words: Sequence[str], options: argparse.Namespace, config_dir: Path | None) -> RunOrder:
     """The run over the fixture, and over good answers and their changes: as many cases as `--calls` allows."""
-    data = [word for word in words if word.lstrip("+~").startswith(_OF_DATA)]
+    data = [word for word in words if _key(word).partition(".")[0] in _OF_DATA]
     others = [word for word in words if word not in data]
     is_named = _names_data(words)
-    if not any(word.lstrip("+").startswith("budget.requests=") for word in words):
+    if "budget.requests" not in map(_key, words):
         others.append(f"budget.requests={options.calls}")
     if not any(word.startswith("dataset=") for word in data):
         data.insert(0, f"dataset={_SAMPLE_DATA}")
@@ -159,9 +159,7 @@ def _with_parts(
 ) -> tuple[RunOrder, list[str]]:
     """The run over the data with the metric and, of a composite, its parts; and its overrides without the data."""
     about_parts = [
-        word
-        for word in others
-        if word.lstrip("+~").startswith("metric.") and not word.lstrip("+~").startswith(f"metric.{metric}.")
+        word for word in others if _key(word).startswith("metric.") and not _key(word).startswith(f"metric.{metric}.")
     ]
     alone = [f"metric={metric}", *(word for word in others if word not in about_parts)]
     order = _composed([*alone, *data], config_dir)
@@ -173,7 +171,12 @@ def _with_parts(
 
 
 def _names_data(words: Sequence[str]) -> bool:
-    return any(word.lstrip("+~").startswith(("dataset=", "dataset.")) for word in words)
+    return any(_key(word).partition(".")[0] == "dataset" for word in words)
+
+
+def _key(word: str) -> str:
+    """The key that an override sets."""
+    return word.lstrip("+~").partition("=")[0]
 
 
 def _within(order: RunOrder, allowed: int) -> RunOrder:

@@ -56,8 +56,10 @@ class FieldRule(Strict):
         reply = replies[self.of]
         return one_line(remark(reply.reply, reply) or f"{self.field}: {reply.reply[self.field]}", 4 * REMARK)
 
-    def _chances(self, reply: Observed) -> Mapping[Any, float] | None:
-        """The judge's own distribution of the field, if it gave one."""
+    def _chances(self, reply: Observed, weighted: bool) -> Mapping[Any, float] | None:
+        """The judge's own distribution of the field, if it gave one and that counts."""
+        if not weighted or not reply.probabilities:
+            return None
         (row,), used = distributions(Rows([reply.reply], reply.probabilities, (), ""), self.field, weighted=True)
         return row if used else None
 
@@ -74,7 +76,7 @@ class ValueRule(FieldRule):
     def evaluate(self, replies: Replies, weighted: bool) -> Result:
         reply = replies[self.of]
         declared = reply.step.returns[self.field]
-        chances = self._chances(reply) if weighted and reply.probabilities else None
+        chances = self._chances(reply, weighted)
         if chances is None:
             return Result(normalised(declared, reply.reply[self.field]), reply.reply[self.field])
         score = clamped(expected(chances, lambda value: normalised(declared, value)))
@@ -96,7 +98,7 @@ class MapRule(FieldRule):
     def evaluate(self, replies: Replies, weighted: bool) -> Result:
         reply = replies[self.of]
         value = reply.reply[self.field]
-        chances = self._chances(reply) if weighted and reply.probabilities else None
+        chances = self._chances(reply, weighted)
         if chances is None:
             return Result(self.values[value], value)
         return Result(clamped(expected(chances, self.values.__getitem__)), value, weighted=True)
