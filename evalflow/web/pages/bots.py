@@ -233,7 +233,7 @@ class _BotEditor:
 
     async def _save(self) -> None:
         with forms.faults_shown(self._form.fields):
-            config, (name, title) = self._form.read(), self._form.title.read()
+            config, (name, title) = self._form.read(), self._form.title.read(self._form.fields)
             description = forms.written(self._form.description) or ""
 
             def work(version: int) -> Bot:

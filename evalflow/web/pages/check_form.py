@@ -102,7 +102,7 @@ class CheckForm:
 
     async def _save(self) -> None:
         with forms.faults_shown(self._fields()):
-            name, title = self._title.read()
+            name, title = self._title.read(self._fields())
             await self._save_as(name, title)
 
     async def _save_as(self, name: str, title: str) -> None:

@@ -238,7 +238,7 @@ class _DatasetEditor:
 
     async def _save(self) -> None:
         with forms.faults_shown(self._fields):
-            name, title = self._title.read()
+            name, title = self._title.read(self._fields)
             work: Callable[[int], Dataset]
             if self._copied:
                 source, mine = self._copied.name, {}

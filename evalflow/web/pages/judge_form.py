@@ -13,6 +13,7 @@ from evalflow.app.studio import judges
 from evalflow.app.studio.judges import StoredJudge
 from evalflow.app.studio.metric_trial import TriedJudge, try_judge
 from evalflow.app.studio.space import Workspace
+from evalflow.errors import Problem, UserError
 from evalflow.web.pages.metric_trial import CaseFields, show_score
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import Saving, State
@@ -54,6 +55,7 @@ _VOTES = {
 _ESCALATE = forms.About(
     "Ask the next below", "The next judge is asked if the probability of a verdict is below this.", "0.8", required=True
 )
+_TWO = "Two judges or more"
 _SAMPLE = ("What does a library card cost?", "It costs 40 pounds a year.")
 _TRIED_WITH = "coherence"
 
@@ -118,7 +120,7 @@ class _JudgeForm:
 
     async def _save(self) -> None:
         with forms.faults_shown(self._fields):
-            name, title = self._title.read()
+            name, title = self._title.read(self._fields)
             config, description = self._read(), forms.written(self._description) or ""
 
             def work(version: int) -> StoredJudge:
@@ -168,7 +170,7 @@ class _MembersForm(_JudgeForm):
         if named is None or isinstance(named, list):
             chosen = cast("list[str]", named or [])
             order = " The first is asked first: choose the cheapest first." if self._kind == "cascade" else ""
-            about = forms.About("Members", f"Two judges or more.{order}", required=True)
+            about = forms.About("Members", f"{_TWO}.{order}", required=True)
             options = {**self._choices.members, **{name: name for name in chosen if name not in self._choices.members}}
             self._members = forms.several(about, options, chosen)
             self._fields["judge.members"] = self._members
@@ -188,6 +190,8 @@ class _MembersForm(_JudgeForm):
             self._fields["judge.escalate_below"] = self._rule
 
     def _read(self) -> dict[str, Any]:
+        if self._members is not None and len(self._members.value or []) == 1:
+            raise UserError(Problem("one judge alone has nobody to vote with or to ask next", "judge.members", _TWO))
         rule = {"vote" if self._kind == "panel" else "escalate_below": self._rule.value}
         members = {} if self._members is None else {"members": list(self._members.value or [])}
         kept = {key: value for key, value in self._config.items() if key != "weights"}

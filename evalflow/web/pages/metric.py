@@ -177,7 +177,7 @@ class _MetricEditor:
     def _draft(self, unnamed: str = "") -> metrics.MetricDraft:
         prompts = self._form.prompts() if isinstance(self._form, YamlForm) else self._prompts
         typed = self._title.name or unnamed, self._title.title or None
-        name, title = typed if unnamed else self._title.read()
+        name, title = typed if unnamed else self._title.read(self._fields)
         draft = metrics.MetricDraft(name, self._form.read(), prompts, title)
         return metrics.with_prompts_of(draft, self._source) if self._source else draft
 

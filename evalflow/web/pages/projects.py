@@ -115,7 +115,7 @@ def _creating(workspace: Workspace, taken: Collection[str]) -> ui.dialog:
     async def create() -> None:
         fields = {**title.fields, "project.description": description}
         with forms.faults_shown(fields, creating):
-            name, called = title.read()
+            name, called = title.read(fields)
             work = lambda: create_project(workspace, name, forms.written(description) or "", called)  # noqa: E731
             made = await to_thread.run_sync(work)
             ui.navigate.to(f"/projects/{made.name}")
@@ -251,7 +251,7 @@ class _AboutForm:
     async def _save(self) -> None:
         fields = {**self._title.fields, "project.description": self._description}
         with forms.faults_shown(fields):
-            _, title = self._title.read()
+            _, title = self._title.read(fields)
             mine = {"title": title, "description": forms.written(self._description) or ""}
             work = partial(update_project, self._there, values=mine)
             await self._saving.save(work, mine, fields, self._button, lambda _: forms.leave(self._path))

@@ -239,6 +239,15 @@ def all_required(fields: Mapping[str, Field]) -> dict[str, str]:
     return {key: value for key, value in values.items() if value is not None}
 
 
+def empty(fields: Mapping[str, Field]) -> list[str]:
+    """The keys of the required fields without a value, each field once."""
+    found: dict[Field, str] = {}
+    for key, field in fields.items():
+        if _IS_REQUIRED in field.props and (written(field) is None or field.value == []):
+            found.setdefault(field, key)
+    return list(found.values())
+
+
 @contextmanager
 def faults_shown(fields: Mapping[str, Field] | None = None, by: ui.button | None = None) -> Generator[None]:
     """Catch and show an error raised in the block; the pressed button spins while the block runs.

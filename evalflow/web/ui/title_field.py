@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 from nicegui import ui
 
 from evalflow.app.studio.titles import name_for
 from evalflow.errors import Problem, UserError
-from evalflow.web.ui.forms import REQUIRED, About, Field, line, written
+from evalflow.web.ui.forms import REQUIRED, About, Field, empty, line, written
 from evalflow.web.ui.parts import text
 
 _IDENTIFIER = About(
@@ -59,12 +59,12 @@ class TitleField:
         """The name; empty while nothing is typed."""
         return self._name if self._own is None else written(self._own) or ""
 
-    def read(self) -> tuple[str, str]:
-        """Name and title; UserError if one is missing."""
-        values = {f"{self._what}.title": self.title, f"{self._what}.name": self.name}
-        if missing := [key for key, value in values.items() if not value and (self.title or key.endswith("title"))]:
-            raise UserError([Problem(REQUIRED, key=key) for key in missing])
-        return self.name, self.title
+    def read(self, form: Mapping[str, Field]) -> tuple[str, str]:
+        """Name and title; UserError if one is missing, which names all required fields of the form without a value."""
+        if self.title and self.name:
+            return self.name, self.title
+        derived = () if self.title else (f"{self._what}.name",)
+        raise UserError([Problem(REQUIRED, key=key) for key in empty(form) if key not in derived])
 
     def _derive(self) -> None:
         """Follow the title, unless another name was written."""

@@ -55,3 +55,15 @@ def test_a_panel_weighs_its_members(visit: Callable[..., Any], pages: Server) ->
         **{"kind": "panel", "members": ["strict", "mild"], "vote": "weighted"},
         "weights": {"strict": 3, "mild": 0.5},
     }
+
+
+def test_what_is_missing_is_said_at_once_and_in_words_of_the_form(visit: Callable[..., Any], pages: Server) -> None:
+    page = visit("/judges/new?kind=panel")
+    page.get_by_role("button", name="Save").click()
+    page.get_by_text("This field is required").nth(1).wait_for()
+    page.get_by_label("Name", exact=True).fill("Alone")
+    page.get_by_label("Members").click()
+    page.get_by_role("option", name="mild").click()
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Save").click()
+    page.get_by_text("One judge alone has nobody to vote with or to ask next (Two judges or more)").wait_for()

@@ -127,6 +127,7 @@ def test_every_fault_stands_beside_its_field(visit: Visit, pages: Server) -> Non
     beside = lambda help: page.locator(".field", has_text=help)  # noqa: E731
     press(page, "Save")
     beside("As you like, in any language.").get_by_text("This field is required").wait_for()
+    beside("the judge reads exactly this").get_by_text("This field is required").wait_for()
     field(page, "Name").fill("price")
     press(page, "Save")
     beside("the judge reads exactly this").get_by_text("This field is required").wait_for()
