@@ -15,7 +15,7 @@ from evalflow.errors import did_you_mean
 from evalflow.jsonvalues import look_up, written
 from evalflow.metrics.base import BaseMetric, CosineMetric, FieldMetric, scored
 from evalflow.metrics.chain import ChainConfig, ChainMetric
-from evalflow.metrics.operations import NormalForm, as_number
+from evalflow.metrics.operations import NormalForm, spelled_number
 from evalflow.metrics.returns import BoolType, FieldType, StepConfig, StrType
 from evalflow.metrics.rulebook import Operation, Rulebook
 from evalflow.metrics.rules import PartsRule, Rule, ValueRule
@@ -92,7 +92,7 @@ class JsonPathRule(Strict):
 
     @model_validator(mode="after")
     def _fits(self) -> JsonPathRule:
-        if self.kind == "number" and as_number(self.expected_value) is None:
+        if self.kind == "number" and spelled_number(self.expected_value) is None:
             raise ValueError(f"expected_value {self.expected_value!r} is no number")
         if self.kind == "boolean" and str(self.expected_value).lower() not in ("true", "false"):
             raise ValueError(f"expected_value {self.expected_value!r} is not true or false")

@@ -14,7 +14,7 @@ from evalflow.calls.program import ProgramFault, run_program, stderr_in_words
 from evalflow.config.schema import MetricConfig, Strict, Word, with_examples
 from evalflow.jsonvalues import kind, parsed
 from evalflow.metrics.base import BaseMetric, scored
-from evalflow.metrics.operations import as_number, quoted
+from evalflow.metrics.operations import quoted, spelled_number
 from evalflow.metrics.steps import blocked_outcome, fields_of
 from evalflow.protocols import Judge
 from evalflow.records import Answer, Case, Outcome
@@ -128,7 +128,7 @@ def _outcome(said: bytes, command: str) -> Outcome:
     steps = ({"id": "command", "check": {"command": command}, "passed": score in (1, True), "reason": reason or ""},)
     if score is None:
         return Outcome(status="undefined", reason=reason or "the command gave no score and no reason", steps=steps)
-    number = float(score) if isinstance(score, bool) else as_number(score)
+    number = float(score) if isinstance(score, bool) else spelled_number(score)
     if number is None or isinstance(score, str) or not 0 <= number <= 1:
         raise ValueError(f"its score is {kind(score)}; a number from 0 to 1, true, false or null is wanted")
     return scored(number, score, reason or f"the command gave {number:g}", steps)

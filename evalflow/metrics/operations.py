@@ -1,6 +1,6 @@
 """Operations on one case field: texts, patterns, numbers and lengths; no model or network is used.
 
-`rulebook` lists all operations; those on JSON and XML are in `json_operations`.
+`rulebook` lists all operations; those on JSON, XML, HTML and SQL have modules of their own.
 """
 
 from __future__ import annotations
@@ -245,7 +245,7 @@ class NumberOperation(AgainstOperation):
 
     def test(self, name: str, value: Any, fields: Mapping[str, Any]) -> RuleFinding:
         other = look_up(self.against, fields) if self.against else self.value
-        number, limit = as_number(value), as_number(other)
+        number, limit = spelled_number(value), spelled_number(other)
         for which, read, shown in ((name, number, value), (self.against, limit, other)):
             if read is None:
                 return RuleFinding(passed=False, reason=f"the {which} is no number: {quoted(written(shown))}")
@@ -337,7 +337,7 @@ class LengthOperation(QuickOperation):
         return RuleFinding(holds, f"the {name} has {count:,} {unit}; allowed: {limit}")
 
 
-def as_number(value: Any) -> float | None:
+def spelled_number(value: Any) -> float | None:
     """The number that a value is or spells out; None for anything else, including true and false."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None

@@ -14,7 +14,7 @@ from evalflow.config.schema import MetricConfig, Word
 from evalflow.jsonvalues import kind, look_up, written
 from evalflow.llm.evidence import sentences
 from evalflow.metrics.base import FieldMetric, scored
-from evalflow.metrics.operations import UNITS, as_number
+from evalflow.metrics.operations import UNITS, spelled_number
 from evalflow.records import Outcome
 
 _WORD = re.compile(r"\w+(?:['’.-]\w+)*")
@@ -48,7 +48,7 @@ class NumberMetric(FieldMetric[NumberMetricConfig]):
     async def compare(self, fields: dict[str, Any]) -> Outcome:
         found = look_up(self.config.field, fields)
         if self.config.unit == "value":
-            number = as_number(found)
+            number = spelled_number(found)
             if number is None:
                 raise ValueError(f"the {self.config.field} is no number: it is {kind(found)}")
             return scored(number, number, f"the {self.config.field} is {number:g}")
