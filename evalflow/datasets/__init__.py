@@ -14,9 +14,10 @@ from typing import Any, cast
 from evalflow.config.schema import DatasetConfig
 from evalflow.contexts import contexts, html_text
 from evalflow.datasets.csv_file import open_csv, raw_records
-from evalflow.datasets.fields import CONVERTERS, FIELDS, FieldMap, field_map, propose_fields, tag_levels, tag_name
+from evalflow.datasets.fields import CONVERTERS, FIELDS, FieldMap, field_map, tag_levels, tag_name
 from evalflow.datasets.json_files import open_json, open_jsonl, raw_items, raw_objects
 from evalflow.datasets.parquet import open_parquet
+from evalflow.datasets.proposal import propose_fields
 from evalflow.datasets.sources import (
     Format,
     SourceRow,

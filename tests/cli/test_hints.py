@@ -50,7 +50,7 @@ def printed(text: str) -> list[list[str]]:
 
 def hints(text: str) -> Sequence[str]:
     """The quoted overrides that hints propose."""
-    lines = re.findall(r"(?:map it|to add it, write a \+): (.*)$", text, re.MULTILINE)
+    lines = re.findall(r"(?:map it(?:, or another column)?|to add it, write a \+): (.*)$", text, re.MULTILINE)
     assert lines, f"no hint in: {text}"
     return [word for line in lines for word in shlex.split(line)]
 

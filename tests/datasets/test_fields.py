@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from evalflow.config.schema import DatasetConfig
-from evalflow.datasets import columns, propose_fields, read
-from evalflow.datasets.fields import CONVERTERS, USUAL
+from evalflow.datasets import columns, read
+from evalflow.datasets.fields import CONVERTERS
 from evalflow.errors import UserError
 from evalflow.labels.read import parse_case
 from evalflow.records import Context, Message
@@ -167,30 +167,3 @@ def test_columns_of_the_first_rows(load: Any) -> None:
     assert columns(config, rows=1) == ["a"]
     with pytest.raises(UserError, match="broken JSON at line 2"):
         columns(config)
-
-
-@pytest.mark.parametrize(
-    ("found", "proposed"),
-    [
-        (
-            ["query", "response", "ground_truth"],
-            {"question": "query", "answer": "response", "reference": "ground_truth"},
-        ),
-        (["Prompt", "Retrieved Contexts"], {"question": "Prompt", "contexts": "Retrieved Contexts"}),
-        (["groundTruth", "userInput"], {"question": "userInput", "reference": "groundTruth"}),
-        (["question", "prompt", "answer", "response"], {}),
-        (["messages", "prompt", "demo_output"], {"demo_answer": "demo_output"}),
-        (["text", "label", "prediction"], {"expected": "label", "actual": "prediction"}),
-        (["response", "llm_answer"], {"answer": "llm_answer"}),
-        (["Answer"], {"answer": "Answer"}),
-        ([], {}),
-    ],
-)
-def test_proposed_fields(found: list[str], proposed: dict[str, str]) -> None:
-    assert propose_fields(found) == proposed
-
-
-def test_no_usual_name_belongs_to_two_fields() -> None:
-    names = [name for field, usual in USUAL.items() for name in (field, *usual)]
-    assert len(names) == len(set(names))
-    assert set(USUAL) <= set(CONVERTERS)

@@ -156,10 +156,12 @@ class DataChecks:
             return Problem(what, f"metric.{metric.name}", "score the recorded answers: generate=false")
         field = "demo_answer" if generate == "demo" and need == "answer" else DERIVED.get(need, need)
         columns = list(self._columns.get(dataset, {}))
-        example = columns[0] if columns else "COLUMN"
+        proposed = datasets.propose_fields(columns).get(field)
+        example = proposed or (columns[0] if columns else "COLUMN")
         known = f"; columns without a field: {', '.join(columns)}" if columns else ""
         what = f"{metric.name} needs {need}, and no case of {dataset} has it{known}"
-        hint = f"map it: {override(f'{key}.fields.{field}', example)}"
+        other = "" if proposed or len(columns) < 2 else ", or another column"
+        hint = f"map it{other}: {override(f'{key}.fields.{field}', example)}"
         if need == f"vars.{BASELINE}":
             what = f"{metric.name} compares with the baseline's answers, and there is none to a case of {dataset}"
             hint = "name a run of the same cases: baseline=outputs/runs/..."

@@ -223,11 +223,12 @@ class Catalogue:
             metric = "metric=conversation_completeness"
             return self._run([f"dataset={dataset.name}", metric, *_SIMULATED], keyless=False)
         if not matching:
-            return Suggestion(None, "no metric here needs only what its cases have; map more `fields`")
+            return Suggestion(None, "no metric fits what its cases have so far; map more `fields`")
 
-        def order(pair: tuple[Option, DatasetMatch]) -> tuple[bool, bool, int]:
+        def order(pair: tuple[Option, DatasetMatch]) -> tuple[bool, bool, bool, int]:
             metric, _ = pair
-            return not self.keyless(metric), not self._is_paired(metric, dataset.name), -len(metric.needs)
+            paired, of_answer = self._is_paired(metric, dataset.name), "answer" in metric.needs
+            return not self.keyless(metric), not paired, not of_answer, -len(metric.needs)
 
         return self._score(*min(matching, key=order))
 

@@ -1,0 +1,99 @@
+"""Which column of unknown data probably holds which case field, by the columns' names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+USUAL: dict[str, tuple[str, ...]] = {
+    "id": ("case_id", "sample_id", "example_id", "question_id", "uid", "uuid"),
+    "question": ("query", "prompt", "input", "user_input", "instruction", "user_message", "user_query", "inputs"),
+    "messages": ("conversation", "chat", "dialogue", "dialog", "chat_history", "turns"),
+    "answer": (
+        "llm_answer", "response", "output", "actual_output", "generated_answer", "model_answer", "completion",
+        "generation", "model_output", "llm_response", "assistant_response", "summary",
+    ),
+    "reference": (
+        "ideal_answer", "reference_answer", "expected_output", "expected_answer", "ground_truth", "groundtruth",
+        "gold_answer", "golden_answer", "gold", "target", "ideal", "correct_answer", "reference_output",
+    ),
+    "contexts": (
+        "structured_contexts", "context", "retrieved_contexts", "retrieval_context", "retrieved_context", "documents",
+        "docs", "passages", "chunks", "sources", "source_documents", "evidence", "source", "document", "passage",
+    ),
+    "expected": ("expected_outcome", "label", "expected_label", "true_label", "gold_label", "y_true", "class"),
+    "actual": ("actual_outcome", "prediction", "predicted", "predicted_label", "y_pred", "outcome"),
+    "demo_answer": ("demo_output",),
+    "tags": ("tag", "categories", "category", "topics", "topic"),
+    "group": ("group_id", "cluster", "cluster_id", "document_id", "doc_id", "user_id", "template"),
+}  # fmt: skip
+"""Case field to common column names, best guess first."""
+
+# Words of longer names, such as `Bot says` or `Frage (user)`, in English and a few other languages.
+_WORDS: dict[str, set[str]] = {
+    "id": {"id", "nr", "no"},
+    "question": {
+        "question", "questions", "query", "prompt", "input", "asks", "asked", "utterance", "frage", "pregunta",
+        "domanda", "pergunta", "demande",
+    },
+    "answer": {
+        "answer", "answers", "response", "reply", "replies", "output", "bot", "chatbot", "assistant", "says",
+        "said", "completion", "antwort", "respuesta", "réponse", "risposta", "resposta",
+    },
+    "reference": {
+        "reference", "expected", "ideal", "gold", "golden", "truth", "should", "correct", "desired", "wanted",
+        "soll", "erwartet", "erwartete", "musterantwort",
+    },
+    "contexts": {
+        "context", "contexts", "passage", "passages", "snippet", "snippets", "chunk", "chunks", "document",
+        "documents", "retrieved", "evidence", "source", "sources", "kb", "kontext",
+    },
+    "tags": {"tag", "tags", "category", "categories", "topic", "topics", "kategorie", "thema"},
+}  # fmt: skip
+_MEASURES = {
+    "score", "scores", "rating", "grade", "time", "date", "at", "ms", "seconds", "latency", "cost", "price",
+    "tokens", "count", "length", "type", "lang", "language", "model", "version", "name", "url", "link", "status",
+    "feedback", "comment", "comments",
+}  # fmt: skip
+"""Words of columns that are about a text and do not hold it."""
+
+
+def propose_fields(columns: Sequence[str]) -> dict[str, str]:
+    """Propose a `fields` mapping for unknown data: case field to column, without columns of a field's own name.
+
+    Usual names count first, then words: a column whose words are of one field alone, if no other column is of it.
+    """
+    names = {_snake_case(column): column for column in reversed(columns)}
+    wanted = [name for name in USUAL if name not in columns and not (name == "question" and "messages" in columns)]
+    proposed = {
+        field: names[found]
+        for field in wanted
+        if (found := next((name for name in (field, *USUAL[field]) if name in names), None))
+    }
+    known = {*USUAL, *(name for usual in USUAL.values() for name in usual)}
+    rest = [(_field_of(name), column) for name, column in names.items() if name not in known]
+    for field in wanted:
+        likely = [column for found, column in rest if found == field]
+        if field not in proposed and len(likely) == 1:
+            proposed[field] = likely[0]
+    return {field: proposed[field] for field in USUAL if field in proposed}
+
+
+def _field_of(name: str) -> str | None:
+    """The field that the words of a name speak of; None if they speak of none or of several."""
+    words = set(re.findall(r"[^\W_]+", name))
+    fields = [field for field, own in _WORDS.items() if words & own]
+    if fields == ["id"]:
+        return "id" if words <= _WORDS["id"] else None  # `product id` is not the case's
+    if words & _MEASURES:
+        return None
+    texts = [field for field in fields if field != "id"]
+    if texts == ["answer", "reference"]:  # such as `the right answer that was expected`
+        return "reference"
+    return texts[0] if len(texts) == 1 else None
+
+
+def _snake_case(column: str) -> str:
+    """The name in snake_case: `Ground Truth`, `ground-truth` and `groundTruth` are one."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", column.strip())
+    return re.sub(r"[\s.-]+", "_", words).lower()

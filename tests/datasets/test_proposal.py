@@ -1,0 +1,48 @@
+"""Which column of unknown data is proposed for which field."""
+
+from __future__ import annotations
+
+import pytest
+
+from evalflow.datasets.fields import CONVERTERS
+from evalflow.datasets.proposal import USUAL, propose_fields
+
+
+@pytest.mark.parametrize(
+    ("found", "proposed"),
+    [
+        (
+            ["query", "response", "ground_truth"],
+            {"question": "query", "answer": "response", "reference": "ground_truth"},
+        ),
+        (["Prompt", "Retrieved Contexts"], {"question": "Prompt", "contexts": "Retrieved Contexts"}),
+        (["groundTruth", "userInput"], {"question": "userInput", "reference": "groundTruth"}),
+        (["question", "prompt", "answer", "response"], {}),
+        (["messages", "prompt", "demo_output"], {"demo_answer": "demo_output"}),
+        (["text", "label", "prediction"], {"expected": "label", "actual": "prediction"}),
+        (["response", "llm_answer"], {"answer": "llm_answer"}),
+        (["Answer"], {"answer": "Answer"}),
+        (
+            ["Nr.", "Frage (user)", "Bot says", "what it should say", "KB snippet", "Team"],
+            {
+                "id": "Nr.",
+                "question": "Frage (user)",
+                "answer": "Bot says",
+                "reference": "what it should say",
+                "contexts": "KB snippet",
+            },
+        ),
+        (["Question score", "answer_tokens", "product id", "bot name", "expected topics"], {}),
+        (["the bot's answer", "another answer", "expected answer"], {"reference": "expected answer"}),
+        (["response", "first answer"], {"answer": "response"}),
+        ([], {}),
+    ],
+)
+def test_proposed_fields(found: list[str], proposed: dict[str, str]) -> None:
+    assert propose_fields(found) == proposed
+
+
+def test_no_usual_name_belongs_to_two_fields() -> None:
+    names = [name for field, usual in USUAL.items() for name in (field, *usual)]
+    assert len(names) == len(set(names))
+    assert set(USUAL) <= set(CONVERTERS)
