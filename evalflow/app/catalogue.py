@@ -291,4 +291,6 @@ def _table(group: str, listed: list[Option]) -> Table:
 def _print_code(console: Console, text: str, language: str) -> None:
     from rich.syntax import Syntax  # imports Pygments, which `list` does not need
 
-    console.print(Syntax(plain(text.rstrip()), language, background_color="default", word_wrap=True))
+    shown = plain(text.rstrip())
+    # Lines are not wrapped: a comment's second half would be no comment once it is copied.
+    console.print(Syntax("", language, background_color="default").highlight(shown), soft_wrap=True, end="")

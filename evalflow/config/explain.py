@@ -93,7 +93,10 @@ def _problem(
     what = _WORDS.get(detail["type"]) or detail["msg"].removeprefix("Value error, ")
     shown = detail.get("input")
     got = f", not {shown!r}" if detail["type"] != "value_error" and isinstance(shown, str | int | float) else ""
-    return Problem(f"{full}: {what if what[:2].isupper() else what[0].lower() + what[1:]}{got}", where, key=full)
+    hint = ""
+    if detail["type"] == "list_type" and on_line and isinstance(shown, str) and shown:
+        hint = "brackets make a list: " + shlex.quote(f"{full}=[{','.join(shown.split())}]")
+    return Problem(f"{full}: {what if what[:2].isupper() else what[0].lower() + what[1:]}{got}", where, hint, full)
 
 
 def _walk(model: type[BaseModel], loc: Sequence[int | str]) -> tuple[list[str], list[str]]:

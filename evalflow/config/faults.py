@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from evalflow.config.load import Composed
 
 COMMAND_LINE = "command line"
+_EXAMPLES = {
+    "argv": "[python3,bot.py]", "base_url": "http://127.0.0.1:8000/v1", "call": "my_bot:ask",
+    "url": "http://127.0.0.1:8000/ask",
+}  # fmt: skip
+"""Values of keys that are called so, for hints."""
 
 
 class AbsentKeyError(UserError):
@@ -37,8 +42,7 @@ def as_user_errors(overrides: Sequence[str]) -> Generator[None]:
     try:
         yield
     except MissingMandatoryValue as error:
-        key = str(error.full_key or "")
-        raise UserError(Problem(f"{key} has no value", hint=f"add {key}=...")) from None
+        raise UserError(no_value(str(error.full_key or ""))) from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         what = f"this is not valid YAML: {getattr(error, 'problem', None) or error}"
@@ -53,6 +57,13 @@ def as_user_errors(overrides: Sequence[str]) -> Generator[None]:
         raise UserError(
             Problem(what, str(error.filename or ""), "run in another folder, or set hydra.run.dir")
         ) from None
+
+
+def no_value(key: str) -> Problem:
+    """The problem of a key that must be given and is not."""
+    example = _EXAMPLES.get(key.rpartition(".")[2])
+    hint = f"add {key}=..." + (f", such as {shlex.quote(f'{key}={example}')}" if example else "")
+    return Problem(f"{key} has no value", hint=hint, key=key)
 
 
 def _broken_reference(error: InterpolationKeyError) -> Problem:

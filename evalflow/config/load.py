@@ -24,7 +24,8 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from evalflow.config import hydra_plugins
-from evalflow.config.faults import AbsentKeyError, as_user_errors, problems_of_absent
+from evalflow.config.faults import AbsentKeyError, as_user_errors, no_value, problems_of_absent
+from evalflow.config.yaml_text import MISSING
 from evalflow.errors import Problem, UserError
 from evalflow.paths import conf_dirs, prompt_dirs, share_dir, sweep_slug
 
@@ -198,6 +199,10 @@ def _plain(
     folders = tuple(conf_dirs(config_dir))
     sources = _check_packages(folders, overrides)
     ours = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
+    for key in _hidden_by_null(ours, sources):
+        OmegaConf.update(ours, key, MISSING)
+    if complete and (absent := OmegaConf.missing_keys(ours)):
+        raise UserError([no_value(key) for key in sorted(absent)])
     values = cast("dict[str, Any]", OmegaConf.to_container(ours, resolve=True, throw_on_missing=complete))
     packaged = folders[-1]
     shadowed = [
@@ -215,6 +220,17 @@ def _plain(
         shadowed=tuple(shadowed),
         unresolved=cast("dict[str, Any]", OmegaConf.to_container(ours, resolve=False)),
     )
+
+
+def _hidden_by_null(config: DictConfig, sources: Mapping[str, Path]) -> list[str]:
+    """Keys that are ??? in the chosen file and null in one that it starts from: OmegaConf keeps the null."""
+    found: list[str] = []
+    for key, file in sources.items():
+        text = "" if "." in key or not file.is_file() else file.read_text(encoding="utf-8")
+        if MISSING in text:
+            named = (f"{key}.{name}" for name in OmegaConf.missing_keys(OmegaConf.create(text)))
+            found += [name for name in named if OmegaConf.select(config, name) is None]
+    return found
 
 
 def _check_packages(folders: Sequence[Path], overrides: Sequence[str]) -> dict[str, Path]:

@@ -136,6 +136,9 @@ def test_broken_yaml_says_where(folder: Folder) -> None:
 
 def test_a_missing_value_names_its_key() -> None:
     assert "judge.model" in complaint("dataset=rag", "metric=faithfulness", "judge=vllm")
+    azure = complaint("dataset=rag", "metric=faithfulness", "judge=azure")
+    assert "judge.base_url has no value" in azure  # not that of OpenAI, which would be sent Azure's key
+    assert "judge.model has no value" in azure
 
 
 def test_a_live_target_that_would_never_be_asked_is_an_error() -> None:

@@ -127,6 +127,7 @@ class TerminalScreen:
             self._err.print(Text.assemble(("error: ", "bold red"), plain(str(problem))), soft_wrap=True)
         if folder:
             self._err.print(literal(f"what was finished is in {shown(folder)}"), soft_wrap=True)
+            self._err.print(literal(f"go on  {command('resume', shown(folder))}"), soft_wrap=True)
 
     def interrupted(self, folder: Path | None) -> None:
         self._err.print(literal("interrupted", style="bold red"))
