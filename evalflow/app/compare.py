@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, islice
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -24,8 +24,9 @@ from evalflow.app.core.saved import (
 )
 from evalflow.app.core.screen import shown
 from evalflow.engine.folder import RunFolder
-from evalflow.errors import Problem, UserError
+from evalflow.errors import Problem, UserError, command
 from evalflow.lazy import pl
+from evalflow.records.manifest import Manifest
 from evalflow.report.comparison import print_comparison, write_comparison
 from evalflow.report.markdown import write_comparison_markdown
 from evalflow.report.wording import print_json
@@ -67,14 +68,34 @@ def _pairs(given: Sequence[str]) -> tuple[Path, list[tuple[SavedRun, SavedRun]]]
             raise UserError(Problem("fewer than two runs of this sweep have scores", str(folder)))
         return folder, list(combinations(runs, 2))
     if not given:
-        raise UserError(Problem("compare with what?", "command line", ANOTHER))
+        raise UserError(Problem("compare with what?", "command line", _another_than(find_run(None))))
     a, b = find_run(given[0]), find_run(given[1] if len(given) > 1 else None)
     expect_two(a, b)
     return b.folder.path, [(expect_scores(a), expect_scores(b))]
 
 
+def _another_than(latest: SavedRun) -> str:
+    """The command that compares the latest run with the newest earlier one of the same data and a common metric."""
+    folders = sorted(latest.folder.path.parent.glob("*/run.json"), reverse=True)
+    earlier = (RunFolder(file.parent) for file in folders if file.parent != latest.folder.path)
+    for folder in islice(earlier, _LOOKED_AT):
+        try:
+            found = folder.read()
+        except UserError:
+            continue  # damaged
+        if (
+            isinstance(found, Manifest)
+            and folder.scores.is_file()
+            and found.datasets.keys() == latest.manifest.datasets.keys()
+            and found.metrics.keys() & latest.manifest.metrics.keys()
+        ):
+            return f"the latest run with the one before it: {command('compare', shown(folder.path))}"
+    return ANOTHER
+
+
 Sort = Literal["all", "flipped", "worse", "better", "lost", "answer"]
 SORTS: tuple[Sort, ...] = get_args(Sort)
+_LOOKED_AT = 50  # earlier runs, newest first, among which one to compare with is looked for
 _KEY = ("dataset", "case_id", "metric")
 _HALF = 0.5
 _LEAST = 1e-9  # sort value of a score that only one run has: after cases that changed, before unchanged ones

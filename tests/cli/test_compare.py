@@ -166,7 +166,9 @@ def test_other_versions_prompts_and_judges_are_named_together(program: Program, 
 
 def test_runs_that_are_none(program: Program, two: tuple[str, str]) -> None:
     assert "this is one run, not two" in program("compare", two[1]).stderr
-    assert "compare with what?" in program("compare").stderr
+    refused = program("compare").stderr
+    assert "compare with what?" in refused
+    assert refused.rstrip().endswith(f"python -m evalflow compare outputs/runs/{Path(two[0]).name}")
     assert "this is no folder of a run" in program("compare", two[0], "nowhere").stderr
     assert "3 runs" in program("compare", *two, two[0]).stderr
     for margin in ("-1", "5e-324", "nan", "inf"):
