@@ -39,7 +39,7 @@ import gc
 
 from evalflow.__main__ import COLLECT_AFTER
 from evalflow.app.studio.space import open_workspace
-from evalflow.web.serve import bind, loopback
+from evalflow.web.address import bind, loopback
 from evalflow.web.application import application
 from evalflow.web.serve import answer
 

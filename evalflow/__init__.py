@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from evalflow.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from evalflow.api.functions import arun, calibrate, compare, load, run
     from evalflow.api.results import Report, RunCalibration, RunComparison, RunResult
@@ -16,8 +18,6 @@ if TYPE_CHECKING:
         UserError,
         WaitingError,
     )
-
-__version__ = "0.1.0"
 __all__ = [
     "BudgetError",
     "EvalflowError",

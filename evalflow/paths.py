@@ -125,6 +125,15 @@ def slug(text: str, length: int) -> str:
     return re.sub(r"[^A-Za-z0-9.=_-]+", "-", text).strip("-._")[:length].rstrip("-._")
 
 
+def shown(path: Path) -> str:
+    """The path for messages: relative if it is below the working directory."""
+    here = Path.cwd()
+    for one, folder in ((path, here), (path.resolve(), here.resolve())):
+        if one.is_relative_to(folder):
+            return str(one.relative_to(folder))
+    return str(path)
+
+
 @contextmanager
 def completed(path: Path) -> Generator[Path]:
     """A path next to `path` to write to. It replaces `path` when the block ends, and is deleted on an error.

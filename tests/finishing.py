@@ -13,8 +13,8 @@ import pytest
 
 from evalflow.app.core import process
 from evalflow.app.studio import runs
+from evalflow.app.studio.run_request import RunRequest
 from evalflow.app.studio.runs import Run
-from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import Workspace
 from evalflow.app.worker import Worker
 from evalflow.calls import budget

@@ -23,14 +23,14 @@ from evalflow.app.core.labels import bound_labels, other_runs
 from evalflow.app.core.open_run import inspected
 from evalflow.app.core.rederive import calibrate_run
 from evalflow.app.core.saved import expect_two, find_run
-from evalflow.app.core.screen import TerminalScreen, shown
+from evalflow.app.core.screen import TerminalScreen
 from evalflow.app.run import run as run_to_end
 from evalflow.config.env_file import load_env_file
 from evalflow.config.load import compose
 from evalflow.engine.deadline import Interrupter
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import EvalflowError, Problem, UserError, command
-from evalflow.paths import new_run_id
+from evalflow.paths import new_run_id, shown
 from evalflow.report.comparison import write_comparison
 from evalflow.report.markdown import write_comparison_markdown
 

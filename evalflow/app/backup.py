@@ -18,12 +18,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from evalflow import __version__
 from evalflow.errors import InfrastructureError, Problem, UserError, command
 from evalflow.paths import OWN_FOLDER, completed, private_file
 from evalflow.store import open_database
 from evalflow.store.database import copy_sqlite
 from evalflow.store.snapshot import Snapshot, expect_place, load_snapshot, settle, take_snapshot
+from evalflow.version import __version__
 
 FORMAT = 1
 _ABOUT, _DATABASE = "backup.json", "database"

@@ -18,10 +18,10 @@ from evalflow.app.core.calibration import (
 from evalflow.app.core.labels import bound_labels, finished_runs, labels_of_sweep, other_runs, write_sample
 from evalflow.app.core.rederive import calibrate_run
 from evalflow.app.core.saved import find_folder, jobs_of, open_scored
-from evalflow.app.core.screen import shown
 from evalflow.app.core.sweep import write_sweep
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError, command
+from evalflow.paths import shown
 from evalflow.report.calibration import Calibration, print_calibration, print_corrected
 from evalflow.report.sweep import print_choice
 from evalflow.report.wording import literal, print_json

@@ -22,10 +22,10 @@ from evalflow.app.core.saved import (
     jobs_of,
     open_scored,
 )
-from evalflow.app.core.screen import shown
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError, command
 from evalflow.lazy import pl
+from evalflow.paths import shown
 from evalflow.records.manifest import Manifest
 from evalflow.report.comparison import print_comparison, write_comparison
 from evalflow.report.markdown import write_comparison_markdown

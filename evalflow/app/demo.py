@@ -14,14 +14,14 @@ from evalflow.app.core.assemble import composed_settings, with_default_judge
 from evalflow.app.core.cases import answer_in_data
 from evalflow.app.core.derive import Derived
 from evalflow.app.core.result_rules import ResultRules
-from evalflow.app.core.screen import TerminalScreen, shown
+from evalflow.app.core.screen import TerminalScreen
 from evalflow.app.run import execute
 from evalflow.config.schema import DatasetConfig, RunConfig
 from evalflow.config.validate import Settings
 from evalflow.engine.folder import RunFolder
 from evalflow.engine.journal import AnswerBook
 from evalflow.errors import InfrastructureError, Problem, UserError, command
-from evalflow.paths import share_dir
+from evalflow.paths import share_dir, shown
 from evalflow.records import Case, Message
 from evalflow.records.manifest import Manifest
 from evalflow.summary.journal import json_line

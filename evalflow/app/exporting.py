@@ -12,7 +12,7 @@ from rich.console import Console
 from evalflow.app.core.cases import answers_of
 from evalflow.app.core.outgoing import facts_of, receiver_of, send_rest
 from evalflow.app.core.saved import SavedRun, find_folder, find_scored
-from evalflow.app.core.screen import print_export, shown
+from evalflow.app.core.screen import print_export
 from evalflow.app.core.stored_runs import copy_folder
 from evalflow.calls.connections import Connections
 from evalflow.config.schema import OtelConfig
@@ -22,6 +22,7 @@ from evalflow.exporters.finished import FinishedRun
 from evalflow.exporters.mlflow import send_to_mlflow
 from evalflow.exporters.otel import DeliveryLog
 from evalflow.exporters.weave import send_to_weave
+from evalflow.paths import shown
 from evalflow.records.manifest import ExportFacts
 from evalflow.report.results_csv import AnsweredCase, rows
 

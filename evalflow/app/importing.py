@@ -17,7 +17,7 @@ from evalflow.app.core.assemble import with_default_judge
 from evalflow.app.core.derive import Derived
 from evalflow.app.core.options import MODEL, SENDS_NOTHING
 from evalflow.app.core.result_rules import ResultRules
-from evalflow.app.core.screen import TerminalScreen, propose_command, shown, write_new
+from evalflow.app.core.screen import TerminalScreen, propose_command, write_new
 from evalflow.app.report import case_rows
 from evalflow.app.run import execute
 from evalflow.config.schema import IDENTIFIER
@@ -36,7 +36,7 @@ from evalflow.importers.promptfoo.read import read_promptfoo
 from evalflow.importers.ragas import read_ragas
 from evalflow.importers.tiamat import read_test
 from evalflow.importers.traces import read_traces
-from evalflow.paths import private_folder, write_atomically
+from evalflow.paths import private_folder, shown, write_atomically
 from evalflow.records.manifest import Manifest
 from evalflow.report.comparison import native_means, print_pairs
 from evalflow.report.wording import ColumnKind, literal, table_of

@@ -20,12 +20,12 @@ from evalflow.app.core.inspect import Inspection
 from evalflow.app.core.open_run import inspected, opened
 from evalflow.app.core.proof_subject import ProofSubject
 from evalflow.app.core.saved import SavedRun, find_scored, open_run
-from evalflow.app.core.screen import TerminalScreen, shown
+from evalflow.app.core.screen import TerminalScreen
 from evalflow.config.load import compose
 from evalflow.datasets import case_to_row
 from evalflow.datasets.perturbations import CHANGES, perturbed
 from evalflow.errors import Problem, UserError, command
-from evalflow.paths import new_run_id
+from evalflow.paths import new_run_id, shown
 from evalflow.records import Case
 from evalflow.report.proof import print_proof, write_proof
 from evalflow.report.wording import counted, print_json

@@ -19,7 +19,7 @@ from evalflow.app.core.comparison import ComparisonOptions, notes_of, questions_
 from evalflow.app.core.inspect import Inspection
 from evalflow.app.core.open_run import OpenRun, inspected, opened
 from evalflow.app.core.saved import open_run
-from evalflow.app.core.screen import TerminalScreen, shown
+from evalflow.app.core.screen import TerminalScreen
 from evalflow.config.load import HydraJob, launch
 from evalflow.engine.deadline import interruptible
 from evalflow.engine.journal import WatchedSink
@@ -28,7 +28,7 @@ from evalflow.engine.race import A, B, RaceLooks
 from evalflow.errors import Problem, UserError, command, did_you_mean
 from evalflow.lazy import pl
 from evalflow.metrics.kinds.composite import CompositeMetricConfig
-from evalflow.paths import new_run_id
+from evalflow.paths import new_run_id, shown
 from evalflow.report.comparison import Comparison, flips, print_comparison, write_comparison
 from evalflow.report.wording import counted, print_json
 from evalflow.summary.compare import ComparisonRow, adjusted, pair_scores

@@ -13,10 +13,11 @@ from rich.console import Console
 from evalflow.app.core.options import check_new_name
 from evalflow.app.core.ranking import Standings, rank_runs, ranked_items
 from evalflow.app.core.saved import SavedRun, find_folder, jobs_of, open_scored
-from evalflow.app.core.screen import propose_command, shown, write_new
+from evalflow.app.core.screen import propose_command, write_new
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError, command
 from evalflow.importers.files import option_text
+from evalflow.paths import shown
 from evalflow.report.ranking import print_rankings, write_ranking
 from evalflow.report.wording import print_json
 from evalflow.summary.items import ShortSet, short_set

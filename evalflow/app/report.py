@@ -15,12 +15,12 @@ from rich.console import Console
 from evalflow.app.core.calibration import rank_again
 from evalflow.app.core.rederive import rewrite
 from evalflow.app.core.saved import answered_rows, find_folder, find_run, is_override, jobs_of, open_run
-from evalflow.app.core.screen import shown
 from evalflow.app.core.sweep import write_sweep
 from evalflow.datasets import tag_levels, tag_name
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError, command, did_you_mean
 from evalflow.lazy import pl
+from evalflow.paths import shown
 from evalflow.report.cases import print_case
 from evalflow.report.findings import exclusion_findings
 from evalflow.report.results_csv import AnsweredCase, as_answered

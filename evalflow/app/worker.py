@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from evalflow.app.core import process
 from evalflow.app.core.rederive import facts_of_run
-from evalflow.app.core.screen import shown
 from evalflow.app.studio import leases
 from evalflow.app.studio.intake import Intake
 from evalflow.app.studio.space import Workspace
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import BudgetError, EvalflowError, InfrastructureError, Problem, UserError
+from evalflow.paths import shown
 from evalflow.store import runs
 from evalflow.store.rows import now
 

@@ -13,10 +13,10 @@ import time
 from collections.abc import AsyncIterable, Mapping
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from evalflow import __version__
 from evalflow.calls.networks import ForbiddenAddressError, Networks
 from evalflow.frozen import record
 from evalflow.records import Usage
+from evalflow.version import __version__
 
 if TYPE_CHECKING:
     from aiohttp import ClientConnectorError, ClientSession, ClientTimeout

@@ -8,11 +8,11 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from evalflow import __version__
 from evalflow.cli.completion import ASK, print_candidates
 from evalflow.cli.verbs import VERBS, Handler
 from evalflow.config.env_file import load_env_file
 from evalflow.errors import EvalflowError, Problem, UserError, did_you_mean
+from evalflow.version import __version__
 
 
 def run_command(arguments: Sequence[str]) -> int:

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from evalflow import __version__
 from evalflow.cli.parsing import parser_of
 from evalflow.errors import Problem, UserError
 from evalflow.extras import install_command
 from evalflow.paths import new_run_id
+from evalflow.version import __version__
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer

@@ -13,9 +13,9 @@ from evalflow.errors import Problem, UserError
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
+    from evalflow.web.address import Address
     from evalflow.web.security.oidc import OidcSettings
     from evalflow.web.security.proxy import UserHeader
-    from evalflow.web.serve import Address
 
 _HEADER = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,99}\Z")
 _SHORTEST_SECRET = 32
@@ -56,7 +56,7 @@ def expect_no_public_options(options: Namespace) -> None:
 
 def public_settings(options: Namespace) -> tuple[Address, OidcSettings | None]:
     """The address to serve, and the OpenID Connect provider to ask. Raises UserError: all that is missing or wrong."""
-    from evalflow.web.serve import public_address
+    from evalflow.web.address import public_address
 
     problems: list[Problem] = []
     tls = [file for file in (options.tls_cert, options.tls_key) if file]

@@ -6,18 +6,16 @@ import re
 import shlex
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf.errors import InterpolationKeyError, MissingMandatoryValue, OmegaConfBaseException
 
+from evalflow.config.composed import Composed
 from evalflow.config.explain import unknown_key
 from evalflow.errors import Problem, UserError, did_you_mean
-
-if TYPE_CHECKING:
-    from evalflow.config.load import Composed
 
 COMMAND_LINE = "command line"
 _EXAMPLES = {

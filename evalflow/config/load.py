@@ -24,6 +24,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from evalflow.config import hydra_plugins
+from evalflow.config.composed import Composed
 from evalflow.config.faults import AbsentKeyError, as_user_errors, no_value, problems_of_absent
 from evalflow.config.yaml_text import MISSING
 from evalflow.errors import Problem, UserError
@@ -32,27 +33,6 @@ from evalflow.paths import conf_dirs, prompt_dirs, share_dir, sweep_slug
 MULTI_SELECT = ("dataset", "metric")
 _COMPOSING = threading.Lock()  # held while composing: Hydra keeps its state in singletons
 _LAUNCHING = threading.Lock()  # held by a command line from its first composition to the end of its last job
-
-
-@dataclass(frozen=True, slots=True)
-class Composed:
-    """A composed configuration, not yet validated: plain values, with interpolations resolved."""
-
-    values: dict[str, Any]
-    choices: dict[str, str]  # the option chosen in each single-choice group
-    sources: dict[str, Path]  # the file of each `dataset.NAME`, `metric.NAME`, `judge`, `embedder` and `target`
-    overrides: tuple[str, ...]
-    # In search order; the first match wins.
-    conf_folders: tuple[Path, ...]
-    prompt_folders: tuple[Path, ...]
-    shadowed: tuple[tuple[str, Path], ...] = ()  # parts, with their files, that replace packaged ones of the same name
-    # The plain configuration with interpolations unresolved; None: there are none.
-    unresolved: dict[str, Any] | None = None
-
-    @property
-    def storable(self) -> dict[str, Any]:
-        """The configuration to store, for `resolved`: environment variables stay references, as they may be secret."""
-        return self.values if self.unresolved is None else self.unresolved
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 from pydantic import BaseModel, ValidationError
 
+from evalflow.config.composed import Composed
 from evalflow.config.explain import problems_of
 from evalflow.config.judges import MembersConfig
-from evalflow.config.load import Composed
 from evalflow.config.schema import (
     DatasetConfig,
     JudgeConfig,

@@ -28,12 +28,12 @@ from evalflow.datasets.sources import (
     format_of,
     parse_json,
     record,
-    shown,
     text_bytes,
     unreadable,
 )
 from evalflow.datasets.workbook import open_workbook, sheet_records, sheets
 from evalflow.errors import Problem, UserError
+from evalflow.paths import shown
 from evalflow.records import Case, Context, Message
 
 __all__ = (

@@ -12,8 +12,9 @@ from typing import Any, TextIO
 
 from pydantic_core import from_json
 
-from evalflow.datasets.sources import MAX_RECORD, SourceRow, Table, Unreadable, refuse_too_large, shown, too_long
+from evalflow.datasets.sources import MAX_RECORD, SourceRow, Table, Unreadable, refuse_too_large, too_long
 from evalflow.errors import Problem
+from evalflow.paths import shown
 
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?\Z")
 _BOOLEAN = {"true": True, "false": False}

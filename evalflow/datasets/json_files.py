@@ -10,19 +10,10 @@ from decimal import Decimal
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
-from evalflow.datasets.sources import (
-    MAX_RECORD,
-    SourceRow,
-    Table,
-    Unreadable,
-    parse_json,
-    record,
-    shown,
-    too_large,
-    too_long,
-)
+from evalflow.datasets.sources import MAX_RECORD, SourceRow, Table, Unreadable, parse_json, record, too_large, too_long
 from evalflow.errors import Problem, UserError
 from evalflow.jsonvalues import kind
+from evalflow.paths import shown
 
 BOM = b"\xef\xbb\xbf"
 _LIST = "a file that is one JSON list is read with `format: json`"

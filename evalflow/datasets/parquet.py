@@ -10,8 +10,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from evalflow.datasets.sources import MAX_RECORD, SourceRow, Table, Unreadable, shown, too_long
+from evalflow.datasets.sources import MAX_RECORD, SourceRow, Table, Unreadable, too_long
 from evalflow.errors import Problem
+from evalflow.paths import shown
 
 if TYPE_CHECKING:
     import polars as pl

@@ -17,6 +17,7 @@ from evalflow.config.schema import DatasetConfig
 from evalflow.errors import Problem, UserError, did_you_mean, nearest
 from evalflow.jsonvalues import is_finite, kind, overflows
 from evalflow.objects import fetch_files, is_address
+from evalflow.paths import shown
 
 MAX_RECORD = 32 * 1024**2  # maximum size of one record: characters in CSV and Excel, bytes in others
 Format = Literal["jsonl", "json", "csv", "parquet", "xlsx"]
@@ -53,12 +54,6 @@ class Table:
 def too_long(where: str, hint: str = "") -> Unreadable:
     """The problem of a record longer than MAX_RECORD."""
     return Unreadable(f"the record is longer than {MAX_RECORD:,} characters", where, hint)
-
-
-def shown(path: Path) -> str:
-    """The path as shown in messages: relative if below the working directory."""
-    here = Path.cwd()
-    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
 def record(value: object, where: str, hint: str = "") -> SourceRow | Problem:

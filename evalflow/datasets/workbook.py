@@ -14,8 +14,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
 
-from evalflow.datasets.sources import MAX_RECORD, SourceRow, Table, Unreadable, shown
+from evalflow.datasets.sources import MAX_RECORD, SourceRow, Table, Unreadable
 from evalflow.errors import Problem, UserError
+from evalflow.paths import shown
 
 UNPACKED = 512 * 1024**2
 """Maximum size of a workbook's parts together, unpacked, in bytes."""

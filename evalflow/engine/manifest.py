@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from evalflow import __version__
 from evalflow.config.kinds import installed_version
 from evalflow.records import Answer, Spend, Usage
 from evalflow.records.manifest import SCHEMA, Manifest, Stop
+from evalflow.version import __version__
 
 
 @dataclass(slots=True)

@@ -13,11 +13,11 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from evalflow import __version__
 from evalflow.config.schema import TextToSend
 from evalflow.frozen import record
 from evalflow.records import Answer
 from evalflow.report.results_csv import COLUMNS, Score
+from evalflow.version import __version__
 
 SCORE_COLUMNS = (*COLUMNS, "finished_at")
 """The columns of `scores` that an event is made of."""

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, cast
 
 from evalflow.datasets.json_files import streamed_items
-from evalflow.datasets.sources import shown
 from evalflow.errors import Problem, UserError
 from evalflow.importers.files import ImportedConfig, ImportSource
 from evalflow.importers.ledger import Ledger, Untranslatable
 from evalflow.importers.recorded import PARTS, Counterparts, recorded_cases
 from evalflow.importers.sources import expect_text, read_rows
 from evalflow.jsonvalues import as_list, as_map, as_number
+from evalflow.paths import shown
 
 _LISTS = ("testCases", "conversationalTestCases", "goldens", "conversationalGoldens")
 _LIKE: Mapping[str, str] = {

@@ -15,7 +15,6 @@ from typing import Any, cast
 
 from evalflow.datasets import irregular
 from evalflow.datasets.json_files import streamed_items
-from evalflow.datasets.sources import shown
 from evalflow.errors import Problem, UserError
 from evalflow.importers.files import ImportedConfig, ImportSource
 from evalflow.importers.joined import ScoreStore
@@ -24,6 +23,7 @@ from evalflow.importers.recorded import PARTS, recorded_cases
 from evalflow.importers.sources import READABLE, expect_text, read_rows
 from evalflow.importers.values import output_text, question_of
 from evalflow.jsonvalues import as_list, as_map
+from evalflow.paths import shown
 from evalflow.records.answers import Message
 
 Row = Mapping[str, Any]

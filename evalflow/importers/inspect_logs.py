@@ -12,7 +12,7 @@ from struct import unpack
 from typing import Any
 
 from evalflow.datasets.json_files import streamed_items
-from evalflow.datasets.sources import parse_json, shown
+from evalflow.datasets.sources import parse_json
 from evalflow.errors import Problem, UserError
 from evalflow.importers.files import ImportedConfig, ImportSource
 from evalflow.importers.ledger import Ledger
@@ -20,6 +20,7 @@ from evalflow.importers.recorded import PARTS, Counterparts, recorded_cases
 from evalflow.importers.sources import LARGEST_FILE, expect_text
 from evalflow.importers.values import output_text
 from evalflow.jsonvalues import as_list, as_map
+from evalflow.paths import shown
 
 _ZSTD = 93
 _VERSION = 2

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from evalflow.datasets.sources import shown
 from evalflow.errors import Problem, UserError
 from evalflow.importers.exports import input_of, parsed
 from evalflow.importers.files import ImportedConfig, ImportSource, key_for
@@ -16,6 +15,7 @@ from evalflow.importers.recorded import PARTS, RecordedCases, recorded_cases, sc
 from evalflow.importers.sources import read_document, read_rows
 from evalflow.importers.values import output_text, question_of
 from evalflow.jsonvalues import as_list, as_map
+from evalflow.paths import shown
 
 _DATE = r"\d{4}-\d\d-\d\dT[\d:.-]+"
 _SAMPLES = re.compile(rf"samples_(?P<task>.+)_(?P<date>{_DATE})\.jsonl")

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from evalflow.datasets.json_files import streamed_items
-from evalflow.datasets.sources import shown
 from evalflow.errors import Problem, UserError
 from evalflow.importers.files import DataFile, ImportedConfig, ImportSource, dataset_option, key_for, recorded_option
 from evalflow.importers.graders import Grader, grader_of
@@ -25,6 +24,7 @@ from evalflow.importers.registry_evals import is_registry, read_registry, read_s
 from evalflow.importers.sources import LARGEST_FILE, read_document, read_rows
 from evalflow.importers.values import output_text, question_of
 from evalflow.jsonvalues import as_list, as_map
+from evalflow.paths import shown
 
 PARTS = ("graders", "cases", "checks", "scores")
 _UUID = re.compile(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")

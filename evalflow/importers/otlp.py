@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from evalflow.datasets.json_files import BOM, open_jsonl, streamed_items
-from evalflow.datasets.sources import MAX_RECORD, shown
+from evalflow.datasets.sources import MAX_RECORD
 from evalflow.errors import Problem, UserError
 from evalflow.importers.ledger import Ledger
 from evalflow.importers.sources import expect_text
+from evalflow.paths import shown
 from evalflow.traces.spans import Span, declared_spans, span_of
 
 _SPANS = "resourceSpans.item.scopeSpans.item.spans.item"

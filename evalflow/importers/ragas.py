@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from evalflow.datasets import irregular
-from evalflow.datasets.sources import shown
 from evalflow.errors import Problem, UserError
 from evalflow.importers.exports import field_of, message_of, parsed
 from evalflow.importers.files import ImportedConfig, ImportSource
@@ -19,6 +18,7 @@ from evalflow.importers.ledger import Ledger, Untranslatable
 from evalflow.importers.recorded import PARTS, Counterparts, recorded_cases, score_number
 from evalflow.importers.sources import LARGEST_FILE, expect_text, read_document, read_rows
 from evalflow.jsonvalues import as_list, as_map
+from evalflow.paths import shown
 from evalflow.records.answers import Message
 
 _ASKED = ("user_input", "question", "query")

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from evalflow.datasets.sources import shown
 from evalflow.errors import Problem, UserError
 from evalflow.importers.files import ImportedConfig, ImportSource, dataset_option
 from evalflow.importers.graders import COMMAND, rubric_option
@@ -16,6 +15,7 @@ from evalflow.importers.ledger import Ledger, Untranslatable
 from evalflow.importers.located import LocatedMap
 from evalflow.importers.sources import SourceFolder, read_document, read_rows
 from evalflow.jsonvalues import as_list, as_map
+from evalflow.paths import shown
 
 PARTS = ("evals", "cases")
 _Check = Callable[[list[str]], dict[str, Any]]

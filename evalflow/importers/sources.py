@@ -12,10 +12,11 @@ from typing import Any
 from evalflow.datasets.csv_file import open_csv
 from evalflow.datasets.json_files import open_json, open_jsonl
 from evalflow.datasets.parquet import open_parquet
-from evalflow.datasets.sources import MAX_RECORD, SourceRow, Table, shown
+from evalflow.datasets.sources import MAX_RECORD, SourceRow, Table
 from evalflow.errors import Problem, UserError
 from evalflow.importers.ledger import Untranslatable
 from evalflow.importers.located import Broken, located_json, located_yaml
+from evalflow.paths import shown
 
 LARGEST_FILE = 64 * 2**20  # bytes of a file that is read whole
 _PUT = "put it there, and import again"

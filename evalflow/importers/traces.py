@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evalflow.datasets import irregular
-from evalflow.datasets.sources import MAX_RECORD, shown
+from evalflow.datasets.sources import MAX_RECORD
 from evalflow.errors import Problem, UserError
 from evalflow.importers.files import ImportedConfig, ImportSource, dataset_option
 from evalflow.importers.joined import StoredTrace, TraceStore
 from evalflow.importers.ledger import Ledger
 from evalflow.importers.otlp import read_spans
 from evalflow.importers.secrets import hidden
+from evalflow.paths import shown
 from evalflow.records import Message
 from evalflow.traces.messages import messages_of
 from evalflow.traces.reading import TraceNote, TraceReading, read_question

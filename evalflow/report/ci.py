@@ -7,18 +7,15 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from evalflow.lazy import pl
 from evalflow.paths import replacing
 from evalflow.records import passes
 from evalflow.records.manifest import Manifest
 from evalflow.report.page import judge_lines
+from evalflow.report.reported import Reported
 from evalflow.report.results_csv import iterate_rows
-
-if TYPE_CHECKING:
-    from evalflow.report.html import Reported
-
 
 _PLAIN = re.compile("[ !#-%'-;=?-~\u00a0-\ud7ff]*")
 """Characters that need no escape in an attribute."""

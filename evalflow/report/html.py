@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, TextIO
 
-from evalflow.config.schema import MetricConfig
-from evalflow.lazy import pl
 from evalflow.paths import replacing
-from evalflow.records import Case
-from evalflow.records.manifest import Manifest
 from evalflow.report.cases import BLOCK, ExplorerWriter, most_informative, script_json
 from evalflow.report.charts import bins_of, charts, matrix_of
 from evalflow.report.ci import write_junit
@@ -22,35 +17,16 @@ from evalflow.report.findings import exclusion_findings, noise_findings, panel_f
 from evalflow.report.markdown import write_markdown
 from evalflow.report.page import content_policy, facts, judge_lines, sample_lines, title, write_page
 from evalflow.report.proof import proof_tables
-from evalflow.report.results_csv import AnswerOf, CasesWriter, MiscategorisedWriter, ResultsWriter, json_or_text, rows
+from evalflow.report.reported import Reported, with_title, with_titles
+from evalflow.report.results_csv import CasesWriter, MiscategorisedWriter, ResultsWriter, json_or_text, rows
 from evalflow.report.wording import PARTS, joined, series_name, varying, without_means_of_figures
 
 if TYPE_CHECKING:
-    from evalflow.report.calibration import Calibration
+    pass
 
 _NAMES = ("metric", "statistic", "tag", *PARTS)
 _STYLES = ("page.css", "tables.css", "explorer.css")
 _SCRIPTS = ("data.js", "filter.js", "list.js", "steps.js", "detail.js", "main.js")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reported:
-    """A finished run, as reports use it: what scores.parquet, summary.parquet and summary.json have, and its cases.
-
-    `gates` are as of `decide`; `categorising` names the metrics that classify cases; `cases` are iterated once.
-    """
-
-    scores: pl.LazyFrame
-    summary: pl.DataFrame
-    details: Sequence[Mapping[str, Any]]
-    gates: Sequence[Mapping[str, Any]]
-    manifest: Manifest
-    metrics: Mapping[str, MetricConfig]
-    cases: Iterable[Case]
-    answers: AnswerOf
-    calibration: Calibration | None = None
-    max_error_rate: float = 0.0
-    categorising: Collection[str] = ()
 
 
 def report_policy() -> str:
@@ -60,7 +36,7 @@ def report_policy() -> str:
 
 def write_html(path: Path, run: Reported, explorer: ExplorerWriter) -> None:
     """Write the page."""
-    run = _with_titles(run)
+    run = with_titles(run)
     rows = without_means_of_figures(run.summary.to_dicts())
     context = {
         "title": title(run.manifest),
@@ -93,7 +69,7 @@ def _data(run: Reported, explorer: ExplorerWriter) -> dict[str, Any]:
     """Data for script elements, inserted unescaped; all of it is from `script_json`, so it cannot end an element."""
     metrics = {name: {"description": m.description, "direction": m.direction} for name, m in run.metrics.items()}
     legend = explorer.legend()
-    legend["series"] = [_with_title(series, run.manifest.titles) for series in legend["series"]]
+    legend["series"] = [with_title(series, run.manifest.titles) for series in legend["series"]]
     return {
         "legend": script_json(legend | {"metrics": metrics}),
         "index": _listed(explorer.index),
@@ -150,25 +126,4 @@ def write_reports(folder: Path, run: Reported) -> None:
         explorer.finish()
         write_html(folder / "report.html", run, explorer)
     write_junit(folder / "junit.xml", run)
-    write_markdown(folder / "summary.md", _with_titles(run))
-
-
-def _with_titles(run: Reported) -> Reported:
-    """The run for people: with the titles of metrics in place of their names."""
-    titles = run.manifest.titles
-    if not titles:
-        return run
-    shown, rows = pl.col("metric").replace(titles), run.calibration.rows if run.calibration else ()
-    labelled = [replace(row, metric=titles.get(row.metric, row.metric)) for row in rows]
-    return replace(
-        run,
-        scores=run.scores.with_columns(shown),
-        summary=run.summary.with_columns(shown),
-        details=[_with_title(detail, titles) for detail in run.details],
-        metrics={titles.get(name, name): config for name, config in run.metrics.items()},
-        calibration=replace(run.calibration, rows=labelled) if run.calibration else None,
-    )
-
-
-def _with_title(row: Mapping[str, Any], titles: Mapping[str, str]) -> dict[str, Any]:
-    return {key: titles.get(value, value) if key == "metric" else value for key, value in row.items()}
+    write_markdown(folder / "summary.md", with_titles(run))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from evalflow.paths import replacing
 from evalflow.report.findings import exclusion_findings, preference_findings
 from evalflow.report.page import judge_lines, sample_lines, title
+from evalflow.report.reported import Reported
 from evalflow.report.wording import (
     caveat_lines,
     cost,
@@ -27,7 +28,6 @@ from evalflow.report.wording import (
 if TYPE_CHECKING:
     from evalflow.report.calibration import CorrectedRow
     from evalflow.report.comparison import Comparison, FlippedCases
-    from evalflow.report.html import Reported
 
 _OUTCOMES = {True: "passed", False: "**failed**", None: "**undecided**"}
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|~#])")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evalflow.lazy import np, pl
 from evalflow.records import passes
@@ -22,9 +22,6 @@ from evalflow.stats.raters import (
     spearman_brown,
 )
 from evalflow.summary.slices import cluster_name
-
-if TYPE_CHECKING:
-    from evalflow.summary.calibration import CalibrationRow
 
 MEASURES = (
     "kappa", "kappa_weighted", "krippendorff_alpha", "spearman", "spearman_by_group", "kendall", "pearson",
@@ -213,23 +210,6 @@ def _reliability(ratings: Floats, alpha: float | None) -> float | None:
     if found is None and alpha is not None:
         found = spearman_brown(alpha, float(given.sum(axis=1).mean())) if alpha > 0 else None
     return found if found is not None and found >= 0 else None
-
-
-def disagreements(row: CalibrationRow, most: int) -> list[dict[str, Any]]:
-    """Labelled answers on which judge and people differ, largest difference (score - human) first.
-
-    `said` has people's labels on the metric's own scale, `comment` theirs (or null), `reason` is the judge's.
-    """
-    labelled = row.answers.filter(pl.col("human").is_not_null())
-    differences = labelled.with_columns(difference=pl.col("score") - pl.col("human"))
-    differing = differences.filter(pl.col("difference").abs() > 1e-9)
-    worst = differing.sort(pl.col("difference").abs(), descending=True, maintain_order=True).head(most)
-    columns = (
-        "dataset", "metric", "target", "target_repeat", "judge", "case_id", "score", "human", "difference", "said",
-        "reason",
-    )  # fmt: skip
-    comment = pl.when(pl.col("comment") != "").then("comment").alias("comment")
-    return worst.select(*columns, comment).to_dicts()
 
 
 def label_frame(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:

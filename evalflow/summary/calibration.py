@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from evalflow.lazy import np, pl
 from evalflow.records import passes
@@ -329,3 +330,20 @@ def _rate(labelled: pl.DataFrame, rest: pl.DataFrame) -> CorrectedRate | None:
     passes, fails = judge[human == 1], judge[human == 0]
     sensitivity, passed_fails, rate = (float(side.mean()) if side.size else 0.0 for side in (passes, fails, others))
     return rogan_gladen(rate, others.size, 1 - passed_fails, fails.size, sensitivity, passes.size)
+
+
+def disagreements(row: CalibrationRow, most: int) -> list[dict[str, Any]]:
+    """Labelled answers on which judge and people differ, largest difference (score - human) first.
+
+    `said` has people's labels on the metric's own scale, `comment` theirs (or null), `reason` is the judge's.
+    """
+    labelled = row.answers.filter(pl.col("human").is_not_null())
+    differences = labelled.with_columns(difference=pl.col("score") - pl.col("human"))
+    differing = differences.filter(pl.col("difference").abs() > 1e-9)
+    worst = differing.sort(pl.col("difference").abs(), descending=True, maintain_order=True).head(most)
+    columns = (
+        "dataset", "metric", "target", "target_repeat", "judge", "case_id", "score", "human", "difference", "said",
+        "reason",
+    )  # fmt: skip
+    comment = pl.when(pl.col("comment") != "").then("comment").alias("comment")
+    return worst.select(*columns, comment).to_dicts()

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from anyio import CapacityLimiter, fail_after, to_thread
 
-from evalflow import __version__
 from evalflow.app.studio.access import nobody
 from evalflow.errors import EvalflowError
+from evalflow.version import __version__
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
     from evalflow.app.studio.space import Workspace
-    from evalflow.web.serve import Address, Child
+    from evalflow.web.address import Address
+    from evalflow.web.child import Child
 
 API = "/api/v1"
 READY_S = 3.0

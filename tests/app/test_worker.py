@@ -19,9 +19,9 @@ from evalflow.app.core import process
 from evalflow.app.studio import bots, cases, datasets, metrics, runs, scores
 from evalflow.app.studio.metrics import MetricDraft
 from evalflow.app.studio.opened_runs import open_run
+from evalflow.app.studio.run_request import RunRequest
 from evalflow.app.studio.runs import Run, run_row
 from evalflow.app.studio.scores import Score, ScoreFilter
-from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import Workspace, open_workspace
 from evalflow.app.worker import Worker
 from evalflow.errors import InfrastructureError

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from evalflow.config import hydra_plugins
-from evalflow.config.load import Composed, compose
+from evalflow.config.composed import Composed
+from evalflow.config.load import compose
 from evalflow.errors import UserError
 
 

@@ -26,7 +26,7 @@ from evalflow.app.studio.access import LOCAL, ROLES, Actor, Right
 from evalflow.app.studio.checks import CheckDraft
 from evalflow.app.studio.connections import ConnectionDraft
 from evalflow.app.studio.metrics import MetricDraft
-from evalflow.app.studio.snapshot import RunRequest
+from evalflow.app.studio.run_request import RunRequest
 from evalflow.app.studio.space import Workspace, open_workspace
 from evalflow.app.studio.tasks import TaskDraft
 from evalflow.store import rows, server_tables

@@ -4,8 +4,8 @@ import polars as pl
 import pytest
 
 from evalflow.report.calibration_findings import in_words, warnings_of
-from evalflow.summary.agreement import classes_of, disagreements, label_frame, labelled_scores
-from evalflow.summary.calibration import calibrate_scores
+from evalflow.summary.agreement import classes_of, label_frame, labelled_scores
+from evalflow.summary.calibration import calibrate_scores, disagreements
 from evalflow.summary.compare import Traits
 
 SCORED = {

@@ -22,9 +22,10 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from evalflow.app.studio.space import Workspace, open_workspace
+from evalflow.web.address import Address, bind, loopback
 from evalflow.web.application import API, rest_api, security_middleware
 from evalflow.web.security.token import cookie_name
-from evalflow.web.serve import Address, bind, loopback, server
+from evalflow.web.serve import server
 
 from ..off_loop import keep_off_loops
 from ..passwords import hash_cheaply

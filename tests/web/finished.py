@@ -8,7 +8,7 @@ from typing import Any
 
 from evalflow.app.studio import bots, cases, datasets, metrics
 from evalflow.app.studio.metrics import MetricDraft
-from evalflow.app.studio.snapshot import RunRequest
+from evalflow.app.studio.run_request import RunRequest
 from evalflow.app.studio.space import Workspace
 
 from ..finishing import finish

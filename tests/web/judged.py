@@ -7,8 +7,8 @@ from typing import Any
 
 from evalflow.app.studio import bots, cases, datasets, judges, metrics
 from evalflow.app.studio.metrics import MetricDraft
+from evalflow.app.studio.run_request import RunRequest
 from evalflow.app.studio.runs import Run
-from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import Workspace
 from evalflow.testing import Endpoint, Request
 

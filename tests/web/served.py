@@ -6,8 +6,9 @@ from dataclasses import replace
 from socket import socket
 
 from evalflow.app.studio.space import open_workspace
+from evalflow.web.address import Address
 from evalflow.web.application import application
-from evalflow.web.serve import Address, answer
+from evalflow.web.serve import answer
 
 from ..forked import program
 from ..off_loop import keep_off_loops

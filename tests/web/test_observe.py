@@ -21,10 +21,10 @@ from evalflow.app.studio.server import server_figures
 from evalflow.app.studio.space import open_workspace
 from evalflow.cli.server import JsonLines
 from evalflow.store import runs
+from evalflow.web.address import Address
 from evalflow.web.application import API, rest_api, security_middleware
 from evalflow.web.observe import RequestsTold, metrics_route, request_histogram, route_group
 from evalflow.web.security.projects import InProject
-from evalflow.web.serve import Address
 
 from .conftest import TOKEN, Server, served, working_in
 from .test_serve import until

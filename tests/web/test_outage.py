@@ -13,8 +13,8 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from evalflow.app.studio.space import Workspace, open_workspace
+from evalflow.web.address import Address
 from evalflow.web.application import API, health_routes, rest_api, security_middleware
-from evalflow.web.serve import Address
 
 from ..postgres import cluster
 from .conftest import TOKEN, Answer, Server, served

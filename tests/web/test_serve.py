@@ -17,7 +17,9 @@ from pathlib import Path
 import pytest
 
 from evalflow.errors import UserError
-from evalflow.web.serve import Address, Child, require_packages
+from evalflow.web.address import Address
+from evalflow.web.child import Child
+from evalflow.web.serve import require_packages
 
 from .conftest import Server
 
@@ -96,7 +98,7 @@ async def test_a_worker_that_cannot_be_started_is_said_and_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("evalflow.web.serve.AGAIN_S", (0.05,))
+    monkeypatch.setattr("evalflow.web.child.AGAIN_S", (0.05,))
     python = sys.executable
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     async with Child(["worker", "--attached"]) as worker:

@@ -18,10 +18,11 @@ from evalflow.calls.client import CallSession
 from evalflow.calls.connections import Connections
 from evalflow.calls.limiter import Limiters
 from evalflow.calls.shared_cache import SharedCache
+from evalflow.config.composed import Composed
 from evalflow.config.engines import engine_config
 from evalflow.config.judges import Concurrency, each_judge, single_judges
 from evalflow.config.kinds import Kinds
-from evalflow.config.load import Composed, compose
+from evalflow.config.load import compose
 from evalflow.config.schema import DatasetConfig, JudgeConfig, RunConfig
 from evalflow.config.targets import AgentTargetConfig, PythonTargetConfig
 from evalflow.config.validate import Settings, validate

@@ -26,8 +26,8 @@ from evalflow.report.members import MemberAdvice, too_few
 from evalflow.report.page import verdict_of
 from evalflow.report.results_csv import as_answered
 from evalflow.stats.prediction import MIN_LABELS
-from evalflow.summary.agreement import SERIES, disagreements, label_frame, labelled_scores
-from evalflow.summary.calibration import CalibrationRow, calibrate_scores
+from evalflow.summary.agreement import SERIES, label_frame, labelled_scores
+from evalflow.summary.calibration import CalibrationRow, calibrate_scores, disagreements
 from evalflow.summary.details import consistency, replies
 from evalflow.summary.judge_choice import JudgeInRun, choose, chooses
 from evalflow.summary.members import cascade_advice, member_scores, panel_advice

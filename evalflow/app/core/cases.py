@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from evalflow import datasets
 from evalflow.config.schema import DatasetConfig, RunConfig
@@ -18,10 +17,6 @@ from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.records import Answer, Case, Context, Message
 from evalflow.targets.conversation import ending_of, open_turns
 from evalflow.targets.recorded import blank, recorded_answer
-
-if TYPE_CHECKING:
-    from evalflow.app.core.comparison import BaselineAnswers
-
 
 BASELINE = "baseline"  # the variable of a case that holds the baseline's answer to it: `vars.baseline`
 _SHOWN = 5
@@ -84,11 +79,14 @@ def select(run: RunConfig) -> Iterator[Case]:
 
 
 class RunCases:
-    """All cases in a run's data, in input order, as often as wanted; small data are read once, large data each time."""
+    """All cases in a run's data, in input order, as often as wanted; small data are read once, large data each time.
 
-    def __init__(self, run: RunConfig, baseline: BaselineAnswers | None = None) -> None:
+    `complete` adds to each case what the data do not have, such as the answer of a baseline.
+    """
+
+    def __init__(self, run: RunConfig, complete: Callable[[Case], Case] | None = None) -> None:
         self._run = run
-        self._baseline = baseline
+        self._complete = complete
         self._in_memory: list[Case] | None = None
 
     def __iter__(self) -> Iterator[Case]:
@@ -98,7 +96,7 @@ class RunCases:
         sizes = [datasets.text_bytes(config) for config in self._run.dataset.values()]
         memory: list[Case] | None = [] if sum(sizes) <= KEPT_BYTES else None
         for one in offered(self._run):
-            case = self._baseline.beside(one) if self._baseline else one
+            case = self._complete(one) if self._complete else one
             if memory is not None:
                 memory.append(case)
                 if len(memory) > KEPT_CASES:

@@ -82,7 +82,8 @@ def decide(
 
 def report(folder: RunFolder, rules: ResultRules, derived: Derived, cases: Iterable[Case], manifest: Manifest) -> None:
     """Write results.csv, cases.jsonl, report.html, junit.xml and summary.md; `manifest` is run.json as it will be."""
-    from evalflow.report.html import Reported, write_reports  # late: the first request does not wait for it
+    from evalflow.report.html import write_reports  # late: the first request does not wait for it
+    from evalflow.report.reported import Reported
 
     with answers_of(folder, rules.settings.run) as answers:
         write_reports(

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from evalflow import datasets
 from evalflow.config.schema import DatasetConfig, MetricConfig
-from evalflow.datasets.sources import shown
 from evalflow.errors import Problem, UserError
 from evalflow.metrics.scale import UNDEFINED, label_scale, read_judgement
+from evalflow.paths import shown
 from evalflow.records import Case
 from evalflow.summary.fixture_agreement import FIXTURE
 

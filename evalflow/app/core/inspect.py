@@ -108,12 +108,12 @@ class Inspection:
 def inspect(parts: Parts) -> Inspection:
     """Read all data and run all checks; nothing is sent. UserError lists every problem found."""
     run = parts.settings.run
-    baseline = None
+    complete = None
     if run.baseline is not None and any(f"vars.{BASELINE}" in metric.needs for metric in run.metric.values()):
         from evalflow.app.core.comparison import BaselineAnswers
 
-        baseline = BaselineAnswers(parts.settings)
-    found = Inspection(parts, RunCases(run, baseline), Draw(run.sample, run.seed))
+        complete = BaselineAnswers(parts.settings).beside
+    found = Inspection(parts, RunCases(run, complete), Draw(run.sample, run.seed))
     checks, estimator, labels = DataChecks(parts), Estimator(parts), LabelChecks(parts.settings)
     scenarios = ScenarioChecks(parts.settings)
     for case in found.offered:

@@ -14,7 +14,6 @@ from rich.console import Console
 
 from evalflow import datasets, paths
 from evalflow.app.core.saved import SavedRun, answered_rows, find_scored, open_scored, without_unanswered
-from evalflow.app.core.screen import shown
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError, command, did_you_mean
 from evalflow.labels.read import HERE, Elsewhere, LabelledAnswer, LeftOut, Parsed, answer_hash, bind, parse, parse_case
@@ -36,6 +35,7 @@ from evalflow.labels.sheet import (
 from evalflow.lazy import pl
 from evalflow.metrics.scale import label_scale, read_judgement, scale_text
 from evalflow.metrics.steps import is_recorded
+from evalflow.paths import shown
 from evalflow.records import Label
 from evalflow.report.results_csv import as_answered
 from evalflow.report.wording import counted, literal

@@ -13,7 +13,7 @@ from evalflow.engine.folder import RunFolder
 from evalflow.engine.manifest import Tally
 from evalflow.errors import EvalflowError, Problem, UserError, WaitingError, command
 from evalflow.lazy import pl
-from evalflow.paths import write_atomically
+from evalflow.paths import shown, write_atomically
 from evalflow.records import ScoreRecord
 from evalflow.records.manifest import ExportFacts, Manifest
 from evalflow.report.cases import print_eval_steps, print_score
@@ -172,14 +172,6 @@ def print_export(console: Console, facts: ExportFacts, folder: RunFolder) -> Non
     if facts.unsent and facts.to in ("otel", "storage"):
         again = command("export", facts.to, shown(folder.path), "--to", facts.where)
         console.print(literal(f"  send them: {again}"), soft_wrap=True)
-
-
-def shown(path: Path) -> str:
-    """A path in its shortest form: relative if it is below the working directory."""
-    try:
-        return str(path.resolve().relative_to(Path.cwd().resolve()))
-    except ValueError:
-        return str(path)
 
 
 def write_new(files: dict[Path, str], console: Console) -> None:

@@ -5,12 +5,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar
+from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
 from evalflow.errors import Problem, UserError
-
-if TYPE_CHECKING:
-    from evalflow.app.studio.space import Workspace
 
 Role = Literal["viewer", "annotator", "editor", "admin"]
 Right = Literal["account", "label", "read", "edit", "admin", "own"]
@@ -79,13 +76,27 @@ def nobody() -> Actor:
     raise SignedOutError
 
 
+class GuardedSpace(Protocol):
+    """What a check of rights needs to know of a workspace."""
+
+    @property
+    def identify(self) -> Callable[[], Actor]: ...
+
+    @property
+    def project(self) -> str: ...
+
+    @property
+    def project_id(self) -> int: ...
+
+
 _RIGHT = "_right"
+S = TypeVar("S", bound=GuardedSpace)
 P = ParamSpec("P")
 R = TypeVar("R")
-Door = Callable[Concatenate["Workspace", P], R]
+Door = Callable[Concatenate[S, P], R]
 
 
-def requires(right: Right) -> Callable[[Door[P, R]], Door[P, R]]:
+def requires(right: Right) -> Callable[[Door[S, P, R]], Door[S, P, R]]:
     """A decorator: the function is called only if the person who acts has the right in the workspace's project.
 
     Raises, when called:
@@ -93,9 +104,9 @@ def requires(right: Right) -> Callable[[Door[P, R]], Door[P, R]]:
         ForbiddenError: The person has another role.
     """
 
-    def decorate(work: Door[P, R]) -> Door[P, R]:
+    def decorate(work: Door[S, P, R]) -> Door[S, P, R]:
         @functools.wraps(work)
-        def checked(space: Workspace, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        def checked(space: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
             expect_right(space, right)
             return work(space, *args, **kwargs)
 
@@ -111,13 +122,13 @@ def open_to_all(work: Callable[P, R]) -> Callable[P, R]:
     return work
 
 
-def expect_right(space: Workspace, right: Right) -> None:
+def expect_right(space: GuardedSpace, right: Right) -> None:
     """Check that the person who acts has a right; see `requires`."""
     if not may(space, right):
         raise ForbiddenError(Problem(_refusal(right, space.project), hint=_HINTS.get(right, _HINTS["read"])))
 
 
-def may(space: Workspace, right: Right) -> bool:
+def may(space: GuardedSpace, right: Right) -> bool:
     """Whether the person who acts has a right, so that a page shows only what they can do."""
     return right in space.identify().rights(space.project_id)
 

@@ -17,8 +17,9 @@ from evalflow.app.core.json_schema import SCHEMAS, schema_text, with_schema_line
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.bots import get_bot
 from evalflow.app.studio.run_files import ABOUT
+from evalflow.app.studio.run_request import RunRequest
 from evalflow.app.studio.runs import repeating, run_row
-from evalflow.app.studio.snapshot import RunRequest, judge_of, write_own
+from evalflow.app.studio.snapshot import judge_of, write_own
 from evalflow.app.studio.space import Workspace, run_folder
 from evalflow.app.studio.transfer import definitions_of
 from evalflow.config.yaml_text import read_yaml, yaml_of

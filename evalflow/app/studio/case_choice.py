@@ -6,18 +6,16 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from evalflow import datasets as readers
 from evalflow.app.core.cases import has_tags
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.cases import case_rows
 from evalflow.app.studio.datasets import Dataset, list_datasets
+from evalflow.app.studio.run_request import RunRequest
 from evalflow.app.studio.space import Workspace
 from evalflow.errors import Problem, UserError, did_you_mean
-
-if TYPE_CHECKING:
-    from evalflow.app.studio.snapshot import RunRequest
 
 KEYS = ("tags", "every_tag", "ids")
 """The keys of a dataset that choose its cases."""

@@ -11,7 +11,7 @@ from evalflow.app.studio.bots import BOTS, bot_values
 from evalflow.app.studio.cases import append_stored, case_columns, read_row
 from evalflow.app.studio.datasets import DATASETS, dataset_values
 from evalflow.app.studio.metrics import MetricDraft, add_metric, check_draft
-from evalflow.app.studio.snapshot import RunRequest
+from evalflow.app.studio.run_request import RunRequest
 from evalflow.app.studio.titles import checked_title
 from evalflow.errors import Problem, UserError
 

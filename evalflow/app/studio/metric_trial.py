@@ -22,12 +22,14 @@ from evalflow.app.studio.cases import read_rows
 from evalflow.app.studio.judges import named_judges, tried_judge, with_judge
 from evalflow.app.studio.leases import trial_budget
 from evalflow.app.studio.metrics import MetricDraft, check_draft, get_library
-from evalflow.app.studio.snapshot import Own, RunRequest, judge_of, write_own
+from evalflow.app.studio.run_request import RunRequest
+from evalflow.app.studio.snapshot import Own, judge_of, write_own
 from evalflow.app.studio.space import Workspace
 from evalflow.app.studio.subjects import RunSubjects
 from evalflow.calls.client import CallSession
+from evalflow.config.composed import Composed
 from evalflow.config.judges import each_judge
-from evalflow.config.load import Composed, compose
+from evalflow.config.load import compose
 from evalflow.config.validate import Settings
 from evalflow.engine.manifest import Tally
 from evalflow.engine.pipeline import Pipeline, RunPlan

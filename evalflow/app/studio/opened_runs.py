@@ -15,13 +15,15 @@ from evalflow.app.studio.bots import BOTS
 from evalflow.app.studio.case_choice import KEYS
 from evalflow.app.studio.datasets import DATASETS
 from evalflow.app.studio.judges import JUDGES
+from evalflow.app.studio.run_request import RunRequest
 from evalflow.app.studio.runs import Run, get_run, run_row
-from evalflow.app.studio.snapshot import OPTIONS, RunRequest, path_for_commands
+from evalflow.app.studio.snapshot import OPTIONS
 from evalflow.app.studio.space import TakenError, Workspace, refuse_elsewhere, run_folder, within
 from evalflow.config.load import compose
 from evalflow.engine.folder import refuse_links
 from evalflow.errors import Problem, UserError, command
 from evalflow.objects import StoredFolder, is_address
+from evalflow.paths import shown
 from evalflow.records.manifest import Manifest
 from evalflow.store import runs
 
@@ -77,7 +79,7 @@ def _own_conf(manifest: Manifest) -> list[str]:
     """The command-line words that set the run's config folder; empty if it was not set."""
     first, *_ = folders = manifest.search_folders["conf"]
     found_anyway = (str(Path(manifest.working_directory, "conf").resolve()), folders[-1])
-    return [] if first in found_anyway else ["--config-dir", path_for_commands(Path(first))]
+    return [] if first in found_anyway else ["--config-dir", shown(Path(first))]
 
 
 @requires("edit")

@@ -11,9 +11,9 @@ from evalflow.app.studio.access import requires
 from evalflow.app.studio.bots import BOTS, Bot, copy_bot, get_bot, update_bot
 from evalflow.app.studio.cases import known_ids
 from evalflow.app.studio.datasets import list_datasets
+from evalflow.app.studio.run_request import RunRequest
 from evalflow.app.studio.runs import Run, changed_request, create_run, get_run
 from evalflow.app.studio.scores import failed_cases
-from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import NotFoundError, TakenError, Workspace
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import EvalflowError, Problem, UserError

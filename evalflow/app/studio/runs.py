@@ -15,8 +15,8 @@ from evalflow.app.studio import leases
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.bots import BOTS
 from evalflow.app.studio.case_choice import LeftOutCases, count_left_out, keep_left_out, read_left_out
+from evalflow.app.studio.run_request import RunRequest
 from evalflow.app.studio.snapshot import (
-    RunRequest,
     freeze,
     frozen_cases,
     inspect_snapshot,

@@ -9,9 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, cast
-
-from pydantic import AfterValidator, ConfigDict, Field
+from typing import Any, cast
 
 from evalflow import datasets as readers
 from evalflow.app.core.assemble import assemble, settings_of
@@ -26,19 +24,19 @@ from evalflow.app.studio.definitions import declared, find_declared, remembered_
 from evalflow.app.studio.judges import named_judges, with_judge
 from evalflow.app.studio.metric_yaml import metric_yaml
 from evalflow.app.studio.metrics import list_metrics
+from evalflow.app.studio.run_request import RunRequest
 from evalflow.app.studio.space import Workspace, not_found, refuse_elsewhere
 from evalflow.app.studio.titles import titled
 from evalflow.app.studio.validate import write_prompts
 from evalflow.calls.budget import Lease
 from evalflow.calls.connections import Connections
-from evalflow.config.load import Composed, compose
+from evalflow.config.composed import Composed
+from evalflow.config.load import compose
 from evalflow.config.schema import DatasetConfig, RunConfig
 from evalflow.config.validate import Settings
 from evalflow.config.yaml_text import escaped, escaped_but_environment, yaml_of
 from evalflow.errors import Problem, Subject, UserError, check_all, did_you_mean
-from evalflow.jsonvalues import DEEPEST, is_too_deep
-from evalflow.paths import private_folder, prompt_dirs
-from evalflow.targets.registry import SIMULATOR_KINDS
+from evalflow.paths import private_folder, prompt_dirs, shown
 
 GROUPS = ("dataset", "metric", "target", "judge", "embedder")
 BASES = MappingProxyType({"openai": ["_openai", "_self_"], "http": ["_service", "_self_"]})
@@ -67,74 +65,6 @@ class Own:
         default_factory=dict[str, tuple[str, Mapping[str, Any]]]
     )
     descriptions: Mapping[str, str] = field(default_factory=dict[str, str])
-
-
-def _shallow(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    if is_too_deep(values):
-        raise ValueError(f"more than {DEEPEST} maps and lists within each other")
-    return values
-
-
-Named = Annotated[str, Field(min_length=1, max_length=200)]
-Values = Annotated[Mapping[str, Any], AfterValidator(_shallow)]
-"""Keys of the configuration with their values."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunRequest:
-    """A run to be created. Names refer to definitions made here first, then to conf/.
-
-    Attributes:
-        bot: The bot whose answers are scored; "recorded" uses the answers in the data.
-        datasets, metrics: Names; a metric is looked up in the bot's metrics first, then in the library.
-        dataset_values: Keys of the datasets that choose their cases, by dataset: tags, every_tag, ids.
-        judge: Name of a judge, defined here or in conf/; "target" is the bot's own model; null: "target" if the bot is
-            a model, else "embedded".
-        judge_values: Keys of the judge to change, such as model, base_url, api_key_env.
-        embedder, embedder_values: The same for the embedder, which metrics use to compare meanings.
-        thresholds: Changed thresholds, by metric.
-        options: Root keys of the configuration: generate (by default true unless the answers are recorded), repeats,
-            limit, sample, seed, cache, budget, gate, max_error_rate, case_timeout_s.
-        title: For people.
-    """
-
-    __pydantic_config__ = ConfigDict(extra="forbid")  # it is also the body of requests
-    bot: Named
-    datasets: Annotated[Sequence[Named], Field(max_length=100)]
-    metrics: Annotated[Sequence[Named], Field(max_length=200)]
-    dataset_values: Annotated[Mapping[Named, Values], Field(max_length=100)] = field(
-        default_factory=dict[str, Mapping[str, Any]]
-    )
-    judge: Named | None = None
-    judge_values: Values = field(default_factory=dict[str, Any])
-    embedder: Named = "embedded"
-    embedder_values: Values = field(default_factory=dict[str, Any])
-    thresholds: Mapping[str, Annotated[float, Field(allow_inf_nan=False)]] = field(default_factory=dict[str, float])
-    options: Values = field(default_factory=dict[str, Any])
-    title: Annotated[str, Field(max_length=500)] = ""
-
-    @property
-    def picks_cases(self) -> bool:
-        """Whether it takes single cases by their ids, such as those that failed: no sample of all."""
-        return any(values.get("ids") for values in self.dataset_values.values())
-
-    def words(self) -> list[str]:
-        """The overrides that select its parts; its judge must be named."""
-        return [
-            f"dataset=[{','.join(self.datasets)}]",
-            f"metric=[{','.join(self.metrics)}]",
-            f"target={self.bot}",
-            f"judge={self.judge}",
-            f"embedder={self.embedder}",
-            *([f"simulator={self.simulator}"] if self.simulator else []),
-        ]
-
-    @property
-    def simulator(self) -> str | None:
-        """The kind of simulated users that its options have."""
-        given: Any = self.options.get("simulator")
-        kind = cast("Mapping[str, Any]", given).get("kind") if isinstance(given, Mapping) else None
-        return kind if isinstance(kind, str) and SIMULATOR_KINDS.ships(kind) else None
 
 
 def write_own(folder: Path, own: Own) -> None:
@@ -178,7 +108,7 @@ def freeze(folder: Path, own: Own, request: RunRequest, values: Mapping[str, Any
     drafted = compose(request.words(), conf, complete=False)
     config = _laid_over(drafted.storable, escaped(values))
     _flatten(folder, config, drafted, request, own)
-    return ["--config-dir", path_for_commands(conf), *request.words()]
+    return ["--config-dir", shown(conf), *request.words()]
 
 
 def inspect_snapshot(
@@ -196,12 +126,6 @@ def settings_for(arguments: Sequence[str]) -> Settings:
         return settings_of(composed, programs=False)
 
     return check(compose(words, Path(conf).absolute(), check=check))
-
-
-def path_for_commands(path: Path) -> str:
-    """The path for commands: relative if it is below the working directory, so that both can be moved."""
-    here = Path.cwd()
-    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
 def remove_folder(folder: Path) -> None:
@@ -290,7 +214,7 @@ def _write_dataset(
     values = {
         **escaped(dict(options)),
         **choice,
-        "path": escaped(path_for_commands(_data(folder, name))),
+        "path": escaped(shown(_data(folder, name))),
         "format": "jsonl",
         "allow_irregular": True,
     }

@@ -9,7 +9,6 @@ from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
-from evalflow.datasets.sources import shown
 from evalflow.errors import Problem, UserError
 from evalflow.importers.ledger import Ledger, Untranslatable
 from evalflow.importers.located import LocatedList, LocatedMap, place
@@ -17,6 +16,7 @@ from evalflow.importers.promptfoo.csv_tests import csv_rows, row_as_test
 from evalflow.importers.sources import MissingFile, SourceFolder, read_document, read_rows, read_text
 from evalflow.importers.values import output_text
 from evalflow.jsonvalues import as_list, as_map, as_number
+from evalflow.paths import shown
 
 _PROGRAMS = re.compile(r"\.(py|js|ts|mjs|cjs|mts|cts)(:[\w.]+)?\Z")
 _LISTED = ("assertScoringFunction", "provider", "providers", "prompts")

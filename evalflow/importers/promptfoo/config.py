@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from evalflow.datasets.sources import shown
 from evalflow.errors import Problem, UserError
 from evalflow.importers.files import DataFile, ImportedConfig, ImportSource, dataset_option, key_for
 from evalflow.importers.ledger import Ledger, Untranslatable
@@ -28,6 +27,7 @@ from evalflow.importers.promptfoo.providers import (
 from evalflow.importers.sources import MissingFile, SourceFolder, read_document
 from evalflow.importers.values import question_of
 from evalflow.jsonvalues import as_map
+from evalflow.paths import shown
 
 PARTS = ("prompts", "providers", "tests", "cases", "asserts", "groups")
 _KNOWN = frozenset({"description", "prompts", "providers", "targets", "tests", "scenarios", "defaultTest", "$schema"})

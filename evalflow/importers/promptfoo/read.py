@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from evalflow.datasets.sources import shown
 from evalflow.errors import Problem, UserError
 from evalflow.importers.files import ImportedConfig, ImportSource
 from evalflow.importers.promptfoo.config import read_suite
 from evalflow.importers.promptfoo.results import read_results
 from evalflow.importers.sources import expect_text
+from evalflow.paths import shown
 
 _NAMES = ("promptfooconfig.yaml", "promptfooconfig.yml", "promptfooconfig.json")
 _HEAD = 4096

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from evalflow.datasets.json_files import streamed_items
-from evalflow.datasets.sources import shown
 from evalflow.errors import Problem, UserError
 from evalflow.importers.files import (
     DataFile,
@@ -31,6 +30,7 @@ from evalflow.importers.promptfoo.checks import CheckWriter
 from evalflow.importers.sources import SourceFolder, read_document, read_rows
 from evalflow.importers.values import output_text, question_of
 from evalflow.jsonvalues import as_list, as_map, as_number
+from evalflow.paths import shown
 
 PARTS = ("answers", "asserts", "groups", "scores")
 _VERSIONS = (2, 3, 4)

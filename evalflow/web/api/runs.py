@@ -18,8 +18,8 @@ from evalflow.app.studio import run_files, runs
 from evalflow.app.studio.metrics import MetricDefinition
 from evalflow.app.studio.opened_runs import open_run
 from evalflow.app.studio.reruns import failed_only
+from evalflow.app.studio.run_request import RunRequest
 from evalflow.app.studio.scores import PassRate, Score, ScoreFilter, get_score, list_scores, pass_rates
-from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import Page
 from evalflow.errors import InfrastructureError
 from evalflow.report.html import report_policy

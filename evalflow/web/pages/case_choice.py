@@ -13,8 +13,8 @@ from evalflow.app.studio.case_choice import LeftOutCases
 from evalflow.app.studio.cases import dataset_tags
 from evalflow.app.studio.comparing import scored_runs
 from evalflow.app.studio.reruns import KnownCases, known_cases
+from evalflow.app.studio.run_request import RunRequest
 from evalflow.app.studio.scores import failed_cases
-from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import Workspace
 from evalflow.errors import EvalflowError
 from evalflow.web.pages.runs import name_of, when

@@ -11,8 +11,8 @@ from nicegui import ui
 
 from evalflow.app.studio.bots import list_models, try_bot
 from evalflow.app.studio.first_case import FirstCase, save_first_case
+from evalflow.app.studio.run_request import RunRequest
 from evalflow.app.studio.runs import create_run
-from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import Workspace
 from evalflow.errors import EvalflowError, UserError
 from evalflow.records import Answer

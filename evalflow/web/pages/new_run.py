@@ -20,9 +20,9 @@ from evalflow.app.studio.judges import StoredJudge, list_judges
 from evalflow.app.studio.leases import ProjectBudget
 from evalflow.app.studio.metrics import list_library, list_metrics
 from evalflow.app.studio.reruns import KnownCases, RunFault, fault_of, known_cases
+from evalflow.app.studio.run_request import RunRequest
 from evalflow.app.studio.runs import Run, RunEstimate, changed_request, create_run, estimate_run, get_run
 from evalflow.app.studio.scores import answered_cases, failed_cases
-from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import Workspace
 from evalflow.app.studio.spending import budget_left
 from evalflow.errors import EvalflowError, Problem, UserError

@@ -13,7 +13,7 @@ import pytest
 from evalflow.app.studio import bots, datasets, metric_trial, metrics, runs, transfer
 from evalflow.app.studio.access import ROLES, Actor, ForbiddenError, Role, SignedOutError, nobody
 from evalflow.app.studio.metrics import MetricDraft
-from evalflow.app.studio.snapshot import RunRequest
+from evalflow.app.studio.run_request import RunRequest
 from evalflow.app.studio.space import NotFoundError, Workspace, within
 from evalflow.errors import UserError
 from evalflow.store import audit, definitions

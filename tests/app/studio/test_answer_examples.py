@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from evalflow.app.studio import bots, cases, datasets
 from evalflow.app.studio.answer_examples import fill_examples, lacking_examples
-from evalflow.app.studio.snapshot import RunRequest
+from evalflow.app.studio.run_request import RunRequest
 from evalflow.app.studio.space import Workspace
 from evalflow.app.studio.trash import restore
 

@@ -16,7 +16,7 @@ from evalflow.app.studio import bots, cases, check_uses, checks, datasets, judge
 from evalflow.app.studio.archives import bot_archive, run_archive, zipped
 from evalflow.app.studio.checks import CheckDraft
 from evalflow.app.studio.metrics import MetricDraft
-from evalflow.app.studio.snapshot import RunRequest
+from evalflow.app.studio.run_request import RunRequest
 from evalflow.app.studio.space import NotFoundError, Workspace
 from evalflow.errors import UserError
 from evalflow.testing import Endpoint, Request

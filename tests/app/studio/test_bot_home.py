@@ -19,8 +19,8 @@ from evalflow.app.studio.bot_home import (
     weak_tags,
 )
 from evalflow.app.studio.comparing import ComparableRun, histories
+from evalflow.app.studio.run_request import RunRequest
 from evalflow.app.studio.runs import Progress, Run
-from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import Workspace
 from evalflow.web.pages.bot_home import since_last_time
 from evalflow.web.ui.headline import sentence

@@ -12,7 +12,8 @@ import pytest
 from evalflow.app.studio import bots, cases, datasets, metrics, runs
 from evalflow.app.studio.case_choice import LeftOutCases
 from evalflow.app.studio.metrics import MetricDraft
-from evalflow.app.studio.snapshot import RunRequest, settings_for
+from evalflow.app.studio.run_request import RunRequest
+from evalflow.app.studio.snapshot import settings_for
 from evalflow.app.studio.space import Workspace
 from evalflow.errors import UserError
 

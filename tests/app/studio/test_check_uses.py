@@ -5,7 +5,7 @@ import pytest
 from evalflow.app.studio import bots, cases, check_uses, checks, datasets, projects
 from evalflow.app.studio.check_uses import CheckUse
 from evalflow.app.studio.checks import CheckDraft
-from evalflow.app.studio.snapshot import RunRequest
+from evalflow.app.studio.run_request import RunRequest
 from evalflow.app.studio.space import NotFoundError, TakenError, Workspace
 from evalflow.app.studio.trash import restore
 from evalflow.errors import Subject, UserError

@@ -13,9 +13,9 @@ from evalflow.app.studio.check_trial import CheckTrial, example_row, judge_check
 from evalflow.app.studio.check_uses import CheckUse
 from evalflow.app.studio.checks import CheckDraft, CheckExample
 from evalflow.app.studio.metrics import MetricDraft, create_metric
+from evalflow.app.studio.run_request import RunRequest
 from evalflow.app.studio.runs import estimate_run
 from evalflow.app.studio.scores import list_scores
-from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import NotFoundError, TakenError, Workspace
 from evalflow.app.studio.transfer import export_files
 from evalflow.errors import UserError

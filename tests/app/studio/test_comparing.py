@@ -11,7 +11,7 @@ import pytest
 from evalflow.app.studio import bots, cases, datasets, metrics
 from evalflow.app.studio.comparing import related
 from evalflow.app.studio.metrics import MetricDraft
-from evalflow.app.studio.snapshot import RunRequest
+from evalflow.app.studio.run_request import RunRequest
 from evalflow.app.studio.space import Workspace
 
 from ...finishing import finish

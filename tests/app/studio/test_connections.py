@@ -18,8 +18,8 @@ from sqlalchemy import delete
 from evalflow.app.studio import bots, cases, datasets, metrics, runs
 from evalflow.app.studio.metric_trial import preview_metric, try_metric, write_steps
 from evalflow.app.studio.metrics import MetricDraft
+from evalflow.app.studio.run_request import RunRequest
 from evalflow.app.studio.runs import Run
-from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import Workspace
 from evalflow.app.studio.transfer import export_files
 from evalflow.app.worker import Worker

@@ -12,7 +12,7 @@ from evalflow.app.studio.access import Actor, ForbiddenError
 from evalflow.app.studio.audit import AuditFilter
 from evalflow.app.studio.connections import ConnectionDraft
 from evalflow.app.studio.metrics import MetricDraft
-from evalflow.app.studio.snapshot import RunRequest
+from evalflow.app.studio.run_request import RunRequest
 from evalflow.app.studio.space import NotFoundError, StaleError, TakenError, Workspace
 from evalflow.calls.connections import Connections
 from evalflow.errors import Subject, UserError

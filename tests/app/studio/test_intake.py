@@ -9,9 +9,9 @@ import pytest
 from evalflow.app.studio import bots, cases, datasets, metrics
 from evalflow.app.studio.intake import Intake
 from evalflow.app.studio.metrics import MetricDraft
+from evalflow.app.studio.run_request import RunRequest
 from evalflow.app.studio.runs import run_row
 from evalflow.app.studio.scores import list_scores, run_tags
-from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import Workspace
 
 from ...finishing import finish

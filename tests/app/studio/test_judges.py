@@ -12,7 +12,8 @@ from evalflow.app.studio.cases import add_case
 from evalflow.app.studio.metric_trial import TriedJudge, try_judge
 from evalflow.app.studio.metric_yaml import metric_yaml, read_metric_yaml
 from evalflow.app.studio.metrics import MetricDraft
-from evalflow.app.studio.snapshot import RunRequest, freeze, own_definitions, settings_for
+from evalflow.app.studio.run_request import RunRequest
+from evalflow.app.studio.snapshot import freeze, own_definitions, settings_for
 from evalflow.app.studio.space import StaleError, TakenError, Workspace
 from evalflow.config.judges import CascadeConfig, OpenAIJudgeConfig, PanelConfig
 from evalflow.config.load import compose

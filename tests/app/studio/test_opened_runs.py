@@ -11,8 +11,8 @@ import pytest
 
 from evalflow.app.studio import datasets
 from evalflow.app.studio.opened_runs import make_repeatable, open_run
+from evalflow.app.studio.run_request import RunRequest
 from evalflow.app.studio.runs import changed_request, create_run, get_run
-from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import Workspace
 from evalflow.errors import UserError
 

@@ -8,9 +8,9 @@ import pytest
 
 from evalflow.app.studio import bots, cases, datasets
 from evalflow.app.studio.reruns import bot_with_prompt, failed_only, fault_of, known_cases, run_with_prompt
+from evalflow.app.studio.run_request import RunRequest
 from evalflow.app.studio.runs import changed_request, create_run, estimate_run, get_run, list_runs
 from evalflow.app.studio.scores import answered_cases, failed_cases
-from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import TakenError, Workspace
 from evalflow.errors import UserError
 

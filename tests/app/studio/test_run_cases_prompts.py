@@ -10,9 +10,9 @@ import pytest
 from evalflow.app.studio import bots, cases, datasets, metrics, runs
 from evalflow.app.studio.metrics import MetricDraft
 from evalflow.app.studio.run_cases import score_prompts
+from evalflow.app.studio.run_request import RunRequest
 from evalflow.app.studio.runs import Run
 from evalflow.app.studio.scores import list_scores
-from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import NotFoundError, Workspace
 from evalflow.errors import UserError
 from evalflow.testing import Endpoint, Request, status

@@ -11,7 +11,7 @@ import pytest
 
 from evalflow.app.studio import bots, cases, datasets, definitions, metrics, runs
 from evalflow.app.studio.metrics import MetricDraft
-from evalflow.app.studio.snapshot import RunRequest
+from evalflow.app.studio.run_request import RunRequest
 from evalflow.app.studio.space import NotFoundError, TakenError, Workspace
 from evalflow.errors import Problem, Subject, UserError
 from evalflow.testing import Endpoint, Request, reply

@@ -14,6 +14,7 @@ from evalflow.app.core.process import working_on
 from evalflow.app.core.rederive import rewrite
 from evalflow.app.studio import bots, cases, datasets, metrics, run_files, runs
 from evalflow.app.studio.metrics import MetricDraft
+from evalflow.app.studio.run_request import RunRequest
 from evalflow.app.studio.runs import Run
 from evalflow.app.studio.scores import (
     ScoreFilter,
@@ -24,7 +25,6 @@ from evalflow.app.studio.scores import (
     pass_rates,
     read_results,
 )
-from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import NotFoundError, TakenError, Workspace
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import UserError

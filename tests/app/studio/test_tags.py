@@ -6,8 +6,8 @@ import pytest
 
 from evalflow.app.studio import audit, bots, cases, datasets, projects
 from evalflow.app.studio.metrics import MetricDraft, create_metric
+from evalflow.app.studio.run_request import RunRequest
 from evalflow.app.studio.scores import run_tags
-from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import NotFoundError, TakenError, Workspace
 from evalflow.app.studio.tags import list_tags, plan_rename, project_tags, rename_tag, spellings
 from evalflow.errors import UserError

@@ -15,8 +15,8 @@ import sqlalchemy as sa
 from evalflow.app.studio import bots, cases, datasets, metrics, verdicts
 from evalflow.app.studio.access import Actor
 from evalflow.app.studio.metrics import MetricDraft
+from evalflow.app.studio.run_request import RunRequest
 from evalflow.app.studio.runs import run_row
-from evalflow.app.studio.snapshot import RunRequest
 from evalflow.app.studio.space import NotFoundError, Workspace
 from evalflow.errors import UserError
 from evalflow.labels.columns import LABEL_COLUMNS

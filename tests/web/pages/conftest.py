@@ -17,7 +17,7 @@ import pytest
 
 from evalflow.app.core import process
 from evalflow.app.worker import Worker
-from evalflow.web.serve import bind, loopback
+from evalflow.web.address import bind, loopback
 
 from ...forked import FORKING, Forked
 from ..conftest import Server, working_in

@@ -11,7 +11,7 @@ import pytest
 from evalflow.app.studio import bots, cases, datasets, metrics
 from evalflow.app.studio.case_choice import LeftOutCases
 from evalflow.app.studio.metrics import MetricDraft
-from evalflow.app.studio.snapshot import RunRequest
+from evalflow.app.studio.run_request import RunRequest
 from evalflow.web.pages.case_choice import cases_in_words, choice_in_words, left_out_in_words
 from evalflow.web.ui.visitor import Visitor
 

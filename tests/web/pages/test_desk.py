@@ -11,7 +11,7 @@ import pytest
 from evalflow.app.studio import bots, cases, datasets, metrics, review_desk, reviews
 from evalflow.app.studio.metrics import MetricDraft
 from evalflow.app.studio.reviews import ReviewRequest
-from evalflow.app.studio.snapshot import RunRequest
+from evalflow.app.studio.run_request import RunRequest
 from evalflow.app.studio.space import open_workspace
 
 from ...finishing import finish

@@ -13,7 +13,7 @@ import pytest
 from evalflow.app.studio import bots, cases, datasets, metrics, review_desk, reviews
 from evalflow.app.studio.metrics import MetricDraft
 from evalflow.app.studio.reviews import ReviewRequest
-from evalflow.app.studio.snapshot import RunRequest
+from evalflow.app.studio.run_request import RunRequest
 
 from ...app.studio.test_reviews import add_people, person
 from ...cli.conftest import Program

@@ -16,11 +16,11 @@ from evalflow.app.studio import audit, people
 from evalflow.app.studio.audit import AuditFilter
 from evalflow.app.studio.space import Workspace
 from evalflow.errors import UserError
+from evalflow.web.address import Address, PublicMode
 from evalflow.web.application import API, rest_api, security_middleware
 from evalflow.web.pages.sign_in import sign_in_routes
 from evalflow.web.security import oidc
 from evalflow.web.security.oidc import OidcSettings, discover
-from evalflow.web.serve import Address, PublicMode
 
 from ..conftest import Answer, Server, served, working_in
 from .provider import CLIENT, SECRET, Provider, new_key, provided

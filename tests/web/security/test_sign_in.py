@@ -17,11 +17,11 @@ from starlette.routing import Mount
 
 from evalflow.app.studio import people, projects, sessions
 from evalflow.app.studio.space import Workspace
+from evalflow.web.address import Address, PublicMode
 from evalflow.web.application import API, rest_api, security_middleware
 from evalflow.web.pages import sign_in as form_page
 from evalflow.web.pages.sign_in import sign_in_routes
 from evalflow.web.security.proxy import UserHeader
-from evalflow.web.serve import Address, PublicMode
 
 from ...off_loop import keep_off_loops
 from ..conftest import Answer, Server, served, working_in

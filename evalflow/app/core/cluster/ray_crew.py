@@ -19,8 +19,7 @@ from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from evalflow.app.core.cluster.driver import ActorLost, ClusterActor
-from evalflow.app.core.cluster.spreading import DeskSpec
-from evalflow.app.core.cluster.worker import ClusterWorker, RunSpec, WorkerReport
+from evalflow.app.core.cluster.worker import ClusterWorker, DeskSpec, RunSpec, WorkerReport
 from evalflow.calls.desk import DeskTotals
 from evalflow.calls.desk_client import Send
 from evalflow.calls.desk_messages import DeskMessage, DeskReply

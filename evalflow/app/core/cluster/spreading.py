@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import AsyncGenerator, Collection, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from copy import deepcopy
 from pathlib import Path
@@ -13,17 +13,13 @@ from typing import TYPE_CHECKING, Any
 from evalflow.app.core.assemble import Parts
 from evalflow.app.core.begin import UnpreparedMetric
 from evalflow.app.core.cluster.driver import ClusterPipeline
-from evalflow.app.core.cluster.worker import RunSpec
-from evalflow.calls.budget import Amount, Budget, Lease
-from evalflow.calls.cache import Cache
-from evalflow.calls.desk import RunDesk
-from evalflow.calls.shared_cache import SharedCache
+from evalflow.app.core.cluster.worker import DeskSpec, RunSpec
+from evalflow.calls.budget import Amount
 from evalflow.config.judges import single_judges
-from evalflow.config.schema import BudgetConfig, CacheConfig, RunConfig
+from evalflow.config.schema import RunConfig
 from evalflow.engine.folder import RunFolder
 from evalflow.engine.manifest import Tally
 from evalflow.engine.pipeline import RunPlan
-from evalflow.frozen import record
 from evalflow.paths import share_dir
 from evalflow.protocols import Sink
 from evalflow.records.manifest import Manifest
@@ -35,40 +31,6 @@ _LEAST_WIDTH = 8  # cases that an actor works on at once, whatever the limits
 _SHARDS_EACH = 4  # shards for each actor at least, so that none has nothing left to do while others have much
 _NOT_THERE: Mapping[str, Any] = {"baseline": None, "gate": None, "copy_to": None, "stop": None}
 """Settings that concern the driver alone, and name what nodes may not have."""
-
-
-@record(kw_only=True)
-class DeskSpec:
-    """What the desk of a run is made of.
-
-    Attributes:
-        cache: Its path is absolute.
-        budget: None: there are no limits.
-        spent: On the budget, by earlier parts of the run and by what has prepared this one.
-        sent: The same by this process alone, which counts on its lease.
-        settled: Digests of the calls whose cost is in the journals of earlier parts.
-        counted: Whether `spent` has the cost of all calls of earlier parts.
-    """
-
-    run_id: str
-    cache: CacheConfig
-    budget: BudgetConfig | None
-    spent: Amount
-    sent: Amount
-    lease: Lease | None
-    settled: Collection[int]
-    counted: bool
-
-    def build(self) -> RunDesk:
-        """The desk, with the files and addresses of this machine; it opens them at first use."""
-        config, shared, budget = self.cache, None, None
-        if config.url is not None and config.mode in ("on", "read"):
-            shared = SharedCache(config.url, reading=config.mode == "read")
-        cache = Cache(Path(config.path), config.mode, run_id=self.run_id, max_bytes=config.max_bytes)
-        if self.budget is not None or self.lease is not None:
-            budget = Budget(self.budget or BudgetConfig(), self.spent, self.lease)
-            budget.sent = self.sent
-        return RunDesk(cache, shared, budget, self.settled, counted=self.counted)
 
 
 def run_spec(opening: Manifest, parts: Parts, plan: RunPlan, folder: RunFolder, width: int) -> RunSpec:

@@ -9,7 +9,7 @@ import os
 import socket
 import tempfile
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,13 @@ from typing import Any
 from evalflow.app.core.assemble import Needed, Parts, assemble, secrets_of, settings_of
 from evalflow.app.core.begin import UnpreparedMetric
 from evalflow.app.core.saved import composed_of
+from evalflow.calls.budget import Amount, Budget, Lease
+from evalflow.calls.cache import Cache
 from evalflow.calls.connections import Connections
+from evalflow.calls.desk import RunDesk
 from evalflow.calls.desk_client import DeskClient, Send
-from evalflow.config.schema import BudgetConfig
+from evalflow.calls.shared_cache import SharedCache
+from evalflow.config.schema import BudgetConfig, CacheConfig
 from evalflow.engine.deadline import Failed
 from evalflow.engine.journal import RememberingTarget
 from evalflow.engine.manifest import Tally, versions
@@ -66,6 +70,40 @@ class RunSpec:
     width: int
     connections: Connections | None
     budget: BudgetConfig | None
+
+
+@record(kw_only=True)
+class DeskSpec:
+    """What the desk of a run is made of.
+
+    Attributes:
+        cache: Its path is absolute.
+        budget: None: there are no limits.
+        spent: On the budget, by earlier parts of the run and by what has prepared this one.
+        sent: The same by this process alone, which counts on its lease.
+        settled: Digests of the calls whose cost is in the journals of earlier parts.
+        counted: Whether `spent` has the cost of all calls of earlier parts.
+    """
+
+    run_id: str
+    cache: CacheConfig
+    budget: BudgetConfig | None
+    spent: Amount
+    sent: Amount
+    lease: Lease | None
+    settled: Collection[int]
+    counted: bool
+
+    def build(self) -> RunDesk:
+        """The desk, with the files and addresses of this machine; it opens them at first use."""
+        config, shared, budget = self.cache, None, None
+        if config.url is not None and config.mode in ("on", "read"):
+            shared = SharedCache(config.url, reading=config.mode == "read")
+        cache = Cache(Path(config.path), config.mode, run_id=self.run_id, max_bytes=config.max_bytes)
+        if self.budget is not None or self.lease is not None:
+            budget = Budget(self.budget or BudgetConfig(), self.spent, self.lease)
+            budget.sent = self.sent
+        return RunDesk(cache, shared, budget, self.settled, counted=self.counted)
 
 
 @record(kw_only=True)

@@ -11,8 +11,7 @@ import pytest
 
 from evalflow.app.core import open_run
 from evalflow.app.core.cluster.driver import ActorLost
-from evalflow.app.core.cluster.spreading import DeskSpec
-from evalflow.app.core.cluster.worker import ClusterWorker, RunSpec, WorkerReport
+from evalflow.app.core.cluster.worker import ClusterWorker, DeskSpec, RunSpec, WorkerReport
 from evalflow.calls.desk import DeskTotals, RunDesk
 from evalflow.calls.desk_messages import DeskMessage, DeskReply
 from evalflow.config.engines import RayEngineConfig

@@ -1,7 +1,7 @@
 import pytest
 
 from evalflow.errors import UserError
-from evalflow.web.serve import bind, loopback, public_address
+from evalflow.web.address import bind, loopback, public_address
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.10", "::", "example.org", "10.0.0.1", ""])

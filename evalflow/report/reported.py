@@ -1,0 +1,58 @@
+"""A finished run, as reports use it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from evalflow.config.schema import MetricConfig
+from evalflow.lazy import pl
+from evalflow.records import Case
+from evalflow.records.manifest import Manifest
+from evalflow.report.results_csv import AnswerOf
+
+if TYPE_CHECKING:
+    from evalflow.report.calibration import Calibration
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reported:
+    """A finished run, as reports use it: what scores.parquet, summary.parquet and summary.json have, and its cases.
+
+    `gates` are as of `decide`; `categorising` names the metrics that classify cases; `cases` are iterated once.
+    """
+
+    scores: pl.LazyFrame
+    summary: pl.DataFrame
+    details: Sequence[Mapping[str, Any]]
+    gates: Sequence[Mapping[str, Any]]
+    manifest: Manifest
+    metrics: Mapping[str, MetricConfig]
+    cases: Iterable[Case]
+    answers: AnswerOf
+    calibration: Calibration | None = None
+    max_error_rate: float = 0.0
+    categorising: Collection[str] = ()
+
+
+def with_titles(run: Reported) -> Reported:
+    """The run for people: with the titles of metrics in place of their names."""
+    titles = run.manifest.titles
+    if not titles:
+        return run
+    shown, rows = pl.col("metric").replace(titles), run.calibration.rows if run.calibration else ()
+    labelled = [replace(row, metric=titles.get(row.metric, row.metric)) for row in rows]
+    return replace(
+        run,
+        scores=run.scores.with_columns(shown),
+        summary=run.summary.with_columns(shown),
+        details=[with_title(detail, titles) for detail in run.details],
+        metrics={titles.get(name, name): config for name, config in run.metrics.items()},
+        calibration=replace(run.calibration, rows=labelled) if run.calibration else None,
+    )
+
+
+def with_title(row: Mapping[str, Any], titles: Mapping[str, str]) -> dict[str, Any]:
+    """A row of a table or a detail, with the title of its metric in place of the name."""
+    return {key: titles.get(value, value) if key == "metric" else value for key, value in row.items()}

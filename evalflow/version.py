@@ -1,0 +1,3 @@
+"""The version of evalflow."""
+
+__version__ = "0.1.0"
