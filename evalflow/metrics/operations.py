@@ -19,6 +19,7 @@ from pydantic import Field, model_validator
 
 from evalflow.config.schema import Strict, Word, with_examples
 from evalflow.jsonvalues import kind, look_up, written
+from evalflow.metrics.reasons import one_line
 from evalflow.patterns import Pattern, compiled
 
 NormalForm = Literal["NFC", "NFKC", "NFD", "NFKD"]
@@ -350,8 +351,7 @@ def spelled_number(value: Any) -> float | None:
 
 def quoted(text: str) -> str:
     """A text in quotes on one line, truncated if long."""
-    flat = " ".join(text.split())
-    return f'"{flat}"' if len(flat) <= _QUOTE else f'"{flat[: _QUOTE - 1]}…"'
+    return f'"{one_line(text, _QUOTE)}"'
 
 
 def _listed(texts: Sequence[str]) -> str:

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from evalflow.metrics.reasons import one_line
+
 Row = tuple[Any, ...]
 _PAIRS = 1_000_000
 """Pairs of rows that are compared one by one; more are sorted and compared place by place."""
@@ -116,9 +118,5 @@ def _listed(rows: Sequence[Row], word: str) -> str:
 
 
 def _shown(row: Row) -> str:
-    cells = [_cut("NULL" if cell is None else repr(cell)) for cell in row[:10]]
+    cells = ["NULL" if cell is None else one_line(repr(cell), _CELL) for cell in row[:10]]
     return f"({', '.join([*cells, *(['…'] if len(row) > 10 else [])])})"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _CELL else f"{text[: _CELL - 1]}…"
