@@ -1,34 +1,36 @@
-"""Three people label 60 answers; an editor resolves a disagreement, and reads what that says of the judge."""
+"""Three people label 60 answers at their browsers; an editor resolves what differs, and reads what it says."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from evalflow.app.studio import bots, cases, datasets, metrics, review_desk, reviews
+from evalflow.app.studio import bots, cases, datasets, metrics, people, projects, reviews
 from evalflow.app.studio.metrics import MetricDraft
 from evalflow.app.studio.reviews import ReviewRequest
 from evalflow.app.studio.run_request import RunRequest
 
-from ...app.studio.test_reviews import add_people, person
 from ...cli.conftest import Program
 from ...finishing import finish
 from ..conftest import Server, working_in
 from ..finished import EXACT
+from ..public import PASSWORD, serving_in_public
 from .conftest import paged
+from .test_blind import submit
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 PEOPLE = ("ann", "ben", "cem")
 
 
 @pytest.fixture(name="labelled", scope="module")
-def _labelled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """The workspace, and the folder of the run whose answers were labelled."""
+def _labelled(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The workspace, and the folder of the run whose answers three people have labelled, each at a browser."""
     folder = tmp_path_factory.mktemp("labelled")
     with working_in(folder) as space:
         bots.create_bot(space, "fees", {"kind": "recorded"}, "")
@@ -36,21 +38,61 @@ def _labelled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         datasets.create_dataset(space, "questions", "")
         cases.add_cases(space, "questions", [_case(i) for i in range(90)])
         run = finish(space, RunRequest("fees", ["questions"], ["exact"]))
-        add_people(space, dict.fromkeys(PEOPLE, "annotator"))
+        for name in PEOPLE:
+            people.add_user(space, name)
+            people.set_password(space, name, PASSWORD)
+            projects.set_role(space, name, "annotator")
         request = ReviewRequest(name="Fees", run_id=run.run_id, metrics=["exact"], size=60, people=PEOPLE, seed=1)
         made = reviews.create_review(space, request)
         assert (made.size, made.doubled) == (60, 30)
-        waiting = [person(space, name) for name in PEOPLE]
-        while waiting:  # in turn, as if they sat beside each other
-            me = waiting.pop(0)
-            item = review_desk.next_item(me, "Fees")
-            if item is not None:
-                asked = int(re.sub(r"\D", "", item.messages[-1]["content"]))
-                is_right = (asked % 3 == 0) or (asked % 10 == 4)  # the judge misses each tenth
-                says = is_right != (asked % 9 == 2 and me.identify().name == "ben")
-                review_desk.submit_item(me, "Fees", item.item, {"exact": says}, seconds=12)
-                waiting.append(me)
+    with serving_in_public(folder) as server:
+        _label(browser, server.url)
     return folder, run.folder
+
+
+def _label(browser: Any, url: str) -> None:
+    """In turn: Ann with the mouse, Cem by keys alone, and Ben, who closes his browser in the middle of an answer."""
+    at = {name: _at_the_desk(browser, url, name) for name in PEOPLE}
+    waiting, labels = list(PEOPLE), 0
+    while waiting:
+        name = waiting.pop(0)
+        page = at[name]
+        if page.get_by_role("heading", name=re.compile("All done|Nothing free")).count():
+            continue
+        asked = int(re.sub(r"\D", "", page.locator(".utterance.user .text").inner_text()))
+        is_right = (asked % 3 == 0) or (asked % 10 == 4)  # the judge misses each tenth
+        says = is_right != (asked % 9 == 2 and name == "ben")
+        if name == "cem":
+            page.locator(".grading:focus-within").wait_for()
+            page.keyboard.press("1" if says else "0")
+            submit(page, partial(page.keyboard.press, "Control+Enter"))
+        else:
+            page.get_by_label("Value").fill("1" if says else "0")
+            if labels == 31:  # Ben closes his browser
+                page.get_by_text("Saved", exact=True).wait_for()
+                page.context.close()
+                page = at[name] = _at_the_desk(browser, url, name)
+                assert page.get_by_label("Value").input_value() == ("1" if says else "0")
+            submit(page, page.get_by_role("button", name="Submit").click)
+        labels += 1
+        waiting.append(name)
+    assert labels == 90
+    for page in at.values():
+        page.context.close()
+
+
+def _at_the_desk(browser: Any, url: str, name: str) -> Any:
+    context = browser.new_context(ignore_https_errors=True, base_url=url)
+    context.set_default_timeout(60_000)
+    page = context.new_page()
+    page.goto("/")
+    page.get_by_label("Name").fill(name)
+    page.get_by_label("Password").fill(PASSWORD)
+    page.keyboard.press("Enter")
+    page.get_by_role("link", name=re.compile("(Begin|Continue) Fees")).press("Enter")
+    page.wait_for_url("**/reviews/Fees/label*")
+    page.wait_for_function("window.did_handshake === true")
+    return page
 
 
 def _case(i: int) -> dict[str, Any]:
