@@ -229,7 +229,9 @@ class RunScores:
         if wanted.metric is not None:
             found.append(scores.c.metric == wanted.metric)
         if wanted.status is not None:
-            found.append(scores.c.status == wanted.status)
+            # Of a metric, reading its scores through its own index is quicker than all scores with a frequent status.
+            status = scores.c.status if wanted.metric is None else scores.c.status.concat("")
+            found.append(status == wanted.status)
         elif wanted.metric is None and wanted.positions is None and _is_by_score(wanted):
             found.append(
                 scores.c.status == "scored"
