@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +142,12 @@ class Prompts:
         included = f", which {asked} includes," if asked != missing else ""
         places = ", ".join(str(folder) for folder in self._folders)
         return Problem(f"prompt {missing!r}{included} is in none of: {places}", hint=did_you_mean(missing, known))
+
+
+def not_given(used: Collection[str], known: Collection[str], where: str, whom: str) -> Iterator[Problem]:
+    """The variables that a template uses and is not given, where `whom` says for what it is."""
+    for name in sorted(set(used) - set(known)):
+        yield Problem(f"the template uses {name!r}, which {whom} is not given", where, did_you_mean(name, known))
 
 
 def render(template: Template, variables: Mapping[str, Any], where: str, shared: Shared | None = None) -> str:

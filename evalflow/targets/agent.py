@@ -97,10 +97,8 @@ class AgentTarget(OpenAITarget):
         key = self._client.key(request, repeat)
         paid = partial(self._paid_step, request, key)
         completion, known = await self._client.single_flight(key, paid, self._remembered, self._client.cost)
-        cost_usd = completion.cost_usd
-        if not known:
-            return replace(completion, paid=(short(key),))
-        return replace(completion, requests=0, cost_usd=0.0, saved_usd=cost_usd, cached=True)
+        spend = replace(completion.spend, paid=(short(key),))
+        return (spend.reused if known else spend).fill(completion)
 
     async def _paid_step(self, request: HttpRequest, key: bytes) -> tuple[tuple[Completion, bool], Entry]:
         """The same from the endpoint. A reply without words or calls is paid for but not cached."""

@@ -14,10 +14,10 @@ from evalflow.calls.client import CallSession
 from evalflow.calls.faults import excerpt
 from evalflow.calls.http import HttpRequest
 from evalflow.config.targets import OpenAITargetConfig
-from evalflow.errors import CallError, Problem, TargetError, UserError, did_you_mean
+from evalflow.errors import CallError, TargetError, UserError
 from evalflow.jsonvalues import parsed
 from evalflow.llm.chat import ChatClient, Completion, entry_of, identity
-from evalflow.prompts import Prompts, render
+from evalflow.prompts import Prompts, not_given, render
 from evalflow.records import Answer, Case, Message
 from evalflow.targets.recorded import blank, failed
 from evalflow.targets.reply import Form
@@ -85,19 +85,8 @@ class OpenAITarget:
             return replace(begun, status="error", error_type="prompt", error=str(error))
         except CallError as error:
             return failed(begun, error)
-        cost_usd = completion.cost_usd
-        return replace(
-            begun,
-            answer=None if is_actual else text,
-            actual=prediction,
-            requests=0 if known else 1,
-            usage=completion.usage,
-            cost_usd=0.0 if known else cost_usd,
-            saved_usd=cost_usd if known else 0.0,
-            paid=() if known else (short(key),),
-            latency_s=completion.latency_s,
-            cached=known,
-        )
+        spend = replace(completion.spend, paid=(short(key),))
+        return (spend.reused if known else spend).fill(begun, answer=None if is_actual else text, actual=prediction)
 
     async def close(self) -> None:
         await self._client.close()
@@ -174,10 +163,6 @@ def _template(source: str | None, where: str, prompts: Prompts) -> _Template | N
         template, used, digest = prompts.get(source), prompts.variables(source), prompts.digest([source])
     else:
         template, used, digest = prompts.inline(source, where), prompts.inline_variables(source), source
-    problems = [
-        Problem(f"the template uses {name!r}, which a target is not given", where, did_you_mean(name, VARIABLES))
-        for name in sorted(used - set(VARIABLES))
-    ]
-    if problems:
+    if problems := [*not_given(used, VARIABLES, where, "a target")]:
         raise UserError(problems)
     return _Template(partial(render, template, where=where), digest)

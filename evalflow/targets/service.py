@@ -8,7 +8,7 @@ import json
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, cast
@@ -20,9 +20,9 @@ from evalflow.calls.cache_store import Entry, key_of
 from evalflow.calls.client import SERVICE, CallSession, Gateway, RetryPolicy
 from evalflow.calls.http import HttpRequest, HttpTransport
 from evalflow.config.targets import HttpTargetConfig, ReplyConfig
-from evalflow.errors import CallError, Problem, TargetError, UserError, did_you_mean
+from evalflow.errors import CallError, Problem, TargetError, UserError
 from evalflow.llm.chat import canonical
-from evalflow.prompts import Prompts, render
+from evalflow.prompts import Prompts, not_given, render
 from evalflow.records import Answer, Case, Message, Spend
 from evalflow.redaction import SECRET_NAME, public_address, without_user
 from evalflow.targets.recorded import blank, failed
@@ -84,19 +84,11 @@ class ServiceTarget:
             return replace(begun, status="error", error_type="prompt", error=str(error))
         except CallError as error:
             return replace(failed(begun, error), usage=None, cost_usd=None)
-        return replace(
-            begun,
-            answer=said.answer,
-            actual=said.actual,
-            contexts=said.contexts,
-            metadata=said.metadata,
-            requests=0 if known else 1,
-            usage=said.usage,
-            cost_usd=0.0 if known else said.cost_usd,
-            saved_usd=said.cost_usd if known else 0.0,
-            paid=() if known else (short(key),),
-            latency_s=entry.latency_s,
-            cached=known,
+        spend = Spend(
+            requests=1, usage=said.usage, cost_usd=said.cost_usd, latency_s=entry.latency_s, paid=(short(key),)
+        )
+        return (spend.reused if known else spend).fill(
+            begun, answer=said.answer, actual=said.actual, contexts=said.contexts, metadata=said.metadata
         )
 
     async def close(self) -> None:
@@ -219,7 +211,7 @@ class Body:
         except UserError as error:
             problems += error.problems
             return lambda _: None
-        problems += _forbidden(used, where)
+        problems += not_given(used, VARIABLES, where, "a target")
         return lambda variables: finish(render(template, variables, where), where)
 
 
@@ -235,12 +227,6 @@ _EXAMPLE = Case(
 def _as_json(expression: re.Match[str]) -> str:
     inner = expression["inner"]
     return expression[0] if _ENCODED.search(inner) else f"{{{{ ({inner}) | json }}}}"
-
-
-def _forbidden(used: set[str], where: str) -> Iterator[Problem]:
-    for name in sorted(used - set(VARIABLES)):
-        what = f"the template uses {name!r}, which a target is not given"
-        yield Problem(what, where, did_you_mean(name, VARIABLES))
 
 
 def _parsed(text: str, where: str) -> Any:

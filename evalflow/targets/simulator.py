@@ -11,12 +11,12 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from evalflow.calls.client import CallSession
 from evalflow.config.judges import OpenAIJudgeConfig
 from evalflow.config.simulators import ConversationLimits, OpenAISimulatorConfig, ScriptedSimulatorConfig
-from evalflow.errors import CallError, Problem, UserError, did_you_mean
+from evalflow.errors import CallError, UserError
 from evalflow.frozen import record
 from evalflow.llm.chat import identity
 from evalflow.llm.judge import DECISIVE, OpenAIJudge
 from evalflow.llm.registry import CONTRACTS
-from evalflow.prompts import Prompts, render
+from evalflow.prompts import Prompts, not_given, render
 from evalflow.records import NOTHING, Ask, Case, Message, Spend
 
 State = Literal["goes_on", "goal_reached", "gave_up", "script_over"]
@@ -88,11 +88,8 @@ class ModelSimulator:
         self.limits = config.limits
         self._template = prompts.get(config.prompt)
         self._where = f"simulator.prompt, {config.prompt}"
-        problems = [
-            Problem(f"the template uses {one!r}, which it is not given", self._where, did_you_mean(one, VARIABLES))
-            for one in sorted(prompts.variables(config.prompt) - set(VARIABLES))
-        ]
-        if problems:
+        used = prompts.variables(config.prompt)
+        if problems := [*not_given(used, VARIABLES, self._where, "a simulator")]:
             raise UserError(problems)
         shared = config.model_dump(include=set(OpenAIJudgeConfig.model_fields) & set(type(config).model_fields))
         judge = OpenAIJudgeConfig.model_validate(shared)

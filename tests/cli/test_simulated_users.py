@@ -159,7 +159,7 @@ def test_both_sides_count_in_the_budget_and_a_larger_one_goes_on(program: Progra
         (["dataset.scenarios.generates=actual"], "a user cannot talk with that"),
         (["simulator.limits.usd=1"], "the price of the target is not known"),
         (["simulator.limits.turns=0"], "simulator.limits.turns"),
-        (["simulator.prompt=rubric/grade.jinja"], "which it is not given"),
+        (["simulator.prompt=rubric/grade.jinja"], "which a simulator is not given"),
         (["simulator.api_key_env=NO_SUCH_KEY"], "NO_SUCH_KEY is not set"),
         (["simulator.modle=m"], "simulator.modle"),
         (["budget.usd=1"], "price"),
