@@ -118,6 +118,11 @@ def test_a_copied_run_is_read_as_the_run_itself(program: Program, there: str) ->
     assert (gated.returncode, program.manifest["config"]["baseline"]) == (0, run), gated.stderr
     for words in (("cases", run), ("report", run)):
         assert program(*words).returncode == 0, words
+    cases = [json.loads(line)["id"] for line in (program.latest / "cases.jsonl").read_text().splitlines()]
+    program.write("labels.jsonl", *({"case_id": case, "metric": "exact_match", "value": 1} for case in cases[:3]))
+    labelled = program("calibrate", run, "--labels", "labels.jsonl")
+    assert "exact_match" in labelled.stdout, labelled.stderr
+    assert (StoredFolder(run, "test").copy / "calibration.json").is_file()
 
 
 def test_a_sweep_is_copied_with_its_runs(program: Program, there: str) -> None:
@@ -193,6 +198,8 @@ def test_storage_that_is_not_there_or_refuses_is_said(
         def do_HEAD(self) -> None:
             self.send_error(403)
 
+        do_PUT = do_POST = do_GET = do_HEAD
+
         def log_message(self, *_: object) -> None:
             pass
 
@@ -201,6 +208,9 @@ def test_storage_that_is_not_there_or_refuses_is_said(
         monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
         refused = program(*words)
         assert (refused.returncode, "AWS_SECRET_ACCESS_KEY" in refused.stderr) == (2, True), refused.stderr
+        unwritten = program(*RUN, f"copy_to={there}")
+        assert (unwritten.returncode, "AWS_SECRET_ACCESS_KEY" in unwritten.stderr) == (2, True), unwritten.stderr
+        assert not list((program.folder / "outputs").glob("runs/*/run.json"))
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     gone = program(*words)
     assert (gone.returncode, "Traceback" in gone.stderr) == (5, False), gone.stderr
