@@ -186,10 +186,8 @@ class RunDesk:
             flight.waiting.pop(worker, None)
         for key in held:
             self._hand_on(key, worker)
-        slots = [shares.lost(worker) for shares in self._slots.values()]
-        if self._leases is not None:
-            return self._leases.lost(worker)
-        return max(sum(one.in_flight for one in slots), min(len(held), sum(one.bound for one in slots)))
+        in_flight = sum(shares.lost(worker).in_flight for shares in self._slots.values())
+        return self._leases.lost(worker) if self._leases is not None else max(in_flight, len(held))
 
     def _ask(self, worker: str, outbox: Outbox, key: bytes, unreadable: int | None) -> None:
         flight = self._flights.get(key)
