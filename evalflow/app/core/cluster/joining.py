@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from evalflow.app.core.cluster.ray_crew import RayCluster
 
 _REACH_S = 5.0  # seconds within which an address must answer
+_SETTINGS = b"\0\0\0\x04\0\0\0\0\0"  # the empty frame of HTTP/2 with which both sides begin
+_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _SETTINGS
 _joined: list[RayCluster] = []  # one at most
 
 
@@ -47,9 +50,16 @@ def leave_cluster() -> None:
 
 
 def _expect_reached(address: str) -> None:
+    """UserError unless something at the address speaks gRPC, as Ray does: Ray itself would try for minutes."""
     host, _, port = address.rpartition(":")
+    hint = "start the cluster (`ray start --head --port=6379`), or leave engine.address out for this machine alone"
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=_REACH_S).close()
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=_REACH_S) as there:
+            if os.environ.get("RAY_USE_TLS") == "1":  # Ray's own variable; the certificates are its affair
+                return
+            there.sendall(_GREETING)
+            frame = there.recv(len(_SETTINGS), socket.MSG_WAITALL)
     except (OSError, OverflowError) as error:
-        hint = "start the cluster (`ray start --head --port=6379`), or leave engine.address out for this machine alone"
         raise UserError(Problem(f"nothing answers at {address}: {error}", "engine.address", hint)) from None
+    if frame[3:4] != _SETTINGS[3:4]:
+        raise UserError(Problem(f"what listens at {address} is no head of Ray", "engine.address", hint))

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import logging
 import os
+import re
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, TypeVar, cast
 
@@ -25,7 +26,7 @@ from evalflow.calls.desk_client import Send
 from evalflow.calls.desk_messages import DeskMessage, DeskReply
 from evalflow.config.engines import RayEngineConfig
 from evalflow.engine.shards import CaseWork
-from evalflow.errors import EvalflowError, InfrastructureError
+from evalflow.errors import EvalflowError, InfrastructureError, Problem, UserError
 from evalflow.llm import minilm
 
 ray: Any = _ray  # its types are known in part only
@@ -33,6 +34,7 @@ T = TypeVar("T")
 NAMESPACE = "evalflow"
 _STORE_BYTES = 200 * 1024**2  # of a cluster on this machine alone, through which large messages go
 _TRIES = 3
+_DESK_S = 60.0  # seconds within which the desk must have started, on the driver's own node
 
 
 class RayDesk:
@@ -141,7 +143,7 @@ async def _answer(reference: Awaitable[T]) -> T:
 def _in_short(error: Exception) -> str:
     """The cause in Ray's long account of what went wrong."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    causes = [line for line in lines if "reason" in line.lower() or "cause" in line.lower()]
+    causes = [line for line in lines if re.search(r"\b(reason|causes?)\b", line, re.IGNORECASE)]
     told, _, _ = (causes or lines or [type(error).__name__])[-1].partition(" Some common causes")
     return told[:300]
 
@@ -154,7 +156,7 @@ class RayCluster:
     """A cluster that this process has joined, or started on this machine; actors stay from one run to the next."""
 
     def __init__(self, config: RayEngineConfig) -> None:
-        """Join; InfrastructureError if that fails."""
+        """Join; UserError if nothing is there, InfrastructureError if joining fails otherwise."""
         self.config = config
         logging.getLogger("ray").setLevel(logging.CRITICAL)  # it advises on standard error
         # Prints lost actors on standard output, whatever it is told; the run's log names them.
@@ -164,6 +166,11 @@ class RayCluster:
         address = config.address or "local"  # without any, Ray would join a cluster that happens to be on this machine
         try:
             context = ray.init(address, namespace=NAMESPACE, **quiet, **({} if config.address else local))
+        except ConnectionError as error:
+            hint = "start evalflow on a node of the cluster, or write HOST:PORT of its head"
+            raise UserError(
+                Problem(f"there is no cluster at {address}: {_in_short(error)}", "engine.address", hint)
+            ) from None
         except Exception as error:  # Ray raises bare ones too, as when its processes take too long to start
             what = f"the cluster at {config.address or 'this machine'} cannot be joined: {_in_short(error)}"
             raise InfrastructureError(what, "look at it with `ray status`, and at engine.address") from None
@@ -190,7 +197,15 @@ class RayCluster:
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         options = {"name": _desk_name(desk.run_id), "num_cpus": 0, "max_restarts": 0, "scheduling_strategy": here}
         handle: Any = ray.remote(RayDesk).options(**options).remote(desk)
-        if (error := await handle.open.remote()) is not None:
+        try:
+            async with asyncio.timeout(_DESK_S):
+                error = await _answer(handle.open.remote())
+        except (TimeoutError, ActorLost) as lost:
+            why = str(lost) or f"not within {_DESK_S:g} s"
+            error = InfrastructureError(
+                f"the desk of the run did not start: {why}", "look at the node with `ray status`"
+            )
+        if error is not None:
             ray.kill(handle)
             raise error
         return RayCrew(self, handle, size)
