@@ -14,6 +14,9 @@ from evalflow.config.env_file import load_env_file
 from evalflow.errors import EvalflowError, Problem, UserError, did_you_mean
 from evalflow.version import __version__
 
+ROOT_GROUPS = ("dataset", "metric", "judge", "target", "embedder", "simulator", "engine", "experiment")
+"""What overrides choose; no verbs."""
+
 
 def run_command(arguments: Sequence[str]) -> int:
     """Run a command line without the program's name; returns the exit code."""
@@ -66,7 +69,10 @@ def _handler(words: list[str]) -> Handler:
     if words and words[0] in VERBS:
         return VERBS[words.pop(0)]
     if words and not words[0].startswith("-") and "=" not in words[0]:
-        raise UserError(Problem(f"there is no verb {words[0]!r}", "command line", did_you_mean(words[0], VERBS)))
+        hint = did_you_mean(words[0], VERBS)
+        if words[0] in ROOT_GROUPS:
+            hint = f"write {words[0]}={words[1] if len(words) > 1 and words[1].isidentifier() else 'NAME'}"
+        raise UserError(Problem(f"there is no verb {words[0]!r}", "command line", hint))
     return VERBS["run"]
 
 

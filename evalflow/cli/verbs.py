@@ -10,7 +10,7 @@ from typing import get_args
 from evalflow.cli import server
 from evalflow.cli.completion import print_completion
 from evalflow.cli.parsing import Handler, console, parser_of
-from evalflow.errors import Problem, UserError
+from evalflow.errors import Problem, UserError, did_you_mean
 
 
 def _run(words: list[str]) -> int:
@@ -25,7 +25,23 @@ def _run(words: list[str]) -> int:
 
         words = [word for word in words if word not in demo]
         return run_and_fill(words, config_dir, out, err, replacing="--replace-demo" in demo)
+    _expect_flags_of_hydra(words)
     return execute(words, config_dir, TerminalScreen(out, err), run_id)
+
+
+_FLAGS = (
+    "--cfg", "--config-name", "--config-path", "--experimental-rerun", "--hydra-help", "--info", "--multirun",
+    "--package", "--resolve", "--run", "--shell-completion", "-c", "-cn", "-cp", "-i", "-m", "-p", "-r", "-sc",
+)  # fmt: skip
+"""What Hydra takes beside overrides; its own message of another flag would list these alone."""
+
+
+def _expect_flags_of_hydra(words: list[str]) -> None:
+    flags = [word.partition("=")[0] for word in words if word.startswith("-")]
+    wrong = [flag for flag in flags if flag not in _FLAGS]
+    if wrong:
+        own = ("--config-dir", "--fill-demo", "--replace-demo", "--multirun", "--cfg", "--info")
+        raise UserError(Problem(f"run does not take {flag}", "command line", did_you_mean(flag, own)) for flag in wrong)
 
 
 def _check(words: list[str]) -> int:

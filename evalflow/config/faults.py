@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -15,9 +15,13 @@ from omegaconf.errors import InterpolationKeyError, MissingMandatoryValue, Omega
 
 from evalflow.config.composed import Composed
 from evalflow.config.explain import unknown_key
-from evalflow.errors import Problem, UserError, did_you_mean
+from evalflow.errors import Problem, UserError, command, did_you_mean, nearest
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 COMMAND_LINE = "command line"
+_FEW = 30  # names that a hint lists
 _EXAMPLES = {
     "argv": "[python3,bot.py]", "base_url": "http://127.0.0.1:8000/v1", "call": "my_bot:ask",
     "url": "http://127.0.0.1:8000/ask",
@@ -35,8 +39,8 @@ class AbsentKeyError(UserError):
 
 
 @contextmanager
-def as_user_errors(overrides: Sequence[str]) -> Generator[None]:
-    """Turn errors raised in the block into a UserError; `overrides` are the command line's."""
+def as_user_errors(overrides: Sequence[str], folders: Sequence[Path] = ()) -> Generator[None]:
+    """Turn errors raised in the block into a UserError; `overrides` are the command line's, `folders` those of YAML."""
     try:
         yield
     except MissingMandatoryValue as error:
@@ -47,7 +51,7 @@ def as_user_errors(overrides: Sequence[str]) -> Generator[None]:
         hint = "quote values that hold any of : { } [ ] # & * ! | > % @"
         raise UserError(Problem(what, f"{mark.name}:{mark.line + 1}" if mark else "", hint)) from None
     except (HydraException, OmegaConfBaseException, ValueError) as error:  # metric=null is a ValueError
-        raise _user_error(error, overrides) from None
+        raise _user_error(error, overrides, folders) from None
     except BrokenPipeError:
         raise  # the reader of our output has closed it, as with `--cfg job | head`
     except OSError as error:
@@ -76,7 +80,7 @@ def _broken_reference(error: InterpolationKeyError) -> Problem:
     return Problem(f"it refers to {key}, which is not there", where, "`--cfg job` shows every key")
 
 
-def _user_error(error: Exception, overrides: Sequence[str]) -> UserError:
+def _user_error(error: Exception, overrides: Sequence[str], folders: Sequence[Path]) -> UserError:
     text = "\n".join(line.rstrip() for line in str(error).strip().splitlines() if line.strip())
     if cause := error.__cause__:
         text = f"{text}\n{str(cause).strip().splitlines()[0]}"
@@ -90,12 +94,48 @@ def _user_error(error: Exception, overrides: Sequence[str]) -> UserError:
         return UserError(Problem(what, str(getattr(error, "full_key", "") or ""), "set it, or write it into .env"))
     if isinstance(error, InterpolationKeyError):
         return UserError(_broken_reference(error))
-    if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options is not None:
-        group, _, name = error.missing_cfg_file.rpartition("/")
-        return UserError(Problem(f"there is no {group} {name!r}", f"{group}={name}", did_you_mean(name, error.options)))
     if isinstance(error, OverrideParseException):
         return UserError(Problem(f"cannot read {error.override!r}", "command line", _quoting(error.override or "")))
+    if wrong := _no_options(overrides, folders):
+        return UserError(wrong)
+    if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options is not None:
+        group, _, name = error.missing_cfg_file.rpartition("/")
+        return UserError(_no_option(group, name, error.options))
+    if several := re.search(r"Ambiguous value for argument '([^']*)'", text):
+        return UserError(_several(several[1]))
+    if nameless := next((one for one in overrides if one.startswith("=")), None):
+        return UserError(Problem(f"cannot read {nameless!r}", "command line", "write KEY=VALUE"))
     return UserError(Problem(text, "command line" if overrides else ""))
+
+
+def _no_options(overrides: Sequence[str], folders: Sequence[Path]) -> list[Problem]:
+    """The problems of all choices that no file is of."""
+    found: dict[tuple[str, str], Problem] = {}
+    for override in OverridesParser.create().parse_overrides(list(overrides)):
+        group, value = str(override.key_or_group), override.value()
+        files = [file for folder in folders if group.isalpha() for file in folder.glob(f"{group}/*.yaml")]
+        known = {file.stem for file in files}
+        for name in cast("list[object]", value) if isinstance(value, list) else [value]:
+            if known and isinstance(name, str) and name not in known:
+                found[group, name] = _no_option(group, name, known)
+    return list(found.values())
+
+
+def _no_option(group: str, name: str, known: Collection[str]) -> Problem:
+    public = [one for one in known if not one.startswith("_")]
+    hint = did_you_mean(name, public)
+    if len(public) > _FEW and not nearest(name, public):
+        hint = f"{command('list', group)} shows all {len(public)}"
+    return Problem(f"there is no {group} {name!r}" if name else f"{group} has no value", f"{group}={name}", hint)
+
+
+def _several(override: str) -> Problem:
+    """The problem of a value with commas in a single run."""
+    key, _, values = override.partition("=")
+    hint = "one run for each takes -m; a text with a comma takes quotes of its own: 'KEY=\"A,B\"'"
+    if key in ("dataset", "metric"):
+        hint = f"together in one run: {shlex.quote(f'{key}=[{values}]')}; one run for each: -m {override}"
+    return Problem(f"{override} has several values", COMMAND_LINE, hint)
 
 
 def _quoting(override: str) -> str:

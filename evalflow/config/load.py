@@ -31,6 +31,7 @@ from evalflow.errors import Problem, UserError
 from evalflow.paths import conf_dirs, prompt_dirs, share_dir, sweep_slug
 
 MULTI_SELECT = ("dataset", "metric")
+SINGLE_SELECT = ("judge", "target", "embedder", "simulator", "engine")
 _COMPOSING = threading.Lock()  # held while composing: Hydra keeps its state in singletons
 _LAUNCHING = threading.Lock()  # held by a command line from its first composition to the end of its last job
 
@@ -224,7 +225,7 @@ def _check_packages(folders: Sequence[Path], overrides: Sequence[str]) -> dict[s
     problems: list[Problem] = []
     for part in defaults:
         group, _, name = (part.config_path or "").partition("/")
-        if group not in (*MULTI_SELECT, "judge", "target", "embedder", "simulator", "engine") or name.startswith("_"):
+        if group not in (*MULTI_SELECT, *SINGLE_SELECT) or name.startswith("_"):
             continue
         file = next((f for folder in folders if (f := folder / f"{part.config_path}.yaml").is_file()), Path(name))
         key = f"{group}.{name}" if group in MULTI_SELECT else group
@@ -250,6 +251,7 @@ def _composing(config_dir: Path | None, run_id: str, overrides: Sequence[str]) -
     if config_dir and not config_dir.is_dir():
         raise UserError(Problem(f"--config-dir {config_dir} is no folder", "command line"))
     _expect_own_launcher(overrides)
+    _expect_single_choices(overrides)
     with _COMPOSING:
         hydra_plugins.register()
         _name_folders(run_id, overrides)
@@ -257,7 +259,7 @@ def _composing(config_dir: Path | None, run_id: str, overrides: Sequence[str]) -
         full_error = os.environ.get("HYDRA_FULL_ERROR")
         os.environ["HYDRA_FULL_ERROR"] = "1"
         try:
-            with as_user_errors(overrides):
+            with as_user_errors(overrides, conf_dirs(config_dir)):
                 yield
         finally:
             hydra_plugins.USER_FOLDERS.reset(folders)
@@ -274,6 +276,15 @@ def _expect_own_launcher(overrides: Sequence[str]) -> None:
             what = "a launcher of Hydra would start jobs that share no budget, no limits and no answers"
             hint = "leave it out: jobs go one after the other; engine=ray spreads each over all cores or a cluster"
             raise UserError(Problem(what, word, hint))
+
+
+def _expect_single_choices(overrides: Sequence[str]) -> None:
+    """UserError if a list is chosen of a group whose files do not compose; Hydra would merge them into one."""
+    for word in overrides:
+        group, _, value = word.lstrip("+").partition("=")
+        if group in SINGLE_SELECT and value.startswith("["):
+            hint = f"{group}=NAME; one run for each: -m {group}={value.strip('[]')}"
+            raise UserError(Problem(f"{group} is one name, not a list", word, hint))
 
 
 @contextmanager

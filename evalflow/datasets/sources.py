@@ -120,6 +120,11 @@ def files(config: DatasetConfig) -> list[Path]:
     """
     if is_address(config.path):
         return list(fetch_files(config.path, "dataset.path"))
+    if not config.path.strip():
+        raise UserError(Problem("no file is named", "dataset.path", "name the file of cases, or a glob"))
+    if re.match(r"https?://", config.path):
+        what, hint = "data are not read from web addresses", "save the file here, and name it"
+        raise UserError(Problem(what, config.path, hint))
     path = paths.resolve(str(Path(config.path).expanduser()))
     if path.is_file():
         return [path]
@@ -127,6 +132,10 @@ def files(config: DatasetConfig) -> list[Path]:
         hint = f"name files in it: {config.path.rstrip('/')}/*.jsonl"
         raise UserError(Problem("expected a file or a glob, got a folder", shown(path), hint))
     if not _is_glob(path):
+        if path.is_symlink() and not path.exists():
+            raise UserError(Problem("this is a link to no file", shown(path)))
+        if path.exists():
+            raise UserError(Problem("expected a file or a glob, got a device, a pipe or a socket", shown(path)))
         raise UserError(Problem("no such file", shown(path), _beside(path)))
     found = Path(path.anchor).glob(str(path.relative_to(path.anchor)))
     matches = sorted(match for match in found if match.is_file())

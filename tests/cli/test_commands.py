@@ -94,6 +94,20 @@ def test_an_error_on_a_key_of_a_finished_run_names_the_keys_that_exist(
     assert known in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["dataset", "rag"], "there is no verb 'dataset'\n  hint: write dataset=rag"),
+        (["metric"], "there is no verb 'metric'\n  hint: write metric=NAME"),
+        (["dataset=rag", "metric=bias", "--verbose", "--multirn"], "run does not take --verbose"),
+        (["dataset=rag", "metric=bias", "--verbose", "--multirn"], "did you mean '--multirun'?"),
+    ],
+)
+def test_what_is_no_verb_and_no_flag_says_what_is(program: Program, words: list[str], told: str) -> None:
+    done = program(*words)
+    assert (done.returncode, told in done.stderr) == (2, True), done.stderr
+
+
 @pytest.mark.parametrize("columns", ["40", "60"])
 def test_a_list_is_cut_nowhere(program: Program, columns: str) -> None:
     done = program("list", COLUMNS=columns)
@@ -105,6 +119,25 @@ def test_without_a_run_the_next_step_is_told(program: Program) -> None:
         done = program(verb)
         assert done.returncode == 2
         assert "python -m evalflow dataset=rag" in done.stderr
+
+
+def test_shown_yaml_can_be_copied(program: Program) -> None:
+    text = (Path(__file__).parents[2] / "conf" / "metric" / "faithfulness.yaml").read_text(encoding="utf-8")
+    assert text in program("show", "faithfulness", COLUMNS="40").stdout
+
+
+def test_a_new_dataset_shows_what_each_column_holds(program: Program) -> None:
+    (program.folder / "theirs.csv").write_text("Nr.;Bot says;Team\n7;Yes.;web\n", encoding="utf-8")
+    done = program("new", "dataset", "theirs", "--path", "theirs.csv")
+    assert done.returncode == 0
+    rows = [line.split() for line in done.stdout.splitlines()]
+    assert rows[4:7] == [["Nr.", "id", "7"], ["Bot", "says", "answer", "Yes."], ["Team", "–", "web"]]
+    assert "none was recognised as the question" in done.stdout
+    assert "question: Team" in done.stdout
+    (program.folder / "empty.csv").write_text("", encoding="utf-8")
+    refused = program("new", "dataset", "none", "--path", "empty.csv")
+    assert (refused.returncode, "no row has a column" in refused.stderr) == (2, True)
+    assert not (program.folder / "conf" / "dataset" / "none.yaml").exists()
 
 
 def test_open_says_where_the_report_is(scored: Program) -> None:

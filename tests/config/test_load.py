@@ -68,12 +68,6 @@ def test_a_byte_order_mark_before_the_package_line_is_named(folder: Folder) -> N
     assert "paste" not in text
 
 
-def test_a_list_without_brackets_and_without_a_sweep_names_the_ways_out() -> None:
-    text = complaint("dataset=rag", "metric=faithfulness,relevance")
-    assert "[" in text
-    assert "--multirun" in text
-
-
 @pytest.mark.parametrize("override", ["metric=[]", "metric=null"])
 def test_an_empty_selection_is_refused(override: str) -> None:
     assert "metric" in complaint("dataset=rag", override)
@@ -139,6 +133,26 @@ def test_a_missing_value_names_its_key() -> None:
     azure = complaint("dataset=rag", "metric=faithfulness", "judge=azure")
     assert "judge.base_url has no value" in azure  # not that of OpenAI, which would be sent Azure's key
     assert "judge.model has no value" in azure
+
+
+def test_all_unknown_choices_are_told_at_once() -> None:
+    text = complaint("dataset=rga", "metric=[faithfullness,relevanc]", "judge=opnai")
+    for nearest in ("rag", "faithfulness", "relevance", "openai"):
+        assert f"did you mean {nearest!r}?" in text
+    assert "evalflow list metric shows all" in complaint("dataset=rag", "metric=zzz")
+
+
+@pytest.mark.parametrize(
+    ("override", "told"),
+    [
+        ("judge=[vllm,openai]", "judge is one name, not a list\n  hint: judge=NAME; one run for each: -m "),
+        ("metric=bias,relevance", "'metric=[bias,relevance]'; one run for each: -m metric=bias,relevance"),
+        ("judge.name=a,b", "judge.name=a,b has several values"),
+        ("=x", "cannot read '=x'\n  hint: write KEY=VALUE"),
+    ],
+)  # fmt: skip
+def test_what_hydra_would_say_in_its_own_words_is_said_in_ours(override: str, told: str) -> None:
+    assert told in complaint("dataset=rag", "metric=faithfulness", override)
 
 
 def test_a_live_target_that_would_never_be_asked_is_an_error() -> None:
