@@ -99,7 +99,10 @@ class Contract:
         except ValidationError as error:
             # Each error with its location; without pydantic's links and the input, which only cost tokens.
             faults = error.errors(include_url=False, include_input=False, include_context=False)
-            told = [f"{'.'.join(map(str, fault['loc'])) or 'reply'}: {fault['msg']}" for fault in faults]
+            told = [
+                f"{'.'.join(map(str, fault['loc'])) or 'reply'}: {fault['msg'].removeprefix('Value error, ')}"
+                for fault in faults
+            ]
             raise InvalidReply("\n".join(told), raw) from None
         if items is not None:
             given, wanted = len(getattr(parsed, "results", ())), len(items)
