@@ -69,13 +69,22 @@ def verdict(found: Comparison, runs: tuple[Run, Run]) -> None:
             for side, run in zip("AB", runs, strict=True):
                 _side(side, run)
         for note in found.notes:
-            message(note)
+            message(_with_titles(note, found.rows, runs[1].bot))
     with section("Metric by metric", "B minus A, over the cases scored in both runs."):
         _table(rows)
         if found.margin is not None:
             _against(rows, found.margin)
         with fold("How this was tested").classes("tested"):
             _statistics(replace(found, rows=rows))
+
+
+def _with_titles(note: str, rows: Sequence[ComparisonRow], bot: str) -> str:
+    """A note on a metric of a dataset, with what people call both."""
+    for dataset, metric in dict.fromkeys((row.dataset, row.metric) for row in rows):
+        start = f"{dataset}, {metric}"
+        if note.startswith((f"{start}:", f"{start},")):
+            return f"{title_of('dataset', dataset)}, {title_of('metric', metric, bot)}{note.removeprefix(start)}"
+    return note
 
 
 def _side(side: str, run: Run) -> None:

@@ -151,11 +151,11 @@ class FilterBar:
 
 
 def _metric_options(metrics: Mapping[str, str]) -> dict[str, str]:
-    return {"": "Every metric", **metrics}
+    return {"": "All metrics", **metrics}
 
 
 def _tag_options(tags: Tags) -> dict[str, str]:
-    return {"": "Every tag", **{name: f"{name} ({n:,})" for name, n in tags}}
+    return {"": "All tags", **{name: f"{name} ({n:,})" for name, n in tags}}
 
 
 def _orders(metrics: Mapping[str, str]) -> dict[str, str]:

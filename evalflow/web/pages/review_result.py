@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from urllib.parse import quote
 
 from nicegui import ui
@@ -12,7 +13,7 @@ from evalflow.app.studio.review_calibration import IssuedCertificate, JudgedCase
 from evalflow.app.studio.reviews import Review, ReviewMetric
 from evalflow.app.studio.space import Workspace
 from evalflow.errors import command
-from evalflow.report.calibration import CorrectedRow
+from evalflow.report.calibration import Calibration, CorrectedRow
 from evalflow.report.wording import number
 from evalflow.web.ui import forms
 from evalflow.web.ui.parts import (
@@ -29,6 +30,7 @@ from evalflow.web.ui.parts import (
     text,
 )
 from evalflow.web.ui.verdict import CAUSES
+from evalflow.web.ui.visitor import title_of
 
 _CLOSING = "Closing it gives out no more answers; what people have begun they may still submit."
 _SAVING = (
@@ -41,32 +43,39 @@ _MOST = 20
 
 def show_result(workspace: Workspace, review: Review, found: ReviewResult) -> None:
     """The content of the section."""
-    rows: Sequence[CorrectedRow] = found.calibration.corrected_means if found.calibration else ()
+    titles = {metric.name: metric.title for metric in review.metrics}
+    rows = _corrected(found.calibration, titles) if found.calibration else ()
     if not rows:
         message("There are too few labels to say anything of the judge.", "Go on labelling.", "")
     elif found.is_provisional:
         message("Provisional: people are still labelling.", _CLOSING, "")
     for row in rows:
         with ui.element("article").classes("card stack"):
-            text(row.name, "h3").props("dir=auto")
-            text(row.sentence, "p", "text")
+            text(row.sentence, "p", "text").props("dir=auto")
             for warning in row.warnings:
                 text(warning, "p", "small muted text")
     for note in found.calibration.notes if found.calibration else ():
         text(f"{capitalised(note)}.", "p", "small muted text")
     if rows:
-        _saving(workspace, review, found)
+        _saving(workspace, review, found, titles)
     for metric in review.metrics:
         _against(review, metric, [one for one in found.cases if one.metric == metric.name])
 
 
-def _saving(workspace: Workspace, review: Review, found: ReviewResult) -> None:
+def _corrected(found: Calibration, titles: Mapping[str, str]) -> Sequence[CorrectedRow]:
+    """What people's labels make of each mean, in words with the titles of the metrics."""
+    return replace(
+        found, rows=[replace(row, metric=titles.get(row.metric, row.metric)) for row in found.rows]
+    ).corrected_means
+
+
+def _saving(workspace: Workspace, review: Review, found: ReviewResult, titles: Mapping[str, str]) -> None:
     with ui.element("section").classes("card stack").props('aria-label="Calibration of the run"'):
         with ui.element("div").classes("actions"):
             text("Calibration of the run", "h3")
             badge("saved", "pass") if found.is_saved else badge("not saved")
         for one in found.certificates:
-            _certificate(one)
+            _certificate(one, titles.get(one.metric, one.metric))
         if found.is_saved:
             run = f"/runs/{quote(review.run_id, safe='')}"
             text("The run's gates and reports count these labels.", "p", "small muted")
@@ -81,13 +90,14 @@ def _saving(workspace: Workspace, review: Review, found: ReviewResult) -> None:
         copyable(command("calibrate", workspace.runs / review.run_id, "--labels", "labels.csv"))
 
 
-def _certificate(one: IssuedCertificate) -> None:
+def _certificate(one: IssuedCertificate, metric: str) -> None:
+    judge = title_of("judge", one.judge)
     if one.issued_at:
-        text(f"Certificate of {one.judge}, {one.issued_at[:10]}: {one.agreement}.", "p", "text")
+        text(f"Certificate of {judge}, {one.issued_at[:10]}: {one.agreement}.", "p", "text")
     elif one.why_not:
-        text(f"No certificate of {one.judge} for {one.metric}: {one.why_not}.", "p", "text")
+        text(f"No certificate of {judge} for {metric}: {one.why_not}.", "p", "text")
     else:
-        text(f"Saving issues a certificate of {one.judge} for {one.metric}.", "p", "text")
+        text(f"Saving issues a certificate of {judge} for {metric}.", "p", "text")
 
 
 async def _save(workspace: Workspace, review: Review, saving: ui.button) -> None:
@@ -101,7 +111,7 @@ async def _save(workspace: Workspace, review: Review, saving: ui.button) -> None
 
 
 def _against(review: Review, metric: ReviewMetric, found: Sequence[JudgedCase]) -> None:
-    text(f"{metric.title}: judge against people", "h3")
+    text(f"{metric.title}: judge against people", "h3", "against")
     if not found:
         text("No answer has both a score and a label yet.", "p", "muted")
         return

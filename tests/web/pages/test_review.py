@@ -34,7 +34,7 @@ def _labelled(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[P
     folder = tmp_path_factory.mktemp("labelled")
     with working_in(folder) as space:
         bots.create_bot(space, "fees", {"kind": "recorded"}, "")
-        metrics.create_metric(space, "fees", MetricDraft("exact", EXACT))
+        metrics.create_metric(space, "fees", MetricDraft("exact", EXACT, title="As on the list"))
         datasets.create_dataset(space, "questions", "")
         cases.add_cases(space, "questions", [_case(i) for i in range(90)])
         run = finish(space, RunRequest("fees", ["questions"], ["exact"]))
@@ -123,7 +123,7 @@ def test_an_editor_resolves_and_reads_the_corrected_mean(
     assert "ben" not in body.split("Disagreements")[1]
     page.get_by_text("Decide", exact=True).first.click()
     card = page.locator("article", has=page.locator("details[open]"))
-    card.get_by_label("exact is").fill("0")
+    card.get_by_label("As on the list is").fill("0")
     card.get_by_label("Why").fill("The fee is on the page.")
     card.get_by_role("button", name="Decide").click()
     page.get_by_text(f"{before - 1} of {told.split()[2]} are to be decided").wait_for()
@@ -131,9 +131,10 @@ def test_an_editor_resolves_and_reads_the_corrected_mean(
     page.get_by_text("Provisional: people are still labelling.").wait_for()
     page.get_by_role("button", name="Close the review").click()
     page.get_by_role("button", name="Reopen the review").wait_for()
-    page.get_by_role("heading", name="exact: judge against people").wait_for()
+    page.get_by_role("heading", name="As on the list: judge against people").wait_for()
     page.get_by_role("link", name="Judge wrong").first.wait_for()
     shown = page.locator("main").inner_text()
+    assert "As on the list: the metric says" in shown
     page.get_by_role("button", name="Save the calibration").click()
     page.get_by_text("The run's gates and reports count these labels.").wait_for()
     assert (labelled[1] / "calibration.json").is_file()
@@ -166,7 +167,7 @@ def test_an_editor_changes_who_labels_and_by_which_guidelines(visit: Callable[..
     page.wait_for_function("window.did_handshake === true")
     page.get_by_text("Change the guidelines").click()
     page.get_by_text(re.compile("90 labels by version 1 will be left out")).wait_for()
-    page.get_by_label("Guideline for exact").fill("Cents count too.")
+    page.get_by_label("Guideline for As on the list").fill("Cents count too.")
     page.get_by_role("button", name="Save as version 2").click()
     page.get_by_text(re.compile("90 labels by older versions left out")).wait_for()
     page.get_by_text("version 2", exact=True).wait_for()
