@@ -28,7 +28,7 @@ from jinja2 import (
 
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.sandbox import Sandbox, Shared
-from evalflow.trajectories import told_trajectory
+from evalflow.trajectories import trajectory_text
 
 JUDGED = (
     "question", "history", "messages", "answer", "reference", "contexts", "turn_contexts", "demo_answer", "scenario",
@@ -67,7 +67,7 @@ class Prompts:
             autoescape=False,
             auto_reload=False,
         )
-        self._environment.add_filters({"fenced": fenced, "json": as_json, "trajectory": told_trajectory})
+        self._environment.add_filters({"fenced": fenced, "json": as_json, "trajectory": trajectory_text})
         self._folders = folders
         self._trees: dict[str, nodes.Template] = {}
 

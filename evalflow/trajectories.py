@@ -140,7 +140,7 @@ _RESULT, _ARGUMENTS, _WORDS = 1500, 500, 1500
 _STEPS, _JUDGED = 60, 100
 
 
-def told_calls(value: Any) -> tuple[str, ...]:
+def call_lines(value: Any) -> tuple[str, ...]:
     """Each call in a line that names its step, with what came back, shortened; for a judge. ValueError for too many."""
     found = trajectory(value)
     if len(found.calls) > _JUDGED:
@@ -148,35 +148,35 @@ def told_calls(value: Any) -> tuple[str, ...]:
     results = {number: found.steps[at - 1].text for at, number in _answered(found).items()}
     placed = [(at, call) for at, step in enumerate(found.steps, 1) for call in step.calls]
     return tuple(
-        f"step {at}, call {number}: {_told_call(call)}"
+        f"step {at}, call {number}: {_call_line(call)}"
         + (f" -> {_line(results[number], _RESULT)}" if number in results else "")
         for number, (at, call) in enumerate(placed, 1)
     )
 
 
-def told_trajectory(value: Any) -> str:
+def trajectory_text(value: Any) -> str:
     """What an agent did, a step a line, for a judge. Long texts and many steps lose their middle, and say so."""
     found = trajectory(value)
     if not found.steps:
         return "(The agent called no tool.)"
     numbers = {id(call): number for number, call in enumerate(found.calls, 1)}
     answered = _answered(found)
-    lines = [f"step {at}, {_told_step(step, numbers, answered.get(at))}" for at, step in enumerate(found.steps, 1)]
+    lines = [f"step {at}, {_step_text(step, numbers, answered.get(at))}" for at, step in enumerate(found.steps, 1)]
     if len(lines) > _STEPS:
         head, left = _STEPS // 2, len(lines) - _STEPS
         lines = [*lines[:head], f"[…{left} steps are left out here…]", *lines[head + left :]]
     return "\n".join(lines)
 
 
-def _told_step(step: TrajectoryStep, numbers: Mapping[int, int], answered: int | None) -> str:
+def _step_text(step: TrajectoryStep, numbers: Mapping[int, int], answered: int | None) -> str:
     if step.role == "tool":
         return f"result of {f'call {answered}' if answered else 'no call'}: {_line(step.text, _RESULT)}"
     said = [_line(step.text, _WORDS)] if step.text.strip() else []
-    calls = [f"call {numbers[id(call)]}: {_told_call(call)}" for call in step.calls]
+    calls = [f"call {numbers[id(call)]}: {_call_line(call)}" for call in step.calls]
     return f"{_line(step.role, _SHOWN)}: {'; '.join([*said, *calls])}"
 
 
-def _told_call(call: ToolCall) -> str:
+def _call_line(call: ToolCall) -> str:
     return _line(call_text(call, _ARGUMENTS), 2 * _ARGUMENTS)
 
 

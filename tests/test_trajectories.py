@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evalflow.trajectories import told_calls, told_trajectory
+from evalflow.trajectories import call_lines, trajectory_text
 
 
 def test_ids_that_begin_anew_name_the_last_call_before_a_result() -> None:
@@ -10,7 +10,7 @@ def test_ids_that_begin_anew_name_the_last_call_before_a_result() -> None:
     results = [{"role": "tool", "tool_call_id": name, "content": text} for name, text in
                (("call_0", "one"), ("call_0", "two"), ("lost", "three"))]  # fmt: skip
     steps = [results[1], asked, results[0], {"role": "user", "content": "And now?"}, asked, results[1], results[2]]
-    assert told_trajectory(steps).splitlines() == [
+    assert trajectory_text(steps).splitlines() == [
         "step 1, result of no call: two",
         "step 2, assistant: call 1: look",
         "step 3, result of call 1: one",
@@ -19,4 +19,4 @@ def test_ids_that_begin_anew_name_the_last_call_before_a_result() -> None:
         "step 6, result of call 2: two",
         "step 7, result of no call: three",
     ]
-    assert told_calls(steps) == ("step 2, call 1: look -> one", "step 5, call 2: look -> two")
+    assert call_lines(steps) == ("step 2, call 1: look -> one", "step 5, call 2: look -> two")

@@ -223,7 +223,7 @@ def _cell(value: Any) -> Any:
             return str(value)
 
 
-def _told(work: Callable[[], dict[str, Any]], memory: int) -> dict[str, Any]:
+def _attempted(work: Callable[[], dict[str, Any]], memory: int) -> dict[str, Any]:
     try:
         return work()
     except QueryRefused as error:
@@ -246,10 +246,10 @@ def main() -> None:
         database.close_writes()
         return {}
 
-    said = _told(set_up, memory)
+    said = _attempted(set_up, memory)
     if not said:
         queries = task["queries"]
-        said = {"results": [_told(lambda q=q: _result(database, q, task["max_rows"]), memory) for q in queries]}
+        said = {"results": [_attempted(lambda q=q: _result(database, q, task["max_rows"]), memory) for q in queries]}
     sys.stdout.buffer.write(json.dumps(said, ensure_ascii=False).encode("utf-8", "replace"))
     sys.stdout.flush()
     os._exit(0)  # DuckDB's threads may abort the process when the interpreter ends

@@ -24,7 +24,7 @@ from evalflow.metrics.returns import (
     reply_model,
 )
 from evalflow.records import Answer, Case, Context, Message, Outcome
-from evalflow.trajectories import told_calls
+from evalflow.trajectories import call_lines
 
 if TYPE_CHECKING:
     from jinja2 import Template  # noqa: TID251 - for the type only; Prompts creates them
@@ -114,7 +114,7 @@ def items_in(name: str, fields: Mapping[str, Any]) -> tuple[str, ...]:
     """
     if name == "calls":
         try:
-            return told_calls(fields["actual"])
+            return call_lines(fields["actual"])
         except ValueError as error:
             raise ValueError(f"actual: {error}") from None
     if name not in LISTS:

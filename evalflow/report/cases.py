@@ -24,7 +24,7 @@ from evalflow.report.results_csv import AnsweredCase, Score
 from evalflow.report.wording import literal, number, plain, plain_line
 from evalflow.summary.journal import json_line
 from evalflow.targets.conversation import SIMULATION, ending_of
-from evalflow.trajectories import told_trajectory
+from evalflow.trajectories import trajectory_text
 
 MAX_CASES = 20_000  # more would make the page slow, and few readers would use them
 
@@ -244,7 +244,7 @@ def _readable(value: Any) -> str | None:
     listed = cast("list[Any]", value) if isinstance(value, list) else []
     if any(isinstance(one, dict) and _OF_CALLS.intersection(cast("dict[str, Any]", one)) for one in listed):
         with suppress(ValueError):
-            return told_trajectory(listed)
+            return trajectory_text(listed)
     return None if value is None else str(cast("object", value))
 
 

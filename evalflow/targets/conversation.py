@@ -49,21 +49,21 @@ class ConversationTarget:
         if len(asked) < 2:
             return await self._target.answer(case, repeat)
         played: list[Message] = []
-        told: list[Message] = []
+        prompted_by: list[Message] = []
         answers: list[Answer] = []
         for at, message in enumerate(case.messages):
             played.append(message)
             if at not in asked:
                 continue
             answer = await self._target.answer(replace(case, messages=tuple(played)), repeat)
-            told.append(message)
+            prompted_by.append(message)
             answers.append(answer)
             if answer.status == "error":
                 turn = f"turn {len(answers)} of {len(asked)}: {answer.error}"
-                return replace(totalled(answers, told), error=turn)
+                return replace(totalled(answers, prompted_by), error=turn)
             if at != asked[-1]:
                 played.append(as_message(answer))
-        return totalled(answers, told)
+        return totalled(answers, prompted_by)
 
     async def close(self) -> None:
         await self._target.close()
@@ -81,9 +81,9 @@ def as_message(answer: Answer) -> Message:
     return Message("assistant", _as_text(answer), {**found, **(answer.metadata or {})} or None)
 
 
-def totalled(answers: Sequence[Answer], told: Sequence[Message]) -> Answer:
+def totalled(answers: Sequence[Answer], prompted_by: Sequence[Message]) -> Answer:
     """The last answer, with the steps and totals of all turns. A turn that failed before any reply counts as 0."""
-    answers = [*answers[:-1], replace(answers[-1], actual=_steps(answers, told))]
+    answers = [*answers[:-1], replace(answers[-1], actual=_steps(answers, prompted_by))]
     taken = [answer for answer in answers if answer.requests or answer.cached]
     if not taken:
         return answers[-1]
@@ -91,13 +91,13 @@ def totalled(answers: Sequence[Answer], told: Sequence[Message]) -> Answer:
     return sum([answer.spend for answer in taken], NOTHING).fill(answers[-1], cached=cached)
 
 
-def _steps(answers: Sequence[Answer], told: Sequence[Message]) -> Any:
+def _steps(answers: Sequence[Answer], prompted_by: Sequence[Message]) -> Any:
     """What an agent did in all turns, with what it was told between them; of another target its last prediction."""
     done = [answer.actual for answer in answers if answer.actual is not None]
     if len(answers) < 2 or not done or not all(map(_is_trajectory, done)):
         return answers[-1].actual
     steps: list[Any] = []
-    for message, answer in zip(told, answers, strict=True):
+    for message, answer in zip(prompted_by, answers, strict=True):
         steps += [{"role": message.role, "content": message.content}] if steps else []
         steps += answer.actual or []
     return steps

@@ -117,11 +117,11 @@ def _end(said: Spoken, talk: _Talk, limits: ConversationLimits) -> tuple[Ending,
 
 @dataclass(slots=True)
 class _Talk:
-    """A conversation so far: its messages, the target's answers with what it was told before each, and the cost."""
+    """A conversation so far: its messages, the target's answers with the message before each, and the cost."""
 
     messages: list[Message]
     answers: list[Answer] = field(default_factory=list[Answer])
-    told: list[Message] = field(default_factory=list[Message])
+    prompted_by: list[Message] = field(default_factory=list[Message])
     spend: Spend = NOTHING  # of the simulator
 
     @property
@@ -130,10 +130,10 @@ class _Talk:
 
     def hear(self, answer: Answer) -> None:
         self.answers.append(answer)
-        self.told.append(self.messages[-1])
+        self.prompted_by.append(self.messages[-1])
         self.messages = [*answer.messages]
         if answer.status != "error":
             self.messages.append(as_message(answer))
 
     def last(self) -> Answer:
-        return totalled(self.answers, self.told)
+        return totalled(self.answers, self.prompted_by)

@@ -79,7 +79,7 @@ def steps_of(tree: TraceTree) -> list[dict[str, Any]] | None:
         return None
     for step in steps:
         step.join_tools()
-    _join_told(steps, models)
+    _join_reported(steps, models)
     messages: list[dict[str, Any]] = []
     for step in steps:
         messages.append(_message(step))
@@ -144,7 +144,7 @@ def _result(span: Span) -> dict[str, Any] | None:
     return None if said is None else {"content": written(said), **_known(latency_s=seconds_of(span))}
 
 
-def _join_told(steps: Sequence[_Step], models: Sequence[Span]) -> None:
+def _join_reported(steps: Sequence[_Step], models: Sequence[Span]) -> None:
     """Take results that no span has from what later models were told; an id of several calls says nothing."""
     ids = Counter(call["id"] for step in steps for call in step.calls if "id" in call)
     lacking = {

@@ -8,7 +8,7 @@ from typing import Any
 from evalflow.traces.spans import span_of
 from evalflow.traces.steps import steps_of
 from evalflow.traces.tree import TraceTree
-from evalflow.trajectories import told_trajectory, trajectory
+from evalflow.trajectories import trajectory, trajectory_text
 from tests.traces.otlp import chat, span, told
 
 TOOL = {"gen_ai.operation.name": "execute_tool"}
@@ -56,7 +56,7 @@ def test_each_step_has_what_is_known_of_its_model_tokens_cost_and_time() -> None
         {"role": "tool", "tool_call_id": "c1", "content": '{"found": 2}', "latency_s": 0.5},
         {"role": "assistant", "content": "Two.", "latency_s": 0.5, "cost_usd": 0.5},
     ]  # fmt: skip
-    assert told_trajectory(found).splitlines() == [
+    assert trajectory_text(found).splitlines() == [
         'step 1, assistant: call 1: look({"q": 1})',
         'step 2, result of call 1: {"found": 2}',
         "step 3, assistant: Two.",

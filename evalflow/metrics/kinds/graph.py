@@ -23,10 +23,10 @@ UNDEFINED = Route(score="undefined")
 
 @dataclass(slots=True)
 class Visit:
-    """What a node found: the value that decides, how the reason tells it, and why; or the outcome if it failed."""
+    """What a node found: the value that decides, how the reason shows it, and why; or the outcome if it failed."""
 
     value: Any = None
-    told: str = ""
+    shown: str = ""
     why: str | None = None
     failure: Outcome | None = None
     weighted: bool = False
@@ -75,7 +75,7 @@ class GraphMetric(AskingMetric[GraphMetricConfig]):
             visit = await self._visit(name, node, scope, judge, weighted)
             if visit.failure:
                 return visit.failure
-            path.append(f"{name}: {visit.told}" if visit.told else name)
+            path.append(f"{name}: {visit.shown}" if visit.shown else name)
             why, expected = visit.why or why, expected or visit.weighted
             way = UNDEFINED if node.rule and visit.value is None else node.way(visit.value)
             if way.next is None:
@@ -84,7 +84,7 @@ class GraphMetric(AskingMetric[GraphMetricConfig]):
         score = visit.value  # of a rule without a way on
         if way.score is not None:
             score = way.score
-            path.append(_told(score))
+            path.append(_shown(score))
         reason = " → ".join(path) + (f"; {one_line(why, 2 * REMARK)}" if why else "")
         steps = tuple(scope.trail)
         if score == "undefined":
@@ -103,14 +103,14 @@ class GraphMetric(AskingMetric[GraphMetricConfig]):
         if observed.items is not None or field is None:
             return Visit()
         value = observed.reply[field]
-        return Visit(value, _told(value), remark(observed.reply, observed))
+        return Visit(value, _shown(value), remark(observed.reply, observed))
 
     async def _check(self, name: str, scope: Scope) -> Visit:
         outcome = await self._checks[name].score(scope.fields)
         if outcome.status != "scored":
             return Visit(failure=replace(outcome, steps=tuple(scope.trail)))
         scope.trail.append({**outcome.steps[0], "id": name})
-        return Visit(bool(outcome.score), _told(bool(outcome.score)), outcome.reason)
+        return Visit(bool(outcome.score), _shown(bool(outcome.score)), outcome.reason)
 
     def _compute(self, name: str, node: GraphNode, scope: Scope, weighted: bool) -> Visit:
         assert node.rule is not None
@@ -118,11 +118,11 @@ class GraphMetric(AskingMetric[GraphMetricConfig]):
         why = found.undefined or node.rule.reason(scope.replies, self.config.direction, weighted)
         rule: Mapping[str, Any] = node.rule.model_dump(mode="json", by_alias=True, exclude_defaults=True)
         scope.trail.append({"id": name, "rule": rule, "score": found.score, "reason": why})
-        told = "" if found.score is None else _told(found.score)
-        return Visit(found.score, told, why, weighted=found.weighted)
+        shown = "" if found.score is None else _shown(found.score)
+        return Visit(found.score, shown, why, weighted=found.weighted)
 
 
-def _told(value: float | bool | str) -> str:
+def _shown(value: float | bool | str) -> str:
     if isinstance(value, str):
         return word(None, value)
     return ("yes" if value else "no") if isinstance(value, bool) else f"{round(value, 3):g}"
