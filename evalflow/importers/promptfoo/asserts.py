@@ -36,7 +36,6 @@ _ELSEWHERE: Mapping[str, str] = {
     "moderation": "metric=harmful_content",
     "guardrails": "metric=jailbreak_guardrails, on your guardrail's outcomes",
     "classifier": "a metric of the kind `classification`, on your classifier's outcomes",
-    "is-html": "a check `rule` with the operation `html`",
     "is-sql": "a check `rule` with the operation `sql`",
     "contains-sql": COMMAND,
     "contains-xml": COMMAND,
@@ -263,6 +262,10 @@ def _xml(value: Any, _declared: Any, _reader: Any) -> Rule:
     return {"op": "xml", "elements": [str(one) for one in elements]}
 
 
+def _html(_value: Any, _declared: Any, _reader: Any) -> Rule:
+    return {"op": "html"}
+
+
 _RULES: Mapping[str, Callable[..., Rule]] = {
     "contains": _one("contains", _EXACT),
     "icontains": _one("contains", _FOLDED),
@@ -276,6 +279,7 @@ _RULES: Mapping[str, Callable[..., Rule]] = {
     "is-json": _json({}),
     "contains-json": _json({"anywhere": True}),
     "is-xml": _xml,
+    "is-html": _html,
     "latency": _at_most("latency_s", 1000),
     "cost": _at_most("cost_usd", 1),
     "word-count": _words,

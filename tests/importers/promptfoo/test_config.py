@@ -167,6 +167,15 @@ tests:
     assert all(entry.hint for entry in found.ledger.left_out if entry.part == "asserts")
 
 
+def test_formats_of_answers_are_rules(read: Read) -> None:
+    asserts = "[{type: is-html}, {type: not-is-html}, {type: is-xml, value: 'a.b'}, {type: contains-json}]"
+    (case,) = rows(read(f"{BASE}\ntests: [{{vars: {{question: When?}}, assert: {asserts}}}]\n"))
+    assert [check["params"] for check in case["checks"]] == [
+        {"op": "html"}, {"op": "not", "rule": {"op": "html"}}, {"op": "xml", "elements": ["a.b"]},
+        {"op": "json_schema", "schema": {}, "anywhere": True},
+    ]  # fmt: skip
+
+
 def test_weights_and_thresholds_are_groups(read: Read) -> None:
     found = read(
         BASE
