@@ -119,12 +119,13 @@ def _order(words: Sequence[str], options: argparse.Namespace, config_dir: Path |
     data = [word for word in words if _key(word).partition(".")[0] in _OF_DATA]
     others = [word for word in words if word not in data]
     is_named = _names_data(words)
-    if "budget.requests" not in map(_key, words):
-        others.append(f"budget.requests={options.calls}")
     if not any(word.startswith("dataset=") for word in data):
         data.insert(0, f"dataset={_SAMPLE_DATA}")
     order, others = _with_parts(options.metric, others, data, config_dir)
     settings = settings_of(order.composed)
+    budget = settings.run.budget.requests
+    if budget is None or budget > options.calls:
+        others.append(f"budget.requests={options.calls}")
     subject = ProofSubject.find(settings)
     fixture = subject.read_fixture(settings) if subject.config.fixture or options.base == "none" else ()
     if fixture:

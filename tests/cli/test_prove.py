@@ -117,7 +117,7 @@ def test_a_model_is_asked_within_the_calls_and_what_it_did_can_be_finished(tmp_p
 def test_a_judge_who_must_be_asked_again_gets_no_more_calls(tmp_path: Path) -> None:
     with Endpoint(lambda _: {"reason": "There is no score."}) as endpoint:
         words = " ".join(judge_arguments(endpoint.url))
-        stopped = run(f"python -m evalflow prove coherence {words} --calls 60", tmp_path)
+        stopped = run(f"python -m evalflow prove coherence {words} --calls 60 budget.requests=900", tmp_path)
         assert (stopped.returncode, endpoint.count) == (4, 60), stopped.stderr
     assert "the budget ran out; budget.requests=60" in stopped.stderr
 
