@@ -211,6 +211,7 @@ def facts_of_run(folder: RunFolder) -> dict[str, Any]:
         "summary": [row for row in summary["rows"] if row["tag"] is None],
         "excluded": [one for one in summary["details"] if "excluded" in one and one["tag"] is None],
         "gates": json.loads(json_line(gates)),
+        "people": _said_by_people(folder),
         "datasets": {name: facts.cases for name, facts in run.manifest.datasets.items()},
         "asked": run.manifest.asked,
         "sampling": sample_lines(run.manifest),
@@ -221,6 +222,19 @@ def facts_of_run(folder: RunFolder) -> dict[str, Any]:
         "searched": searched_text(run.rules.settings.run),
         "wrote_steps": sorted({entry["metric"] for entry in PreparedFile(folder).entries() if entry.get("steps")}),
     }
+
+
+def _said_by_people(folder: RunFolder) -> list[dict[str, Any]]:
+    """What people's labels make of each mean and pass rate, as in calibration.json; nothing where they are too few."""
+    if not folder.calibration.is_file():
+        return []
+    rows = json.loads(folder.calibration.read_bytes())["rows"]
+    kept = ("dataset", "metric", "judge", "n_labels", "n_unlabelled", "pass_rate")
+    return [
+        {name: row[name] for name in kept} | {"mean": row["corrected"]}
+        for row in rows
+        if row["corrected"]["estimate"] is not None
+    ]
 
 
 def searched_text(run: RunConfig) -> str:

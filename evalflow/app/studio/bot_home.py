@@ -31,6 +31,17 @@ _WEAKEST = 5
 
 
 @dataclass(frozen=True, slots=True)
+class PeopleValue:
+    """A mean or pass rate as people would give it, by their labels, with its 95 % interval."""
+
+    value: float
+    low: float | None
+    high: float | None
+    n_labels: int
+    n_unlabelled: int
+
+
+@dataclass(frozen=True, slots=True)
 class Headline:
     """The one number of a run that says whether the bot is good.
 
@@ -39,6 +50,8 @@ class Headline:
         value, low, high: The number and its 95 % interval; None if nothing was scored.
         n, n_scored: Answers, and those with a score.
         why: Why this metric is the one.
+        judged: The judge, and its agreement with people; empty without a judge.
+        people: What people's labels make of the number; None without labels, or with too few.
     """
 
     run: Run
@@ -52,6 +65,8 @@ class Headline:
     n: int
     n_scored: int
     why: str
+    judged: str = ""
+    people: PeopleValue | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +145,29 @@ def headline_of(run: Run) -> Headline | None:
     value, low, high = (row[name] for name in ends)
     statistic = "pass_rate" if passes else row["statistic"]
     place = (row["metric"], row["dataset"], row["judge"], statistic)
-    return Headline(run, *place, value, low, high, row["n"], row["n_scored"], why if len(metrics) > 1 else "")
+    judged = next(one["judged"] for one in run.facts["metrics"] if one["name"] == row["metric"])
+    return Headline(
+        run,
+        *place,
+        value,
+        low,
+        high,
+        row["n"],
+        row["n_scored"],
+        why if len(metrics) > 1 else "",
+        judged if row["judge"] else "",
+        _people_value(run, row, statistic),
+    )
+
+
+def _people_value(run: Run, row: Mapping[str, Any], statistic: str) -> PeopleValue | None:
+    """What people's labels make of a row of the summary."""
+    for one in run.facts.get("people", ()) if statistic in ("mean", "pass_rate") else ():
+        found = one[statistic]
+        if all(one[name] == row[name] for name in ("dataset", "metric", "judge")) and found is not None:
+            ends = (found["estimate"], found["ci_low"], found["ci_high"])
+            return PeopleValue(*ends, one["n_labels"], one["n_unlabelled"])
+    return None
 
 
 @requires("read")

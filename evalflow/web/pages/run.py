@@ -28,7 +28,7 @@ from evalflow.web.pages.run_metrics import MetricCard, TagTable, overview
 from evalflow.web.pages.runs import ACTIVE, duration, name_of, seconds_in_words, state_of, when
 from evalflow.web.ui.budget import run_budget
 from evalflow.web.ui.frame import frame, guarded_page
-from evalflow.web.ui.headline import basis, gate_name, gates_in_words, heading
+from evalflow.web.ui.headline import basis, gate_name, gates_in_words, heading, said_by_people
 from evalflow.web.ui.parts import (
     Tone,
     badge,
@@ -187,6 +187,8 @@ def _verdict(run: runs.Run) -> None:
     with ui.element("section").classes("card headline").props('aria-label="In one sentence"'):
         if headline is not None:
             heading(headline)
+            if people := said_by_people(headline):
+                text(people, "p", "text")
         if gates:
             failed = any(gate["passed"] is False for gate in run.facts["gates"])
             text(gates, "p", "gates-said failed" if failed else "gates-said").props("dir=auto")

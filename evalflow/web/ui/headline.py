@@ -45,6 +45,25 @@ def basis(headline: Headline, moment: str = "") -> None:
     scored = f"{headline.n_scored:,} of {counted(headline.n, 'answer')} scored"
     why = f"{scored}; shown because {headline.why}" if headline.why else scored
     text(joined(*about_what(headline), moment, why), "p", "muted small").props("dir=auto")
+    if headline.judged:
+        text(headline.judged, "p", "muted small").props("dir=auto")
+
+
+def said_by_people(headline: Headline) -> str:
+    """What people's labels make of the number, as a sentence; empty without labels."""
+    found = headline.people
+    if found is None:
+        return ""
+    is_rate = headline.statistic == "pass_rate"
+    value = f"{percent(found.value)} pass" if is_rate else number(found.value, 2)
+    ends = ""
+    if found.low is not None and found.high is not None:
+        span = f"{percent(found.low)} to {percent(found.high)}" if is_rate else interval(found.low, found.high, 2)
+        ends = f" ({span})"
+    if not found.n_unlabelled:
+        return f"People, who labelled all {counted(found.n_labels, 'answer')}, say {value}{ends}."
+    of = f"{found.n_labels:,} of {counted(found.n_labels + found.n_unlabelled, 'answer')}"
+    return f"People would say about {value}{ends}, going by {of} that they labelled."
 
 
 def gate_name(gate: Mapping[str, Any], bot: str) -> str:

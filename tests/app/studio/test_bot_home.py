@@ -23,7 +23,7 @@ from evalflow.app.studio.run_request import RunRequest
 from evalflow.app.studio.runs import Progress, Run
 from evalflow.app.studio.space import Workspace
 from evalflow.web.pages.bot_home import since_last_time
-from evalflow.web.ui.headline import sentence
+from evalflow.web.ui.headline import said_by_people, sentence
 from evalflow.web.ui.visitor import Visitor
 from tests.finishing import finish
 from tests.web.finished import finish_runs
@@ -114,7 +114,8 @@ def _row(metric: str, *, value: float | None = 0.5, passing: float | None = None
 
 
 def _metric(name: str) -> dict[str, Any]:
-    return {"name": name, "bounded": True, "direction": "higher_is_better", "judge": None}
+    judged = f"judge: model, uncalibrated for {name}"
+    return {"name": name, "bounded": True, "direction": "higher_is_better", "judge": None, "judged": judged}
 
 
 @pytest.mark.parametrize(
@@ -146,3 +147,35 @@ def test_what_cannot_be_said_is_said() -> None:
     unlike = ComparableRun(found.run, [Obstacle("judge", "another judge")])
     assert since_last_time(found, HeadlineChange(unlike, None)) == "Not comparable with last time: another judge."
     assert isinstance(found, Headline)
+
+
+def test_what_people_say_stands_beside_the_judges_number() -> None:
+    corrected = {"estimate": 0.7058, "ci_low": 0.608, "ci_high": 0.79}
+    passing = {"estimate": 0.9, "ci_low": None, "ci_high": None}
+    said = {"dataset": "d", "metric": "a", "judge": "j", "n_labels": 10, "n_unlabelled": 0}
+    run = _run([_metric("a")], [_row("a", judge="j")])
+    plain = headline_of(run)
+    assert plain is not None
+    assert (plain.judged, plain.people, said_by_people(plain)) == ("judge: model, uncalibrated for a", None, "")
+
+    def headline(passes: float | None, **others: Any) -> Headline:
+        people = [
+            {**said, "judge": "other", "mean": corrected, "pass_rate": passing},
+            {**said, "mean": corrected, "pass_rate": passing, **others},
+        ]
+        known = replace(run, facts={**run.facts, "summary": [_row("a", judge="j", passing=passes)], "people": people})
+        found = headline_of(known)
+        assert found is not None
+        return found
+
+    assert said_by_people(headline(None)) == "People, who labelled all 10 answers, say 0.71 (0.61 to 0.79)."
+    some = "People would say about 90 % pass, going by 10 of 40 answers that they labelled."
+    assert said_by_people(headline(0.5, n_unlabelled=30)) == some
+    assert headline(0.5, pass_rate=None).people is None
+    assert headline(None, metric="b").people is None
+
+
+def test_a_metric_without_a_judge_names_none() -> None:
+    found = headline_of(_run([_metric("a")], [_row("a")]))
+    assert found is not None
+    assert found.judged == ""
