@@ -96,7 +96,8 @@ class Family:
         number, parent, seconds = int(entry.name), int(fields[1]), (int(fields[11]) + int(fields[12])) / _TICK_S
         if number != self._first and number not in self._known and parent not in self._known:
             return
-        role = next((role for start, role in ROLES.items() if command.startswith(start)), "ray")
+        known = self._known.get(number, ("ray", 0.0))[0] if not command else "ray"  # it has ended, and lost its name
+        role = next((role for start, role in ROLES.items() if command.startswith(start)), known)
         self._known[number] = ("driver" if number == self._first else role, seconds)
 
 
