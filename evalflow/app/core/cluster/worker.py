@@ -37,7 +37,7 @@ from evalflow.records import Answer, ScoreRecord
 from evalflow.records.manifest import Manifest
 from evalflow.redaction import Redactor
 
-GATHER_S = 0.02  # how long finished records gather before the driver gets them
+GATHER_S = 0.1  # how long finished records gather before the driver gets them, as long as there are cases to begin
 PATIENCE_S = 1.0  # after so long the driver hears of an actor that has finished nothing
 
 
@@ -236,6 +236,8 @@ class _Job:
             self._known.add(work.answers)
             self._reused.add(work.reused)
         self._queue += cases
+        if self._queue:
+            self._out.hungry.clear()
         if stop:
             self._stop()
         self._more.set()
@@ -272,6 +274,8 @@ class _Job:
                 self._more.clear()
                 await self._more.wait()
             work = self._queue.popleft()
+            if not self._queue:
+                self._out.hungry.set()
             self._out.begun.append(work.number)
             try:
                 await self._pipeline.process(work.case)
@@ -333,7 +337,7 @@ class _Outbox(logging.Handler):
         self._done: list[int] = []
         self._lines: list[tuple[int, str]] = []
         self._failure: BaseException | None = None
-        self.news = asyncio.Event()
+        self.news, self.hungry = asyncio.Event(), asyncio.Event()
         self.begun: list[int] = []
         logging.getLogger("evalflow").addHandler(self)
 
@@ -357,11 +361,12 @@ class _Outbox(logging.Handler):
         self.news.set()
 
     async def wait(self) -> None:
-        """Wait for news, and a moment for more."""
+        """Wait for news, and a moment for more, unless the last case was begun."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE_S):
                 await self.news.wait()
-            await asyncio.sleep(GATHER_S)
+            async with asyncio.timeout(GATHER_S):
+                await self.hungry.wait()
 
     def take(self, dropped: Sequence[int], *, unpriced: bool, over: bool) -> WorkerReport:
         progress = WorkerReport(
