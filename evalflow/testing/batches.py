@@ -48,7 +48,7 @@ class Batches:
             cancelled. The second half of an expired or cancelled one has no replies.
         unheard: How many submissions take effect, with an error as their response.
         extra: Rows added to the results of each batch.
-        lose: The number of the row of a batch that its results lack.
+        lose, twice: The numbers of the rows of a batch that its results lack, and have twice.
         submitted: All batches.
     """
 
@@ -57,6 +57,7 @@ class Batches:
     unheard: int = 0
     extra: Sequence[Mapping[str, Any]] = ()
     lose: int | None = None
+    twice: int | None = None
     submitted: list[ScriptedBatch] = field(default_factory=list[ScriptedBatch])
     _files: dict[str, bytes] = field(default_factory=dict[str, bytes])
 
@@ -126,7 +127,8 @@ class Batches:
         answered = len(batch.rows) if batch.status == "completed" else len(batch.rows) // 2
         for number, row in enumerate(batch.rows[:answered]):
             if number != self.lose:
-                batch.results.append(await _result(batch, row, request, http, script))
+                result = await _result(batch, row, request, http, script)
+                batch.results += [result, result] if number == self.twice else [result]
         if batch.format == "anthropic":
             kind = "expired" if batch.status == "expired" else "canceled"
             for row in batch.rows[answered:]:

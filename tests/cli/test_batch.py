@@ -151,16 +151,15 @@ def test_a_batch_that_comes_to_nothing_ends_the_run_and_resume_submits_the_rest(
 
 def test_replies_without_a_request_and_second_ones_are_left_out_and_missing_ones_asked_again(program: Program) -> None:
     stranger = {"custom_id": "0" * 64, "response": {"status_code": 200, "body": {}}, "error": None}
-    scripted = Batches(lose=0, extra=[stranger])
+    scripted = Batches(lose=0, twice=1, extra=[stranger])
     with Endpoint(grade, batches=scripted) as endpoint:
-        scripted.lose = 0
         begun = program(*arguments(program, endpoint.url, "judge.attempts=2", *WAIT))
         assert begun.returncode == 3, begun.stderr
     assert sizes(scripted) == [4, 1]  # the only request of the second one is lost too
     errors = [row for row in scores(program) if row[2] == "error"]
     assert [row[0] for row in errors] == ["c0"]
     log = (program.latest / "evalflow.log").read_text(encoding="utf-8")
-    assert "1 replies to requests that are not its own" in log
+    assert "1 replies to requests that are not its own and 1 second replies, all unused" in log
 
 
 @pytest.mark.parametrize("unheard", [0, 1])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Collection, Sequence
 from contextlib import chdir
 from dataclasses import dataclass, field, replace
@@ -85,8 +84,6 @@ class LocalActor:
 
 
 class LocalCrew:
-    _numbers = itertools.count(1)
-
     def __init__(self, cluster: LocalCluster, desk: RunDesk, size: int) -> None:
         self.size = size
         self._cluster = cluster
