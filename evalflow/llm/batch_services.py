@@ -21,8 +21,6 @@ from evalflow.jsonvalues import as_list, as_map
 from evalflow.llm import anthropic, gemini
 from evalflow.records import Usage
 
-_CHAT = "/v1/chat/completions"
-_AZURE_CHAT = "/chat/completions"
 _MEGABYTE = 1_000_000
 _LONGEST = 1024**3  # bytes of a file with replies
 _FILE_S = 1800.0  # seconds to send or to fetch a file
@@ -41,17 +39,28 @@ class _Parsed:
     usage: Usage | None = None
 
 
-class OpenAIBatches:
+class _Batches:
+    """What the services have in common; `single` sends once, what must not happen twice."""
+
+    def __init__(self, name: str, config: EndpointConfig, gateway: Gateway, single: Gateway) -> None:
+        self.name = name
+        self._config = config
+        self._api = _Api(gateway, single)
+
+    async def close(self) -> None:
+        await self._api.close()
+
+
+class OpenAIBatches(_Batches):
     """Batches as files, by the API of OpenAI and Azure. A batch carries our name, by which it is found again."""
 
     most_requests = 50_000
     most_bytes = 200 * _MEGABYTE
 
-    def __init__(self, name: str, config: EndpointConfig, gateway: Gateway, single: Gateway) -> None:
-        self.name = name
-        # Azure has no version in the paths of its own.
-        self._path = _AZURE_CHAT if (urlsplit(config.base_url or "").hostname or "").endswith(".azure.com") else _CHAT
-        self._api = _Api(gateway, single)
+    @property
+    def _path(self) -> str:
+        host = urlsplit(self._config.base_url or "").hostname or ""
+        return "/chat/completions" if host.endswith(".azure.com") else "/v1/chat/completions"  # of Azure's v1 API
 
     def line(self, line_id: str, body: bytes) -> bytes:
         head = json.dumps({"custom_id": line_id, "method": "POST", "url": self._path})
@@ -95,9 +104,6 @@ class OpenAIBatches:
         rows = [row for file in files for row in await self._api.rows(f"/files/{file}/content")]
         return [self._reply(row) for row in rows]
 
-    async def close(self) -> None:
-        await self._api.close()
-
     def _reply(self, row: Mapping[str, Any]) -> BatchReply:
         line_id, response, error = str(row["custom_id"]), row.get("response"), row.get("error")
         if response:
@@ -106,7 +112,7 @@ class OpenAIBatches:
         return BatchReply(line_id, None, problem=str(details.get("message") or details.get("code") or "no reply"))
 
 
-class AnthropicBatches:
+class AnthropicBatches(_Batches):
     """Anthropic's Message Batches, of requests and replies that are translated from and to those of OpenAI.
 
     They carry no name. One whose creation was not recorded is found by its time, size and the ids in its results.
@@ -114,10 +120,6 @@ class AnthropicBatches:
 
     most_requests = 100_000
     most_bytes = 250 * _MEGABYTE
-
-    def __init__(self, name: str, config: EndpointConfig, gateway: Gateway, single: Gateway) -> None:
-        self.name = name
-        self._api = _Api(gateway, single)
 
     def line(self, line_id: str, body: bytes) -> bytes:
         return _json({"custom_id": line_id, "params": anthropic.as_message(json.loads(body))})
@@ -155,9 +157,6 @@ class AnthropicBatches:
         rows = await self._api.rows(f"/messages/batches/{batch_id}/results")
         return [self._reply(row) for row in rows if row["result"]["type"] != "canceled"]
 
-    async def close(self) -> None:
-        await self._api.close()
-
     def _reply(self, row: Mapping[str, Any]) -> BatchReply:
         line_id, result = str(row["custom_id"]), row["result"]
         if result["type"] == "succeeded":
@@ -167,7 +166,7 @@ class AnthropicBatches:
         return BatchReply(line_id, None, problem=f"the request has {result['type']}")
 
 
-class GeminiBatches:
+class GeminiBatches(_Batches):
     """Gemini's batches of requests within the request that creates them, which are translated from and to OpenAI's.
 
     A batch carries our name, by which it is found again.
@@ -176,17 +175,13 @@ class GeminiBatches:
     most_requests = 100_000  # no limit is documented
     most_bytes = 19 * _MEGABYTE  # 20 with what is around them
 
-    def __init__(self, name: str, config: EndpointConfig, gateway: Gateway, single: Gateway) -> None:
-        self.name = name
-        self._create = f"/models/{config.model.removeprefix('models/')}:batchGenerateContent"
-        self._api = _Api(gateway, single)
-
     def line(self, line_id: str, body: bytes) -> bytes:
         return _json({"request": gemini.as_content(json.loads(body)), "metadata": {"key": line_id}})
 
     async def submit(self, name: str, lines: Sequence[bytes]) -> str:
         form = b'{"batch":{"displayName":%b,"inputConfig":{"requests":{"requests":[%b]}}}}'
-        return await self._api.create(self._create, form % (_json(name), b",".join(lines)), lambda: self._named(name))
+        path = f"/models/{self._config.model.removeprefix('models/')}:batchGenerateContent"
+        return await self._api.create(path, form % (_json(name), b",".join(lines)), lambda: self._named(name))
 
     async def find(self, batch: RecordedBatch, known: Collection[str]) -> str | None:
         return await self._named(batch.name)
@@ -218,9 +213,6 @@ class GeminiBatches:
         found = await self._api.get(f"/{batch_id}")
         output = as_map(found.get("response") or found["metadata"].get("output"))
         return [self._reply(row) for row in as_list(as_map(output.get("inlinedResponses")).get("inlinedResponses"))]
-
-    async def close(self) -> None:
-        await self._api.close()
 
     def _reply(self, row: Mapping[str, Any]) -> BatchReply:
         line_id, error = str(as_map(row.get("metadata")).get("key")), row.get("error")
