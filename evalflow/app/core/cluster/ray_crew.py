@@ -212,9 +212,9 @@ class RayCluster:
 
     def _place_models(self) -> None:
         for node in cast("list[dict[str, Any]]", ray.nodes()):
-            name = str(node["NodeID"])
-            if node["Alive"] and name not in self._models:
-                threads = max(1, int(node["Resources"].get("CPU", 1)))
+            name, cores = str(node["NodeID"]), float(node["Resources"].get("CPU", 0))
+            if node["Alive"] and cores >= self.config.cpus and name not in self._models:  # none works on other nodes
+                threads = max(1, int(cores))
                 there = {"scheduling_strategy": NodeAffinitySchedulingStrategy(name, soft=False), "num_cpus": 0}
                 options = {"name": _model_name(name), "max_concurrency": threads, "max_restarts": -1}
                 self._models[name] = ray.remote(RayModel).options(**there, **options, max_task_retries=-1).remote()

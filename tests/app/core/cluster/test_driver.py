@@ -114,6 +114,22 @@ def test_the_budget_is_that_of_the_run(program: Program, cluster: LocalCluster, 
     assert program.manifest["requests"] == limit
 
 
+@pytest.mark.parametrize("unit", ["tokens", "usd"])
+def test_tokens_and_dollars_of_all_actors_are_limited(program: Program, cluster: LocalCluster, unit: str) -> None:
+    def spent() -> float:
+        found = program.manifest
+        return found["cost_usd"] if unit == "usd" else found["input_tokens"] + found["output_tokens"]
+
+    with Endpoint(grade) as endpoint:
+        locally(program, endpoint.url)
+        limit = spent() / 2 if unit == "usd" else spent() // 2
+        words = [*arguments(program, endpoint.url), "judge.max_tokens=40", f"budget.{unit}={limit}"]
+        done = program(*words, "engine=ray", "cache.path=spread.db")
+    assert done.returncode == 4, done.stderr
+    assert 0 < spent() <= limit
+    assert all(cluster.given.values())
+
+
 def test_a_refused_key_ends_the_run(program: Program, cluster: LocalCluster) -> None:
     with Endpoint(lambda _: status(401)) as endpoint:
         done = program(*arguments(program, endpoint.url), "engine=ray")

@@ -105,6 +105,27 @@ def test_the_jobs_of_a_sweep_go_over_the_same_actors(program: Program, nodes: No
     assert seen[True] == seen[False]
 
 
+def test_the_embedded_model_is_loaded_once_on_each_node_with_cores(program: Program, nodes: Nodes) -> None:
+    seen, over = set[int](), threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.1):
+            seen.update(nodes.processes("ray::RayModel"))
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    path = program.write("mine.jsonl", *ROWS)
+    words = ["dataset=rag", f"dataset.rag.path={path}", "dataset.rag.fields=null", "metric=semantic_similarity"]
+    done = program(*words, *on(nodes))
+    over.set()
+    watching.join()
+    assert done.returncode == 0, done.stderr
+    assert len(seen) == 2
+    spread = scores(program)
+    assert program(*words).returncode == 0
+    assert spread.equals(scores(program))
+
+
 @pytest.mark.parametrize("what", ["actor", "node"])
 def test_others_do_what_a_lost_one_had(program: Program, nodes: Nodes, what: str) -> None:
     lose = {"actor": lambda: nodes.kill("ray::RayWorker"), "node": lambda: nodes.lose(nodes.at_work())}[what]
