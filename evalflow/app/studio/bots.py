@@ -152,8 +152,9 @@ def _of_conf(option: Option) -> Bot:
 LONGEST_S = 120.0
 """Time limit, including retries."""
 LONGEST_QUESTION = 20_000
-MODELS_S = 10.0
 """In characters."""
+MODELS_S = 10.0
+"""Time limit of the list of an endpoint's models."""
 _VARIABLE = re.compile(r"\$\{oc\.env:([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
