@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import groupby
+from types import MappingProxyType
 from typing import Any, cast
 from urllib.parse import quote
 
@@ -107,7 +108,7 @@ class _MetricSearch:
             self._search.props("clearable type=search").on_value_change(self._filter)
         self._number = text("", classes="muted small").props("role=status")
         for family, members in groupby(sorted(metrics, key=_order), key=_family):
-            with ui.element("div") as block, section(_title(family)), ui.element("div").classes("cards"):
+            with ui.element("div") as block, section(FAMILIES.get(family, family)), ui.element("div").classes("cards"):
                 cards = [(_card(metric, query), _searched(metric)) for metric in members]
             self._families.append((block, cards))
         with ui.element("div") as self._nothing, empty("search_off", "No matching metrics", "Try other words."):
@@ -145,20 +146,20 @@ def _searched(metric: MetricDefinition) -> str:
         definition.get("description") or "",
         definition.get("kind") or "",
         family,
-        _title(family),
+        FAMILIES.get(family, family),
     ]
     return " ".join(map(str, [*parts, *(definition.get("needs") or [])])).lower()
 
 
 def _facts(definition: Mapping[str, Any]) -> None:
-    threshold = definition.get("threshold")
+    threshold, family = definition.get("threshold"), str(definition.get("family") or "")
     with ui.element("div").classes("card"):
         facts([
             ("Kind", str(definition.get("kind"))),
-            ("Family", _title(str(definition.get("family") or ""))),
+            ("Family", FAMILIES.get(family, family)),
             ("Needs", ", ".join(definition.get("needs") or [])),
             ("Threshold", "" if threshold is None else f"{threshold:g}"),
-            ("Direction", _title(str(definition.get("direction", "higher_is_better")))),
+            ("Direction", str(definition.get("direction", "higher_is_better")).replace("_", " ").capitalize()),
         ])  # fmt: skip
 
 
@@ -185,12 +186,12 @@ def _order(metric: MetricDefinition) -> tuple[bool, str, str]:
     return family == "others", family, metric.name
 
 
-_FAMILIES = frozenset({
-    *("checks", "coherence", "composite", "context", "conversation", "factual", "faithfulness", "guardrails", "match"),
-    *("others", "preference", "relevance", "retrieval", "routing", "safety", "summarisation", "task", "topics"),
-})  # fmt: skip
-
-
-def _title(name: str) -> str:
-    """A family that ships as a heading; other people's as they wrote it."""
-    return "G-Eval" if name == "g_eval" else name.capitalize() if name in _FAMILIES else name
+_CAPITALISED = (
+    *("agents", "answer", "checks", "citations", "coherence", "composite", "context", "conversation", "factual"),
+    *("faithfulness", "guardrails", "match", "others", "preference", "relevance", "retrieval", "routing", "safety"),
+    *("summarisation", "task", "text", "topics"),
+)
+FAMILIES: Mapping[str, str] = MappingProxyType(
+    {"g_eval": "G-Eval", "rag": "RAG", **{name: name.capitalize() for name in _CAPITALISED}}
+)
+"""The headings of the families that ship; other people's are as they wrote them."""

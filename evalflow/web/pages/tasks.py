@@ -189,6 +189,7 @@ class _NewTask:
             self._assignees = forms.several(_ASSIGNEES, {name: name for name in people}, [], searched=True)
             with ui.element("div").classes("actions"):
                 self._creating = button("Create", self._create, kind="primary")
+                link_button("Cancel", "/tasks")
 
     async def _create(self) -> None:
         title = forms.required(self._title)

@@ -17,6 +17,7 @@ from evalflow.app.studio.judges import StoredJudge
 from evalflow.app.studio.metric_yaml import metric_yaml, read_metric_yaml
 from evalflow.errors import UserError
 from evalflow.web.pages.metric_form import NEW, MetricForm, why_no_form
+from evalflow.web.pages.metrics import FAMILIES
 
 BOT = Bot("helper", "", {"kind": "openai", "model": "m"})
 TEXT = st.text(st.characters(exclude_categories=["C", "Z"]) | st.sampled_from(" \n:-#0e"), min_size=1).filter(str.strip)
@@ -151,6 +152,7 @@ def test_every_metric_that_ships_has_a_form_or_says_why_not() -> None:
     for name in declared("metric"):
         definition = declared_content("metric", name)
         why = why_no_form(definition, {})
+        assert definition.get("family", "others") in FAMILIES
         assert read_metric_yaml(metric_yaml(definition)) == definition, "the field with the YAML loses nothing"
         if why:
             assert f"of the kind {definition['kind']}" in why or "several criteria" in why
