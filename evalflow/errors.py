@@ -174,8 +174,12 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return next(iter(swapped or matches), "")
 
 
+_LISTED = 40  # names
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A hint for an unknown word: the nearest known one, else the list of them."""
+    """A hint for an unknown word: the nearest known one, else the list of them, cut where it is long."""
     names = sorted(known)
     close = nearest(word, names)
-    return f"did you mean {close!r}?" if close else f"known: {', '.join(names)}"
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return f"did you mean {close!r}?" if close else f"known: {', '.join(names[:_LISTED])}{more}"

@@ -77,6 +77,10 @@ class Prompts:
             return self._environment.get_template(name)
         except TemplateNotFound as error:
             raise UserError(self._not_found(asked or name, str(error.name or name))) from None
+        except UnicodeDecodeError:
+            raise UserError(Problem("the prompt is not UTF-8", name, "save it as UTF-8")) from None
+        except OSError as error:
+            raise UserError(Problem(f"the prompt cannot be read: {error.strerror}", name)) from None
         except TemplateSyntaxError as error:
             raise UserError(
                 Problem(error.message or "syntax error", f"{error.filename or name}:{error.lineno}")
@@ -99,8 +103,10 @@ class Prompts:
         return self._environment.loader.get_source(self._environment, name)[0]
 
     def variables(self, name: str) -> set[str]:
-        """The variables that a template and its includes expect."""
+        """The variables that a template and its includes expect; UserError if it has no text."""
         found: set[str] = set()
+        if not self._tree(name).body:
+            raise UserError(Problem("the prompt is empty", name, "write what the judge is asked"))
         for part in self.parts(name):
             found |= meta.find_undeclared_variables(self._tree(part))
         return found
@@ -138,7 +144,8 @@ class Prompts:
         return self._trees[name]
 
     def _not_found(self, asked: str, missing: str) -> Problem:
-        known = [path.relative_to(f).as_posix() for f in self._folders for path in f.rglob("*.jinja")]
+        files = [(folder, path) for folder in self._folders for path in folder.rglob("*.jinja") if path.is_file()]
+        known = [path.relative_to(folder).as_posix() for folder, path in files]
         included = f", which {asked} includes," if asked != missing else ""
         places = ", ".join(str(folder) for folder in self._folders)
         return Problem(f"prompt {missing!r}{included} is in none of: {places}", hint=did_you_mean(missing, known))

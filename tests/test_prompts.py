@@ -34,6 +34,13 @@ def test_the_meter_starts_anew_for_each_rendering() -> None:
     assert {len(render(template, {}, "here")) for _ in range(3)} == {438_890}
 
 
+@pytest.mark.parametrize(("content", "told"), [(b"\xff", "the prompt is not UTF-8"), (b"\n", "the prompt is empty")])
+def test_a_prompt_without_a_text_is_said(content: bytes, told: str, tmp_path: Path) -> None:
+    (tmp_path / "p.jinja").write_bytes(content)
+    with pytest.raises(UserError, match=f"p.jinja: {told}"):
+        Prompts([tmp_path]).variables("p.jinja")
+
+
 def test_a_prompt_that_includes_itself_is_said(tmp_path: Path) -> None:
     (tmp_path / "p.jinja").write_text('{{ answer }} {% include "p.jinja" %}')
     prompts = Prompts([tmp_path])

@@ -46,10 +46,10 @@ def as_user_errors(overrides: Sequence[str], folders: Sequence[Path] = ()) -> Ge
     except MissingMandatoryValue as error:
         raise UserError(no_value(str(error.full_key or ""))) from None
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        what = f"this is not valid YAML: {getattr(error, 'problem', None) or error}"
-        hint = "quote values that hold any of : { } [ ] # & * ! | > % @"
-        raise UserError(Problem(what, f"{mark.name}:{mark.line + 1}" if mark else "", hint)) from None
+        raise UserError(invalid_yaml(error)) from None
+    except RecursionError:
+        what = "a file of conf/ starts from itself, directly or through others"
+        raise UserError(Problem(what, "defaults", "remove one of the lines under `defaults`")) from None
     except (HydraException, OmegaConfBaseException, ValueError) as error:  # metric=null is a ValueError
         raise _user_error(error, overrides, folders) from None
     except BrokenPipeError:
@@ -59,6 +59,14 @@ def as_user_errors(overrides: Sequence[str], folders: Sequence[Path] = ()) -> Ge
         raise UserError(
             Problem(what, str(error.filename or ""), "run in another folder, or set hydra.run.dir")
         ) from None
+
+
+def invalid_yaml(error: yaml.YAMLError, file: Path | None = None) -> Problem:
+    """The problem of a file that is no YAML; `file` where the error does not name it."""
+    mark = getattr(error, "problem_mark", None)
+    what = f"this is not valid YAML: {getattr(error, 'problem', None) or error}"
+    hint = "quote values that hold any of : { } [ ] # & * ! | > % @"
+    return Problem(what, f"{file or mark.name}:{mark.line + 1}" if mark else str(file or ""), hint)
 
 
 def no_value(key: str) -> Problem:
@@ -96,7 +104,7 @@ def _user_error(error: Exception, overrides: Sequence[str], folders: Sequence[Pa
         return UserError(_broken_reference(error))
     if isinstance(error, OverrideParseException):
         return UserError(Problem(f"cannot read {error.override!r}", "command line", _quoting(error.override or "")))
-    if wrong := _no_options(overrides, folders):
+    if wrong := _no_options(overrides, folders) or _no_base(text, folders):
         return UserError(wrong)
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options is not None:
         group, _, name = error.missing_cfg_file.rpartition("/")
@@ -106,6 +114,18 @@ def _user_error(error: Exception, overrides: Sequence[str], folders: Sequence[Pa
     if nameless := next((one for one in overrides if one.startswith("=")), None):
         return UserError(Problem(f"cannot read {nameless!r}", "command line", "write KEY=VALUE"))
     return UserError(Problem(text, "command line" if overrides else ""))
+
+
+def _no_base(text: str, folders: Sequence[Path]) -> list[Problem]:
+    """The problem of a file whose `defaults` name one that is not there."""
+    named = re.search(r"In '([^']+)': Could not load '(\w+)/([^']+)'", text)
+    if named is None:
+        return []
+    base, group, name = named.groups()
+    known = {file.stem for folder in folders for file in folder.glob(f"{group}/*.yaml")}
+    files = [file for folder in folders if (file := folder / f"{base}.yaml").is_file()]
+    what = f"it starts from {group} {name!r}, which is not there"
+    return [Problem(what, f"{file}: defaults", did_you_mean(name, known)) for file in files[:1]]
 
 
 def _no_options(overrides: Sequence[str], folders: Sequence[Path]) -> list[Problem]:

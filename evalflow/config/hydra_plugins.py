@@ -15,6 +15,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, cast
 
+import yaml
 from hydra._internal import defaults_list
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_repository import ConfigRepository
@@ -27,6 +28,7 @@ from hydra.plugins.config_source import ConfigResult, ConfigSource
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import DictConfig, OmegaConf
 
+from evalflow.config.faults import invalid_yaml
 from evalflow.config.yaml_text import expect_bounded
 from evalflow.errors import Problem, UserError
 
@@ -40,6 +42,8 @@ _NOT_HYDRA = "a config folder sets nothing of Hydra's own, which can run code, b
 _ON_THE_LINE = "say it on the command line, such as: hydra.run.dir=FOLDER"
 _every_choice = defaults_list._create_interpolation_map  # pyright: ignore[reportPrivateUsage]
 _NO_CHOICE = DictConfig({})
+_GLOBAL = ("experiment", "local")
+"""Groups whose files set keys of the whole configuration."""
 
 
 class UserConfigSource(FileConfigSource):
@@ -50,14 +54,22 @@ class UserConfigSource(FileConfigSource):
         return "user"
 
     def load_config(self, config_path: str) -> ConfigResult:
-        """Read a file; UserError if it could make Hydra run code, yaml.YAMLError if it is not YAML, or too large."""
+        """Read a file; UserError if it could make Hydra run code, is not YAML, too large, or lacks its package line."""
         file = Path(self.path, config_path.removesuffix(".yaml") + ".yaml")
         if file.is_file():
-            expect_bounded(file.read_text(encoding="utf-8"))
+            try:
+                expect_bounded(file.read_text(encoding="utf-8"))
+            except UnicodeDecodeError:
+                raise UserError(Problem("the file is not UTF-8", str(file), "save it as UTF-8")) from None
+            except yaml.YAMLError as error:
+                raise UserError(invalid_yaml(error, file)) from None
         found = super().load_config(config_path)
         problems = list(_problems(config_path, found))
         if problems:
             raise UserError([Problem(what, f"{file}: {key}", hint) for key, what, hint in problems])
+        if config_path.partition("/")[0] in _GLOBAL and found.header.get("package") != "_global_":
+            line = "# @package _global_"
+            raise UserError(Problem(f"the first line must be its package line: {line}", str(file), f"paste: {line}"))
         return found
 
     def is_config(self, config_path: str) -> bool:

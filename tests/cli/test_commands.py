@@ -121,6 +121,22 @@ def test_without_a_run_the_next_step_is_told(program: Program) -> None:
         assert "python -m evalflow dataset=rag" in done.stderr
 
 
+def test_a_forgotten_metric_is_told_with_a_live_target_too(program: Program) -> None:
+    done = program("check", "dataset=rag", "generate=true", "target=vllm", "target.model=m")
+    assert (done.returncode, "no metric is chosen" in done.stderr) == (2, True), done.stderr
+
+
+def test_files_that_cannot_be_read_are_listed_and_a_place_that_cannot_be_written_is_told(program: Program) -> None:
+    folder = program.folder / "conf" / "dataset"
+    folder.mkdir(parents=True)
+    (folder / "odd.yaml").write_bytes(b"# @package dataset.odd\npath: \xff\n")
+    done = program("list", "dataset")
+    assert (done.returncode, "odd" in done.stdout) == (0, True), done.stderr
+    (program.folder / "conf" / "metric").write_text("")
+    refused = program("new", "metric", "mine")
+    assert (refused.returncode, "conf/metric: cannot be written: " in refused.stderr) == (2, True), refused.stderr
+
+
 def test_shown_yaml_can_be_copied(program: Program) -> None:
     text = (Path(__file__).parents[2] / "conf" / "metric" / "faithfulness.yaml").read_text(encoding="utf-8")
     assert text in program("show", "faithfulness", COLUMNS="40").stdout

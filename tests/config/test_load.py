@@ -128,6 +128,23 @@ def test_broken_yaml_says_where(folder: Folder) -> None:
     assert re.search(r"mine\.yaml:[34]: ", text)
 
 
+def test_a_file_that_cannot_be_read_or_lacks_what_it_starts_from_is_named(folder: Folder) -> None:
+    own = folder({
+        "judge/lost.yaml": "defaults: [opnai, _self_]\n",
+        "judge/circle.yaml": "defaults: [circle, _self_]\n",
+        "dataset/odd.yaml": "",
+        "experiment/local.yaml": "dataset: rag\n",
+    })  # fmt: skip
+    (own / "dataset" / "odd.yaml").write_bytes(b"# @package dataset.odd\npath: \xff\n")
+    chosen = ("dataset=rag", "metric=faithfulness")
+    text = complaint(*chosen, "judge=lost", config_dir=own)
+    assert f"{own / 'judge' / 'lost.yaml'}: defaults: it starts from judge 'opnai', which is not there" in text
+    assert "did you mean 'openai'?" in text
+    assert "starts from itself" in complaint(*chosen, "judge=circle", config_dir=own)
+    assert f"{own / 'dataset' / 'odd.yaml'}: the file is not UTF-8" in complaint("dataset=odd", config_dir=own)
+    assert "paste: # @package _global_" in complaint("experiment=local", config_dir=own)
+
+
 def test_a_missing_value_names_its_key() -> None:
     assert "judge.model" in complaint("dataset=rag", "metric=faithfulness", "judge=vllm")
     azure = complaint("dataset=rag", "metric=faithfulness", "judge=azure")

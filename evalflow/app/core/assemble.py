@@ -90,7 +90,7 @@ def with_default_judge(words: Sequence[str], config_dir: Path | None, *, judged:
         found = compose(plain, config_dir, complete=False)
     except UserError:
         return list(words)  # the full composition reports the error
-    kinds = {metric.get("kind") for metric in found.values["metric"].values()}
+    kinds = {metric.get("kind") for metric in found.values.get("metric", {}).values()}
     embedded, model = found.choices.get("judge") == "embedded", found.values["target"].get("kind") == "openai"
     return [*words, "judge=target"] if embedded and model and (judged or "g_eval" in kinds) else list(words)
 

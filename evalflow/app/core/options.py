@@ -37,7 +37,7 @@ class Option:
 
     @property
     def text(self) -> str:
-        return self.file.read_text(encoding="utf-8")
+        return self.file.read_text(encoding="utf-8", errors="replace")
 
     @property
     def description(self) -> str:
@@ -117,11 +117,11 @@ def find_option(name: str, everything: Sequence[Option]) -> Option:
 
 def _options_in(folder: Path, group: str) -> Iterator[Option]:
     for file in sorted((folder / group).glob("*.yaml")):
-        if file.stem.startswith("_"):
+        if file.stem.startswith("_") or not file.is_file():
             continue
         try:
             values = option_values(file)
-        except yaml.YAMLError:
+        except (yaml.YAMLError, UnicodeDecodeError, OSError):
             # A broken file is listed anyway; selecting it reports the error.
             values = {"description": "(this file is not valid YAML)"}
         yield Option(group, file.stem, file, values)

@@ -181,12 +181,15 @@ def write_new(files: dict[Path, str], console: Console) -> None:
         raise UserError([Problem("the file is there already", str(path), "choose another name") for path in taken])
     from evalflow.app.core.json_schema import SCHEMAS, with_schema_line, write_schemas
 
-    if any(with_schema_line(path, "") for path in files):
-        write_schemas(SCHEMAS)
-    for path, text in files.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, with_schema_line(path, text))
-        console.print(literal(f"wrote {shown(path)}"), soft_wrap=True)
+    try:
+        if any(with_schema_line(path, "") for path in files):
+            write_schemas(SCHEMAS)
+        for path, text in files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, with_schema_line(path, text))
+            console.print(literal(f"wrote {shown(path)}"), soft_wrap=True)
+    except OSError as error:
+        raise UserError(Problem(f"cannot be written: {error.strerror}", str(error.filename or ""))) from None
 
 
 def propose_command(console: Console, line: str, remark: str) -> None:
