@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import sys
 import traceback
@@ -16,6 +17,20 @@ from evalflow.version import __version__
 
 ROOT_GROUPS = ("dataset", "metric", "judge", "target", "embedder", "simulator", "engine", "experiment")
 """What overrides choose; no verbs."""
+
+
+_PLACES = {
+    errno.EACCES: "allow it to you (chmod, chown), or work in another folder",
+    errno.EPERM: "allow it to you (chmod, chown), or work in another folder",
+    errno.EISDIR: "a folder lies where a file is expected: move it away",
+    errno.ENOTDIR: "a file lies where a folder is expected: move it away",
+    errno.EROFS: "the file system is read-only: work in another folder",
+    errno.ELOOP: "the link leads to itself: remove it",
+    errno.ENAMETOOLONG: "choose a shorter name",
+    errno.EMFILE: "raise the number of open files: ulimit -n",
+    errno.ENOSPC: "make room, or work on another disk",
+}
+"""What to do about faults of files and folders, which are no bugs."""
 
 
 def run_command(arguments: Sequence[str]) -> int:
@@ -45,10 +60,17 @@ def run_command(arguments: Sequence[str]) -> int:
             return stop.code or 0
         traceback.print_exc()
         return EvalflowError.exit_code
-    except BaseException:  # Polars panics with one; Python would exit with 1, which means that a gate failed
-        traceback.print_exc()
-        sys.stderr.write("\nThis is a bug in evalflow, not your mistake. What was finished is kept.\n")
+    except BaseException as error:  # Polars panics with one; Python would exit with 1, which means that a gate failed
+        _tell_unexpected(error)
         return EvalflowError.exit_code
+
+
+def _tell_unexpected(error: BaseException) -> None:
+    if isinstance(error, OSError) and error.filename is not None and error.errno in _PLACES:
+        _complain(UserError(Problem(str(error.strerror), str(error.filename), _PLACES[error.errno])))
+        return
+    traceback.print_exc()
+    sys.stderr.write("\nThis is a bug in evalflow, not your mistake. What was finished is kept.\n")
 
 
 def help_text() -> str:

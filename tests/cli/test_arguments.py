@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -110,6 +111,18 @@ def test_the_text_of_an_error_cannot_steer_the_terminal(capsys: pytest.CaptureFi
     shown = capsys.readouterr().err
     assert "owned" in shown
     assert "\x1b" not in shown
+
+
+def test_a_place_that_is_not_ours_to_use_is_no_bug(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(_: list[str]) -> int:
+        raise PermissionError(errno.EACCES, "Permission denied", "outputs/runs")
+
+    monkeypatch.setitem(VERBS, "schema", refused)
+    assert run_command(["schema"]) == 5
+    hint = "allow it to you (chmod, chown), or work in another folder"
+    assert capsys.readouterr().err == f"error: outputs/runs: Permission denied\n  hint: {hint}\n"
 
 
 def test_a_bug_of_our_own_says_so_and_blames_no_endpoint(

@@ -117,6 +117,8 @@ class TerminalScreen:
         elif worst:
             words += ["--id", worst[0]["case_id"]]
         self._line("more", command("cases", *words))
+        if errors:
+            self._line("retry", command("resume", *([] if is_latest else [shown(folder.path)]), "--retry-errors"))
         self._line("report", shown(folder.report))
 
     def exported(self, facts: ExportFacts, folder: RunFolder) -> None:
