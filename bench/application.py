@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import subprocess
 import sys
 import time
@@ -22,7 +21,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from _lab import folder, machine, print_table
+from _lab import BROWSER_FLAGS, chromium, folder, machine, print_table
 
 ROUNDS = 5
 GOALS_MS = {
@@ -32,7 +31,6 @@ GOALS_MS = {
 SETTLES_MS = 2500
 """In which a new tab loads pages of the browser's own, such as that of its address bar: half a second of CPU."""
 METRICS = [f"metric_{number}" for number in range(10)]
-FLAGS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync")
 RUN = "2026-01-01T00-00-00Z_many"
 SERVER = """
 import gc
@@ -175,9 +173,8 @@ def measure(url: str, watch: Stopwatch) -> None:
     """Do everything, as a person would, in some rounds."""
     from playwright.sync_api import sync_playwright
 
-    path = os.environ.get("CHROMIUM") or shutil.which("chromium")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        browser = playwright.chromium.launch(executable_path=chromium(), args=BROWSER_FLAGS)
         for _ in range(ROUNDS):
             page: Any = browser.new_page()
             page.add_init_script(FIRST_RESULTS)

@@ -10,9 +10,7 @@ or named in CHROMIUM.
 from __future__ import annotations
 
 import json
-import os
 import shlex
-import shutil
 import subprocess
 import sys
 import time
@@ -23,8 +21,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from _lab import SENTENCE, Endpoint, folder, machine, measured, print_table
-from application import FLAGS
+from _lab import BROWSER_FLAGS, SENTENCE, Endpoint, chromium, folder, machine, measured, print_table
 
 LATENCY_S = 0.2
 PATIENCE_S = 600
@@ -97,8 +94,7 @@ def compare(work: Path, cases: int, in_flight: int, rounds: int) -> dict[str, li
     found: dict[str, list[tuple[float, float]]] = {"command line": [], "from the page": []}
     with application(work) as app, sync_playwright() as playwright:
         app.define(cases)
-        path = os.environ.get("CHROMIUM") or shutil.which("chromium")
-        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        browser = playwright.chromium.launch(executable_path=chromium(), args=BROWSER_FLAGS)
         for _ in range(rounds):
             with Endpoint(LATENCY_S) as endpoint:
                 begun = time.perf_counter()

@@ -9,10 +9,8 @@ process of its own. The browser part needs playwright and a Chromium, found on t
 from __future__ import annotations
 
 import json
-import os
 import random
 import resource
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,6 +18,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from _lab import BROWSER_FLAGS, chromium
 
 METRICS = ("faithfulness", "relevance", "coherence", "completeness")
 WORDS = (
@@ -37,7 +37,6 @@ WORDS = (
     "for",
     "residents",
 )
-FLAGS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync")
 WATCH = """
 new PerformanceObserver((list) => { window.painted = list.getEntries()[0].startTime; }).observe({type: "paint"});
 const timer = setInterval(() => {
@@ -140,8 +139,7 @@ def look(page_file: Path) -> None:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        path = os.environ.get("CHROMIUM") or shutil.which("chromium")
-        browser = playwright.chromium.launch(executable_path=path, headless=True, args=FLAGS)
+        browser = playwright.chromium.launch(executable_path=chromium(), headless=True, args=BROWSER_FLAGS)
         for _ in range(3):
             page = browser.new_page(viewport={"width": 1280, "height": 900})
             page.add_init_script(WATCH)

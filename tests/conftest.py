@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 import ipaddress
 import os
+import shutil
 import socket
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -20,6 +22,7 @@ settings.load_profile("evalflow")
 
 # Who has one of these runs the program, a worker, a browser or a server of databases.
 _SLOW = {"program", "evaluated", "browser", "finished", "postgres"}
+BROWSER_FLAGS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync")
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 
 
@@ -112,3 +115,18 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+@pytest.fixture(name="browser", scope="module")
+def _browser() -> Iterator[Any]:
+    # Not for the whole session: Playwright keeps an event loop going, within which no other test could start its own.
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    # The shell takes half of the time: it has none of the browser's own pages.
+    known = map(shutil.which, ("chromium-headless-shell", "chromium", "chromium-browser"))
+    path = os.environ.get("CHROMIUM") or next(filter(None, known), None)
+    if path is None:
+        pytest.skip("no Chromium on this machine; install one, or name it in CHROMIUM")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, headless=True, args=BROWSER_FLAGS)
+        yield browser
+        browser.close()

@@ -1,7 +1,5 @@
 """The report in a real browser: what the explorer does when it is used."""
 
-import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -11,29 +9,8 @@ from evalflow.report.html import write_reports
 
 pytestmark = pytest.mark.browser
 
-FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 EVIL = "</script><img src=x onerror=\"document.title='owned'\">"
 N = 300
-
-
-@pytest.fixture(name="browser", scope="module")
-def _browser():
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-    if path is None:
-        pytest.skip("no Chromium on this machine; install one, or name it in CHROMIUM")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, headless=True, args=FLAGS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(name="report", scope="module")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
-import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -31,8 +29,6 @@ from ..off_loop import keep_off_loops
 from ..passwords import hash_cheaply
 from .finished import Finished, finish_runs
 from .served import TOKEN
-
-FLAGS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync")
 
 
 @dataclass(frozen=True)
@@ -159,18 +155,3 @@ def _fits() -> Fits:
             assert page.evaluate("document.documentElement.scrollWidth") == width, name
 
     return fits
-
-
-@pytest.fixture(name="browser", scope="module")
-def _browser() -> Iterator[Any]:
-    # Not for the whole session: Playwright keeps an event loop going, within which no other test could start its own.
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    # The shell takes half of the time: it has none of the browser's own pages.
-    known = map(shutil.which, ("chromium-headless-shell", "chromium", "chromium-browser"))
-    path = os.environ.get("CHROMIUM") or next(filter(None, known), None)
-    if path is None:
-        pytest.skip("no Chromium on this machine; install one, or name it in CHROMIUM")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, headless=True, args=FLAGS)
-        yield browser
-        browser.close()
