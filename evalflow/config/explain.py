@@ -90,7 +90,8 @@ def _problem(
     if detail["type"] == "union_tag_not_found":
         missing = f"{full}.{detail.get('ctx', {})['discriminator'].strip(chr(39))}"
         return Problem(f"{missing} is required", where, key=missing)
-    what = _WORDS.get(detail["type"]) or detail["msg"].removeprefix("Value error, ")
+    said = detail["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+    what = _WORDS.get(detail["type"]) or said
     shown = detail.get("input")
     got = f", not {shown!r}" if detail["type"] != "value_error" and isinstance(shown, str | int | float) else ""
     hint = ""

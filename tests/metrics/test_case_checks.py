@@ -224,12 +224,12 @@ def test_groups_hold_groups_and_your_own_checks(bench: Any) -> None:
         (group(), "checks[0]: group: params.checks: list should have at least 1 item"),
         (
             group(rule(GOOD, weight=-1)),
-            "checks[0]: group: params.checks.0.weight: input should be greater than or equal",
+            "checks[0]: group: params.checks.0.weight: must be greater than or equal",
         ),
-        (group(rule(GOOD, weight=float("nan"))), "checks[0]: group: params.checks.0.weight: input should be a finite"),
+        (group(rule(GOOD, weight=float("nan"))), "checks[0]: group: params.checks.0.weight: must be a finite"),
         (
             group(rule(GOOD), threshold=1.5),
-            "checks[0]: group: params.threshold: input should be less than or equal to 1",
+            "checks[0]: group: params.threshold: must be less than or equal to 1",
         ),
         (group(rule({"op": "x"})), "checks[0].params.checks[0]: rule: params: unknown 'x'"),
         (group(group(rule({"op": "x"}))), "checks[0].params.checks[0].params.checks[0]: rule: params: unknown 'x'"),

@@ -445,7 +445,8 @@ def _check(request: ReviewRequest) -> None:
     if not 1 <= request.size <= MOST_ITEMS or request.size % 1:
         found.append(Problem(f"{request.size:g} answers cannot be drawn", "size", f"draw 1 to {MOST_ITEMS:,}"))
     if not 0 <= request.overlap <= 1:
-        found.append(Problem("the share of answers for two people is not in 0..1", "overlap", "such as 0.2"))
+        what = f"from 0 to 100 % of the answers can have two people, not {100 * request.overlap:g} %"
+        found.append(Problem(what, "overlap"))
     if request.method == "strata" and request.by != "tag" and len(request.metrics) > 1:
         hint = "choose one metric, or make the strata by tag"
         found.append(Problem("strata by score are of one metric", "by", hint))

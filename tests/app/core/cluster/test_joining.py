@@ -34,9 +34,9 @@ def refused(program: Program) -> Callable[..., str]:
     [
         ("engine.address=ray://127.0.0.1:10001", "the Ray client loses a run with its connection"),
         ("engine.address=127.0.0.1", "write HOST:PORT"),
-        ("engine.actors=0", "engine.actors: input should be greater than or equal to 1"),
-        ("engine.cpus=0", "engine.cpus: input should be greater than 0"),
-        ("engine.shard=0", "engine.shard: input should be greater than or equal to 1"),
+        ("engine.actors=0", "engine.actors: must be greater than or equal to 1"),
+        ("engine.cpus=0", "engine.cpus: must be greater than 0"),
+        ("engine.shard=0", "engine.shard: must be greater than or equal to 1"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(refused: Callable[..., str], word: str, said: str) -> None:
