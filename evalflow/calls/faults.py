@@ -123,6 +123,8 @@ def excerpt(body: bytes) -> str:
 def of_exception(error: BaseException) -> str:
     """The last line of the traceback, and where in the code it was raised."""
     line = excerpt(traceback.format_exception_only(error)[-1].encode("utf-8", "replace"))
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{line} ({Path(error.filename).name}:{error.lineno})"
     frames = traceback.extract_tb(error.__traceback__)
     return f"{line} ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else line
 

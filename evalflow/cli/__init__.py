@@ -66,8 +66,9 @@ def run_command(arguments: Sequence[str]) -> int:
 
 
 def _tell_unexpected(error: BaseException) -> None:
-    if isinstance(error, OSError) and error.filename is not None and error.errno in _PLACES:
-        _complain(UserError(Problem(str(error.strerror), str(error.filename), _PLACES[error.errno])))
+    full = isinstance(error, OSError) and error.errno == errno.ENOSPC  # which is known without the file's name
+    if isinstance(error, OSError) and error.errno in _PLACES and (full or error.filename is not None):
+        _complain(UserError(Problem(str(error.strerror), str(error.filename or ""), _PLACES[error.errno])))
         return
     traceback.print_exc()
     sys.stderr.write("\nThis is a bug in evalflow, not your mistake. What was finished is kept.\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import shlex
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
@@ -15,7 +16,7 @@ from omegaconf.errors import InterpolationKeyError, MissingMandatoryValue, Omega
 
 from evalflow.config.composed import Composed
 from evalflow.config.explain import unknown_key
-from evalflow.errors import Problem, UserError, command, did_you_mean, nearest
+from evalflow.errors import InfrastructureError, Problem, UserError, command, did_you_mean, nearest
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,6 +56,10 @@ def as_user_errors(overrides: Sequence[str], folders: Sequence[Path] = ()) -> Ge
     except BrokenPipeError:
         raise  # the reader of our output has closed it, as with `--cfg job | head`
     except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise InfrastructureError(
+                f"nothing can be written: {error.strerror}", "make room, then start again"
+            ) from None
         what = f"cannot write there: {error.strerror}"
         raise UserError(
             Problem(what, str(error.filename or ""), "run in another folder, or set hydra.run.dir")

@@ -120,7 +120,7 @@ def imported(call: str, where: str = "target.call", hint: str = HINT) -> tuple[M
     name, _, attribute = call.partition(":")
     try:
         module = importlib.import_module(name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         what = f"the module {name!r} cannot be imported: {of_exception(error)}"
         raise UserError(Problem(what, where, hint)) from error
     found: Any = module

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import polars as pl
@@ -62,3 +63,15 @@ def test_a_run_on_a_full_disk_says_so_and_goes_on_once_there_is_room(small_disk:
     assert endpoint.count <= N + IN_FLIGHT
     assert paid < N
     assert pl.read_parquet(program.latest / "scores.parquet")["score"].to_list() == [1.0] * N
+
+
+def test_no_verb_takes_a_full_disk_for_a_bug(small_disk: Path) -> None:
+    program = Program(small_disk)
+    assert program("dataset=rag", "metric=exact_match", "limit=3").returncode == 0
+    with suppress(OSError), (small_disk / "filler").open("wb", buffering=0) as file:
+        while file.write(bytes(4096)):
+            pass
+    for words in (["report"], ["schema", "--vscode"], ["new", "metric", "mine"], ["dataset=rag", "metric=exact_match"]):
+        done = program(*words)
+        assert (done.returncode, "make room" in done.stderr) == (5, True), done.stderr[-3000:]
+        assert "Traceback" not in done.stderr

@@ -88,6 +88,8 @@ Build = Callable[..., ServiceTarget]
 def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Build]:
     (tmp_path / "my_bot.py").write_text(SOURCE)
     (tmp_path / "broken_bot.py").write_text("import no_such_package_anywhere")
+    (tmp_path / "wrong_bot.py").write_text("\ndef ask(case:\n")
+    (tmp_path / "ending_bot.py").write_text("raise SystemExit(7)")
     monkeypatch.syspath_prepend(str(tmp_path))
 
     def make(call: str, **keys: Any) -> ServiceTarget:
@@ -141,6 +143,8 @@ async def test_what_goes_wrong_is_an_error_record(build: Build, call: str, error
     [
         ("no_such_bot:ask", "the module 'no_such_bot' cannot be imported: ModuleNotFoundError"),
         ("broken_bot:ask", "No module named 'no_such_package_anywhere'"),
+        ("wrong_bot:ask", "cannot be imported: SyntaxError: '(' was never closed (wrong_bot.py:2)"),
+        ("ending_bot:ask", "cannot be imported: SystemExit: 7 (ending_bot.py:1)"),
         ("my_bot:no_such", "the module 'my_bot' has no callable 'no_such'"),
         ("my_bot:constant", "the module 'my_bot' has no callable 'constant'"),
     ],

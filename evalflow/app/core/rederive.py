@@ -24,7 +24,7 @@ from evalflow.app.core.exclusions import write_exclusions
 from evalflow.app.core.labels import RunLabels
 from evalflow.app.core.saved import SavedRun, open_run, open_scored
 from evalflow.config.schema import RunConfig
-from evalflow.engine.folder import RunFolder, refuse_links
+from evalflow.engine.folder import RunFolder, refuse_links, telling_full_disks
 from evalflow.engine.plan import PreparedFile
 from evalflow.errors import Problem, UserError, command, did_you_mean
 from evalflow.lazy import pl
@@ -56,18 +56,19 @@ def rewrite(
             what = "looks are fixed before a run's first case, and cannot be changed after it"
             raise UserError(Problem(what, "gate", "keep the looks of each gate; for others start a new run"))
         run = changed
-    derived = derive(folder, run.rules)
-    derived = replace(derived, calibration=calibration or saved_calibration(run))
-    derived = decide(run, run.rules, derived, run.cases)
-    if derived.calibration is not None and folder.calibration_page.is_file():
-        write_calibration(folder.calibration_page, derived.calibration)
-    found: dict[str, Any] = {"scores": derived.states}
-    if run.manifest.status == "done":
-        found["exit_code"] = derived.exit_code
-    manifest = with_certificates(run.manifest, folder).model_copy(update=found)
-    report(folder, run.rules, derived, run.cases(), manifest)
-    folder.write_manifest(manifest)
-    return manifest, derived
+    with telling_full_disks(folder):
+        derived = derive(folder, run.rules)
+        derived = replace(derived, calibration=calibration or saved_calibration(run))
+        derived = decide(run, run.rules, derived, run.cases)
+        if derived.calibration is not None and folder.calibration_page.is_file():
+            write_calibration(folder.calibration_page, derived.calibration)
+        found: dict[str, Any] = {"scores": derived.states}
+        if run.manifest.status == "done":
+            found["exit_code"] = derived.exit_code
+        manifest = with_certificates(run.manifest, folder).model_copy(update=found)
+        report(folder, run.rules, derived, run.cases(), manifest)
+        folder.write_manifest(manifest)
+        return manifest, derived
 
 
 def calibrate_run(folder: RunFolder, people: RunLabels) -> Calibrated | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -129,7 +130,8 @@ class TerminalScreen:
             self._err.print(Text.assemble(("error: ", "bold red"), plain(str(problem))), soft_wrap=True)
         if folder:
             self._err.print(literal(f"what was finished is in {shown(folder)}"), soft_wrap=True)
-            self._err.print(literal(f"go on  {command('resume', shown(folder))}"), soft_wrap=True)
+            if command("resume") not in str(error):
+                self._err.print(literal(f"go on  {command('resume', shown(folder))}"), soft_wrap=True)
 
     def interrupted(self, folder: Path | None) -> None:
         self._err.print(literal("interrupted", style="bold red"))
@@ -191,6 +193,8 @@ def write_new(files: dict[Path, str], console: Console) -> None:
             write_atomically(path, with_schema_line(path, text))
             console.print(literal(f"wrote {shown(path)}"), soft_wrap=True)
     except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise  # no mistake of the user
         raise UserError(Problem(f"cannot be written: {error.strerror}", str(error.filename or ""))) from None
 
 
