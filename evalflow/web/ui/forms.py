@@ -305,7 +305,8 @@ def _label_of(field: Field) -> str:
 def place(error: EvalflowError, fields: Mapping[str, Field]) -> tuple[list[Problem], Field | None]:
     """Show each problem at its field. Returns the problems without a field or with links, and the topmost wrong field.
 
-    Of a problem with links the field is only marked. A field of the key "" takes all that name another key.
+    Of a problem with links the field is only marked. A field of the key "" has a whole definition: it takes what names
+    another key, and says the key.
     """
     elsewhere: list[Problem] = []
     wrong: list[Field] = []
@@ -318,6 +319,8 @@ def place(error: EvalflowError, fields: Mapping[str, Field]) -> tuple[list[Probl
             wrong.append(field)
         elif field is not None:
             shown = REQUIRED if _IS_REQUIRED in field.props and not written(field) else _at_field(problem)
+            if field is fields.get("") and problem.what.startswith(f"{problem.key}: "):
+                shown = f"{'.'.join(problem.key.split('.')[2:])}: {shown[0].lower()}{shown[1:]}"
             field.error = f"{field.error}\n{shown}" if field.error and shown != field.error else shown
             wrong.append(field)
     return elsewhere, next((field for field in fields.values() if field in wrong), None)
@@ -343,7 +346,7 @@ def _of_a_form(problem: Problem) -> tuple[str, str]:
 
 def in_words(problem: Problem) -> Problem:
     """A problem without a field, in the words of a form; of its place, only a file's or a row's is kept."""
-    is_place = problem.where != "configuration" and not _KEY_PATH.match(problem.where)
+    is_place = problem.where not in ("configuration", "command line") and not _KEY_PATH.match(problem.where)
     said, hint = _of_a_form(problem)
     return replace(problem, what=said, hint=hint, where=problem.where if is_place else "")
 

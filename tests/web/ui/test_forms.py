@@ -55,6 +55,17 @@ def test_a_field_tells_all_that_is_wrong_with_it() -> None:
     assert at.error == "One\nTwo\nOne"
 
 
+def test_a_field_with_a_whole_definition_says_where_in_it() -> None:
+    at, other = field(), field()
+    with pytest.raises(UserError) as refused:
+        check_metric("price", {**METRIC, "threshold": "high", "scale": {"type": "likert", "min": 9, "max": 1}})
+    forms.place(refused.value, {"": at, "metric.title": other})
+    assert (
+        at.error == "threshold: must be a number, not 'high'\nscale: min must be below max, but min is 9 and max is 1"
+    )
+    assert other.error is None
+
+
 def test_what_names_no_key_has_no_field() -> None:
     at = field()
     elsewhere, first = forms.place(UserError(Problem("the endpoint is down")), {"": at})
