@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import threading
 from collections.abc import Callable
@@ -22,9 +23,10 @@ __all__ = ["nodes", "started"]
 pytestmark = [pytest.mark.slow, pytest.mark.network]  # Ray listens at the address of the machine
 IN_FLIGHT = 6  # as `arguments` limits it
 BOT = """
-import os
+import logging, os
 
 def answer(case):
+    logging.getLogger("evalflow").warning("asked %s", case["question"])
     if "13" in case["question"]:
         os._exit(1)
     return "Answer."
@@ -165,6 +167,7 @@ def test_a_case_that_ends_its_actors_is_told_from_the_others(program: Program, n
     failed = scores(program).filter(pl.col("status") == "error")
     assert set(failed.select("case_id", "error_type").rows()) == {("c13", "worker")}
     assert scores(program).height == 3 * len(ROWS)
+    assert re.search(r"actor \d+: asked Question 3\?", log(program))
 
 
 def test_after_the_loss_of_the_desk_resume_goes_on(program: Program, nodes: Nodes) -> None:
