@@ -23,7 +23,7 @@ from evalflow.app.core.cluster.worker import RunSpec, WorkerReport
 from evalflow.calls.budget import Amount, Budget
 from evalflow.calls.cache import Cache
 from evalflow.calls.cache_store import Entry
-from evalflow.calls.desk import RunDesk
+from evalflow.calls.desk import BEAT_EACH_S, BEAT_S, RunDesk
 from evalflow.calls.desk_budget import LeaseUse
 from evalflow.calls.desk_limits import SlotUse
 from evalflow.calls.desk_messages import DeskMessage, DeskReply
@@ -183,7 +183,7 @@ def desk_cost(folder: Path, calls: int, workers: int) -> DeskCost:
     held: list[list[bytes]] = [[] for _ in range(workers)]
     names = [f"actor {number}" for number in range(workers)]
     asked = messages = 0
-    own_s, beat_s = 0.0, 0.01 + 0.001 * workers
+    own_s, beat_s = 0.0, BEAT_S + BEAT_EACH_S * workers
     process, thread = time.process_time(), time.thread_time()
 
     async def go() -> None:

@@ -22,7 +22,7 @@ from evalflow.calls.shared_cache import SharedCache
 from evalflow.frozen import record
 from evalflow.records import NOTHING, Spend, Usage
 
-BEAT_S, BEAT_EACH_S = 0.02, 0.001
+BEAT_S, BEAT_EACH_S = 0.04, 0.001
 """Seconds between the messages of a worker, and how many more for each worker: all together send 1,000 a second."""
 _SETTLED, _LOST = 0, -1  # payers that are no workers
 

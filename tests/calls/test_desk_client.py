@@ -48,6 +48,11 @@ class Model:
             raise self.error
         return "paid", Entry(body=key, usage=Usage(7, 3))
 
+    async def is_asked(self, key: bytes) -> None:
+        """Wait until it is."""
+        while not self.asked[key]:
+            await asyncio.sleep(0.001)
+
     def call(self, session: CallSession, key: bytes = KEY) -> Awaitable[str]:
         """A call as judges make it."""
         limiter = session.limiters.get(LIMITER, 64, 64)
@@ -177,12 +182,14 @@ def test_a_fault_of_everything_reaches_all_who_wait(error: Exception) -> None:
 def test_another_takes_over_what_was_cancelled() -> None:
     async def work() -> None:
         model, desk = Model(), RunDesk(MemoryCache())
-        clients = [joined(desk, name) for name in "ab"]
-        calls = [asyncio.ensure_future(model.call(one.session())) for one in clients]
-        await asyncio.sleep(0.04)
+        one, other = (joined(desk, name).session() for name in "ab")
+        call = asyncio.ensure_future(model.call(one))
+        await model.is_asked(KEY)
+        waiting = asyncio.ensure_future(model.call(other))
+        await asyncio.sleep(0.01)
         assert model.asked[KEY] == 1
-        calls[0].cancel()
-        assert await calls[1] == "paid"
+        call.cancel()
+        assert await waiting == "paid"
         assert model.asked[KEY] == 2
 
     hurry(work())
@@ -328,7 +335,7 @@ def test_a_worker_that_was_given_up_can_make_no_more_calls() -> None:
         client = joined(desk, "a")
         session = client.session()
         call = asyncio.ensure_future(model.call(session))
-        await asyncio.sleep(0.04)
+        await model.is_asked(KEY)
         desk.lost("a", ())
         await call
         assert desk.totals.unaccounted_requests == 1

@@ -104,7 +104,7 @@ async def on_cluster(
     )
     crew = await cluster.crew(desk, size, embeds=_embeds(parts))
     try:
-        width = min(parts.width(), max(_LEAST_WIDTH, 2 * -(-parts.width() // size)))
+        width = max(_LEAST_WIDTH, 2 * -(-parts.width() // size))  # twice, since half of the cases may wait for the desk
         shard = min(cluster.config.shard, max(1, cases // (_SHARDS_EACH * size)))
         spec = run_spec(opening, parts, plan, folder, width)
         timeout_s = cluster.config.start_timeout_s
