@@ -16,6 +16,9 @@ from evalflow.web.ui.parts import button, text
 _TAGS = forms.About("Tags", "Choose, or type and press Enter. Sub-tags with >: User Issues > Hallucination.")
 
 
+_ADDS = "(tag, done) => { done(); emit(tag); }"
+
+
 class TagField:
     """A field of tags. `known` are those of the project, which are suggested."""
 
@@ -23,19 +26,28 @@ class TagField:
         self, tags: Sequence[str], known: Sequence[str], on_change: Callable[[], object] = lambda: None
     ) -> None:
         self._known, self._on_change, self._before = list(known), on_change, list(tags)
-        options = sorted({*known, *tags})
+        self._options = sorted({*known, *tags})
 
         def make() -> ui.select:
-            return ui.select(options, value=list(tags), multiple=True, with_input=True, new_value_mode="add-unique")
+            return ui.select(self._options, value=list(tags), multiple=True, with_input=True)
 
         self.field = forms.labelled(_TAGS, make).props("use-chips hide-dropdown-icon input-debounce=0")
         self._hint = ui.element("div").props("aria-live=polite")
         self.field.on_value_change(lambda _: self._changed())
+        # Each typed tag is sent alone. NiceGUI's own way sends all tags that the browser knows of, and so loses the first
+        # of two that are typed before the server has answered.
+        self.field.on("new-value", lambda event: self._add(event.args), js_handler=_ADDS)
 
     def read(self) -> list[str]:
         """The tags in their normal form."""
         given = cast("list[Any]", self.field.value or [])
         return list(dict.fromkeys(name for tag in given if (name := tag_name(str(tag)))))
+
+    def _add(self, tag: str) -> None:
+        if tag not in self._options:
+            self._options.append(tag)
+            self.field.update()
+        self.field.value = list(dict.fromkeys([*self.field.value, tag]))
 
     def _changed(self) -> None:
         self._on_change()
