@@ -34,7 +34,7 @@ class TagField:
         self.field = forms.labelled(_TAGS, make).props("use-chips hide-dropdown-icon input-debounce=0")
         self._hint = ui.element("div").props("aria-live=polite")
         self.field.on_value_change(lambda _: self._changed())
-        # Each typed tag is sent alone. NiceGUI's own way sends all tags that the browser knows of, and so loses the first
+        # Each typed tag is sent alone. NiceGUI's own way sends all that the browser knows of, and so loses the first
         # of two that are typed before the server has answered.
         self.field.on("new-value", lambda event: self._add(event.args), js_handler=_ADDS)
 
