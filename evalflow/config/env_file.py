@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import codecs
 import io
+import logging
+import sys
 from pathlib import Path
 
 from evalflow.errors import Problem, UserError
@@ -15,12 +17,19 @@ def load_env_file() -> None:
     if not path.is_file():
         return
     from dotenv import load_dotenv
+    from dotenv.parser import parse_stream
 
     try:
         content = path.read_bytes()
         # PowerShell's `>` writes UTF-16, and some editors a byte order mark before UTF-8.
         marked = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-        load_dotenv(stream=io.StringIO(content.decode("utf-16" if marked else "utf-8-sig")))
+        text = content.decode("utf-16" if marked else "utf-8-sig")
+        for binding in parse_stream(io.StringIO(text)):
+            if binding.error:
+                line = f".env:{binding.original.line}"
+                sys.stderr.write(f"note: {line}: no variable is set here; write NAME=VALUE, and close quotes\n")
+        logging.getLogger("dotenv.main").setLevel(logging.ERROR)  # it would say the same without the file's name
+        load_dotenv(stream=io.StringIO(text))
     except OSError as error:
         raise UserError(Problem(f"it cannot be read: {error.strerror}", ".env", "let your account read it")) from None
     except ValueError:  # not UTF-8, or a value with zero bytes

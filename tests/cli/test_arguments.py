@@ -113,6 +113,18 @@ def test_the_text_of_an_error_cannot_steer_the_terminal(capsys: pytest.CaptureFi
     assert "\x1b" not in shown
 
 
+def test_a_line_of_the_file_of_keys_that_sets_nothing_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MY_KEY", "mine")
+    monkeypatch.delenv("MY_KEY")
+    Path(".env").write_text('MY_KEY=1\nOTHER = "open\n', encoding="utf-8")
+    assert run_command(["list", "judge"]) == 0
+    told = "note: .env:2: no variable is set here; write NAME=VALUE, and close quotes\n"
+    assert (os.environ["MY_KEY"], capsys.readouterr().err) == ("1", told)
+
+
 def test_a_place_that_is_not_ours_to_use_is_no_bug(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

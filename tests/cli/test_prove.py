@@ -34,6 +34,8 @@ def test_the_page_is_right_about_the_default_judge(tmp_path: Path) -> None:
     assert page.is_file()
     saved = json.loads(page.with_name("proof.json").read_text(encoding="utf-8"))
     assert saved == {key: value for key, value in document.items() if key != "page"}
+    refused = run("python -m evalflow calibrate --sample 5", tmp_path)
+    assert "the run is a proof: faults were put into its answers" in refused.stderr
     later = run("python -m evalflow dataset=rag metric=faithfulness", tmp_path)
     assert "faithfulness sees number, name, negation, addition, other answer; agrees with people in" in later.stdout
     assert f" of {LABELLED} cases (proved on rag)" in later.stdout

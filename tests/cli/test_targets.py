@@ -22,9 +22,13 @@ KEY = "correct-horse-battery"
     [
         (["target=http", "target.url=http://h/", "target.actual='$.a['"], "command line", "is no JSONPath"),
         (["target=http", "target.url=ftp://h/"], "command line", "url must start with http:// or https://"),
-        (["target=http", "target.url=http://h/", "target.body='{{ reference }}'"], "http.yaml: target.body", "refere"),
-        (["target=command", "target.argv=[no-such-program]"], "command.yaml: target.argv", "there is no program"),
-        (["target=python", "target.call=no_such:ask"], "python.yaml: target.call", "cannot be imported"),
+        (
+            ["target=http", "target.url=http://h/", "target.body='{{ reference }}'"],
+            "command line: target.body",
+            "refere",
+        ),
+        (["target=command", "target.argv=[no-such-program]"], "command line: target.argv", "there is no program"),
+        (["target=python", "target.call=no_such:ask"], "command line: target.call", "cannot be imported"),
         (["target=python", "target.call=os.getpid"], "command line", "names no callable: package.module:callable"),
     ],
 )

@@ -278,7 +278,9 @@ class _Assembly:
 
     def _note(self, error: UserError, file: Path | None = None) -> None:
         """Add problems with their file, which is unknown for a resumed run: its configuration is from run.json."""
-        found = [replace(one, where=f"{file}: {one.where}") for one in error.problems] if file else error.problems
+        given = {word.lstrip("+~").partition("=")[0] for word in self._settings.composed.overrides}
+        files = {one: "command line" if one.where in given else file for one in error.problems}
+        found = [replace(one, where=f"{files[one]}: {one.where}") if file else one for one in error.problems]
         self._problems += [problem for problem in found if problem not in self._problems]
 
     def _note_same_name(self, name: str, key: str) -> None:

@@ -343,6 +343,9 @@ class _Sample:
 
     def option_problems(self) -> Iterator[Problem]:
         options, path = self.options, self.path
+        if (self.folder.path / "proof.json").is_file():
+            what = "the run is a proof: faults were put into its answers, so their labels say nothing about the bot"
+            yield Problem(what, shown(self.folder.path), "name a run of its own answers, one of outputs/runs")
         if options.sample < 1:
             yield Problem(f"--sample is {options.sample}", "command line", "say how many answers to label: --sample 50")
         if path.suffix.lower() not in (".csv", ".jsonl"):
