@@ -92,6 +92,8 @@ def _problem(
         return Problem(f"{missing} is required", where, key=missing)
     said = detail["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
     what = _WORDS.get(detail["type"]) or said
+    if detail["type"] == "literal_error":
+        what = re.sub(r"\b(True|False)\b", lambda found: found[0].lower(), what)  # as YAML writes them
     shown = detail.get("input")
     got = f", not {shown!r}" if detail["type"] != "value_error" and isinstance(shown, str | int | float) else ""
     hint = ""

@@ -207,7 +207,8 @@ def _combination(rest: Mapping[str, Any], target: str | None) -> list[Problem]:
         problems.append(Problem(what, "command line", hint))
     if generate in (True, "missing") and target == "recorded":
         what = "generate asks for new answers, but the target is `recorded`"
-        problems.append(Problem(what, "command line", "add target=openai"))
+        hint = "add target=openai or another of `list target`; target=http, command or python asks your own program"
+        problems.append(Problem(what, "command line", hint))
     if rest.get("limit") is not None and rest.get("sample") is not None:
         problems.append(Problem("limit and sample exclude each other", "command line", "give one of them"))
     return problems

@@ -45,6 +45,10 @@ def test_recorded_answers_cannot_be_asked_for(generate: Any) -> None:
     assert complaints(generate=generate) == ["generate asks for new answers, but the target is `recorded`"]
 
 
+def test_choices_are_told_as_yaml_writes_them() -> None:
+    assert complaints(generate="maybe") == ["generate: must be false, true, 'missing' or 'demo', not 'maybe'"]
+
+
 def test_what_does_not_go_together_is_said_with_what_is_wrong_by_itself() -> None:
     told = complaints(limit=2, sample=3, generate=True, seed="x", judge={"kind": "embedded", "calibratd": False})
     assert len(told) == 4
