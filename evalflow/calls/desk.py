@@ -186,7 +186,7 @@ class RunDesk:
             flight.waiting.pop(worker, None)
         for key in held:
             self._hand_on(key, worker)
-        in_flight = sum(shares.lost(worker).in_flight for shares in self._slots.values())
+        in_flight = sum(shares.lost(worker) for shares in self._slots.values())
         return self._leases.lost(worker) if self._leases is not None else max(in_flight, len(held))
 
     def _ask(self, worker: str, outbox: Outbox, key: bytes, unreadable: int | None) -> None:

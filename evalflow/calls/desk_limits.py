@@ -66,9 +66,9 @@ class SlotShares:
         one.bound = max(one.bound, one.share)
         return one.share
 
-    def lost(self, worker: str) -> SlotHolder:
-        """Free the slots of a worker; returns what it had."""
-        return self._holders.pop(worker, SlotHolder())
+    def lost(self, worker: str) -> int:
+        """Free the slots of a worker; returns its calls in flight at its last report."""
+        return self._holders.pop(worker, SlotHolder()).in_flight
 
 
 def divided(slots: int, wanted: Sequence[int]) -> list[int]:
