@@ -17,12 +17,23 @@ def shadows(parts: Parts) -> Iterator[str]:
 
 
 def notices(parts: Parts, *, preparing: int) -> Iterator[str]:
-    """Warnings on batches, on who judges whom, and on prompts; `preparing` is how many requests prepare metrics."""
+    """Warnings on repeats, batches, who judges whom, and prompts; `preparing`: how many requests prepare metrics."""
+    yield from _same_answers(parts)
     if parts.session.batches is not None:
         yield from _sent_directly(parts, preparing)
     yield from _self_judging(parts)
     yield from _similar_panels(parts)
     yield from _unfenced(parts)
+
+
+def _same_answers(parts: Parts) -> Iterator[str]:
+    run = parts.settings.run
+    times = run.repeats.target
+    if times > 1 and run.generate in (False, "demo"):
+        yield (
+            f"repeats.target={times} takes each answer of the data {times} times, always the same: ask the target for "
+            f"others with generate=true, or have each judged {times} times with repeats.judge={times}"
+        )
 
 
 def _self_judging(parts: Parts) -> Iterator[str]:

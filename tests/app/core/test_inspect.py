@@ -251,6 +251,15 @@ def test_a_prompt_that_shows_what_is_judged_without_delimiters_is_noticed(lab):
     assert notice.startswith("metric polite: its prompt bare.jinja shows answer without `fenced`")
 
 
+@pytest.mark.parametrize(("generate", "said"), [(False, True), ("demo", True), ("missing", False)])
+def test_answers_that_are_the_same_at_each_repeat_are_noticed(lab, generate, said):
+    dataset = {"d": {**lab.data(*({**row, "demo_answer": "So."} for row in ROWS)), "generates": "answer"}}
+    target = {"kind": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1", "api_key_env": None}
+    asking = {"target": target} if generate == "missing" else {}
+    found = lab.inspect(dataset, EXACT, generate=generate, repeats={"target": 3, "judge": 1}, **asking)
+    assert [notice[:43] for notice in found.notices()] == ["repeats.target=3 takes each answer of the d"] * said
+
+
 # --- the checks of cases --------------------------------------------------------------------------------------------
 
 SURE = {"identifier": "rule", "params": {"op": "contains", "value": "So"}}
