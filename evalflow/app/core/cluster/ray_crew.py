@@ -7,7 +7,8 @@ import itertools
 import logging
 import os
 import re
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar, cast
 
 # Before the import, which reads them: nothing is sent to anybody, and no hook changes how nodes run Python.
@@ -152,6 +153,22 @@ def _print_nothing(*_: object, **__: object) -> None:
     """Takes the place of what prints."""
 
 
+@contextmanager
+def on_loopback() -> Generator[None]:
+    """Have what Ray starts listen on this machine alone, as on Windows and macOS, and not to the whole network."""
+    constants: Any = ray._private.ray_constants
+    name: str = constants.ENABLE_RAY_CLUSTERS_ENV_VAR
+    before, clusters = os.environ.get(name), constants.ENABLE_RAY_CLUSTER
+    os.environ[name], constants.ENABLE_RAY_CLUSTER = "0", False
+    try:
+        yield
+    finally:
+        constants.ENABLE_RAY_CLUSTER = clusters
+        del os.environ[name]
+        if before is not None:
+            os.environ[name] = before
+
+
 class RayCluster:
     """A cluster that this process has joined, or started on this machine; actors stay from one run to the next."""
 
@@ -165,7 +182,8 @@ class RayCluster:
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "critical", "configure_logging": False}
         address = config.address or "local"  # without any, Ray would join a cluster that happens to be on this machine
         try:
-            context = ray.init(address, namespace=NAMESPACE, **quiet, **({} if config.address else local))
+            with nullcontext() if config.address else on_loopback():
+                context = ray.init(address, namespace=NAMESPACE, **quiet, **({} if config.address else local))
         except ConnectionError as error:
             hint = "start evalflow on a node of the cluster, or write HOST:PORT of its head"
             raise UserError(

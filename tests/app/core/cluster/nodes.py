@@ -122,12 +122,15 @@ def started() -> Iterator[Nodes]:
             patch.setenv(name, value)
         from ray.cluster_utils import Cluster
 
+        from evalflow.app.core.cluster.ray_crew import on_loopback
+
         head = {"num_cpus": 0, "_system_config": _QUICK, "include_dashboard": False}
-        cluster: Any = Cluster(initialize_head=True, head_node_args=head)
-        try:
-            yield Nodes(cluster, Path(folder))
-        finally:
-            cluster.shutdown()
+        with on_loopback():
+            cluster: Any = Cluster(initialize_head=True, head_node_args=head)
+            try:
+                yield Nodes(cluster, Path(folder))
+            finally:
+                cluster.shutdown()
 
 
 @pytest.fixture

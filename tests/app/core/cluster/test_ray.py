@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import polars as pl
@@ -20,7 +24,7 @@ from .nodes import KEY, SECRET, Nodes, nodes, started, wait_until
 from .test_driver import ROWS, arguments, grade, scores, totals
 
 __all__ = ["nodes", "started"]
-pytestmark = [pytest.mark.slow, pytest.mark.network]  # Ray listens at the address of the machine
+pytestmark = pytest.mark.slow
 IN_FLIGHT = 6  # as `arguments` limits it
 BOT = """
 import logging, os
@@ -91,6 +95,20 @@ def test_scores_are_those_of_one_process_and_the_key_is_nowhere(program: Program
     assert [file for file in files if SECRET.encode() in file.read_bytes()] == []
     assert {"raylet.out", "scores.parquet", "evalflow.log"} <= {file.name for file in files}
     assert SECRET not in done.stdout + done.stderr
+
+
+def test_a_cluster_of_its_own_listens_on_this_machine_alone(tmp_path: Path) -> None:
+    code = """
+from evalflow.app.core.cluster.ray_crew import RayCluster, ray
+from evalflow.config.engines import RayEngineConfig
+RayCluster(RayEngineConfig(kind="ray"))
+print(*[node["NodeManagerAddress"] for node in ray.nodes()])
+ray.shutdown()
+"""
+    with TemporaryDirectory(prefix="ray", dir="/tmp") as folder:
+        own = {**os.environ, "RAY_TMPDIR": folder, "RAY_AUTH_MODE": "disabled"}
+        done = subprocess.run([sys.executable, "-c", code], env=own, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout.split()) == (0, ["127.0.0.1"]), done.stderr
 
 
 def test_the_jobs_of_a_sweep_go_over_the_same_actors(program: Program, nodes: Nodes) -> None:
