@@ -68,7 +68,7 @@ def test_the_owner_sets_a_monthly_budget(visit: Visit, pages: Server) -> None:
     fill(page, "Requests a month", "1.5")
     press(page, "Save the budget")
     page.get_by_text("greater than or equal to 0").wait_for()
-    page.get_by_text("should be a valid integer").wait_for()
+    page.get_by_text("must be a valid integer").wait_for()
     fill(page, "US dollars a month", "40")
     fill(page, "Requests a month", "")
     limits = {"usd": 30}
