@@ -17,11 +17,11 @@ import pytest
 SECRET = "sk-not-to-be-found"
 KEY = "JUDGE_SECRET"
 """The variable with the key, in the environment of each node."""
-_QUICK: dict[str, Any] = {  # a node that is silent for 4 to 6 seconds is lost; by default, for 20 to 60
+_QUICK: dict[str, Any] = {  # a node that is silent for 8 to 12 seconds is lost; by default, for 20 to 60
     "health_check_initial_delay_ms": 0,
     "health_check_period_ms": 1000,
     "health_check_timeout_ms": 1500,
-    "health_check_failure_threshold": 3,
+    "health_check_failure_threshold": 6,
 }
 _PATIENCE_S = 60
 

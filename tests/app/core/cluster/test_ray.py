@@ -185,7 +185,8 @@ def test_a_case_that_ends_its_actors_is_told_from_the_others(program: Program, n
     failed = scores(program).filter(pl.col("status") == "error")
     assert set(failed.select("case_id", "error_type").rows()) == {("c13", "worker")}
     assert scores(program).height == 3 * len(ROWS)
-    assert re.search(r"actor \d+: asked Question 3\?", log(program))
+    # Of some cases: a lost actor's last lines are lost with it, and what it had a reply for is not asked again.
+    assert re.search(r"actor \d+: asked Question \d+\?", log(program))
 
 
 def test_after_the_loss_of_the_desk_resume_goes_on(program: Program, nodes: Nodes) -> None:
