@@ -1,20 +1,63 @@
-"""JSONPath and JSON Schema on JSON fields."""
+"""The operation on JSON by a JSON Schema, and what operations share that read JSON."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from importlib import import_module
 from types import FunctionType, ModuleType, SimpleNamespace
-from typing import Any, cast
+from typing import Any, Literal, cast
+
+from pydantic import Field, model_validator
 
 from evalflow.apart import within
+from evalflow.config.schema import with_examples
 from evalflow.jsonvalues import Unusable, is_finite, mended
+from evalflow.metrics.operations import BaseOperation, RuleFinding
 from evalflow.patterns import compiled
 
 Fault = Callable[[Any], str | None]
 PATIENCE_S = 2.0  # time limit in seconds for one validation, and for the check of a schema
+
+
+class JsonSchemaOperation(BaseOperation):
+    """Checks that the JSON in a field is valid by a JSON Schema.
+
+    Attributes:
+        schema_: The JSON Schema, in YAML as `schema`; {} accepts any JSON.
+        anywhere: false: the whole text must be JSON; true: one JSON object somewhere in the text is enough.
+    """
+
+    model_config = with_examples(
+        {"op": "json_schema", "schema": {"required": ["days"]}}, populate_by_name=True, defer_build=True
+    )
+    op: Literal["json_schema"]
+    schema_: dict[str, Any] = Field(alias="schema")
+    anywhere: bool = False
+
+    @model_validator(mode="after")
+    def _checked(self) -> JsonSchemaOperation:
+        _ = self._fault
+        return self
+
+    def test(self, name: str, value: Any, fields: Mapping[str, Any]) -> RuleFinding:
+        if self.anywhere and isinstance(value, str):
+            faults = map(self._fault, objects_in(value))
+            first = next(faults, "it has no JSON object")
+            fault = None if first is None or None in faults else first
+        else:
+            try:
+                fault = self._fault(json_of(value))
+            except NoJson as error:
+                return RuleFinding(passed=False, reason=f"the {name} is {error}")
+        if fault:
+            return RuleFinding(passed=False, reason=f"the {name} is not valid by the JSON Schema: {fault}")
+        return RuleFinding(passed=True, reason=f"the {name} is valid by the JSON Schema")
+
+    @cached_property
+    def _fault(self) -> Fault:
+        return json_schema(self.schema_)
 
 
 def json_schema(schema: Mapping[str, Any]) -> Fault:

@@ -1,6 +1,6 @@
 """Operations on one case field: texts, patterns, numbers and lengths; no model or network is used.
 
-`rulebook` lists all operations; those on JSON, XML, HTML and SQL have modules of their own.
+`rulebook` lists all operations, and has those on other operations; formats such as JSON have modules of their own.
 """
 
 from __future__ import annotations

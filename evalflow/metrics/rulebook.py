@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from evalflow.apart import TooSlow, apart
-from evalflow.config.schema import with_examples
-from evalflow.metrics.html_operation import HtmlOperation
-from evalflow.metrics.json_operations import JsonPathOperation, JsonSchemaOperation, XmlOperation
+from evalflow.config.schema import Word, with_examples
+from evalflow.jsonvalues import Path, json_path, written
+from evalflow.metrics.json_schema import JsonSchemaOperation, NoJson, json_equal, json_of
+from evalflow.metrics.markup_operations import HtmlOperation, XmlOperation
 from evalflow.metrics.operations import (
     BaseOperation,
     ComparisonOperation,
@@ -23,11 +24,14 @@ from evalflow.metrics.operations import (
     TextListOperation,
     TextOperation,
     ToleranceOperation,
+    quoted,
 )
 from evalflow.metrics.sql_operation import SqlOperation
+from evalflow.patterns import Pattern, compiled
 from evalflow.records import Outcome
 
 Combine = Literal["all", "any", "mean"]
+_WANTED = ("contains", "equals", "matches", "missing", "rule")
 
 
 class NotOperation(BaseOperation):
@@ -81,6 +85,104 @@ class SeveralOperation(BaseOperation):
         return RuleFinding(passed, joined(findings, passed))
 
 
+class JsonPathOperation(BaseOperation):
+    """Compares the values at a JSONPath with one expectation. If the path has several values, one match is enough.
+
+    Attributes:
+        path: The JSONPath.
+        contains: A text that the text at the path must contain.
+        equals: The value at the path, of the same JSON type: 1 equals 1.0, but not "1" or true.
+        matches: A regular expression that must match somewhere in the text at the path.
+        missing: true: the path must have no value; false: it must have one.
+        rule: Any operation, which must hold for the value at the path.
+    """
+
+    model_config = with_examples(
+        {"op": "jsonpath", "path": "$.days", "equals": 21},
+        {"op": "jsonpath", "path": "$.price", "rule": {"op": "less_than", "value": 10}},
+    )
+    op: Literal["jsonpath"]
+    path: Word
+    contains: Word | None = None
+    equals: Any = None
+    matches: Word | None = None
+    missing: bool | None = None
+    rule: Operation | None = None
+
+    @model_validator(mode="after")
+    def _checked(self) -> JsonPathOperation:
+        # `equals: null` is an expectation; for the other keys null means absent.
+        given = [
+            name
+            for name in _WANTED
+            if name in self.model_fields_set and (name == "equals" or getattr(self, name) is not None)
+        ]
+        if len(given) != 1:
+            raise ValueError(f"jsonpath needs exactly one of {', '.join(_WANTED)}")
+        if self.rule is not None and any(key.endswith("field") for key, _ in self.rule.reads("")):
+            raise ValueError("the rule of a jsonpath is about the value at the path, and names no `field`")
+        _ = self._path
+        _ = self._matches
+        return self
+
+    def reads(self, field: str) -> Iterator[Read]:
+        yield from super().reads(field)
+        yield from ((f"rule.{key}", other) for key, other in (self.rule.reads("") if self.rule else ()) if key)
+
+    def test(self, name: str, value: Any, fields: Mapping[str, Any]) -> RuleFinding:
+        try:
+            document = json_of(value)
+        except NoJson as error:
+            return RuleFinding(passed=False, reason=f"the {name} is {error}")
+        values = self._values(document)
+        if self.missing is not None:
+            phrase = "exists" if values else "does not exist"
+            return RuleFinding(bool(values) != self.missing, f"JSON path {self.path} {phrase} in {name}")
+        if not values:
+            return RuleFinding(passed=False, reason=f"JSON path {self.path} does not exist in {name}")
+        if self.rule is not None:
+            findings = [self.rule.test(f"value at {self.path}", one, fields) for one in values]
+            return next((finding for finding in findings if finding.passed), findings[0])
+        wanted = self._wanted
+        for one in values:
+            if self._holds(one):
+                return RuleFinding(passed=True, reason=f"Found {_cut(written(one))} at {self.path}, as expected")
+        got = ", ".join(_shown(one, wanted) for one in values[:3])
+        return RuleFinding(passed=False, reason=f"Expected {wanted} at {self.path} but got {got}")
+
+    def _values(self, document: Any) -> Sequence[Any]:
+        try:
+            return self._path.matches(document)
+        except TooSlow:
+            raise
+        except ValueError:
+            return []  # e.g. a filter that compares incompatible types in this document
+
+    def _holds(self, value: Any) -> bool:
+        if self.contains is not None:
+            return isinstance(value, str) and self.contains in value
+        if self._matches is not None:
+            return isinstance(value, str) and self._matches.search(value) is not None
+        return json_equal(value, self.equals)
+
+    @cached_property
+    def _matches(self) -> Pattern | None:
+        return None if self.matches is None else compiled(self.matches)
+
+    @cached_property
+    def _wanted(self) -> str:
+        if self.matches is not None:
+            return f"a match of {self.matches}"
+        return written(self.equals if self.contains is None else self.contains)
+
+    @cached_property
+    def _path(self) -> Path:
+        try:
+            return json_path(self.path)
+        except ValueError as error:
+            raise ValueError(f"{self.path!r} is no JSONPath: {error}") from None
+
+
 Operation = Annotated[
     TextOperation
     | TextListOperation
@@ -97,9 +199,19 @@ Operation = Annotated[
     | SeveralOperation,
     Field(discriminator="op"),
 ]
-JsonPathOperation.model_rebuild(_types_namespace={"Operation": Operation})
+JsonPathOperation.model_rebuild()
 NotOperation.model_rebuild()
 SeveralOperation.model_rebuild()
+
+
+def _shown(value: Any, wanted: str) -> str:
+    """A value for a reason; its type is added if it looks like the wanted text but has another type."""
+    text = written(value)
+    return f"{text} (no text)" if text == wanted and not isinstance(value, str) else _cut(text)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 120 else quoted(text)
 
 
 def _within(rule: BaseOperation, name: str, value: Any, fields: Mapping[str, Any]) -> RuleFinding:

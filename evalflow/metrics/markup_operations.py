@@ -1,4 +1,4 @@
-"""An operation on HTML in a case field: whether its tags match."""
+"""Operations on XML and HTML in a case field: whether their tags match, and which elements there are."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from evalflow.apart import within
 from evalflow.config.schema import Word, with_examples
 from evalflow.jsonvalues import written
 from evalflow.llm.evidence import listed
-from evalflow.metrics.operations import BaseOperation, RuleFinding
+from evalflow.metrics.operations import BaseOperation, QuickOperation, RuleFinding
 from evalflow.metrics.reasons import one_line
 
 _PATIENCE_S = 2.0
@@ -32,7 +32,70 @@ _OTHER_VOCABULARY = frozenset({"svg", "math"})
 _UNFINISHED = re.compile(r"<[a-zA-Z/!][^>]*\Z")
 
 
-class HtmlOperation(BaseOperation):
+class MarkupOperation(BaseOperation):
+    """Checks that a text is in a markup language, with the elements that it must have."""
+
+    op: str
+    elements: list[Word] = Field(default_factory=list[Word])
+
+    def test(self, name: str, value: Any, fields: Mapping[str, Any]) -> RuleFinding:
+        language = self.op.upper()
+        try:
+            missing = self._missing(written(value).strip())
+        except _MarkupError as error:
+            return RuleFinding(passed=False, reason=f"the {name} is no {language}: {error}")
+        if missing:
+            return RuleFinding(
+                passed=False, reason=f"the {name} is {language} without the element {', '.join(missing)}"
+            )
+        return RuleFinding(passed=True, reason=f"the {name} is {language}" + " with its elements" * bool(self.elements))
+
+    def _missing(self, text: str) -> Sequence[str]:
+        """The elements that a text lacks; _MarkupError if it is not in the language."""
+        raise NotImplementedError
+
+
+class _MarkupError(ValueError):
+    pass
+
+
+class XmlOperation(MarkupOperation, QuickOperation):
+    """Checks that a text is well-formed XML. A document type with entities is refused, and nothing is fetched.
+
+    Attributes:
+        elements: Elements that it must have, each as the path from the root: answer.source.
+    """
+
+    model_config = with_examples({"op": "xml", "elements": ["loan.days"]})
+    op: Literal["xml"]  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def _missing(self, text: str) -> Sequence[str]:
+        from xml.parsers import expat
+
+        parser = expat.ParserCreate("utf-8")  # whatever encoding the text says it has
+        here: list[str] = []
+        missing = {tuple(element.split(".")): element for element in self.elements}
+        deepest = max(map(len, missing), default=0)
+
+        def begin(name: str, _: Mapping[str, str]) -> None:
+            here.append(name)
+            if len(here) <= deepest:
+                missing.pop(tuple(here), None)
+
+        def refuse(*_: Any) -> None:
+            raise _MarkupError("it declares entities, which are not read")
+
+        parser.StartElementHandler = begin
+        parser.EndElementHandler = lambda _: here.pop()
+        parser.EntityDeclHandler = refuse
+        try:
+            parser.Parse(text.encode("utf-8", "replace"), True)
+        except expat.ExpatError as error:
+            raise _MarkupError(str(error)) from None
+        return list(missing.values())
+
+
+class HtmlOperation(MarkupOperation):
     """Checks that a text is HTML, a document or a part of one: each element is known and closed, no text outside.
 
     End tags may be left out where HTML allows it. Attributes, and which element may stand in which, are not checked.
@@ -42,28 +105,17 @@ class HtmlOperation(BaseOperation):
     """
 
     model_config = with_examples({"op": "html", "elements": ["td"]})
-    op: Literal["html"]
-    elements: list[Word] = Field(default_factory=list[Word])
+    op: Literal["html"]  # pyright: ignore[reportIncompatibleVariableOverride]
 
-    def test(self, name: str, value: Any, fields: Mapping[str, Any]) -> RuleFinding:
-        try:
-            found = within(_PATIENCE_S, "reading the HTML", partial(_elements, written(value).strip()))
-        except _NoHtmlError as error:
-            return RuleFinding(passed=False, reason=f"the {name} is no HTML: {error}")
-        missing = [element for element in self.elements if element.lower() not in found]
-        if missing:
-            return RuleFinding(passed=False, reason=f"the {name} is HTML without the element {', '.join(missing)}")
-        return RuleFinding(passed=True, reason=f"the {name} is HTML" + (" with its elements" if self.elements else ""))
-
-
-class _NoHtmlError(ValueError):
-    pass
+    def _missing(self, text: str) -> Sequence[str]:
+        found = within(_PATIENCE_S, "reading the HTML", partial(_elements, text))
+        return [element for element in self.elements if element.lower() not in found]
 
 
 def _elements(text: str) -> set[str]:
-    """The names of the elements in a text; _NoHtmlError if their tags do not match."""
+    """The names of the elements in a text; _MarkupError if their tags do not match."""
     if _UNFINISHED.search(text[text.rfind("<") :]):
-        raise _NoHtmlError("its last tag has no end")
+        raise _MarkupError("its last tag has no end")
     reader = _TagReader()
     reader.feed(text)
     reader.close()
@@ -100,9 +152,9 @@ class _TagReader(HTMLParser):
 
     def expect_closed(self) -> None:
         if unclosed := next((tag for tag in self._open if tag not in _END_IS_OPTIONAL), None):
-            raise _NoHtmlError(f"<{unclosed}> is not closed")
+            raise _MarkupError(f"<{unclosed}> is not closed")
         if not self.found:
-            raise _NoHtmlError("there is no element")
+            raise _MarkupError("there is no element")
 
     def _expect_known(self, tag: str) -> None:
         if tag not in _ELEMENTS and "-" not in tag and not self._is_in_other_vocabulary(tag):
@@ -111,6 +163,6 @@ class _TagReader(HTMLParser):
     def _is_in_other_vocabulary(self, tag: str) -> bool:
         return not _OTHER_VOCABULARY.isdisjoint([tag, *self._open])
 
-    def _fault(self, what: str) -> _NoHtmlError:
+    def _fault(self, what: str) -> _MarkupError:
         line, column = self.getpos()
-        return _NoHtmlError(f"line {line}, column {column + 1}: {what}")
+        return _MarkupError(f"line {line}, column {column + 1}: {what}")
