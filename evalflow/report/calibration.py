@@ -13,7 +13,7 @@ from rich.table import Table
 from evalflow.records.manifest import Manifest
 from evalflow.report.calibration_findings import calibration_pictures, in_words, measured, shown_measures, warnings_of
 from evalflow.report.members import MemberAdvice
-from evalflow.report.page import judge_lines, write_page
+from evalflow.report.page import PageHead, judge_lines, write_page
 from evalflow.report.wording import (
     bracketed,
     counted,
@@ -153,16 +153,19 @@ def _raters(found: Raters) -> dict[str, Any]:
 
 def write_calibration(path: Path, found: Calibration) -> None:
     """Write one self-contained page; replaces the one before."""
-    manifest = found.manifest
+    head = PageHead(
+        "Calibration",
+        f"The {found.who} compared with human labels",
+        f"{found.who}, people, and the {found.who} corrected by people",
+        judge_lines(found.manifest),
+        facts=[("Run", found.manifest.run_id), ("Labels", f"{found.source}: {found.rests_on}")],
+    )
     context = {
-        "title": f"The {found.who} compared with human labels",
         "found": found,
-        "judges": judge_lines(manifest),
-        "facts": [("Run", manifest.run_id), ("Labels", f"{found.source}: {found.rests_on}")],
         "blocks": [_block(row, found.advice_on(row)) for row in found.rows],
         "shown": _SHOWN,
     }
-    write_page(path, "calibration.html.jinja", context)
+    write_page(path, "calibration.html.jinja", head, context)
 
 
 def _block(row: CalibrationRow, advice: MemberAdvice | None) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from evalflow.lazy import pl
 from evalflow.paths import replacing
 from evalflow.records import passes
 from evalflow.records.manifest import Manifest
-from evalflow.report.page import judge_lines
+from evalflow.report.page import JUDGE, judge_lines
 from evalflow.report.reported import Reported
 from evalflow.report.results_csv import iterate_rows
 
@@ -83,7 +83,7 @@ def write_junit(path: Path, run: Reported) -> None:
 
 def _judges(manifest: Manifest) -> str:
     """A property for each judge, with its line of the header: `embedded (...), uncalibrated`."""
-    lines = (line.removeprefix("judge: ") for line in judge_lines(manifest))
+    lines = (line.removeprefix(JUDGE) for line in judge_lines(manifest))
     found = (f"<property{_attributes({'name': 'judge', 'value': line})}/>" for line in lines)
     return f"<properties>{''.join(found)}</properties>\n"
 

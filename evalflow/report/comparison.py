@@ -17,7 +17,7 @@ from rich.text import Text
 from evalflow.lazy import pl
 from evalflow.records.manifest import Manifest
 from evalflow.report.charts import Picture, draw
-from evalflow.report.page import judge_lines, write_page
+from evalflow.report.page import PageHead, judge_lines, write_page
 from evalflow.report.svg import IntervalPoint, interval_chart
 from evalflow.report.wording import (
     ADJUSTMENTS,
@@ -156,11 +156,16 @@ class Comparison:
 def write_comparison(path: Path, found: Comparison) -> None:
     """Write one self-contained page; replaces the one before."""
     labels = found.runs if found.several else ("A", "B")
+    head = PageHead(
+        "Comparison",
+        f"All pairs of {len(found.runs)} runs" if found.several else "Run B against run A",
+        "B minus A, case by case" if found.paired else "B minus A, two samples of different cases",
+        found.judges,
+        facts=[(label, _facts(manifest)) for label, manifest in zip(labels, found.runs.values(), strict=True)],
+        wide=True,
+    )
     context = {
-        "title": f"All pairs of {len(found.runs)} runs" if found.several else "Run B against run A",
         "found": found,
-        "judges": found.judges,
-        "facts": [(label, _facts(manifest)) for label, manifest in zip(labels, found.runs.values(), strict=True)],
         "rows": [
             row.document(found.margin) | {"higher_is_better": row.higher_is_better, "called": row.called}
             for row in found.rows
@@ -169,7 +174,7 @@ def write_comparison(path: Path, found: Comparison) -> None:
         "pictures": difference_pictures(found.rows, paired=found.paired),
         "summary": in_words(found.rows),
     }
-    write_page(path, "comparison.html.jinja", context)
+    write_page(path, "comparison.html.jinja", head, context)
 
 
 def difference_pictures(rows: Sequence[ComparisonRow], *, paired: bool = True) -> list[Picture]:

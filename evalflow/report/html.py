@@ -15,7 +15,7 @@ from evalflow.report.charts import bins_of, charts, matrix_of
 from evalflow.report.ci import write_junit
 from evalflow.report.findings import exclusion_findings, noise_findings, panel_findings, preference_findings
 from evalflow.report.markdown import write_markdown
-from evalflow.report.page import content_policy, facts, judge_lines, sample_lines, title, write_page
+from evalflow.report.page import PageHead, content_policy, facts, judge_lines, sample_lines, title, write_page
 from evalflow.report.proof import proof_tables
 from evalflow.report.reported import Reported, with_title, with_titles
 from evalflow.report.results_csv import CasesWriter, MiscategorisedWriter, ResultsWriter, json_or_text, rows
@@ -38,13 +38,18 @@ def write_html(path: Path, run: Reported, explorer: ExplorerWriter) -> None:
     """Write the page."""
     run = with_titles(run)
     rows = without_means_of_figures(run.summary.to_dicts())
+    manifest = run.manifest
+    head = PageHead(
+        "Evaluation run",
+        title(manifest),
+        manifest.run_id,
+        judge_lines(manifest),
+        sample_lines(manifest),
+        facts(manifest),
+    )
     context = {
-        "title": title(run.manifest),
-        "run_id": run.manifest.run_id,
-        "facts": facts(run.manifest),
-        "manifest": run.manifest.text,
-        "judges": [*judge_lines(run.manifest), *sample_lines(run.manifest)],
-        "proofs": proof_tables(run.manifest),
+        "manifest": manifest.text,
+        "proofs": proof_tables(manifest),
         "gates": run.gates,
         "rows": [row for row in rows if row["tag"] is None],
         "by_tag": [row for row in rows if row["tag"] is not None],
@@ -56,13 +61,13 @@ def write_html(path: Path, run: Reported, explorer: ExplorerWriter) -> None:
         "preferences": preference_findings(run.details),
         "excluded": exclusion_findings(run.details),
         "noise": noise_findings(run.details),
-        "panels": panel_findings(run.details, run.manifest),
+        "panels": panel_findings(run.details, manifest),
         "details": _notes([detail for detail in run.details if not {"noise", "panel", "excluded"} & detail.keys()]),
         "cases": explorer.cases,
         "shown": explorer.shown,
         "wanted": explorer.cases if explorer.wanted is None else len(explorer.wanted),
     }
-    write_page(path, "report.html.jinja", context | _data(run, explorer), styles=_STYLES, scripts=_SCRIPTS)
+    write_page(path, "report.html.jinja", head, context | _data(run, explorer), styles=_STYLES, scripts=_SCRIPTS)
 
 
 def _data(run: Reported, explorer: ExplorerWriter) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 
 Fact = tuple[str, str]
+JUDGE = "judge: "
+"""What the line of a judge begins with."""
 _NAMED = 4
 _MINUTE = 60
 _SEEN = {
@@ -98,17 +101,17 @@ def _versions(manifest: Manifest) -> str:
     return ", ".join(texts)
 
 
-def judge_lines(manifest: Manifest) -> Sequence[str]:
+def judge_lines(manifest: Manifest) -> list[str]:
     """A line for each judge, such as `judge: embedded (text overlap, not an LLM), uncalibrated`."""
     lines: list[str] = []
     for name, about in manifest.judges.items():
         nature = f" ({about.nature})" if about.nature else ""
         own = {metric: facts for metric, facts in manifest.metrics.items() if facts.judge == name}
-        lines.append(f"judge: {name}{nature}, {'; '.join(_calibrations(own)) or 'uncalibrated'}")
+        lines.append(f"{JUDGE}{name}{nature}, {'; '.join(_calibrations(own)) or 'uncalibrated'}")
         for metric, facts in own.items():
             if facts.proof and (found := _proved(facts.proof)):
                 lines.append(f"{metric} {'; '.join(found)} (proved on {facts.proof['dataset']})")
-    return lines or ["judge: none (no metric needs one)"]
+    return lines or [f"{JUDGE}none (no metric needs one)"]
 
 
 def seen(findings: Mapping[str, Sequence[str]]) -> list[str]:
@@ -126,7 +129,7 @@ def _proved(proof: Mapping[str, Any]) -> list[str]:
     return [*seen({**proof["findings"], "cannot tell": []}), *agreed]
 
 
-def sample_lines(manifest: Manifest) -> Sequence[str]:
+def sample_lines(manifest: Manifest) -> list[str]:
     """What every mean of the run rests on, if not on all cases in a fixed number: a line for each reason."""
     asked, of = sum(manifest.asked.values()), sum(about.cases for about in manifest.datasets.values())
     order = manifest.order
@@ -248,8 +251,30 @@ def _figures(certificate: Mapping[str, Any]) -> Iterator[str]:
 _TEMPLATES = Path(__file__).parent / "templates"
 
 
+@dataclass(frozen=True, slots=True)
+class PageHead:
+    """What stands at the top of a page: its kind, title and subtitle, the judges, and what the means rest on.
+
+    `wide` lays the facts out in one column.
+    """
+
+    kicker: str
+    title: str
+    subtitle: str
+    judges: list[str]
+    samples: list[str] = field(default_factory=list[str])
+    facts: Sequence[Fact] = ()
+    wide: bool = False
+
+    @property
+    def note(self) -> list[str]:
+        """What is said over each table again: the judge if there is only one, and what the means rest on."""
+        judges = [line for line in self.judges if line.startswith(JUDGE)]
+        return [*(judges if len(judges) == 1 else ()), *self.samples]
+
+
 def write_page(
-    path: Path, template: str, context: Mapping[str, Any], *, scripts: Sequence[str] = (),
+    path: Path, template: str, head: PageHead, context: Mapping[str, Any], *, scripts: Sequence[str] = (),
     styles: Sequence[str] = ("page.css", "tables.css", "sweep.css"),
 ) -> None:  # fmt: skip
     """Render a template with these files of templates/, in chunks; iterables of markup in the context are streamed."""
@@ -257,7 +282,7 @@ def write_page(
     policy = content_policy(styles, scripts)
     with replacing(path) as file:
         page = environment().get_template(template)
-        file.writelines(page.generate(context, style=style, script=script, policy=policy))
+        file.writelines(page.generate(context, head=head, style=style, script=script, policy=policy))
 
 
 def content_policy(styles: Sequence[str], scripts: Sequence[str]) -> str:

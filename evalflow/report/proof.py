@@ -13,7 +13,7 @@ from evalflow.datasets.perturbations import ABOUT
 from evalflow.paths import write_atomically
 from evalflow.records.manifest import Manifest
 from evalflow.report.charts import draw
-from evalflow.report.page import facts, judge_lines, seen, write_page
+from evalflow.report.page import PageHead, facts, judge_lines, seen, write_page
 from evalflow.report.svg import IntervalPoint, interval_chart
 from evalflow.report.wording import (
     ColumnKind,
@@ -167,17 +167,15 @@ def write_proof(folder: Path, manifest: Manifest, proof: Proof) -> list[Path]:
     ]
     about = "Each dot is the share of cases in which the score did what it should."
     chart = interval_chart(points, (0, 1), "share as it should be", 0.5) if points else None
-    known = {"run_id": manifest.run_id, "facts": facts(manifest), "judges": judge_lines(manifest)}
+    head = PageHead("Proof", title(proof), manifest.run_id, judge_lines(manifest), facts=facts(manifest), wide=True)
     show = {"share": share, "about": ABOUT, "headings": HEADINGS, "score": score_of, "agreement": agreement(proof)}
     context = {
-        "title": title(proof),
         "proof": proof,
         "people_lines": people_lines(proof),
         "lines": lines_of(proof),
         "pictures": [draw(title(proof), about, chart)] if chart else [],
         "show": show,
-        **known,
     }
-    write_page(page, "proof.html.jinja", context)
+    write_page(page, "proof.html.jinja", head, context)
     write_atomically(document, json.dumps(proof.document(), indent=2, ensure_ascii=False) + "\n")
     return [page, document]

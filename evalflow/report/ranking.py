@@ -13,7 +13,7 @@ from rich.console import Console
 from evalflow.paths import replacing, safe_text
 from evalflow.records.manifest import Manifest
 from evalflow.report.charts import Picture, draw
-from evalflow.report.page import judge_lines, write_page
+from evalflow.report.page import PageHead, judge_lines, write_page
 from evalflow.report.svg import IntervalPoint, interval_chart
 from evalflow.report.wording import (
     ColumnKind,
@@ -146,14 +146,15 @@ def _print_items(console: Console, table: ItemTable) -> None:
 def write_ranking(folder: Path, found: RankingPage) -> list[Path]:
     """Write rank.html, one self-contained page; rank.csv, a row per run of each ranking; and items.csv if asked."""
     page, table, cases = folder / "rank.html", folder / "rank.csv", folder / "items.csv"
+    title_of_page = f"Ranking of {len(found.runs)} runs"
+    head = PageHead("Ranking", title_of_page, "on the cases that all runs scored", found.judges, wide=True)
     context = {
-        "title": f"Ranking of {len(found.runs)} runs",
         "found": found,
         "pictures": [_picture(ranking) for ranking in found.rankings],
         "most": _CASES,
         "show": {"short": short_title, "heading": title, "method": method_line, "ranks": rank_range, "by": _BY},
     }
-    write_page(page, "ranking.html.jinja", context)
+    write_page(page, "ranking.html.jinja", head, context)
     _write_rows(table, _csv_rows(found.rankings))
     if not found.items:
         return [page, table]

@@ -14,7 +14,7 @@ from evalflow.records.manifest import Manifest, SweepManifest
 from evalflow.report import svg
 from evalflow.report.charts import Picture, Rows, draw, interval_pictures, mean_point
 from evalflow.report.console import print_table
-from evalflow.report.page import Fact, facts, judge_lines, write_page
+from evalflow.report.page import Fact, PageHead, facts, judge_lines, write_page
 from evalflow.report.wording import (
     ADJUSTMENTS,
     ColumnKind,
@@ -282,11 +282,10 @@ def write_sweep_report(
     ]
     columns, parts = _columns(rows)
     costs = {name: about.full_cost for name, about, _ in runs}
+    judges = list(dict.fromkeys(line for _, about, _ in runs for line in judge_lines(about)))
+    title = f"Sweep of {len(runs)} runs"
+    head = PageHead("Sweep", title, manifest.run_id, judges, facts=_facts(manifest, runs))
     context = {
-        "title": f"Sweep of {len(runs)} runs",
-        "run_id": manifest.run_id,
-        "facts": _facts(manifest, runs),
-        "judges": list(dict.fromkeys(line for _, about, _ in runs for line in judge_lines(about))),
         "columns": columns,
         "lines": _lines(rows, columns, parts),
         "pictures": [*interval_pictures(_numbered(rows, parts)), *cost_pictures(rows, costs)],
@@ -299,7 +298,7 @@ def write_sweep_report(
         "matrices": judge_matrices(agreement.to_dicts(), rows),
         "runs": [_cost(name, about) for name, about, _ in runs],
     }
-    write_page(path, "sweep.html.jinja", context)
+    write_page(path, "sweep.html.jinja", head, context)
 
 
 def _columns(rows: Rows) -> tuple[list[str], tuple[str, ...]]:

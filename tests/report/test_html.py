@@ -142,6 +142,17 @@ def test_the_page_says_who_judged_and_shows_all_four_counts(make_run, make_case,
     assert all(attrs["aria-label"] for attrs in pictures)
 
 
+def test_several_judges_are_told_once_and_what_means_rest_on_over_each_table(make_run, make_case, tmp_path):
+    judges = {"a": {"nature": "an LLM"}, "b": {"nature": "text overlap"}}
+    cells = [{"case_id": "case-0", "score": 0.5, "judge": judge} for judge in judges]
+    manifest = manifest_of(judges=judges, datasets={"rag": {"cases": 3}}, asked={"rag": 1})
+    write_reports(tmp_path, make_run([make_case(0)], cells, manifest=manifest))
+    text = re.sub(r"\s+", " ", " ".join(Page((tmp_path / "report.html").read_text(encoding="utf-8")).text))
+    assert text.count("judge: a (an LLM), uncalibrated judge: b (text overlap), uncalibrated") == 1
+    assert text.count("judge: ") == 2
+    assert text.count("not asked: 2 of 3 cases") == 4
+
+
 def test_people_read_the_title_of_a_metric_and_files_have_its_name(make_run, make_case, tmp_path):
     manifest = manifest_of(
         datasets={"rag": {"cases": 1}},

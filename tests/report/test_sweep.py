@@ -38,7 +38,7 @@ def test_metrics_by_judge_agreement_and_cost(page, make_run, make_case):
     text, words = page(runs)
     assert "Sweep of 2 runs" in words
     assert "python -m evalflow -m judge=a,b" in words
-    assert words.count("judge: a (nature of a), uncalibrated judge: b (nature of b), uncalibrated") == 5
+    assert words.count("judge: a (nature of a), uncalibrated judge: b (nature of b), uncalibrated") == 1
     assert "Metric a b faithfulness mean 0.500 0.460 to 0.540" in words
     assert "n 3: 3 scored, 0 undefined, 0 error, 0 skipped" in words
     assert "faithfulness a b 3 67 % 1.00" in words
