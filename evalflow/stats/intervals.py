@@ -23,7 +23,9 @@ name is a caveat: few cases, few clusters, clusters of very unequal size, or the
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from evalflow.lazy import np
 from evalflow.stats.arrays import UPPER, Array, ArrayLike, Bools, Floats, Interval, cluster_codes
@@ -49,8 +51,7 @@ class Intervals:
         return Interval(low, high, error, str(self.method[row]))
 
 
-@dataclass(frozen=True, slots=True)
-class Moments:
+class Moments(NamedTuple):
     """The sufficient statistics of each row's scores; every field is an array with one entry per row."""
 
     n: Floats
@@ -149,6 +150,11 @@ def moments(scores: ArrayLike, clusters: ArrayLike | None = None, *, bounded: bo
         np.array([float(x)]) for x in (s.size, mean, std, low, high, *cluster_spread(s, clusters, bounded=bounded))
     )
     return Moments(n, mean, std, low, high, np.array([binary]), groups, error, centre, spread, df)
+
+
+def stacked(rows: Iterable[Moments]) -> Moments:
+    """Moments of several rows as one table of them."""
+    return Moments(*map(np.concatenate, zip(*rows, strict=True)))
 
 
 def interval(

@@ -1,4 +1,4 @@
-"""Slices of a run (all cases, and each tag): which scores belong to each row of the summary, and their moments."""
+"""Slices of a run (all cases, and each tag): which scores belong to each row of the summary, and what they come to."""
 
 from __future__ import annotations
 
@@ -10,60 +10,21 @@ from typing import Any
 from evalflow.datasets import tag_levels
 from evalflow.lazy import np, pl
 from evalflow.stats.arrays import Floats, Hashes
+from evalflow.stats.intervals import Moments, moments, stacked
 from evalflow.summary.journal import SLICE
 
 NAMES = ("score", "passed")
-CLUSTERED = ("clusters", "std_error", "centre", "spread", "df")
 STATES = ("scored", "undefined", "error", "skipped")
 _SPENT = ("cost_usd", "input_tokens", "output_tokens")
 _HALF = 0.5
-
-
-def moments(*names: str) -> list[pl.Expr]:
-    """Aggregations of columns, true as 1: *_n, _mean, _m2 (about the mean), _low, _high, _binary (all are 0 or 1)."""
-    found: list[pl.Expr] = []
-    for name in names:
-        x = pl.col(name).cast(pl.Float64)
-        parts = {
-            "n": x.count().cast(pl.Int64),
-            "mean": x.mean(),
-            "m2": x.var(ddof=0) * x.count(),
-            "low": x.min(),
-            "high": x.max(),
-            "binary": ((x == 0) | (x == 1)).all(),
-        }
-        found += [expression.alias(f"{name}_{part}") for part, expression in parts.items()]
-    return found
-
-
-def merged() -> list[pl.Expr]:
-    """Aggregations that merge rows of moments, with sample _std instead of _m2 (Chan, Golub & LeVeque 1983)."""
-    found: list[pl.Expr] = []
-    for name in NAMES:
-        n, mean, m2, low, high, binary = (
-            pl.col(f"{name}_{part}") for part in ("n", "mean", "m2", "low", "high", "binary")
-        )
-        total = n.sum()
-        grand = (n * mean).sum() / total
-        squares = m2.sum() + (n * (mean - grand) ** 2).sum()
-        whole = {
-            "n": total,
-            "mean": grand.fill_nan(None),
-            "std": pl.when(total > 1).then((squares / (total - 1)).sqrt()),
-            "low": low.min(),
-            "high": high.max(),
-            "binary": binary.all(),
-        }
-        found += [expression.alias(f"{name}_{part}") for part, expression in whole.items()]
-    return found
 
 
 @dataclass(frozen=True, slots=True)
 class Units:
     """The units of a summary: each is the cells of one dataset, target, metric, judge and tag (null for all).
 
-    `parts` has one row per slice, set of tags, state, and whether the judge was called: counts, sums, moments. `links`
-    says which of them belong to which unit, and `table` has one row per unit.
+    `parts` has one row per slice, set of tags, state, and whether the judge was called: counts and sums. `links` says
+    which of them belong to which unit, and `table` has one row per unit.
     """
 
     parts: pl.DataFrame
@@ -123,10 +84,12 @@ def find_units(cells: pl.LazyFrame) -> Units:
     # An undefined or skipped score may never have called the judge. A cached reply costs nothing now.
     asked = pl.col("judge").is_not_null() & ~pl.col("cached")
     asked &= status.is_in(["scored", "error"]) | pl.col("latency_s").is_not_null()
-    sums = [*_sums(), *moments(*NAMES)]
-    named = (
-        cells.with_columns(asked=asked).group_by("part", "status", "asked").agg(pl.col(*SLICE, "tags").first(), *sums)
-    )
+    named = cells.with_columns(asked=asked).group_by("part", "status", "asked").agg(
+        pl.col(*SLICE, "tags").first(), pl.len().cast(pl.Int64).alias("n"),
+        pl.col(_SPENT).sum(), pl.col(_SPENT).null_count().name.suffix("_nulls"),
+        repeated=((pl.col("repeat") > 0) | (pl.col("target_repeat") > 0)).any(),
+        grouped=pl.col("group").is_not_null().any(),
+    )  # fmt: skip
     parts = named.collect(engine="streaming")
     exact = parts.group_by("part").agg(pl.col(*SLICE, "tags").first())
     names = [
@@ -150,16 +113,6 @@ def counts(units: Units) -> pl.DataFrame:
         for name in _SPENT
     ]
     return units.links.join(units.parts, on="part").group_by("unit").agg(n.sum(), *by_state, *spent)
-
-
-def _sums() -> list[pl.Expr]:
-    return [
-        pl.len().cast(pl.Int64).alias("n"),
-        pl.col(_SPENT).sum(),
-        pl.col(_SPENT).null_count().name.suffix("_nulls"),
-        ((pl.col("repeat") > 0) | (pl.col("target_repeat") > 0)).any().alias("repeated"),
-        pl.col("group").is_not_null().any().alias("grouped"),
-    ]
 
 
 def cluster() -> pl.Expr:
@@ -216,74 +169,58 @@ def repeats_of(cells: pl.LazyFrame) -> pl.LazyFrame:
     )  # fmt: skip
 
 
-def measures(cells: pl.LazyFrame, cases: pl.DataFrame | None, units: Units, bounded: Collection[str]) -> pl.DataFrame:
-    """One row per unit; `cases` from `repeats_of`, None if nothing is repeated and each cell is a case.
+def measures(
+    cells: pl.LazyFrame, cases: pl.DataFrame | None, units: Units, bounded: Collection[str]
+) -> tuple[pl.DataFrame, Moments, Moments]:
+    """One row per unit, and the moments of its cases' scores and passes, in the same order.
 
-    score_* and passed_* have n (cases), mean, std, low, high, binary, and, if cases have groups, clusters, std_error,
-    centre, spread and df (as of `Moments`). floor and ceiling are the mean score with missing scores as 0 and as 1,
-    which has a meaning for `bounded` metrics; latencies are in seconds.
+    `cases` are from `repeats_of`, None if nothing is repeated and each cell is a case. Columns: median; floor and
+    ceiling, the mean score with missing scores as 0 and as 1, which has a meaning for `bounded` metrics; and latencies
+    in seconds.
     """
     # A cached reply has no meaningful latency.
     latency = pl.when(~pl.col("cached")).then("latency_s").alias("latency")
     if cases is None:
+        status = pl.col("status")
+        share = pl.when(status != "skipped").then(status == "scored").alias("share")
         groups = [cluster()] if units.clustered else []
-        cases = calls = cells.select("part", *NAMES, latency, *groups).collect(engine="streaming")
-        parts = _cell_bounds(units.parts)
+        cases = calls = cells.select("part", *NAMES, share, latency, *groups).collect(engine="streaming")
     else:
         calls = cells.select("part", latency).collect(engine="streaming")
-        parts = cases.group_by("part").agg(*moments(*NAMES), *_case_bounds())
     # Clusters as numbers from 1, in their order; 0 without a group.
     numbered = [pl.col("cluster").rank("dense").fill_null(0)] if "cluster" in cases.columns else []
-    ends = units.table.select("unit", pl.col("metric").is_in(list(bounded)))
-    has_ends = dict(ends.iter_rows())
-    spread = [
-        _case_measures(unit, own, bounded=has_ends[unit])
-        for unit, own in units.arrays(cases.select("part", *NAMES, *numbered))
-    ]
-    latencies = [
-        {"unit": unit, "latency_p50": _quantile(own["latency"], 0.5), "latency_p95": _quantile(own["latency"], 0.95)}
-        for unit, own in units.arrays(calls.select("part", "latency"))
-    ]
-    return _merged(parts, units).join(_frame(spread), on="unit").join(_frame(latencies), on="unit")
-
-
-def _case_bounds() -> list[pl.Expr]:
-    """For cases: the sum of known scores, the missing share, and the number of cases that should have a score."""
-    share, score = pl.col("share"), pl.col("score")
-    known = (score.fill_null(0.0) * share).sum()
-    return [known.alias("known"), (1 - share).sum().alias("missing"), share.count().alias("wanted")]
-
-
-def _cell_bounds(parts: pl.DataFrame) -> pl.DataFrame:
-    """The same as `_case_bounds` if each cell is a case, from its state."""
-    n, status = pl.col("n"), pl.col("status")
-    return parts.with_columns(
-        known=(pl.col("score_mean") * pl.col("score_n")).fill_null(0.0),
-        missing=pl.when(status.is_in(["undefined", "error"])).then(n).otherwise(0),
-        wanted=pl.when(status != "skipped").then(n).otherwise(0),
+    has_ends = dict(units.table.select("unit", pl.col("metric").is_in(list(bounded))).iter_rows())
+    rows: list[dict[str, float | None]] = []
+    scores: list[Moments] = []
+    passes: list[Moments] = []
+    sides = (
+        units.arrays(table)
+        for table in (cases.select("part", *NAMES, "share", *numbered), calls.select("part", "latency"))
     )
+    for (unit, own), (_, called) in zip(*sides, strict=True):
+        scores.append(_moments(own, "score", bounded=has_ends[unit]))
+        passes.append(_moments(own, "passed", bounded=True))
+        score, share = own["score"], own["share"][~np.isnan(own["share"])]
+        known = float(np.nansum(score * own["share"]))
+        rows.append({
+            "unit": unit, "median": _quantile(score, 0.5),
+            "floor": known / share.size if share.size else None,
+            "ceiling": (known + float((1 - share).sum())) / share.size if share.size else None,
+            "latency_p50": _quantile(called["latency"], 0.5), "latency_p95": _quantile(called["latency"], 0.95),
+        })  # fmt: skip
+    frame = pl.DataFrame(rows, schema=dict.fromkeys(rows[0], pl.Float64) | {"unit": pl.UInt32})
+    return frame, stacked(scores), stacked(passes)
 
 
-def _merged(parts: pl.DataFrame, units: Units) -> pl.DataFrame:
-    known, missing, wanted = (pl.col(name).sum() for name in ("known", "missing", "wanted"))
-    bounds = {"floor": known / wanted, "ceiling": (known + missing) / wanted}
-    rows = units.links.join(parts, on="part").group_by("unit").agg(*merged(), **bounds)
-    return rows.with_columns(pl.col("floor", "ceiling").fill_nan(None))
-
-
-def _case_measures(unit: int, cases: Mapping[str, Floats], *, bounded: bool) -> dict[str, Any]:
-    from evalflow.stats.intervals import cluster_spread
-
-    found: dict[str, Any] = {"unit": unit, "median": _quantile(cases["score"], 0.5)}
+def _moments(cases: Mapping[str, Floats], name: str, *, bounded: bool) -> Moments:
+    """The moments of a column of cases that is not NaN; a case without a group is its own cluster."""
+    known = ~np.isnan(cases[name])
     groups = cases.get("cluster")
-    if groups is not None:  # a case without a group is its own cluster
-        groups = np.where(groups > 0, groups, np.arange(-groups.size, 0)).astype(np.int64) if groups.any() else None
-    for name in NAMES if "cluster" in cases else ():
-        known = ~np.isnan(cases[name])
-        own = None if groups is None else groups[known]
-        spread = cluster_spread(cases[name][known], own, bounded=bounded or name == "passed")
-        found |= {f"{name}_{field}": value for field, value in zip(CLUSTERED, spread, strict=True)}
-    return found
+    if groups is not None and groups.any():
+        groups = np.where(groups > 0, groups, np.arange(-groups.size, 0)).astype(np.int64)[known]
+    else:
+        groups = None
+    return moments(cases[name][known], groups, bounded=bounded)
 
 
 def _quantile(values: Floats, share: float) -> float | None:
@@ -294,9 +231,3 @@ def _quantile(values: Floats, share: float) -> float | None:
     place = (ordered.size - 1) * share
     low, high = ordered[math.floor(place)], ordered[math.ceil(place)]
     return float(low if low == high else (high - low) * (place - math.floor(place)) + low)
-
-
-def _frame(rows: list[dict[str, Any]]) -> pl.DataFrame:
-    samples = {f"{name}_sample": pl.List(pl.Float64) for name in NAMES}
-    types = {name: samples.get(name, pl.Float64()) for name in rows[0]}
-    return pl.DataFrame(rows, schema=types | {"unit": pl.UInt32()})

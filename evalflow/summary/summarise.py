@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,12 @@ from evalflow.paths import completed, safe_text, write_atomically
 from evalflow.protocols import Measured
 from evalflow.records import Direction, passes
 from evalflow.stats.arrays import Floats, Ints
-from evalflow.stats.intervals import Moments, intervals, moments
+from evalflow.stats.intervals import Moments, intervals, moments, stacked
 from evalflow.summary.details import member_key, noise, panel_details
 from evalflow.summary.figures import Slice, figures
 from evalflow.summary.journal import SLICE, scores_schema, summary_schema
 from evalflow.summary.scan import Composite, InputOrder, JournalReader
-from evalflow.summary.slices import CLUSTERED, Units, counts, find_units, measures, own_cells, repeats_of
+from evalflow.summary.slices import Units, counts, find_units, measures, own_cells, repeats_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def summarise(scores: pl.LazyFrame, metrics: Mapping[str, Measured], seed: int =
         return Summary(pl.DataFrame(schema=summary_schema()), [])
     cases = repeats_of(cells).collect(engine="streaming") if units.repeated else None
     bounded = [name for name, metric in metrics.items() if metric.bounded]
-    means = _mean_rows(units, measures(cells, cases, units, bounded), metrics, bounded)
+    means = _mean_rows(units, measures(cells, cases, units, bounded), metrics)
     extra, details = _figure_rows(figures(cells, units, metrics, seed), means)
     rows = pl.concat([means.select("unit", *summary_schema()).with_columns(place=pl.lit(0, pl.Int64)), extra])
     places = {name: place for place, name in enumerate(metrics)}
@@ -66,41 +66,29 @@ def _panels(scores: pl.LazyFrame, metrics: Mapping[str, Measured], seed: int) ->
 
 
 def _mean_rows(
-    units: Units, measured: pl.DataFrame, metrics: Mapping[str, Measured], with_ends: Collection[str]
+    units: Units, measured: tuple[pl.DataFrame, Moments, Moments], metrics: Mapping[str, Measured]
 ) -> pl.DataFrame:
-    """The rows of the statistic `mean`, with their unit; `with_ends` names the metrics with fixed ends."""
-    rows = units.table.join(counts(units), on="unit").join(measured, on="unit").sort("unit")
-    bounded = np.array([name in with_ends for name in rows["metric"]])
+    """The rows of the statistic `mean`, with their unit."""
+    table, scores, passes = measured
+    rows = units.table.join(counts(units), on="unit").join(table, on="unit").sort("unit")
+    bounded = rows["metric"].is_in([name for name, metric in metrics.items() if metric.bounded])
     lower_is_better = [name for name, metric in metrics.items() if metric.config.direction == "lower_is_better"]
-    score = intervals(_moments(rows, "score"), bounded=bounded)
-    passed = intervals(_moments(rows, "passed"), bounded=True)
-    floor, ceiling = (_numbers(np.where(bounded, rows[name].to_numpy(), np.nan)) for name in ("floor", "ceiling"))
+    score, passed = intervals(scores, bounded=bounded.to_numpy()), intervals(passes, bounded=True)
     lower = pl.col("metric").is_in(lower_is_better)
     return rows.with_columns(
         statistic=pl.lit("mean"),
-        value="score_mean",
-        std="score_std",
-        worst=pl.when(lower).then(ceiling).otherwise(floor),
-        best=pl.when(lower).then(floor).otherwise(ceiling),
+        value=_numbers(scores.mean),
+        std=_numbers(scores.std),
+        worst=pl.when(bounded).then(pl.when(lower).then("ceiling").otherwise("floor")),
+        best=pl.when(bounded).then(pl.when(lower).then("floor").otherwise("ceiling")),
         std_error=_numbers(score.std_error),
         ci_low=_numbers(score.low),
         ci_high=_numbers(score.high),
         ci_method=pl.Series(score.method.tolist(), dtype=pl.String),
-        pass_rate=pl.col("passed_mean"),
+        pass_rate=_numbers(passes.mean),
         pass_rate_low=_numbers(passed.low),
         pass_rate_high=_numbers(passed.high),
     )
-
-
-def _moments(rows: pl.DataFrame, name: str) -> Moments:
-    def column(part: str) -> Any:
-        return rows[f"{name}_{part}"].cast(pl.Float64).fill_null(float("nan")).to_numpy()
-
-    n, mean, std, low, high = (column(part) for part in ("n", "mean", "std", "low", "high"))
-    binary = rows[f"{name}_binary"].to_numpy() & (n > 0)
-    grouped = f"{name}_clusters" in rows.columns
-    spread = [column(part) for part in CLUSTERED] if grouped else [n, *(np.full(n.size, np.nan),) * 4]
-    return Moments(n, mean, std, low, high, binary, *spread)
 
 
 def _numbers(values: Any) -> pl.Series:
@@ -230,9 +218,7 @@ def _rates(
     each = [moments(share, clusters, bounded=True) for share in shares]
     if not each:
         return
-    names = [field.name for field in fields(Moments)]
-    joined = Moments(**{name: np.concatenate([getattr(one, name) for one in each]) for name in names})
-    bounds = intervals(joined, bounded=True)
+    bounds = intervals(stacked(each), bounded=True)
     for i, (threshold, share) in enumerate(zip(thresholds, shares, strict=True)):
         one = bounds[i]
         yield Passing(dataset, target, threshold, counts.size, float(share.mean()), one.low, one.high, one.method)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from evalflow.stats.intervals import Moments, cr2, interval, intervals, mean_error, moments, wilson
+from evalflow.stats.intervals import cr2, interval, intervals, mean_error, moments, stacked, wilson
 
 SCORES = [1.0, 0.0, 0.5, 1.0, 0.75, 0.25, 1.0, 0.0, 0.5, 1.0]
 CLUSTERED = [1.0, 1, 1, 0, 1, 1, 0, 0, 0, 0, 0, 1, 1, 1, 1, 0]
@@ -195,11 +195,7 @@ def test_order_of_cases_does_not_matter(cases: list[tuple[float, int]], random):
 
 @given(st.lists(st.lists(st.floats(0, 1), max_size=8), min_size=1, max_size=5))
 def test_many_rows_give_what_each_gives_alone(rows: list[list[float]]):
-    each = [moments(row) for row in rows]
-    together = Moments(
-        *(np.concatenate([getattr(m, name) for m in each]) for name in Moments.__dataclass_fields__)  # type: ignore[arg-type]
-    )
-    found = intervals(together)
+    found = intervals(stacked(map(moments, rows)))
     assert [found[i] for i in range(len(rows))] == [interval(row) for row in rows]
 
 
