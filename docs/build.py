@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import evalflow
-from evalflow.app.core.json_schema import SCHEMA_GROUPS, group_schema
+from evalflow.app.core.json_schema import group_schema
 from evalflow.cli import help_text, run_command
 from evalflow.cli.manual import MANUALS
+from evalflow.paths import GROUPS
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE, SITE = ROOT / "build" / "pages", ROOT / "build" / "site"
@@ -178,7 +179,7 @@ def keys() -> Iterator[str]:
     """A table of the keys of each kind, with meaning, default and example."""
     yield "# Configuration keys\n"
     yield "Made from the schema that editors use (`python -m evalflow schema`).\n"
-    for group in SCHEMA_GROUPS:
+    for group in GROUPS:
         yield f"## {group}\n"
         for name, model in group_schema(group)["$defs"].items():
             kind = model.get("properties", {}).get("kind", {}).get("anyOf", [{}])[0].get("const")

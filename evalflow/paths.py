@@ -13,7 +13,10 @@ from datetime import UTC, datetime
 from io import TextIOWrapper
 from pathlib import Path
 
-GROUPS = ("dataset", "metric", "target", "judge")
+GROUPS = ("dataset", "metric", "judge", "target", "embedder", "simulator", "engine", "experiment")
+"""The config groups, which are the folders of conf/."""
+_MARKS = ("dataset", "metric", "judge", "target")
+"""The groups by which a folder is known as one of evalflow's."""
 OWN_FOLDER = ".evalflow"
 """evalflow's own folder in a working directory: the database, the cache, the token and the like."""
 _ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"
@@ -31,11 +34,11 @@ def share_dir() -> Path:
 def conf_dirs(config_dir: Path | None = None) -> list[Path]:
     """Config folders, first found wins: `--config-dir`, the working directory's conf/, the packaged one.
 
-    The working directory's conf/ counts only if it holds one of evalflow's groups.
+    The working directory's conf/ counts only if it holds datasets, metrics, judges or targets.
     """
     folders = [config_dir] if config_dir else []
     local = Path.cwd() / "conf"
-    if any((local / group).is_dir() for group in GROUPS):
+    if any((local / group).is_dir() for group in _MARKS):
         folders.append(local)
     folders.append(share_dir() / "conf")
     return _distinct(folders)

@@ -14,9 +14,10 @@ from rich.console import Console, Group
 from rich.padding import Padding
 from rich.table import Table
 
-from evalflow.app.core.options import GROUPS, Catalogue, Option, find_option, options
+from evalflow.app.core.options import Catalogue, Option, find_option, options
 from evalflow.errors import command
 from evalflow.metrics.registry import METRIC_KINDS, Calls, calls_of
+from evalflow.paths import GROUPS
 from evalflow.report.wording import literal, plain, print_json
 
 if TYPE_CHECKING:

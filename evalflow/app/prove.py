@@ -41,23 +41,21 @@ _PERSON = "person"
 """The variable of a fixture's case that has the score that people would give."""
 
 
-def prove(
-    words: Sequence[str], options: argparse.Namespace, config_dir: Path | None, console: Console, err: Console
-) -> int:
+def prove(options: argparse.Namespace, console: Console, err: Console) -> int:
     """Run a metric over its fixture, good answers and changed ones, print what it sees, and write proof.html.
 
     UserError if there is nothing to change: nothing was sent. Raises as a run does; what was finished is kept, and
     `resume` and then `prove --run FOLDER` finish it.
     """
     if options.run is not None:
-        if options.metric or words:
+        if options.metric or options.overrides:
             raise UserError(
                 Problem("--run reads a run that is there", "command line", "leave metric and overrides out")
             )
         run = find_scored(options.run, "prove", "--run")
     else:
-        _expect_usable(words, options)
-        order = _order(words, options, config_dir)
+        _expect_usable(options)
+        order = _order(options)
         screen = TerminalScreen(err, err)
         screen.sweeping()
         try:
@@ -99,23 +97,24 @@ def _people(run: SavedRun) -> dict[str, FixtureScore]:
     return {case: FixtureScore(said["score"], said["why"]) for case, said in given.items() if said}
 
 
-def _expect_usable(words: Sequence[str], options: argparse.Namespace) -> None:
+def _expect_usable(options: argparse.Namespace) -> None:
     problems: list[Problem] = []
     if not options.metric:
         problems.append(Problem("prove which metric?", "command line", command("prove", "faithfulness")))
     if not options.by > 0:
         problems.append(Problem(f"a score cannot move by {options.by:g}", "--by", "more than 0, such as --by 0.1"))
-    if options.base == "none" and _names_data(words):
+    if options.base == "none" and _names_data(options.overrides):
         problems.append(Problem("the fixture alone needs no dataset", "--base none", "leave dataset out"))
-    if "generate" in map(_key, words):
+    if "generate" in map(_key, options.overrides):
         what = "the answers are those that `prove` changes, so none are generated"
         problems.append(Problem(what, "generate", "leave generate and target out"))
     if problems:
         raise UserError(problems)
 
 
-def _order(words: Sequence[str], options: argparse.Namespace, config_dir: Path | None) -> RunOrder:
+def _order(options: argparse.Namespace) -> RunOrder:
     """The run over the fixture, and over good answers and their changes: as many cases as `--calls` allows."""
+    words, config_dir = options.overrides, options.config_dir
     data = [word for word in words if _key(word).partition(".")[0] in _OF_DATA]
     others = [word for word in words if word not in data]
     is_named = _names_data(words)

@@ -38,9 +38,7 @@ _EXAMPLE = command("race", "dataset=rag", "metric=exact_match", "generate=true",
 _FLIPS = 200
 
 
-def race(
-    words: Sequence[str], options: argparse.Namespace, config_dir: Path | None, console: Console, err: Console
-) -> int:
+def race(options: argparse.Namespace, console: Console, err: Console) -> int:
     """Run both sides, compare them, and write compare.html into the folder of B.
 
     UserError if there are not two sides that can be compared: nothing was sent. Other errors, if a side ended early,
@@ -49,9 +47,11 @@ def race(
     how = ComparisonOptions(margin=options.margin)
     screen = TerminalScreen(err, err)
     screen.sweeping()
+    sides = [f"experiment={','.join(options.experiments)}"] if options.experiments else []
+    words = [*sides, *options.overrides]
     run_id, jobs = new_run_id(words), list[HydraJob]()
     try:
-        launch([*words, "-m"], jobs.append, config_dir, run_id, settings_of)
+        launch([*words, "-m"], jobs.append, options.config_dir, run_id, settings_of)
         orders = _orders(jobs, run_id)
         first = inspected(orders[0])
         second = inspected(orders[1], first.parts.session)

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from evalflow.app.core.calibration import rank_again
 from evalflow.app.core.rederive import rewrite
-from evalflow.app.core.saved import answered_rows, find_folder, find_run, is_override, jobs_of, open_run
+from evalflow.app.core.saved import answered_rows, find_folder, find_run, jobs_of, open_run
 from evalflow.app.core.sweep import write_sweep
 from evalflow.datasets import tag_levels, tag_name
 from evalflow.engine.folder import RunFolder
@@ -27,11 +27,9 @@ from evalflow.report.results_csv import AnsweredCase, as_answered
 from evalflow.report.wording import literal, number, percent, print_json
 
 
-def report_again(words: Sequence[str], console: Console) -> int:
+def report_again(given: Sequence[str], overrides: Sequence[str], console: Console) -> int:
     """Rewrite all derived files of runs, and of sweeps with all their runs; UserError if one needs new scores."""
-    overrides = [word for word in words if is_override(word)]
-    folders = [find_folder(word) for word in words if word not in overrides] or [find_folder(None)]
-    for path in folders:
+    for path in map(find_folder, given or [None]):
         jobs = jobs_of(path)
         for run in jobs if jobs is not None else [path]:
             before = _numbers(run)

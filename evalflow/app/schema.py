@@ -8,9 +8,9 @@ from typing import Any, cast
 
 from rich.console import Console
 
-from evalflow.app.core.json_schema import SCHEMA_GROUPS, SCHEMAS, group_schema, write_schemas
+from evalflow.app.core.json_schema import SCHEMAS, group_schema, write_schemas
 from evalflow.errors import Problem, UserError
-from evalflow.paths import write_atomically
+from evalflow.paths import GROUPS, write_atomically
 from evalflow.report.wording import literal, print_json
 
 _SETTINGS = Path(".vscode") / "settings.json"
@@ -21,11 +21,9 @@ def print_schema(group: str | None, out: Path | None, console: Console, *, vscod
     if vscode:
         return _set_up_vscode(out or SCHEMAS, console)
     if out is None:
-        return print_json(
-            console, group_schema(group) if group else {name: group_schema(name) for name in SCHEMA_GROUPS}
-        )
+        return print_json(console, group_schema(group) if group else {name: group_schema(name) for name in GROUPS})
     write_schemas(out)
-    console.print(f"{len(SCHEMA_GROUPS)} schemas in {out}; for the YAML extension of VS Code, in {_SETTINGS}:")
+    console.print(f"{len(GROUPS)} schemas in {out}; for the YAML extension of VS Code, in {_SETTINGS}:")
     console.print(literal(json.dumps({"yaml.schemas": _places(out)}, indent=2)), soft_wrap=True)
     return 0
 
@@ -49,9 +47,9 @@ def _set_up_vscode(out: Path, console: Console) -> int:
     settings["yaml.schemas"] = {**known, **_places(out)}
     _SETTINGS.parent.mkdir(exist_ok=True)
     write_atomically(_SETTINGS, json.dumps(settings, indent=2, ensure_ascii=False) + "\n")
-    console.print(f"wrote {_SETTINGS} and {len(SCHEMA_GROUPS)} schemas in {out}")
+    console.print(f"wrote {_SETTINGS} and {len(GROUPS)} schemas in {out}")
     return 0
 
 
 def _places(out: Path) -> dict[str, str]:
-    return {f"{out.as_posix()}/{name}.json": f"conf/{name}/*.yaml" for name in SCHEMA_GROUPS}
+    return {f"{out.as_posix()}/{name}.json": f"conf/{name}/*.yaml" for name in GROUPS}

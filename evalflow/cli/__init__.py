@@ -10,14 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from evalflow.cli.completion import ASK, print_candidates
-from evalflow.cli.verbs import VERBS, Handler
+from evalflow.cli.parsing import declared
+from evalflow.cli.verbs import VERBS
 from evalflow.config.env_file import load_env_file
 from evalflow.errors import EvalflowError, Problem, UserError, did_you_mean
+from evalflow.paths import GROUPS
 from evalflow.version import __version__
-
-ROOT_GROUPS = ("dataset", "metric", "judge", "target", "embedder", "simulator", "engine", "experiment")
-"""What overrides choose; no verbs."""
-
 
 _PLACES = {
     errno.EACCES: "allow it to you (chmod, chown), or work in another folder",
@@ -40,7 +38,7 @@ def run_command(arguments: Sequence[str]) -> int:
             stream.reconfigure(errors="replace")  # print a question mark for characters that the terminal cannot show
     words = list(arguments)
     try:
-        if _wants_help(words):
+        if _wants_overview(words):
             sys.stdout.write(help_text())
             return 0
         if words == ["--version"]:
@@ -49,7 +47,9 @@ def run_command(arguments: Sequence[str]) -> int:
         if words[:1] == [ASK]:
             return print_candidates(words[1:], VERBS)
         load_env_file()
-        return _handler(words)(words)
+        verb, words = _verb_of(words)
+        parser, work = declared(verb, VERBS)
+        return work(parser.read(words))
     except EvalflowError as error:
         _complain(error)
         return error.exit_code
@@ -79,24 +79,22 @@ def help_text() -> str:
     return Path(__file__).with_name("help.txt").read_text(encoding="utf-8")
 
 
-def _wants_help(words: list[str]) -> bool:
-    """Whether to print the overview; verbs with arguments have their own help."""
-    if words[:1] == ["help"]:
-        return True
-    overrides_follow = not words or words[0] not in VERBS or words[0] in ("run", "check")
-    return overrides_follow and not {"--help", "-h"}.isdisjoint(words)
+def _wants_overview(words: list[str]) -> bool:
+    """Whether to print the overview; each verb has its own help."""
+    is_verb = bool(words) and words[0] in VERBS
+    return words[:1] == ["help"] or (not is_verb and not {"--help", "-h"}.isdisjoint(words))
 
 
-def _handler(words: list[str]) -> Handler:
-    """The verb's handler; removes the verb from the words."""
+def _verb_of(words: list[str]) -> tuple[str, list[str]]:
+    """The verb and its words; `run` if none is named."""
     if words and words[0] in VERBS:
-        return VERBS[words.pop(0)]
+        return words[0], words[1:]
     if words and not words[0].startswith("-") and "=" not in words[0]:
         hint = did_you_mean(words[0], VERBS)
-        if words[0] in ROOT_GROUPS:
+        if words[0] in GROUPS:
             hint = f"write {words[0]}={words[1] if len(words) > 1 and words[1].isidentifier() else 'NAME'}"
         raise UserError(Problem(f"there is no verb {words[0]!r}", "command line", hint))
-    return VERBS["run"]
+    return "run", words
 
 
 def _complain(error: EvalflowError) -> None:

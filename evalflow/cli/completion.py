@@ -4,72 +4,20 @@ from __future__ import annotations
 
 import re
 import sys
+from argparse import Namespace
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from evalflow.cli.parsing import parser_of
+from evalflow.cli.parsing import Verb, VerbParser, Work, declared
 from evalflow.paths import GROUPS, conf_dirs
 
 ASK = "--complete"
 """The hidden first argument of a question: the words so far follow, the last of which is to be completed."""
-_GROUPS = (*GROUPS, "embedder", "simulator", "engine", "experiment")
 _KEYS = (
     "generate=", "limit=", "sample=", "seed=", "repeats.target=", "repeats.judge=", "cache.mode=", "budget.usd=",
     "budget.requests=", "gate=", "baseline=", "otel.endpoint=", "otel.text=", "copy_to=",
 )  # fmt: skip
 _RUNS = frozenset({"run", "check", "race", "prove", "tiamat"})  # the verbs that take overrides
-# The options of each verb, in the order of its help; tests hold them against the parsers.
-OPTIONS: Mapping[str, Sequence[str]] = {
-    "run": ("--config-dir", "--multirun", "--fill-demo", "--replace-demo", "--help"),
-    "check": ("--config-dir", "--json", "--help"),
-    "tiamat": (),
-    "resume": ("--retry-errors", "--trust-program"),
-    "cases": ("--failed", "--metric", "--tag", "--id", "--limit", "--json"),
-    "report": (),
-    "open": (),
-    "compare": (
-        "--margin", "--unpaired", "--labels", "--judge-alone", "--tags", "--classes", "--adjust", "--allow", "--json",
-    ),
-    "race": ("--metric", "--margin", "--json"),
-    "prove": ("--run", "--base", "--calls", "--by", "--json"),
-    "rank": ("--metric", "--pairwise", "--items", "--labels", "--short", "--out", "--allow", "--json"),
-    "calibrate": (
-        "--labels", "--no-split", "--json", "--sample", "--out", "--seed", "--stratify", "--by-group", "--metric",
-    ),
-    "plan": (
-        "--cases", "--from", "--metric", "--labels", "--detect", "--width", "--sd", "--noise", "--rate", "--flips",
-        "--correlation", "--judge-correlation", "--cluster-size", "--icc", "--alpha", "--power", "--assurance",
-        "--json",
-    ),
-    "list": ("--json",),
-    "show": ("--json",),
-    "new": (),
-    "import": ("--name", "--root"),
-    "export": ("--to", "--project", "--text", "--again"),
-    "schema": ("--out", "--vscode"),
-    "cache": (),
-    "worker": ("--database-url", "--at-once", "--attached", "--log"),
-    "serve": (
-        "--host", "--port", "--database-url", "--open", "--no-token", "--public", "--tls-cert", "--tls-key", "--proxy",
-        "--metrics-from", "--oidc-issuer", "--oidc-client-id", "--oidc-client-secret-env", "--oidc-name",
-        "--oidc-sign-up", "--user-header", "--user-header-secret-env", "--log",
-    ),
-    "users": (),
-    "connections": (),
-    "backup": ("--database-url", "--no-cache"),
-    "restore": ("--database-url",),
-    "mcp": ("--allow-run",),
-    "completion": (),
-}  # fmt: skip
-_ACTIONS = {
-    "new": ("metric", "dataset"),
-    "export": ("otel", "mlflow", "weave", "storage"),
-    "cache": ("stats", "prune"),
-    "users": ("list", "add", "link", "disable", "enable", "delete"),
-    "connections": ("list", "add", "delete"),
-    "completion": ("bash", "zsh", "fish"),
-    "list": (*_GROUPS, "certificates"),
-}
 
 _BASH = """\
 _evalflow() {
@@ -109,40 +57,48 @@ complete -c evalflow -a '(__evalflow_complete)'
 SCRIPTS: Mapping[str, str] = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
 
-def print_completion(words: list[str]) -> int:
+def print_completion(parser: VerbParser) -> Work:
     """Print the script of a shell."""
-    parser = parser_of("completion", "Complete verbs, options and names in your shell, for the command `evalflow`.")
-    parser.add_argument("shell", choices=SCRIPTS, metavar="SHELL", help=" | ".join(SCRIPTS))
-    sys.stdout.write(SCRIPTS[parser.parse_args(words).shell])
-    return 0
+    parser.add_word("shell", SCRIPTS)
+
+    def work(options: Namespace) -> int:
+        sys.stdout.write(SCRIPTS[options.shell])
+        return 0
+
+    return work
 
 
-def print_candidates(words: Sequence[str], verbs: Iterable[str]) -> int:
+def print_candidates(words: Sequence[str], verbs: Mapping[str, Verb]) -> int:
     """Print what the last word may become, one a line; nothing where a file may stand."""
     for one in candidates(words, verbs):
         sys.stdout.write(f"{one}\n")
     return 0
 
 
-def candidates(words: Sequence[str], verbs: Iterable[str]) -> list[str]:
+def candidates(words: Sequence[str], verbs: Mapping[str, Verb]) -> list[str]:
     """What the last word may become. Groups are completed with the names in conf/, also after a comma or a bracket."""
     *before, word = words or [""]
-    known = set(verbs)
-    verb = next((one for one in before if one in known), None)
+    verb = next((one for one in before if one in verbs), None)
     found: list[str] = []
     if word.startswith("-"):
-        found = [option for option in OPTIONS[verb or "run"] if option not in before]
-    elif group := re.match(rf"\+?({'|'.join(_GROUPS)})=(.*)", word):
+        found = [option for option in _parser(before, verb or "run", verbs).options if option not in before]
+    elif group := re.match(rf"\+?({'|'.join(GROUPS)})=(.*)", word):
         if verb is None or verb in _RUNS:
             found = _chosen(group[1], word[: -len(group[2])] if group[2] else word, group[2])
     elif verb is None or verb in _RUNS:
-        found = [*(sorted(known) if not before else ()), *(f"{name}=" for name in _GROUPS), *_KEYS]
+        found = [*(sorted(verbs) if not before else ()), *(f"{name}=" for name in GROUPS), *_KEYS]
         found += [f"metric.{name}." for name in _metrics(before)]
     elif verb == "show":
-        found = [name for group in _GROUPS for name in _names(group)]
+        found = [name for group in GROUPS for name in _names(group)]
     elif before[-1] == verb:
-        found = list(_ACTIONS.get(verb, ()))
+        found = _parser(before, verb, verbs).choices
     return [one for one in dict.fromkeys(found) if one.startswith(word)]
+
+
+def _parser(before: Sequence[str], verb: str, verbs: Mapping[str, Verb]) -> VerbParser:
+    """The parser of a verb, or of its action that is named already, such as `cache stats`."""
+    parser, _ = declared(verb, verbs)
+    return next((parser.actions[one] for one in before if one in parser.actions), parser)
 
 
 def _chosen(group: str, start: str, value: str) -> list[str]:

@@ -10,8 +10,9 @@ PROGRAM = "python -m evalflow"
 
 @dataclass(frozen=True, slots=True)
 class Manual:
-    """The end of a verb's help: paragraphs, examples (the words, and what they do), and a page of docs/."""
+    """What a verb's help says: what it does; and after the options paragraphs, examples (words and effect), a page."""
 
+    about: str
     text: str
     examples: tuple[tuple[str, str], ...]
     page: str = ""
@@ -31,8 +32,43 @@ _RUN_CODES = (
 )
 _DONE_CODES = "exit codes: 0 done, 2 it could not be done, and the message says why"
 
+_OVERRIDES = (
+    "Overrides are GROUP=NAME, which chooses a file of conf/, and KEY=VALUE. Brackets mean together, as in "
+    "'metric=[faithfulness,relevance]'."
+)
+
 MANUALS: dict[str, Manual] = {
+    "run": Manual(
+        "Evaluate: answer the cases where that is wanted, score the answers, and write the reports. It is also what is "
+        "done without a verb.",
+        f"{_OVERRIDES} With -m, commas mean one run after another. The demo flags write the answers into a new file "
+        "beside the data. Hydra's own flags work too: "
+        f"--cfg job, --info defaults, --hydra-help.\n\n{_RUN_CODES}",
+        (
+            ("run dataset=rag metric=faithfulness", "one metric, no key needed"),
+            ("run -m dataset=rag metric=faithfulness judge=a,b", "a sweep, one run for each judge"),
+        ),
+        "tutorial.md",
+    ),
+    "check": Manual(
+        "Do everything short of the first request: check the configuration, the data and the prompts, and estimate.",
+        f"{_OVERRIDES} Nothing is sent, and nothing written.\n\n"
+        "exit codes: 0 all is well, 2 a mistake; all of them are listed",
+        (
+            ("check dataset=rag metric=faithfulness", "what the run would take"),
+            ("check dataset=rag metric=faithfulness --json", "as one JSON document"),
+        ),
+        "tutorial.md",
+    ),
+    "tiamat": Manual(
+        "Run a Tiamat test file, unchanged: each of its datasets with each of its metrics.",
+        f"By default the target's own model is the judge; overrides change what the file says.\n\n{_RUN_CODES}",
+        (("tiamat TEST.json", "all pairs in one run"), ("tiamat TEST.json limit=5", "of each dataset five cases")),
+        "tiamat.md",
+    ),
     "resume": Manual(
+        "Finish a run; nothing that is finished is asked again. budget.usd=5 raises its budget, and engine=ray goes on "
+        "in a cluster.",
         "Reads run.json and the journals of the folder, asks what is missing, and writes all files again.\n\n"
         + _RUN_CODES,
         (
@@ -42,6 +78,7 @@ MANUALS: dict[str, Manual] = {
         ),
     ),
     "cases": Manual(
+        "Show cases: question, answer, score, reason and the judge's steps.",
         f"Prints to standard output; nothing is written or sent.\n\n{_DONE_CODES}",
         (
             ("cases --failed", "what did not pass in the latest run"),
@@ -50,6 +87,7 @@ MANUALS: dict[str, Manual] = {
         ),
     ),
     "report": Manual(
+        "Write the reports of runs or sweeps again, from what they recorded; nothing is asked.",
         "Reads the journals and writes the reports again; nothing is sent. Other thresholds are kept with the run.\n\n"
         f"{_DONE_CODES}; what changed of the run's own exit code is printed",
         (
@@ -58,10 +96,12 @@ MANUALS: dict[str, Manual] = {
         ),
     ),
     "open": Manual(
+        "Show a report in the browser.",
         f"Opens report.html in the browser, or prints where it is if there is none.\n\n{_DONE_CODES}",
         (("open outputs/latest", "the latest report"),),
     ),
     "compare": Manual(
+        "Hold run B against run A, case by case: better, worse, or cannot tell.",
         "Pairs the cases of both runs, tests each difference, adjusts for their number, and writes compare.html and "
         f"compare.md into the folder of B.\n\n{_DONE_CODES}",
         (
@@ -72,11 +112,13 @@ MANUALS: dict[str, Manual] = {
         "statistics.md",
     ),
     "race": Manual(
+        "Ask two configurations the same cases turn by turn, until one is shown to be better.",
         f"Both sides are runs with folders of their own; compare.html is in that of B.\n\n{_RUN_CODES}",
         (("race dataset=rag metric=exact_match generate=demo target.name=a,b", "until one is shown to be better"),),
         "statistics.md",
     ),
     "prove": Manual(
+        "Compare a judge's scores with those of people on a metric's fixture, and say which faults it sees.",
         "Runs the metric over its fixture, cases with the scores that people would give; over answers that are good "
         "(people's references), and over the same answers with a fault put in: another number or name, a negation, a "
         "sentence too many or too few; and with changes that should not matter: spaces, order, paraphrase, padding. "
@@ -89,6 +131,7 @@ MANUALS: dict[str, Manual] = {
         "prove.md",
     ),
     "rank": Manual(
+        "Rank several runs on the cases that all of them scored, with joint confidence in their ranks.",
         f"Writes rank.html, and with --items items.csv, into the folder of the last run.\n\n{_DONE_CODES}",
         (
             ("rank 'outputs/runs/*'", "all runs of this folder"),
@@ -97,6 +140,7 @@ MANUALS: dict[str, Manual] = {
         "ranking.md",
     ),
     "calibrate": Manual(
+        "Hold the judge against people's labels, and correct its mean by them; or draw answers for people to label.",
         "With labels: writes calibration.json and calibration.html, certificates into certificates/, and the run's "
         "reports again, whose gates follow the corrected means. With --sample: writes a sheet to label.\n\n"
         "exit codes: 0 done, 2 too few labels for an estimate, or a mistake",
@@ -108,6 +152,7 @@ MANUALS: dict[str, Manual] = {
         "calibration.md",
     ),
     "plan": Manual(
+        "Cases, repeats and labels that a wanted precision needs, and their cost: from pilot runs, or from guesses.",
         f"Computes; nothing is sent, and nothing written.\n\n{_DONE_CODES}",
         (
             ("plan --width 0.1 --rate 0.8", "cases for a pass rate known to 0.1"),
@@ -116,6 +161,7 @@ MANUALS: dict[str, Manual] = {
         "statistics.md#planning",
     ),
     "list": Manual(
+        "List what can be chosen.",
         f"Reads conf/ of this folder and of the package.\n\n{_DONE_CODES}",
         (
             ("list metric", "all metrics, by family"),
@@ -125,6 +171,7 @@ MANUALS: dict[str, Manual] = {
         "metrics.md",
     ),
     "show": Manual(
+        "Show the YAML and the prompts of a metric, dataset, judge or target; or a kind's keys.",
         f"Prints to standard output.\n\n{_DONE_CODES}",
         (
             ("show faithfulness", "the YAML and the prompts of a metric"),
@@ -134,6 +181,7 @@ MANUALS: dict[str, Manual] = {
         "metrics.md",
     ),
     "new": Manual(
+        "Write the files of a new metric or dataset into ./conf and ./prompts.",
         f"Writes into ./conf and ./prompts, and never over a file that is there.\n\n{_DONE_CODES}",
         (
             ("new metric politeness", "a rubric to fill in"),
@@ -143,6 +191,7 @@ MANUALS: dict[str, Manual] = {
         "metrics.md",
     ),
     "import": Manual(
+        "Write what another tool's files declare into ./conf, ./data and ./prompts, to run and to change.",
         "Writes conf/, data/ and prompts/, and never over a file that is there; then prints what was taken, and each "
         f"thing that was not, with its place and what to do.\n\n{_DONE_CODES}",
         (
@@ -153,6 +202,7 @@ MANUALS: dict[str, Manual] = {
         "import.md",
     ),
     "export": Manual(
+        "Send a finished run to another tool; what it has already is not sent again.",
         "Sends scores, and notes in the run's folder what the other side took, so that nothing is sent twice. Keys "
         "come from environment variables.\n\n"
         "exit codes: 0 done, 2 a mistake (nothing was sent), 5 some scores could not be sent",
@@ -166,20 +216,24 @@ MANUALS: dict[str, Manual] = {
         "export.md",
     ),
     "schema": Manual(
+        "JSON Schema of the configuration files, by which editors complete and check them.",
         f"Prints JSON Schema, or writes a file for each group.\n\n{_DONE_CODES}",
         (("schema metric", "of metric files"), ("schema --vscode", "completion and checks in VS Code")),
     ),
     "cache": Manual(
+        "Look at the replies that need not be paid for again, or remove some.",
         f"The cache is .evalflow/cache.db, unless cache.path names another.\n\n{_DONE_CODES}",
         (("cache stats", "how many replies it holds"), ("cache prune --to-size 500MB", "the oldest go")),
     ),
     "worker": Manual(
+        "Carry out the runs that the application has queued, until it is stopped.",
         "Takes runs from the queue of the workspace in this folder, one process for each.\n\n"
         "exit codes: 0 stopped, 2 the database cannot be used",
         (("worker --at-once 2", "two runs at the same time"),),
         "deploy.md",
     ),
     "serve": Manual(
+        "Serve the application: pages, and a REST API under /api/v1.",
         "Data is in .evalflow/ of the working directory, unless --database-url names a server.\n\n"
         "exit codes: 0 stopped, 2 it could not start",
         (
@@ -189,6 +243,7 @@ MANUALS: dict[str, Manual] = {
         "application.md",
     ),
     "users": Manual(
+        "The people who may sign in to `serve --public`.",
         f"Changes the workspace in this folder; `users ACTION --help` has the options.\n\n{_DONE_CODES}",
         (
             ("users add ana --owner", "the first account"),
@@ -198,6 +253,7 @@ MANUALS: dict[str, Manual] = {
         "deploy.md",
     ),
     "connections": Manual(
+        "The addresses that bots and judges may call where people sign in.",
         f"Changes the workspace in this folder; `connections ACTION --help` has the options.\n\n{_DONE_CODES}",
         (
             ("connections add openai https://api.openai.com/v1 --key OPENAI_API_KEY", "an address with its key"),
@@ -206,21 +262,25 @@ MANUALS: dict[str, Manual] = {
         "connections.md",
     ),
     "backup": Manual(
+        "Write the workspace (database, runs, tokens, paid replies) into one file, also while it is used.",
         f"Works while the application is used.\n\n{_DONE_CODES}",
         (("backup workspace.tar.gz", "everything, in one file"),),
         "deploy.md",
     ),
     "restore": Manual(
+        "Restore a backup into the working directory and its database, both empty.",
         f"Refuses a folder or database that holds something.\n\n{_DONE_CODES}",
         (("restore workspace.tar.gz", "in an empty folder"),),
         "deploy.md",
     ),
     "mcp": Manual(
+        "Serve evalflow to an assistant: tools over standard input and output (MCP).",
         f"An assistant starts this program itself; docs/assistants.md says how.\n\n{_DONE_CODES}",
         (("mcp", "tools that send nothing"), ("mcp --allow-run", "and one that evaluates, within a budget")),
         "assistants.md",
     ),
     "completion": Manual(
+        "Complete verbs, options and names in your shell, for the command `evalflow`.",
         "Prints a script for the shell, which completes verbs, options, groups and the names in "
         f"conf/ of the working directory.\n\n{_DONE_CODES}",
         (

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from evalflow.cli.parsing import parser_of
 from evalflow.errors import Problem, UserError
 from evalflow.extras import install_command
 from evalflow.paths import new_run_id
@@ -44,14 +43,10 @@ Overrides = Annotated[list[str], Field(description='KEY=VALUE, such as ["dataset
 RunName = Annotated[str, Field(description="a run's folder, such as outputs/latest")]
 
 
-def run_mcp(words: list[str]) -> int:
+def run_mcp(*, allow_run: bool) -> int:
     """Serve the tools until standard input ends."""
-    parser = parser_of("mcp", "Serve evalflow to an assistant: tools over standard input and output (MCP).")
-    paid = "also offer the tool `run`, which needs a budget; without it nothing is sent and nothing written"
-    parser.add_argument("--allow-run", action="store_true", help=paid)
-    options = parser.parse_args(words)
     try:
-        server = tools(allow_run=options.allow_run)
+        server = tools(allow_run=allow_run)
     except ModuleNotFoundError as error:
         what = f"this needs the package {error.name}, which is not installed"
         raise UserError(Problem(what, "mcp", install_command("mcp"))) from None

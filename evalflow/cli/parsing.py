@@ -4,34 +4,111 @@ from __future__ import annotations
 
 import argparse
 import textwrap
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NoReturn
+from argparse import Namespace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
+from evalflow.cli.manual import MANUALS, PROGRAM, WIDTH
 from evalflow.errors import Problem, UserError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-Handler = Callable[[list[str]], int]
+Work = Callable[[Namespace], int]
+"""Carries a verb out; returns the exit code."""
 
 
 class VerbParser(argparse.ArgumentParser):
-    """Arguments of one verb; mistakes are raised as UserError."""
+    """The arguments of a verb; mistakes are raised as UserError."""
+
+    passes_words = False  # whether its words go to Hydra as they are
+    takes_overrides = False
+
+    @classmethod
+    def of(cls, verb: str) -> VerbParser:
+        """A parser whose help has the manual of the verb."""
+        manual = MANUALS[verb]
+        return cls(
+            prog=f"{PROGRAM} {verb}",
+            description="\n".join(textwrap.wrap(manual.about, WIDTH)),
+            epilog=str(manual),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
 
     def error(self, message: str) -> NoReturn:
         raise UserError(Problem(message, "command line", f"see: {self.prog} --help"))
 
+    def read(self, words: Sequence[str]) -> Namespace:
+        """The values of the arguments; SystemExit after `--help`."""
+        if self.passes_words:
+            if not {"--help", "-h"}.isdisjoint(words):
+                self.print_help()
+                self.exit()
+            return Namespace(words=list(words))
+        overrides = [word for word in words if self.takes_overrides and is_override(word)]
+        others = [word for word in words if word not in overrides]
+        return self.parse_args(others, Namespace(overrides=overrides, config_dir=None))
 
-def parser_of(verb: str, description: str) -> VerbParser:
-    """A parser for the arguments of a verb; its help ends with the verb's manual."""
-    from evalflow.cli.manual import MANUALS, PROGRAM, WIDTH
+    @property
+    def options(self) -> list[str]:
+        """The long names of its options, in the order of its help."""
+        return [max(one.option_strings, key=len) for one in self._actions if one.option_strings]
 
-    return VerbParser(
-        prog=f"{PROGRAM} {verb}",
-        description="\n".join(textwrap.wrap(description, WIDTH)),
-        epilog=str(MANUALS[verb]),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    @property
+    def actions(self) -> Mapping[str, VerbParser]:
+        """The parsers of its actions, such as `stats` of `cache`."""
+        choices: list[Any] = [one.choices for one in self._actions]
+        return next((cast("Any", one) for one in choices if isinstance(one, Mapping)), dict[str, VerbParser]())
+
+    @property
+    def choices(self) -> list[str]:
+        """What its first argument may be, if that is one of a few words."""
+        return next(([*map(str, one.choices or ())] for one in self._actions if not one.option_strings), list[str]())
+
+    # The arguments that several verbs have.
+
+    def add_flag(self, name: str, about: str) -> None:
+        self.add_argument(name, action="store_true", help=about)
+
+    def add_run(self, about: str = "a run's folder; the latest without it") -> None:
+        self.add_argument("run", nargs="?", help=about)
+
+    def add_json(self) -> None:
+        self.add_flag("--json", "one JSON document")
+
+    def add_word(self, name: str, choices: Collection[str], **more: Any) -> None:
+        """A positional argument that is one of the choices, which its help lists."""
+        self.add_argument(name, choices=tuple(choices), metavar=name.upper(), help=" | ".join(choices), **more)
+
+    def add_config_dir(self) -> None:
+        about = "a folder with your own configuration, which is searched first"
+        self.add_argument("--config-dir", "-cd", type=_folder, default=argparse.SUPPRESS, metavar="DIR", help=about)
+
+    def add_database(self) -> None:
+        default = ".evalflow/evalflow.db in the working directory"
+        about = f"the database, such as postgresql://USER@HOST/NAME; without it, {default}"
+        self.add_argument("--database-url", metavar="URL", help=about)
+
+
+Verb = Callable[[VerbParser], Work]
+"""Declares the arguments of a verb, and returns what carries it out."""
+
+
+def declared(verb: str, verbs: Mapping[str, Verb]) -> tuple[VerbParser, Work]:
+    """The parser of a verb with its arguments, and what carries it out."""
+    parser = VerbParser.of(verb)
+    return parser, verbs[verb](parser)
+
+
+def is_override(word: str) -> bool:
+    """Whether a word is KEY=VALUE and no folder: folders of a sweep's runs, and addresses, have `=` in their names."""
+    key, equals, _ = word.partition("=")
+    return bool(equals) and "://" not in key and not word.startswith("-") and not Path(word).exists()
+
+
+def _folder(name: str) -> Path:
+    return Path(name).absolute()
 
 
 def console(*, stderr: bool = False) -> Console:

@@ -6,219 +6,213 @@ import json
 import logging
 import sys
 import traceback
-from collections.abc import Callable
+from argparse import Namespace
+from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
+from functools import partial
 from getpass import getpass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evalflow.cli.parsing import console, parser_of
+from evalflow.cli.parsing import VerbParser, Work, console
+from evalflow.cli.public import add_public_options, expect_no_public_options, public_settings
 from evalflow.errors import Problem, UserError
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
+    from rich.console import Console
 
     from evalflow.app.studio.space import Workspace
 
 log = logging.getLogger("evalflow")
-_URL = "the database, such as postgresql://USER@HOST/NAME; without it, .evalflow/evalflow.db in the working directory"
 
 
-def run_worker(words: list[str]) -> int:
+def run_worker(parser: VerbParser) -> Work:
     """Carry out queued runs."""
     from evalflow.app.worker import work
 
-    parser = parser_of("worker", "Carry out the runs that the application has queued, until it is stopped.")
-    parser.add_argument("--database-url", metavar="URL", help=_URL)
+    parser.add_database()
     parser.add_argument("--at-once", type=int, default=1, metavar="N", help="runs under way at the same time (1)")
-    parser.add_argument(
-        "--attached", action="store_true", help="end also when standard input does, as `serve` needs it"
-    )
+    parser.add_flag("--attached", "end also when standard input does, as `serve` needs it")
     _add_log(parser)
-    options = parser.parse_args(words)
-    if options.log == "json":
-        log_json_lines()
-        return work(options.database_url, options.at_once, log.info, attached=options.attached)
-    screen = console(stderr=True)
 
-    def tell(line: str) -> None:
-        screen.print(line, markup=False, soft_wrap=True)
+    def carry_out(options: Namespace) -> int:
+        if options.log == "json":
+            log_json_lines()
+        tell = log.info if options.log == "json" else partial(_tell, console(stderr=True))
+        return work(options.database_url, options.at_once, tell, attached=options.attached)
 
-    return work(options.database_url, options.at_once, tell, attached=options.attached)
+    return carry_out
 
 
-def run_server(words: list[str]) -> int:
+def run_server(parser: VerbParser) -> Work:
     """Serve the application, on loopback or in public."""
-    from evalflow.cli.public import add_public_options, expect_no_public_options, public_settings
-    from evalflow.web.serve import serve, serve_public
-
-    parser = parser_of("serve", "Serve the application: pages, and a REST API under /api/v1.")
     parser.add_argument("--host", metavar="H", help="the address to listen on; a loopback one (127.0.0.1) or --public")
     port = "the port (8000; with a certificate, the one of --public); 0 for any free one"
     parser.add_argument("--port", type=int, metavar="P", help=port)
-    parser.add_argument("--database-url", metavar="URL", help=_URL)
-    parser.add_argument("--open", action="store_true", help="show it in a browser")
+    parser.add_database()
+    parser.add_flag("--open", "show it in a browser")
     free = "answer without a token: for a container of one's own, where nobody else reaches the port"
-    parser.add_argument("--no-token", action="store_true", help=free)
+    parser.add_flag("--no-token", free)
     add_public_options(parser)
     _add_log(parser)
-    options = parser.parse_args(words)
+    return _serve
+
+
+def _serve(options: Namespace) -> int:
+    from evalflow.web.serve import serve, serve_public
+
     if options.log == "json":
         log_json_lines()
-    screen = console()
-
-    def tell(line: str) -> None:
-        screen.print(line, markup=False, soft_wrap=True)
-
-    if options.public is None:
-        expect_no_public_options(options)
-        host = options.host or "127.0.0.1"
-        asks = not options.no_token
-        port = 8000 if options.port is None else options.port
-        return serve(host, port, options.database_url, opens=options.open, tell=tell, asks_token=asks, log=options.log)
-    address, oidc = public_settings(options)
-    return serve_public(address, options.database_url, tell=tell, oidc=oidc, log=options.log)
+    tell = partial(_tell, console())
+    if options.public is not None:
+        address, oidc = public_settings(options)
+        return serve_public(address, options.database_url, tell=tell, oidc=oidc, log=options.log)
+    expect_no_public_options(options)
+    host, port = options.host or "127.0.0.1", 8000 if options.port is None else options.port
+    asks = not options.no_token
+    return serve(host, port, options.database_url, opens=options.open, tell=tell, asks_token=asks, log=options.log)
 
 
-def _add_log(parser: ArgumentParser) -> None:
+def _add_log(parser: VerbParser) -> None:
     about = "how to write the log to standard error: text, or json, one object a line with every request (text)"
     parser.add_argument("--log", choices=("text", "json"), default="text", help=about)
 
 
-def manage_users(words: list[str]) -> int:
+def manage_users(parser: VerbParser) -> Work:
     """Add, list and change the people who may sign in."""
-    from evalflow.app.studio.space import open_workspace
-
-    parser = parser_of("users", "The people who may sign in to `serve --public`.")
     actions = parser.add_subparsers(dest="action", required=True, metavar="list|add|link|disable|enable|delete")
-    _add_action(actions.add_parser("list", help="all of them"), _list_users, named=False)
+    listing = actions.add_parser("list", help="all of them")
+    listing.set_defaults(change=_list_users)
     adding = actions.add_parser("add", help="add one, who then chooses a password by a link")
-    adding.add_argument("--owner", action="store_true", help="they manage the server")
+    adding.add_flag("--owner", "they manage the server")
     adding.add_argument("--full-name", default="", metavar="TEXT", help="as shown to others")
     adding.add_argument("--email", metavar="ADDRESS", help="links an identity provider's account")
-    password = "type the password here, in place of a link"  # noqa: S105 - a help text
-    adding.add_argument("--password", action="store_true", help=password)
-    _add_action(adding, _add_user)
-    _add_action(actions.add_parser("link", help="a link to choose a new password by"), _print_link)
-    for action, is_disabled in (("disable", True), ("enable", False)):
-        what = "end their sessions, and refuse them" if is_disabled else "let them in again"
-        setting = actions.add_parser(action, help=what)
-        setting.set_defaults(is_disabled=is_disabled)
-        _add_action(setting, _set_disabled)
-    _add_action(actions.add_parser("delete", help="remove the account; what they made stays"), _delete_user)
-    options = parser.parse_args(words)
-    with closing(open_workspace(options.database_url)) as space:
-        options.work(space, options)
-    return 0
+    adding.add_flag("--password", "type the password here, in place of a link")
+    linking = actions.add_parser("link", help="a link to choose a new password by")
+    disabling = actions.add_parser("disable", help="end their sessions, and refuse them")
+    enabling = actions.add_parser("enable", help="let them in again")
+    deleting = actions.add_parser("delete", help="remove the account; what they made stays")
+    changes = {
+        adding: _add_user,
+        linking: _print_link,
+        disabling: _set_disabled,
+        enabling: _set_disabled,
+        deleting: _delete_user,
+    }
+    for action, change in changes.items():
+        action.add_argument("name", help="the name that they sign in with")
+        action.add_argument("--public", default="", metavar="https://NAME", help="the server's address, for links")
+        action.set_defaults(change=change)
+    for action in (listing, *changes):
+        action.add_database()
+    return _in_workspace
 
 
-def _add_action(parser: ArgumentParser, work: Callable[[Workspace, Namespace], None], *, named: bool = True) -> None:
-    if named:
-        parser.add_argument("name", help="the name that they sign in with")
-        parser.add_argument("--public", default="", metavar="https://NAME", help="the server's address, for links")
-    parser.add_argument("--database-url", metavar="URL", help=_URL)
-    parser.set_defaults(work=work)
-
-
-def manage_connections(words: list[str]) -> int:
+def manage_connections(parser: VerbParser) -> Work:
     """Add, list and delete the addresses that bots and judges may call once there are accounts."""
-    from evalflow.app.studio.space import open_workspace
-
-    parser = parser_of("connections", "The addresses that bots and judges may call where people sign in.")
     actions = parser.add_subparsers(dest="action", required=True, metavar="list|add|delete")
     listing = actions.add_parser("list", help="all of them")
-    listing.set_defaults(work=_list_connections)
     adding = actions.add_parser("add", help="add one")
     adding.add_argument("name", help="what bots and judges name it by: connection: NAME")
     adding.add_argument("address", help="such as https://api.openai.com/v1; all that is below it belongs to it")
     adding.add_argument("--key", metavar="VARIABLE", help="the environment variable of the server with the key")
     networks = "where it may lead to: public (the default), or a network such as 10.20.0.0/16; may be repeated"
     adding.add_argument("--network", action="append", metavar="NETWORK", help=networks)
-    adding.set_defaults(work=_add_connection)
     deleting = actions.add_parser("delete", help="delete one that nothing uses")
     deleting.add_argument("name")
-    deleting.set_defaults(work=_delete_connection)
-    for action in (listing, adding, deleting):
-        action.add_argument("--database-url", metavar="URL", help=_URL)
-    options = parser.parse_args(words)
+    changes = {listing: _list_connections, adding: _add_connection, deleting: _delete_connection}
+    for action, change in changes.items():
+        action.add_database()
+        action.set_defaults(change=change)
+    return _in_workspace
+
+
+def _in_workspace(options: Namespace) -> int:
+    """Do what the action of a verb does in the workspace."""
+    from evalflow.app.studio.space import open_workspace
+
     with closing(open_workspace(options.database_url)) as space:
-        options.work(space, options)
+        for line in options.change(space, options):
+            _tell(console(), line)
     return 0
 
 
-def back_up_workspace(words: list[str]) -> int:
+def back_up_workspace(parser: VerbParser) -> Work:
     """Write an archive of the workspace."""
     from evalflow.app.backup import back_up
 
-    about = "Write the workspace (database, runs, tokens, paid replies) into one file, also while it is used."
-    parser = parser_of("backup", about)
     parser.add_argument("file", type=Path, metavar="FILE", help="a new file, such as evalflow.tar.gz; keep it secret")
-    parser.add_argument("--database-url", metavar="URL", help=_URL)
-    parser.add_argument("--no-cache", action="store_true", help="without the paid replies")
-    options = parser.parse_args(words)
-    size = back_up(options.file.absolute(), options.database_url, has_cache=not options.no_cache)
-    console().print(f"wrote  {options.file} ({size / 1e6:,.1f} MB)", markup=False, soft_wrap=True)
-    return 0
+    parser.add_database()
+    parser.add_flag("--no-cache", "without the paid replies")
+
+    def work(options: Namespace) -> int:
+        size = back_up(options.file.absolute(), options.database_url, has_cache=not options.no_cache)
+        _tell(console(), f"wrote  {options.file} ({size / 1e6:,.1f} MB)")
+        return 0
+
+    return work
 
 
-def restore_workspace(words: list[str]) -> int:
+def restore_workspace(parser: VerbParser) -> Work:
     """Restore an archive."""
     from evalflow.app.backup import restore
 
-    parser = parser_of("restore", "Restore a backup into the working directory and its database, both empty.")
     parser.add_argument("file", type=Path, metavar="FILE", help="what `backup` wrote")
-    parser.add_argument("--database-url", metavar="URL", help=_URL)
-    options = parser.parse_args(words)
-    restore(options.file.absolute(), options.database_url)
-    console().print("ready  start it again: python -m evalflow serve", markup=False, soft_wrap=True)
-    return 0
+    parser.add_database()
+
+    def work(options: Namespace) -> int:
+        restore(options.file.absolute(), options.database_url)
+        _tell(console(), "ready  start it again: python -m evalflow serve")
+        return 0
+
+    return work
 
 
-def _list_connections(space: Workspace, _: Namespace) -> None:
+def _list_connections(space: Workspace, _: Namespace) -> Iterator[str]:
     from evalflow.app.studio.connections import list_connections
 
     for one in list_connections(space):
         key = f"key in {one.api_key_env}" if one.api_key_env else "no key"
         missing = " (not set here)" if one.is_key_set is False else ""
-        _tell(f"{one.name}  {one.address}  {key}{missing}  to {', '.join(one.networks)}")
+        yield f"{one.name}  {one.address}  {key}{missing}  to {', '.join(one.networks)}"
 
 
-def _add_connection(space: Workspace, options: Namespace) -> None:
+def _add_connection(space: Workspace, options: Namespace) -> Iterator[str]:
     from evalflow.app.studio.connections import ConnectionDraft, create_connection
 
     draft = ConnectionDraft(options.address, options.key, options.network or ["public"])
-    _tell(f"added  {create_connection(space, options.name, draft).name}")
+    yield f"added  {create_connection(space, options.name, draft).name}"
 
 
-def _delete_connection(space: Workspace, options: Namespace) -> None:
+def _delete_connection(space: Workspace, options: Namespace) -> Iterator[str]:
     from evalflow.app.studio.connections import delete_connection, get_connection
 
     delete_connection(space, options.name, get_connection(space, options.name).version)
-    _tell(f"deleted  {options.name}")
+    yield f"deleted  {options.name}"
 
 
-def _list_users(space: Workspace, _: Namespace) -> None:
+def _list_users(space: Workspace, _: Namespace) -> Iterator[str]:
     from evalflow.app.studio.people import list_users
 
     for user in list_users(space):
         marks = [word for word, is_so in (("owner", user.is_owner), ("disabled", user.is_disabled)) if is_so]
         marks += [] if user.has_password else ["no password"]
-        _tell(f"{user.name}  {user.full_name or user.email or ''}  {', '.join(marks)}".rstrip())
+        yield f"{user.name}  {user.full_name or user.email or ''}  {', '.join(marks)}".rstrip()
 
 
-def _add_user(space: Workspace, options: Namespace) -> None:
+def _add_user(space: Workspace, options: Namespace) -> Iterator[str]:
     from evalflow.app.studio.people import add_user, password_hash, set_password
 
     password = _typed_password() if options.password else None
     if password is not None:
         password_hash(password, options.name)  # before the account is made
     add_user(space, options.name, full_name=options.full_name, email=options.email, is_owner=options.owner)
-    _tell(f"added  {options.name}")
+    yield f"added  {options.name}"
     if password is not None:
         set_password(space, options.name, password)
-        return
-    _print_link(space, options)
+    else:
+        yield from _print_link(space, options)
 
 
 def _typed_password() -> str:
@@ -230,31 +224,32 @@ def _typed_password() -> str:
     return first
 
 
-def _print_link(space: Workspace, options: Namespace) -> None:
+def _print_link(space: Workspace, options: Namespace) -> Iterator[str]:
     from evalflow.app.studio.people import LINK_TTL, password_link
 
     link = f"{options.public.rstrip('/')}/password?code={password_link(space, options.name)}"
     below = "" if options.public else ", below the server's address"
-    _tell(f"link   {link}")
-    _tell(f"       valid once, for {LINK_TTL.days} days{below}")
+    yield f"link   {link}"
+    yield f"       valid once, for {LINK_TTL.days} days{below}"
 
 
-def _set_disabled(space: Workspace, options: Namespace) -> None:
+def _set_disabled(space: Workspace, options: Namespace) -> Iterator[str]:
     from evalflow.app.studio.people import get_user, update_user
 
-    update_user(space, options.name, get_user(space, options.name).version, is_disabled=options.is_disabled)
-    _tell(f"{options.action}d  {options.name}")
+    version = get_user(space, options.name).version
+    update_user(space, options.name, version, is_disabled=options.action == "disable")
+    yield f"{options.action}d  {options.name}"
 
 
-def _delete_user(space: Workspace, options: Namespace) -> None:
+def _delete_user(space: Workspace, options: Namespace) -> Iterator[str]:
     from evalflow.app.studio.people import delete_user, get_user
 
     delete_user(space, options.name, get_user(space, options.name).version)
-    _tell(f"deleted  {options.name}")
+    yield f"deleted  {options.name}"
 
 
-def _tell(line: str) -> None:
-    console().print(line, markup=False, soft_wrap=True)
+def _tell(screen: Console, line: str) -> None:
+    screen.print(line, markup=False, soft_wrap=True)
 
 
 class JsonLines(logging.Formatter):

@@ -1,32 +1,45 @@
-"""The verbs and their arguments. The work is done in `evalflow.app`."""
+"""The verbs. Each declares its arguments, and returns what it does with them, which is in `evalflow.app`."""
 
 from __future__ import annotations
 
 import re
 import sys
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import get_args
 
 from evalflow.cli import server
 from evalflow.cli.completion import print_completion
-from evalflow.cli.parsing import Handler, console, parser_of
+from evalflow.cli.parsing import Verb, VerbParser, Work, console
 from evalflow.errors import Problem, UserError, did_you_mean
+from evalflow.paths import GROUPS
 
 
-def _run(words: list[str]) -> int:
-    from evalflow.app.core.screen import TerminalScreen
-    from evalflow.app.run import execute
+def _run(parser: VerbParser) -> Work:
+    parser.passes_words = True
+    parser.add_argument("overrides", nargs="*", metavar="OVERRIDE", help="GROUP=NAME, or KEY=VALUE")
+    parser.add_config_dir()
+    parser.add_argument("-m", "--multirun", action="store_true", help="a sweep: one run for each value after a comma")
+    parser.add_flag("--fill-demo", "keep the answers as the example answers that are missing")
+    parser.add_flag("--replace-demo", "keep the answers as all example answers")
 
-    config_dir, words = _config_dir_of(words)
-    run_id, words = _run_id_of(words)
-    out, err = console(), console(stderr=True)
-    if demo := {"--fill-demo", "--replace-demo"}.intersection(words):
-        from evalflow.app.demo import run_and_fill
+    def work(options: Namespace) -> int:
+        from evalflow.app.core.screen import TerminalScreen
+        from evalflow.app.run import execute
 
-        words = [word for word in words if word not in demo]
-        return run_and_fill(words, config_dir, out, err, replacing="--replace-demo" in demo)
-    _expect_flags_of_hydra(words)
-    return execute(words, config_dir, TerminalScreen(out, err), run_id)
+        config_dir, words = _config_dir_of(options.words)
+        run_id, words = _run_id_of(words)
+        out, err = console(), console(stderr=True)
+        if demo := {"--fill-demo", "--replace-demo"}.intersection(words):
+            from evalflow.app.demo import run_and_fill
+
+            words = [word for word in words if word not in demo]
+            return run_and_fill(words, config_dir, out, err, replacing="--replace-demo" in demo)
+        _expect_flags_of_hydra(words)
+        return execute(words, config_dir, TerminalScreen(out, err), run_id)
+
+    return work
 
 
 _FLAGS = (
@@ -36,7 +49,7 @@ _FLAGS = (
 """What Hydra takes beside overrides; its own message of another flag would list these alone."""
 
 
-def _expect_flags_of_hydra(words: list[str]) -> None:
+def _expect_flags_of_hydra(words: Sequence[str]) -> None:
     flags = [word.partition("=")[0] for word in words if word.startswith("-")]
     wrong = [flag for flag in flags if flag not in _FLAGS]
     if wrong:
@@ -44,174 +57,160 @@ def _expect_flags_of_hydra(words: list[str]) -> None:
         raise UserError(Problem(f"run does not take {flag}", "command line", did_you_mean(flag, own)) for flag in wrong)
 
 
-def _check(words: list[str]) -> int:
-    from evalflow.app.check import check
+def _check(parser: VerbParser) -> Work:
+    parser.passes_words = True
+    parser.add_argument("overrides", nargs="*", metavar="OVERRIDE", help="GROUP=NAME, or KEY=VALUE")
+    parser.add_config_dir()
+    parser.add_json()
 
-    as_json = "--json" in words
-    config_dir, words = _config_dir_of([word for word in words if word != "--json"])
-    return check(words, config_dir, console(), as_json=as_json)
+    def work(options: Namespace) -> int:
+        from evalflow.app.check import check
+
+        config_dir, words = _config_dir_of([word for word in options.words if word != "--json"])
+        return check(words, config_dir, console(), as_json="--json" in options.words)
+
+    return work
 
 
-def _resume(words: list[str]) -> int:
-    from evalflow.app.core.saved import is_override
-    from evalflow.app.core.screen import TerminalScreen
-    from evalflow.app.run import resume
-
-    changes = [word for word in words if is_override(word)]
-    words = [word for word in words if word not in changes]
-    parser = parser_of(
-        "resume",
-        "Finish a run; nothing that is finished is asked again. budget.usd=5 raises its budget, and engine=ray goes on "
-        "in a cluster.",
-    )
-    parser.add_argument("run", nargs="?", help="a run's folder; the latest without it")
-    parser.add_argument("--retry-errors", action="store_true", help="ask again what ended in error")
+def _resume(parser: VerbParser) -> Work:
+    parser.takes_overrides = True
+    parser.add_run()
+    parser.add_flag("--retry-errors", "ask again what ended in error")
     trust = "start the program that the run's folder names, although it was not started here before"
-    parser.add_argument("--trust-program", action="store_true", help=trust)
-    options = parser.parse_args(words)
-    screen = TerminalScreen(console(), console(stderr=True))
+    parser.add_flag("--trust-program", trust)
 
-    def agrees(what: str) -> bool:
-        return options.trust_program or _confirmed(f"{what}. Do so?")
+    def work(options: Namespace) -> int:
+        from evalflow.app.core.screen import TerminalScreen
+        from evalflow.app.run import resume
 
-    return resume(options.run, screen, retry_errors=options.retry_errors, changes=changes, agrees=agrees)
+        def agrees(what: str) -> bool:
+            return options.trust_program or _confirmed(f"{what}. Do so?")
+
+        screen = TerminalScreen(console(), console(stderr=True))
+        retry, changes = options.retry_errors, options.overrides
+        return resume(options.run, screen, retry_errors=retry, changes=changes, agrees=agrees)
+
+    return work
 
 
-def _cases(words: list[str]) -> int:
+def _cases(parser: VerbParser) -> Work:
     from evalflow.app.report import show_cases
 
-    parser = parser_of("cases", "Show cases: question, answer, score, reason and the judge's steps.")
-    parser.add_argument("run", nargs="?", help="a run's folder; the latest without it")
-    parser.add_argument("--failed", action="store_true", help="only errors, and scores that did not pass")
+    parser.add_run()
+    parser.add_flag("--failed", "only errors, and scores that did not pass")
     parser.add_argument("--metric", help="only this metric")
     parser.add_argument("--tag", help="only cases with this tag, or one below it")
     parser.add_argument("--id", help="only this case")
     parser.add_argument("--limit", type=int, default=20, help="how many at most (20); 0 for all")
-    parser.add_argument("--json", action="store_true", help="one JSON document")
-    return show_cases(parser.parse_args(words), console())
+    parser.add_json()
+    return lambda options: show_cases(options, console())
 
 
-def _report(words: list[str]) -> int:
+def _report(parser: VerbParser) -> Work:
     from evalflow.app.report import report_again
 
-    parser = parser_of(
-        "report", "Write the reports of runs or sweeps again, from what they recorded; nothing is asked."
-    )
+    parser.takes_overrides = True
     what = "folders of runs or sweeps, the latest without any; other thresholds: metric.NAME.threshold=X"
-    parser.add_argument("words", nargs="*", metavar="DIR | KEY=VALUE", help=what)
-    return report_again(parser.parse_args(words).words, console())
+    parser.add_argument("folders", nargs="*", metavar="DIR | KEY=VALUE", help=what)
+    return lambda options: report_again(options.folders, options.overrides, console())
 
 
-def _open(words: list[str]) -> int:
+def _open(parser: VerbParser) -> Work:
     from evalflow.app.report import open_report
 
-    parser = parser_of("open", "Show a report in the browser.")
-    parser.add_argument("run", nargs="?", help="a folder of a run or a sweep; the latest without it")
-    return open_report(parser.parse_args(words).run, console())
+    parser.add_run("a folder of a run or a sweep; the latest without it")
+    return lambda options: open_report(options.run, console())
 
 
-def _compare(words: list[str]) -> int:
+def _compare(parser: VerbParser) -> Work:
     from evalflow.app.compare import compare
-    from evalflow.app.core.comparison import KINDS
 
-    parser = parser_of("compare", "Hold run B against run A, case by case: better, worse, or cannot tell.")
     what = "folders of runs A and B; of A alone, for the latest as B; of a sweep, for all its pairs"
     parser.add_argument("runs", nargs="*", metavar="RUN", help=what)
     parser.add_argument("--margin", type=float, help="also say whether B is not worse by more than this")
-    unpaired = "the runs are samples of different cases, not to be compared case by case"
-    parser.add_argument("--unpaired", action="store_true", help=unpaired)
-    parser.add_argument(
-        "--labels", metavar="FILE", help="people's labels of both runs' answers; else those of the data"
-    )
-    parser.add_argument("--judge-alone", action="store_true", help="do not correct differences of means by labels")
-    parser.add_argument("--tags", action="store_true", help="also a row for each tag")
-    parser.add_argument("--classes", action="store_true", help="also the figures of each class or label")
+    parser.add_flag("--unpaired", "the runs are samples of different cases, not to be compared case by case")
+    labels = "people's labels of both runs' answers; else those of the data"
+    parser.add_argument("--labels", metavar="FILE", help=labels)
+    parser.add_flag("--judge-alone", "do not correct differences of means by labels")
+    parser.add_flag("--tags", "also a row for each tag")
+    parser.add_flag("--classes", "also the figures of each class or label")
     parser.add_argument("--adjust", choices=("holm", "bh", "by"), default="holm", help="for many comparisons (holm)")
-    allow = "compare though this is not the same; may be repeated"
-    parser.add_argument("--allow", action="append", choices=KINDS, default=[], metavar="|".join(KINDS), help=allow)
-    parser.add_argument("--json", action="store_true", help="one JSON document")
-    return compare(parser.parse_args(words), console())
+    _add_allow(parser)
+    parser.add_json()
+    return lambda options: compare(options, console())
 
 
-def _race(words: list[str]) -> int:
-    from evalflow.app.core.saved import is_override
+def _add_allow(parser: VerbParser) -> None:
+    from evalflow.app.core.comparison import KINDS
+
+    about = "go on though this is not the same; may be repeated"
+    parser.add_argument("--allow", action="append", choices=KINDS, default=[], metavar="|".join(KINDS), help=about)
+
+
+def _race(parser: VerbParser) -> Work:
     from evalflow.app.race import race
 
-    config_dir, words = _config_dir_of(words)
-    parser = parser_of("race", "Ask two configurations the same cases turn by turn, until one is shown to be better.")
+    parser.takes_overrides = True
+    parser.add_config_dir()
     what = "the names of two experiments; else one of the overrides has two values: target=A,B"
     parser.add_argument("experiments", nargs="*", metavar="EXPERIMENT | OVERRIDE", help=what)
     parser.add_argument("--metric", help="the metric whose mean decides; needed with several")
-    parser.add_argument(
-        "--margin", type=float, help="also stop once the difference is at most this, in either direction"
-    )
-    parser.add_argument("--json", action="store_true", help="one JSON document")
-    overrides = [word for word in words if is_override(word)]
-    options = parser.parse_args([word for word in words if word not in overrides])
-    sides = [f"experiment={','.join(options.experiments)}"] if options.experiments else []
-    return race([*sides, *overrides], options, config_dir, console(), console(stderr=True))
+    margin = "also stop once the difference is at most this, in either direction"
+    parser.add_argument("--margin", type=float, help=margin)
+    parser.add_json()
+    return lambda options: race(options, console(), console(stderr=True))
 
 
-def _prove(words: list[str]) -> int:
-    from evalflow.app.core.saved import is_override
+def _prove(parser: VerbParser) -> Work:
     from evalflow.app.prove import prove
 
-    config_dir, words = _config_dir_of(words)
-    what = "Compare a judge's scores with those of people on a metric's fixture, and say which faults it sees."
-    parser = parser_of("prove", what)
+    parser.takes_overrides = True
+    parser.add_config_dir()
     parser.add_argument("metric", nargs="?", metavar="METRIC", help="the metric; overrides choose its judge and data")
     parser.add_argument("--run", metavar="DIR", help="a run that `prove` made, such as one that was resumed")
     base = "the good answers: people's references (the default), or the recorded answers; none: the fixture alone"
     parser.add_argument("--base", choices=("reference", "answer", "none"), default="reference", help=base)
     parser.add_argument("--calls", type=int, default=300, metavar="N", help="calls of the judge at most (300)")
     parser.add_argument("--by", type=float, default=0.1, metavar="X", help="how far a score must move to count (0.1)")
-    parser.add_argument("--json", action="store_true", help="one JSON document")
-    overrides = [word for word in words if is_override(word)]
-    options = parser.parse_args([word for word in words if word not in overrides])
-    return prove(overrides, options, config_dir, console(), console(stderr=True))
+    parser.add_json()
+    return lambda options: prove(options, console(), console(stderr=True))
 
 
-def _rank(words: list[str]) -> int:
-    from evalflow.app.core.comparison import KINDS
+def _rank(parser: VerbParser) -> Work:
     from evalflow.app.rank import rank
 
-    what = "Rank several runs on the cases that all of them scored, with joint confidence in their ranks."
-    parser = parser_of("rank", what)
     named = "folders of runs or sweeps, or a glob in quotes; the latest sweep without any"
     parser.add_argument("runs", nargs="*", metavar="RUN", help=named)
     parser.add_argument("--metric", help="only this metric")
     pairs = "also by strength (Bradley-Terry): who wins, ties or loses each case of every two runs"
-    parser.add_argument("--pairwise", action="store_true", help=pairs)
-    parser.add_argument("--items", action="store_true", help="also which cases separate the runs, and suspect keys")
+    parser.add_flag("--pairwise", pairs)
+    parser.add_flag("--items", "also which cases separate the runs, and suspect keys")
     parser.add_argument("--labels", metavar="FILE", help="people's labels for --items; without it, those of the data")
     short = "choose N cases that keep the ranking, and measure what that loses"
     parser.add_argument("--short", type=int, metavar="N", help=short)
     parser.add_argument("--out", metavar="NAME", help="write the short set as the dataset NAME into ./conf")
-    allow = "rank though this is not the same; may be repeated"
-    parser.add_argument("--allow", action="append", choices=KINDS, default=[], metavar="|".join(KINDS), help=allow)
-    parser.add_argument("--json", action="store_true", help="one JSON document")
-    return rank(parser.parse_args(words), console())
+    _add_allow(parser)
+    parser.add_json()
+    return lambda options: rank(options, console())
 
 
-def _calibrate(words: list[str]) -> int:
+def _calibrate(parser: VerbParser) -> Work:
     from evalflow.app.calibrate import calibrate
 
-    what = "Hold the judge against people's labels, and correct its mean by them; or draw answers for people to label."
-    parser = parser_of("calibrate", what)
-    parser.add_argument("run", nargs="?", help="a run's or sweep's folder; the latest without it")
+    parser.add_run("a run's or sweep's folder; the latest without it")
     parser.add_argument("--labels", metavar="FILE", help="labels (.csv, .jsonl); without it, those of the data")
     unsplit = "of a sweep: all labels both choose the judge and correct its mean, and not half of them each"
-    parser.add_argument("--no-split", action="store_true", help=unsplit)
-    parser.add_argument("--json", action="store_true", help="one JSON document")
+    parser.add_flag("--no-split", unsplit)
+    parser.add_json()
     parser.add_argument("--sample", type=int, metavar="N", help="write a sheet of N answers to label, drawn at random")
     parser.add_argument("--out", metavar="FILE", help="the sheet (labels.csv), .csv or .jsonl; topped up if it exists")
     parser.add_argument("--seed", type=int, default=0, help="of the draw (0)")
     alike = "draw as many of each; the sheet then has weights"
     parser.add_argument("--stratify", choices=("score", "tag"), metavar="score|tag", help=alike)
     whole = "draw whole groups, of about N answers together, where reading one answer of a document helps with the next"
-    parser.add_argument("--by-group", action="store_true", help=whole)
+    parser.add_flag("--by-group", whole)
     parser.add_argument("--metric", help="in the sheet, only this metric")
-    return calibrate(parser.parse_args(words), console())
+    return lambda options: calibrate(options, console())
 
 
 _PLANNED = (
@@ -231,159 +230,157 @@ _PLANNED = (
 )
 
 
-def _plan(words: list[str]) -> int:
+def _plan(parser: VerbParser) -> Work:
     from evalflow.app.plan import plan
 
-    what = "Cases, repeats and labels that a wanted precision needs, and their cost: from pilot runs, or from guesses."
-    parser = parser_of("plan", what)
     parser.add_argument("--cases", type=int, metavar="N", help="say what N cases would show")
     pilots = "one pilot run, or two to be compared; the latest run where nothing is stated"
     parser.add_argument("--from", dest="runs", nargs="+", default=[], metavar="RUN", help=pilots)
     parser.add_argument("--metric", help="of the pilot, only this metric")
-    parser.add_argument(
-        "--labels", metavar="FILE", help="people's labels of the pilot (with --detect of both); plans labels too"
-    )
+    labels = "people's labels of the pilot (with --detect of both); plans labels too"
+    parser.add_argument("--labels", metavar="FILE", help=labels)
     for name, value, about in _PLANNED:
         parser.add_argument(name, type=float, default=value, metavar="X", help=about)
-    parser.add_argument("--json", action="store_true", help="one JSON document")
-    return plan(parser.parse_args(words), console())
+    parser.add_json()
+    return lambda options: plan(options, console())
 
 
-def _list(words: list[str]) -> int:
-    from evalflow.app.catalogue import print_list
-    from evalflow.app.core.options import GROUPS
+def _list(parser: VerbParser) -> Work:
+    parser.add_config_dir()
+    parser.add_word("group", (*GROUPS, "certificates"), nargs="?")
+    parser.add_json()
 
-    config_dir, words = _config_dir_of(words)
-    parser = parser_of("list", "List what can be chosen.")
-    listed = (*GROUPS, "certificates")
-    parser.add_argument("group", nargs="?", choices=listed, metavar="GROUP", help=" | ".join(listed))
-    parser.add_argument("--json", action="store_true", help="one JSON document")
-    options = parser.parse_args(words)
-    if options.group == "certificates":
-        from evalflow.app.core.certificates import print_certificates
+    def work(options: Namespace) -> int:
+        if options.group == "certificates":
+            from evalflow.app.core.certificates import print_certificates
 
-        return print_certificates(console(), as_json=options.json)
-    return print_list(options.group, config_dir, console(), as_json=options.json)
+            return print_certificates(console(), as_json=options.json)
+        from evalflow.app.catalogue import print_list
+
+        return print_list(options.group, options.config_dir, console(), as_json=options.json)
+
+    return work
 
 
-def _show(words: list[str]) -> int:
+def _show(parser: VerbParser) -> Work:
     from evalflow.app.catalogue import print_option
 
-    config_dir, words = _config_dir_of(words)
-    parser = parser_of("show", "Show the YAML and the prompts of a metric, dataset, judge or target; or a kind's keys.")
+    parser.add_config_dir()
     parser.add_argument("name", help="such as faithfulness, or judge/openai where a name stands in two groups")
-    parser.add_argument("--json", action="store_true", help="one JSON document")
-    options = parser.parse_args(words)
-    return print_option(options.name, config_dir, console(), as_json=options.json)
+    parser.add_json()
+    return lambda options: print_option(options.name, options.config_dir, console(), as_json=options.json)
 
 
-def _new(words: list[str]) -> int:
-    from evalflow.app.new import new_dataset, new_metric
-
-    parser = parser_of("new", "Write the files of a new metric or dataset into ./conf and ./prompts.")
+def _new(parser: VerbParser) -> Work:
     kinds = parser.add_subparsers(dest="what", required=True, metavar="metric|dataset")
     metric = kinds.add_parser("metric", help="YAML and prompts of a new metric")
     metric.add_argument("name")
     metric.add_argument("--from", dest="source", metavar="METRIC", help="copy this metric instead of a fresh rubric")
     dataset = kinds.add_parser("dataset", help="YAML of a new dataset")
     dataset.add_argument("name")
-    dataset.add_argument(
-        "--path", required=True, metavar="FILE", help="the data: .jsonl, .json, .csv, .parquet, .xlsx, a glob"
-    )
+    path = "the data: .jsonl, .json, .csv, .parquet, .xlsx, a glob"
+    dataset.add_argument("--path", required=True, metavar="FILE", help=path)
     dataset.add_argument("--sheet", metavar="NAME", help="the sheet of a workbook; without it, its only one with rows")
-    options = parser.parse_args(words)
-    if options.what == "metric":
-        return new_metric(options.name, options.source, console())
-    return new_dataset(options.name, options.path, options.sheet, console())
+
+    def work(options: Namespace) -> int:
+        from evalflow.app.new import new_dataset, new_metric
+
+        if options.what == "metric":
+            return new_metric(options.name, options.source, console())
+        return new_dataset(options.name, options.path, options.sheet, console())
+
+    return work
 
 
-def _tiamat(words: list[str]) -> int:
-    from evalflow.app.importing import run_tiamat
+def _tiamat(parser: VerbParser) -> Work:
+    parser.passes_words = True
+    parser.add_argument("test", metavar="TEST.json", help="the test file")
+    parser.add_argument("overrides", nargs="*", metavar="OVERRIDE", help="GROUP=NAME, or KEY=VALUE")
 
-    test = [word for word in words if "=" not in word and not word.startswith("-")]
-    overrides = [word for word in words if word not in test]
-    config_dir, _ = _config_dir_of(overrides)
-    if config_dir or len(test) != 1:
-        hint = "python -m evalflow tiamat TEST.json [OVERRIDES]; own options stand in ./conf"
-        raise UserError(Problem("tiamat takes one test file and overrides", "command line", hint))
-    return run_tiamat(test[0], overrides, console(), console(stderr=True))
+    def work(options: Namespace) -> int:
+        from evalflow.app.importing import run_tiamat
+
+        test = [word for word in options.words if "=" not in word and not word.startswith("-")]
+        overrides = [word for word in options.words if word not in test]
+        config_dir, _ = _config_dir_of(overrides)
+        if config_dir or len(test) != 1:
+            hint = "python -m evalflow tiamat TEST.json [OVERRIDES]; own options stand in ./conf"
+            raise UserError(Problem("tiamat takes one test file and overrides", "command line", hint))
+        return run_tiamat(test[0], overrides, console(), console(stderr=True))
+
+    return work
 
 
-def _import(words: list[str]) -> int:
+def _import(parser: VerbParser) -> Work:
     from evalflow.app.importing import FORMATS, import_files
 
-    what = "Write what another tool's files declare into ./conf, ./data and ./prompts, to run and to change."
-    parser = parser_of("import", what)
-    parser.add_argument("format", choices=FORMATS, metavar="FORMAT", help=" | ".join(FORMATS))
+    parser.add_word("format", FORMATS)
     parser.add_argument("path", help="the tool's file; docs/import.md says which")
     parser.add_argument("--name", help="the name of what is written; that of the file without it")
     root = "files that it names are read below this folder only; its own folder without it"
     parser.add_argument("--root", metavar="FOLDER", help=root)
-    options = parser.parse_args(words)
-    return import_files(options.format, options.path, console(), options.name, options.root)
+    return lambda options: import_files(options.format, options.path, console(), options.name, options.root)
 
 
-def _export(words: list[str]) -> int:
+def _export(parser: VerbParser) -> Work:
     from evalflow.app.exporting import DESTINATIONS, export
     from evalflow.config.schema import TextToSend
 
-    parser = parser_of("export", "Send a finished run to another tool; what it has already is not sent again.")
-    known = " | ".join(DESTINATIONS)
-    parser.add_argument("destination", choices=DESTINATIONS, metavar="DESTINATION", help=known)
-    parser.add_argument("run", nargs="?", help="a run's folder; the latest without it")
+    parser.add_word("destination", DESTINATIONS)
+    parser.add_run()
     where = "the receiver of otel, without it the run's own; else the server's address, without it the client's setting"
     parser.add_argument("--to", metavar="WHERE", help=where)
     parser.add_argument("--project", metavar="NAME", help="the experiment of mlflow, the project of weave (evalflow)")
     texts = get_args(TextToSend)
     what = "the texts to send too: reasons, which may quote answers; all: questions, answers and the report"
     parser.add_argument("--text", choices=texts, metavar="|".join(texts), help=what)
-    parser.add_argument("--again", action="store_true", help="send everything once more")
-    return export(parser.parse_args(words), console())
+    parser.add_flag("--again", "send everything once more")
+    return lambda options: export(options, console())
 
 
-def _schema(words: list[str]) -> int:
-    from evalflow.app.core.json_schema import SCHEMA_GROUPS
+def _schema(parser: VerbParser) -> Work:
     from evalflow.app.schema import print_schema
 
-    parser = parser_of("schema", "JSON Schema of the configuration files, by which editors complete and check them.")
-    parser.add_argument("group", nargs="?", choices=SCHEMA_GROUPS, metavar="GROUP", help=" | ".join(SCHEMA_GROUPS))
+    parser.add_word("group", GROUPS, nargs="?")
     parser.add_argument("--out", type=Path, metavar="DIR", help="write a file for each group there")
-    settings = "write them, and name them in .vscode/settings.json"
-    parser.add_argument("--vscode", action="store_true", help=settings)
-    options = parser.parse_args(words)
-    return print_schema(options.group, options.out, console(), vscode=options.vscode)
+    parser.add_flag("--vscode", "write them, and name them in .vscode/settings.json")
+    return lambda options: print_schema(options.group, options.out, console(), vscode=options.vscode)
 
 
-def _cache(words: list[str]) -> int:
-    from evalflow.app.cache import cache_path, cache_prune, cache_stats
-
-    config_dir, words = _config_dir_of(words)
-    parser = parser_of("cache", "Look at the replies that need not be paid for again, or remove some.")
+def _cache(parser: VerbParser) -> Work:
+    parser.add_config_dir()
     actions = parser.add_subparsers(dest="what", required=True, metavar="stats|prune")
     stats = actions.add_parser("stats", help="how many, how large, how old")
     prune = actions.add_parser("prune", help="remove some, and give the space back")
     for action in (stats, prune):
+        action.add_config_dir()
         action.add_argument("--path", type=Path, metavar="FILE", help="the cache's file; without it, the one of runs")
-    stats.add_argument("--json", action="store_true", help="one JSON document")
+    stats.add_json()
     prune.add_argument("--older-than", type=float, metavar="DAYS", help="what was stored more than DAYS ago")
     prune.add_argument("--to-size", metavar="SIZE", help="the least recently used, until SIZE is left, such as 500MB")
-    prune.add_argument("--all", action="store_true", help="everything")
-    options = parser.parse_args(words)
-    path = cache_path(options.path, config_dir)
-    if options.what == "stats":
-        return cache_stats(path, console(), as_json=options.json)
-    return cache_prune(
-        path, console(), older_than_days=options.older_than, to_size=options.to_size, everything=options.all
-    )
+    prune.add_flag("--all", "everything")
+
+    def work(options: Namespace) -> int:
+        from evalflow.app.cache import cache_path, cache_prune, cache_stats
+
+        path = cache_path(options.path, options.config_dir)
+        if options.what == "stats":
+            return cache_stats(path, console(), as_json=options.json)
+        days, size = options.older_than, options.to_size
+        return cache_prune(path, console(), older_than_days=days, to_size=size, everything=options.all)
+
+    return work
 
 
-def _mcp(words: list[str]) -> int:
+def _mcp(parser: VerbParser) -> Work:
     from evalflow.cli.mcp_server import run_mcp
 
-    return run_mcp(words)
+    paid = "also offer the tool `run`, which needs a budget; without it nothing is sent and nothing written"
+    parser.add_flag("--allow-run", paid)
+    return lambda options: run_mcp(allow_run=options.allow_run)
 
 
-def _config_dir_of(words: list[str]) -> tuple[Path | None, list[str]]:
+def _config_dir_of(words: Sequence[str]) -> tuple[Path | None, list[str]]:
     """Take `--config-dir DIR`, `--config-dir=DIR` or `-cd DIR` from the words; packaged files win over Hydra's flag.
 
     Not with argparse, which would take Hydra's `-c job` for an abbreviation of `-cd`.
@@ -424,7 +421,7 @@ def _confirmed(question: str) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-VERBS: dict[str, Handler] = {
+VERBS: Mapping[str, Verb] = {
     "run": _run,
     "check": _check,
     "resume": _resume,

@@ -10,11 +10,12 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator
 
-from evalflow.app.core.json_schema import SCHEMA_GROUPS, group_schema
+from evalflow.app.core.json_schema import group_schema
 from evalflow.app.studio.checks import list_check_types
+from evalflow.paths import GROUPS
 
 CONF = Path(__file__).parents[2] / "conf"
-SHIPPED = [file for group in SCHEMA_GROUPS for file in sorted((CONF / group).glob("*.yaml"))]
+SHIPPED = [file for group in GROUPS for file in sorted((CONF / group).glob("*.yaml"))]
 
 
 schema_of = cache(group_schema)
@@ -24,7 +25,7 @@ def errors(group: str, text: str) -> list[str]:
     return [error.message for error in Draft7Validator(schema_of(group)).iter_errors(yaml.safe_load(text))]
 
 
-@pytest.mark.parametrize("group", SCHEMA_GROUPS)
+@pytest.mark.parametrize("group", GROUPS)
 def test_is_a_schema(group: str) -> None:
     Draft7Validator.check_schema(group_schema(group))
 
@@ -74,7 +75,7 @@ def test_the_keys_of_operations_and_of_checks_have_a_meaning_and_each_an_example
             assert [key for key, value in keys.items() if "description" not in value] == [], one["title"]
 
 
-@pytest.mark.parametrize("group", SCHEMA_GROUPS)
+@pytest.mark.parametrize("group", GROUPS)
 def test_every_key_has_its_meaning_and_a_true_example(group: str) -> None:
     document = schema_of(group)
     seen = 0

@@ -10,30 +10,33 @@ import polars as pl
 import pytest
 
 from evalflow.cli import help_text, run_command
+from evalflow.cli.parsing import Work, declared
 from evalflow.cli.verbs import VERBS
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["--help"],
-        ["-h"],
-        ["help"],
-        ["run", "--help"],
-        ["check", "-h"],
-        ["dataset=rag", "metric=faithfulness", "--help"],
-        ["check", "dataset=rag", "--help"],
-    ],
-    ids=" ".join,
-)
+@pytest.mark.parametrize("words", [["--help"], ["-h"], ["help"], ["dataset=rag", "--help"]], ids=" ".join)
 def test_whoever_asks_for_help_gets_the_overview(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(words) == 0
     assert capsys.readouterr().out == help_text()
 
 
-def test_a_verb_with_arguments_of_its_own_explains_them(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command(["cases", "--help"]) == 0
-    assert "--failed" in capsys.readouterr().out
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["cases", "--help"], "--failed"),
+        (["run", "--help"], "--fill-demo"),
+        (["check", "-h"], "everything short of the first request"),
+        (["check", "dataset=rag", "--help"], "--config-dir"),
+        (["tiamat", "--help"], "TEST.json"),
+        (["cache", "prune", "--help"], "--older-than"),
+    ],
+    ids=" ".join,
+)
+def test_a_verb_explains_its_own_arguments(words: list[str], shown: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(words) == 0
+    text = capsys.readouterr().out
+    assert text.startswith(f"usage: python -m evalflow {words[0]}")
+    assert shown in text
 
 
 @pytest.mark.parametrize(
@@ -42,7 +45,7 @@ def test_a_verb_with_arguments_of_its_own_explains_them(capsys: pytest.CaptureFi
 def test_whatever_goes_wrong_the_exit_code_does_not_say_that_a_gate_failed(
     error: BaseException, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(_: list[str]) -> int:
+    def fail(_: object) -> Work:
         raise error
 
     monkeypatch.setitem(VERBS, "list", fail)
@@ -92,6 +95,12 @@ def test_every_form_of_the_config_folder_is_read(
     assert "Mine." in capsys.readouterr().out
 
 
+def test_the_config_folder_may_stand_on_either_side_of_an_action() -> None:
+    parser, _ = declared("cache", VERBS)
+    for words in (["--config-dir", "/conf", "stats"], ["stats", "-cd", "/conf"]):
+        assert parser.read(words).config_dir == Path("/conf")
+
+
 @pytest.mark.parametrize("words", [["--config-dir"], ["--config-dir="], ["check", "-cd"]])
 def test_a_config_folder_without_a_name_is_a_mistake(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(words) == 2
@@ -128,7 +137,7 @@ def test_a_line_of_the_file_of_keys_that_sets_nothing_is_told(
 def test_a_place_that_is_not_ours_to_use_is_no_bug(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def refused(_: list[str]) -> int:
+    def refused(_: object) -> Work:
         raise PermissionError(errno.EACCES, "Permission denied", "outputs/runs")
 
     monkeypatch.setitem(VERBS, "schema", refused)
@@ -140,8 +149,8 @@ def test_a_place_that_is_not_ours_to_use_is_no_bug(
 def test_a_bug_of_our_own_says_so_and_blames_no_endpoint(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def broken(words: list[str]) -> int:
-        raise RuntimeError(f"{words} went wrong")
+    def broken(_: object) -> Work:
+        raise RuntimeError("it went wrong")
 
     monkeypatch.setitem(VERBS, "schema", broken)
     assert run_command(["schema"]) == 5

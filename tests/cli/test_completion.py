@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 import sys
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from evalflow.cli import run_command
-from evalflow.cli.completion import OPTIONS, SCRIPTS, candidates
+from evalflow.cli.completion import SCRIPTS, candidates
 from evalflow.cli.manual import MANUALS
 from evalflow.cli.verbs import VERBS
 
@@ -40,6 +39,8 @@ def test_verbs_keys_and_names_are_completed() -> None:
     assert found("compare", "--un") == ["--unpaired"]
     assert found("show", "exact") == ["exact_match"]
     assert "certificates" in found("list", "")
+    assert "promptfoo" in found("import", "")
+    assert found("cache", "prune", "--o") == ["--older-than"]
     assert found("users", "d") == ["disable", "delete"]
     assert found("compare", "") == [], "files may stand here"
 
@@ -51,11 +52,12 @@ def test_own_metrics_are_among_them(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert found("metric=pol") == ["metric=politeness"]
 
 
-@pytest.mark.parametrize("verb", sorted(set(OPTIONS) - {"run", "check", "tiamat"}))
-def test_the_options_are_those_of_the_parser(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
-    text = help_of(verb, capsys).partition("options:")[2].partition("exit codes:")[0]
-    options = re.findall(r"^ +(?:-\w, )?(--[\w-]+)", text, re.MULTILINE)
-    assert sorted(OPTIONS[verb]) == sorted(set(options) - {"--help"})
+@pytest.mark.parametrize("verb", ["run", "cases", "serve"])
+def test_the_options_are_those_of_the_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = help_of(verb, capsys)
+    options = found(verb, "--")
+    assert len(options) > 4
+    assert all(f"  {option}" in text or f", {option}" in text for option in options)
 
 
 @pytest.mark.parametrize("verb", sorted(MANUALS))
@@ -70,8 +72,7 @@ def test_the_help_has_exit_codes_and_examples(verb: str, capsys: pytest.CaptureF
 
 
 def test_every_verb_has_one() -> None:
-    assert set(VERBS) == set(OPTIONS)
-    assert set(VERBS) - set(MANUALS) == {"run", "check", "tiamat"}, "their help is the overview"
+    assert set(VERBS) == set(MANUALS)
 
 
 @pytest.mark.parametrize("shell", SCRIPTS)

@@ -17,7 +17,7 @@ from evalflow.config.kinds import Kinds
 from evalflow.config.schema import DatasetConfig, RunConfig
 from evalflow.llm.registry import EMBEDDER_KINDS, JUDGE_KINDS
 from evalflow.metrics.registry import METRIC_KINDS
-from evalflow.paths import OWN_FOLDER, private_folder, share_dir, write_atomically
+from evalflow.paths import GROUPS, OWN_FOLDER, private_folder, share_dir, write_atomically
 from evalflow.targets.registry import SIMULATOR_KINDS, TARGET_KINDS
 
 if TYPE_CHECKING:
@@ -27,14 +27,13 @@ if TYPE_CHECKING:
 
 
 Schema = dict[str, Any]
-SCHEMA_GROUPS = ("dataset", "metric", "judge", "target", "embedder", "simulator", "engine", "experiment")
 SCHEMAS = Path(OWN_FOLDER) / "schema"
 """The folder for the schemas of files that evalflow writes."""
 SCHEMA_MARK = "yaml-language-server:"
 """What the comment begins with by which an editor finds the schema of a file."""
 _DIALECT = "http://json-schema.org/draft-07/schema#"  # the newest draft that all editors support
 _ABOUT = ("description", "default", "examples")
-_PARTS = ("dataset", "metric", "judge", "target", "embedder", "simulator", "engine")
+_PARTS = GROUPS[:-1]
 # Matches an interpolation or "???", whose value is known only when the configuration is composed.
 _LATER: Schema = {"type": "string", "pattern": r"^(\?\?\?|.*\$\{.+\}.*)$"}
 _DEFAULTS: Schema = {
@@ -151,7 +150,7 @@ def _shipped_examples() -> Mapping[tuple[str | None, str], Any]:
             for part in cast("list[Any]", value):
                 note(part)
 
-    for group in SCHEMA_GROUPS:
+    for group in GROUPS:
         for file in sorted((share_dir() / "conf" / group).glob("*.yaml")):
             values = yaml.safe_load(file.read_text(encoding="utf-8"))
             note(values, values.get("kind"))
@@ -180,7 +179,7 @@ def _finished(group: str, definitions: Mapping[str, Schema], rules: list[Schema]
 def write_schemas(folder: Path) -> None:
     """Write GROUP.json for each group."""
     private_folder(folder)
-    for group in SCHEMA_GROUPS:
+    for group in GROUPS:
         write_atomically(folder / f"{group}.json", schema_text(group))
 
 
@@ -199,7 +198,7 @@ def add_schema_lines(folder: Path) -> None:
 
 def with_schema_line(path: Path, text: str) -> str:
     """A file of conf/, with the comment by which editors find its schema in `SCHEMAS`; other files as they are."""
-    if path.suffix != ".yaml" or path.parts[:1] != ("conf",) or path.parent.name not in SCHEMA_GROUPS:
+    if path.suffix != ".yaml" or path.parts[:1] != ("conf",) or path.parent.name not in GROUPS:
         return text
     up = "../" * (len(path.parts) - 1)
     line = f"# {SCHEMA_MARK} $schema={up}{SCHEMAS.as_posix()}/{path.parent.name}.json\n"

@@ -18,12 +18,11 @@ from evalflow.config.yaml_text import expect_bounded
 from evalflow.errors import Problem, UserError, command, did_you_mean
 from evalflow.jsonvalues import look_up
 from evalflow.metrics.registry import METRIC_KINDS, calls_of
-from evalflow.paths import conf_dirs
+from evalflow.paths import GROUPS, conf_dirs
 from evalflow.records import EMBED, EVIDENCE_TASKS, Case
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The same as `yaml.safe_load`, but eight times as fast if libyaml is installed."""
-GROUPS = ("dataset", "metric", "judge", "target", "embedder", "simulator", "engine", "experiment")
 
 
 @dataclass(frozen=True, slots=True)

@@ -272,11 +272,6 @@ def jobs_of(folder: Path) -> list[Path] | None:
     return sorted(begun, key=lambda path: (len(path.name.partition("_")[0]), path.name))
 
 
-def is_override(word: str) -> bool:
-    """Whether a word is KEY=VALUE and not a folder: folders of a sweep's runs have `=` in their names."""
-    return "=" in word and not word.startswith("-") and not is_address(word) and not Path(word).exists()
-
-
 class ProgramError(UserError):
     """Starting a program needs the user's consent."""
 
