@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -33,7 +32,7 @@ from _draws import (
 from numpy.typing import NDArray
 
 from evalflow.stats.classification import classification_figures
-from evalflow.stats.intervals import Moments, intervals, moments
+from evalflow.stats.intervals import intervals, moments, stacked
 from evalflow.stats.variance import pass_all_k, pass_at_k
 
 SIZES = (10, 30, 100, 1_000)
@@ -87,9 +86,7 @@ def of_means(
         clusters = None if groups is None else groups(n)
         for p in TRUTHS:
             scores = draw(np.random.default_rng([seed, n]), p, runs, n if clusters is None else clusters)
-            each = [moments(row, clusters, bounded=True) for row in scores]
-            joined = (np.concatenate([getattr(one, field.name) for one in each]) for field in fields(Moments))
-            found = intervals(Moments(*joined), bounded=True)
+            found = intervals(stacked(moments(row, clusters, bounded=True) for row in scores), bounded=True)
             names = [str(name).split(":")[0] for name in found.method]
             cells.append(_cell(found.low, found.high, truth(p), max(set(names), key=names.count)))
         yield f"| {n:,} | " + " | ".join(cells) + " |"
@@ -102,8 +99,8 @@ def of_figures(statistic: str, group: int, seed: int) -> Iterator[str]:
         for p in _FIGURE_TRUTHS:
             rng = np.random.default_rng([seed, n])
             found = [_figure(rng, statistic, p, n, group) for _ in range(_FIGURE_RUNS)]
-            bounds = np.array([(f.ci_low, f.ci_high) for f in found], dtype=np.float64)
-            names = [str(f.ci_method).split(":")[0] for f in found]
+            bounds = np.array([(f.low, f.high) for f in found], dtype=np.float64)
+            names = [str(f.method).split(":")[0] for f in found]
             cells.append(_cell(bounds[:, 0], bounds[:, 1], p, max(set(names), key=names.count)))
         yield f"| {n:,} | " + " | ".join(cells) + " |"
 

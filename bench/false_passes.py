@@ -21,10 +21,9 @@ import numpy as np
 import polars as pl
 from _draws import Floats, binary, binary_in_groups, graded, graded_in_groups, piled, ties
 
-from evalflow.records import Figure
 from evalflow.stats.classification import classification_figures, means
 from evalflow.stats.classification import of_class as ratios_of
-from evalflow.stats.figures import reliability_figures
+from evalflow.stats.figures import Figure, reliability_figures
 from evalflow.stats.intervals import interval
 
 WANTED, PASSES = (0.93, 0.97), 0.035
@@ -121,7 +120,7 @@ def calibration(kind: str, off: float, n: int, group: int = 1) -> tuple[float, D
             "n": 1, "clusters": 1,
         })  # fmt: skip
         ece = reliability_figures(frame, int(rng.integers(2**31)))[1]
-        return ece.ci_low, ece.ci_high, str(ece.ci_method)
+        return ece.low, ece.high, str(ece.method)
 
     return off, drawn
 
@@ -189,7 +188,7 @@ def main() -> None:
                 all_of: dict[str, list[Ends]] = {}
                 for _ in range(runs):
                     for one in draw_all(rng):
-                        all_of.setdefault(one.statistic, []).append((one.ci_low, one.ci_high, str(one.ci_method)))
+                        all_of.setdefault(one.statistic, []).append((one.low, one.high, str(one.method)))
                 for name in ("macro_precision", "macro_recall", "macro_f1", "weighted_f1"):
                     where = f"rarest class {min(shares):.0%}, right {right:.0%}, n = {n}"
                     where += ", groups of five" if group > 1 else ""

@@ -19,7 +19,6 @@ from evalflow.records.answers import (
 from evalflow.records.scores import (
     TOLERANCE,
     Direction,
-    Figure,
     FigureSpec,
     Label,
     Outcome,
@@ -32,7 +31,7 @@ from evalflow.records.spend import NOTHING, CallCosts, Spend, Usage, longest
 
 __all__ = [
     "EMBED", "EVIDENCE_TASKS", "NOTHING", "RECORDED_FAILURE", "TOLERANCE", "Answer", "AnswerStatus", "Ask",
-    "CallCosts", "Case", "Context", "Direction", "Distribution", "Embedded", "Figure", "FigureSpec", "JudgeInfo",
+    "CallCosts", "Case", "Context", "Direction", "Distribution", "Embedded", "FigureSpec", "JudgeInfo",
     "Label", "Message", "Outcome", "Path", "Reply", "ScoreRecord", "Spend", "Status", "ToolCall",
     "Usage", "longest", "passes",
 ]  # fmt: skip

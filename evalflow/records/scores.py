@@ -1,4 +1,4 @@
-"""Scores, human labels and figures over a run."""
+"""Scores, human labels, and which figures a metric has over a run."""
 
 from __future__ import annotations
 
@@ -155,19 +155,3 @@ class FigureSpec:
     def categorises(self) -> bool:
         """Whether each score is about one of several classes."""
         return self.kind == "classification" and self.positive is None and not self.per_label
-
-
-@record(kw_only=True)
-class Figure:
-    """A number over a run that is more than a mean of scores."""
-
-    # Its name, such as recall, and the number; None if the divisor is 0.
-    statistic: str
-    value: float | None
-    n: int
-    # 95 % interval and its method; None if there is none.
-    std_error: float | None = None
-    ci_low: float | None = None
-    ci_high: float | None = None
-    ci_method: str | None = None
-    details: Mapping[str, Any] | None = None

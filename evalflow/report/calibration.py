@@ -113,7 +113,7 @@ def document_of(row: CalibrationRow) -> dict[str, Any]:
         },
         "labels_saved": found.labels_saved,
         "rogan_gladen": None if other is None else {
-            "estimate": other.estimate, "ci_low": other.low, "ci_high": other.high, "method": other.method,
+            "estimate": other.value, "ci_low": other.low, "ci_high": other.high, "method": other.method,
         },
         "n_resolved": row.resolved,
         "missing": None if row.missing is None else _missing(row.missing),

@@ -11,7 +11,7 @@ from evalflow.lazy import np
 from evalflow.report import svg
 from evalflow.report.charts import Picture, draw
 from evalflow.report.wording import ADJUSTMENTS, bracketed, counted, interval, number, p_value, percent, signed
-from evalflow.stats.agreement import Agreement
+from evalflow.stats.arrays import Estimate
 from evalflow.stats.intervals import interval as mean_interval
 from evalflow.stats.prediction import MIN_LABELS, CorrectedMean
 from evalflow.stats.raters import EPSILON
@@ -46,9 +46,9 @@ def measured(name: str) -> str:
     return "0 to 1" if name in _SHARES else "1 is perfect, 0 is chance"
 
 
-def shown_measures(row: CalibrationRow) -> list[tuple[str, str, Agreement]]:
+def shown_measures(row: CalibrationRow) -> list[tuple[str, str, Estimate]]:
     """Name, words and value of the measures to show: one kappa of two classes, one correlation of yes and no."""
-    shown: list[tuple[str, str, Agreement]] = []
+    shown: list[tuple[str, str, Estimate]] = []
     for name, words in KEYS.items():
         one = row.agreement[name]
         if name == "kappa_weighted" and row.classes is not None and row.classes.binary:
@@ -190,7 +190,7 @@ def _apart(row: CalibrationRow) -> Iterator[str]:
     )
 
 
-def _value(one: Agreement) -> str:
+def _value(one: Estimate) -> str:
     return f"{number(one.value)}{bracketed(one.low, one.high)}"
 
 
@@ -261,11 +261,11 @@ def _biased_sample(row: CalibrationRow) -> Iterator[str]:
 def _by_class(row: CalibrationRow) -> str:
     """The estimate if answers to label were chosen by people's verdict on them."""
     other = row.by_class
-    if other is None or other.estimate is None or other.low is None or other.high is None:
+    if other is None or other.value is None or other.low is None or other.high is None:
         return ""
     return (
         f". If they were chosen by what people thought of them, and not by the {row.who}'s verdict, the estimate for "
-        f"the others is {number(other.estimate)} ({interval(other.low, other.high)}, Rogan-Gladen)"
+        f"the others is {number(other.value)} ({interval(other.low, other.high)}, Rogan-Gladen)"
     )
 
 

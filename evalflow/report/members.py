@@ -11,7 +11,7 @@ from evalflow.report import svg
 from evalflow.report.charts import Picture, draw
 from evalflow.report.sweep import cost_chart
 from evalflow.report.wording import bracketed, cost, counted, joined, number, percent, signed
-from evalflow.stats.arrays import Interval
+from evalflow.stats.arrays import Estimate
 from evalflow.stats.paired import Difference
 from evalflow.stats.prediction import MIN_LABELS
 from evalflow.summary.members import CascadeAdvice, EscalationPoint, PanelAdvice
@@ -66,21 +66,21 @@ def _panel(found: PanelAdvice, keys: Mapping[str, str], place: str) -> Iterator[
     yield f"Each member on {counted(found.n, 'labelled answer')} that all scored, by what people say:"
     for name, rows in zip(found.names, found.confusion, strict=True):
         said = [
-            f"of {size:,} {called} it calls {percent(share)} so{bracketed(span.low, span.high)}"
+            f"of {share.n:,} {called} it calls {percent(share.value)} so{bracketed(share.low, share.high)}"
             for called, row, at in zip(found.classes, rows, range(len(rows)), strict=True)
-            for share, span, size in [row[at]]
-            if share is not None
+            for share in [row[at]]
+            if share.value is not None
         ]
         yield f"{name}: {'; '.join(said)}."
-    for one, other, excess, span in found.shared:
-        if span.low is not None and span.low > 0:
+    for one, other, excess in found.shared:
+        if excess.low is not None and excess.low > 0:
             yield (
-                f"{one} and {other} make the same mistakes: they agree on {percent(excess)}"
-                f"{bracketed(span.low, span.high)} more of the answers than judges that err independently would, "
+                f"{one} and {other} make the same mistakes: they agree on {percent(excess.value)}"
+                f"{bracketed(excess.low, excess.high)} more of the answers than judges that err independently would, "
                 "so together they tell less than two; take one of another family."
             )
     yield "Right on labels that chose no weights (cross-validated): " + "; ".join(
-        f"{_WAYS[way.name]} {number(way.accuracy)}{bracketed(way.found.low, way.found.high)}" for way in found.ways
+        f"{_WAYS[name]} {number(way.value)}{bracketed(way.low, way.high)}" for name, way in found.ways.items()
     ) + "."  # fmt: skip
     yield f"Weights against majority: {_gain(found.gain)}."
     for name in found.useless:
@@ -116,11 +116,12 @@ def _cascade(found: CascadeAdvice, place: str) -> Iterator[str]:
         yield "No lower threshold agrees as well: leave it."
     else:
         yield f"escalate_below {advised.threshold:g} {_point(advised)}; it is the cheapest within a standard error."
-        accuracy, span = found.validated
+        accuracy = found.validated
         span_of_gain = bracketed(found.gain.low, found.gain.high, signed)
         yield (
-            f"Such a choice, made on other labels (cross-validated), agrees in {number(accuracy)}"
-            f"{bracketed(span.low, span.high)}: {signed(found.gain.difference)}{span_of_gain} against the one as it is."
+            f"Such a choice, made on other labels (cross-validated), agrees in {number(accuracy.value)}"
+            f"{bracketed(accuracy.low, accuracy.high)}: {signed(found.gain.difference)}{span_of_gain} "
+            "against the one as it is."
         )
         yield f"To escalate less: {place}.escalate_below={advised.threshold:g}"
     if current.threshold < 1:
@@ -132,7 +133,7 @@ def _cascade(found: CascadeAdvice, place: str) -> Iterator[str]:
 
 def _point(point: EscalationPoint) -> str:
     paid = "" if point.cost_usd is None else f" at {cost(point.cost_usd)} an answer"
-    agrees = f"{number(point.agreement)}{bracketed(point.found.low, point.found.high)}"
+    agrees = f"{number(point.agreement.value)}{bracketed(point.agreement.low, point.agreement.high)}"
     return f"escalates {percent(point.escalated)} of the answers{paid} and agrees with people in {agrees}"
 
 
@@ -140,9 +141,8 @@ def _errors_picture(found: PanelAdvice) -> Picture:
     points: list[svg.IntervalPoint] = []
     for name, rows in zip(found.names, found.confusion, strict=True):
         for at, called in enumerate(found.classes):
-            share, span, _ = rows[at][at]
-            points.append(svg.IntervalPoint(joined(name, f"people say {called}"), share, span.low, span.high))
-    points += [svg.IntervalPoint(_WAYS[way.name], way.accuracy, way.found.low, way.found.high) for way in found.ways]
+            points.append(_interval_point(joined(name, f"people say {called}"), rows[at][at]))
+    points += [_interval_point(_WAYS[name], way) for name, way in found.ways.items()]
     sentence = (
         "How often each member says what people say, by what people say, and how often they are right together, "
         "cross-validated, with 95 % intervals."
@@ -155,7 +155,7 @@ def _cost_picture(found: CascadeAdvice) -> Picture:
     points = [
         (
             (point.cost_usd or 0.0) if priced else point.escalated,
-            svg.IntervalPoint(f"{point.threshold:g}", point.agreement, point.found.low, point.found.high),
+            _interval_point(f"{point.threshold:g}", point.agreement),
         )
         for point in found.points
     ]
@@ -167,8 +167,8 @@ def _cost_picture(found: CascadeAdvice) -> Picture:
     return draw("Cost against agreement", sentence, cost_chart(points, "agreement", across))
 
 
-def _span(value: float | None, span: Interval) -> dict[str, Any]:
-    return {"value": value, "ci_low": span.low, "ci_high": span.high, "method": span.method}
+def _interval_point(name: str, found: Estimate) -> svg.IntervalPoint:
+    return svg.IntervalPoint(name, found.value, found.low, found.high)
 
 
 def _difference(gain: Difference) -> dict[str, Any]:
@@ -176,8 +176,8 @@ def _difference(gain: Difference) -> dict[str, Any]:
 
 
 def _panel_document(found: PanelAdvice) -> dict[str, Any]:
-    def cells(rows: Sequence[Sequence[tuple[float | None, Interval, int]]]) -> list[list[dict[str, Any]]]:
-        return [[{**_span(share, span), "n": n} for share, span, n in row] for row in rows]
+    def cells(rows: Sequence[Sequence[Estimate]]) -> list[list[dict[str, Any]]]:
+        return [[{**share.document(), "n": share.n} for share in row] for row in rows]
 
     return {
         "n": found.n,
@@ -185,23 +185,23 @@ def _panel_document(found: PanelAdvice) -> dict[str, Any]:
         "confusion": {name: cells(rows) for name, rows in zip(found.names, found.confusion, strict=True)},
         "weights": dict(found.weights),
         "useless": list(found.useless),
-        "ways": {way.name: _span(way.accuracy, way.found) for way in found.ways},
+        "ways": {name: way.document() for name, way in found.ways.items()},
         "weights_against_majority": _difference(found.gain),
         "best_member": found.alone[0],
         "best_member_against_weights": _difference(found.alone[1]),
-        "shared_errors": [{"members": [one, other], **_span(value, span)} for one, other, value, span in found.shared],
+        "shared_errors": [{"members": [one, other], **excess.document()} for one, other, excess in found.shared],
     }
 
 
 def _cascade_document(found: CascadeAdvice) -> dict[str, Any]:
     def point(one: EscalationPoint) -> dict[str, Any]:
         about = {"escalate_below": one.threshold, "escalated": one.escalated, "cost_usd": one.cost_usd}
-        return about | {"agreement": _span(one.agreement, one.found)}
+        return about | {"agreement": one.agreement.document()}
 
     return {
         "n": found.n,
         "points": [point(one) for one in found.points],
         "advised": found.advised.threshold,
-        "cross_validated": _span(*found.validated),
+        "cross_validated": found.validated.document(),
         "against_current": _difference(found.gain),
     }

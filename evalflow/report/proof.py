@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -27,9 +28,9 @@ from evalflow.report.wording import (
     signed,
     table_of,
 )
+from evalflow.stats.arrays import Estimate
 from evalflow.summary.fixture_agreement import FixtureGap
 from evalflow.summary.proof import ChangeRow, Proof
-from evalflow.summary.rates import Rate
 
 HEADINGS = {True: "Faults, which must worsen the score", False: "Changes that must leave the score as it is"}
 
@@ -39,7 +40,7 @@ def title(proof: Proof) -> str:
     return joined(f"What {proof.metric} sees", proof.judge, proof.dataset)
 
 
-def share(rate: Rate | None) -> str:
+def share(rate: Estimate | None) -> str:
     """A share with its interval, such as `83 % (61 % to 94 %)`."""
     if rate is None or rate.value is None:
         return "–"
@@ -61,7 +62,8 @@ def proof_tables(manifest: Manifest) -> list[ProofTable]:
         rows: list[tuple[str, int, str, str]] = []
         for row in (about.proof or {}).get("rows") or ():
             verb = "seen" if row["fault"] else "kept"
-            rate = Rate(**row["as_expected"])
+            known: Mapping[str, Any] = {"std_error": None, **row["as_expected"]}  # a run.json may lack the error
+            rate = Estimate(**known)
             rows.append((row["change"].replace("_", " "), rate.n, f"{verb} in {share(rate)}", row["finding"]))
         if about.proof and rows:
             tables.append(ProofTable(joined(metric, about.judge, f"proved on {about.proof['dataset']}"), rows))
@@ -88,7 +90,7 @@ def people_lines(proof: Proof) -> list[str]:
     return lines
 
 
-def agreement(proof: Proof) -> Mapping[str, Rate]:
+def agreement(proof: Proof) -> Mapping[str, Estimate]:
     """The share of cases with people's score, of all and by tag."""
     return {"all cases": proof.people.same, **proof.people.tags} if proof.people else {}
 

@@ -1,4 +1,4 @@
-"""Array types, the confidence level, the record of an interval, and helpers that all statistics share."""
+"""Array types, the confidence level, intervals and estimates, and helpers that all statistics share."""
 
 from __future__ import annotations
 
@@ -35,6 +35,27 @@ class Interval:
     high: float | None
     std_error: float | None
     method: str
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A value over n answers or cases, with its interval. Without a value or an interval, `method` says why."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    std_error: float | None
+    n: int
+    method: str
+
+    def document(self) -> dict[str, Any]:
+        """The estimate as JSON, without n."""
+        return {"value": self.value, "ci_low": self.low, "ci_high": self.high, "method": self.method}
+
+
+def undefined(n: int, why: str, value: float | None = None) -> Estimate:
+    """An estimate without an interval, and without a value unless one is given."""
+    return Estimate(value, None, None, None, n, f"none: {why}")
 
 
 def no_interval(why: str) -> Interval:

@@ -18,10 +18,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from evalflow.lazy import np, pl
-from evalflow.records import Figure
 from evalflow.stats.arrays import Floats, Interval, Ints, no_interval
 from evalflow.stats.bootstrap import DRAWS, bootstrap_method, percentile_interval, resample
-from evalflow.stats.figures import figure_of, mean_figure
+from evalflow.stats.figures import Figure, figure_of, mean_figure
 from evalflow.stats.intervals import rule_of_three, wilson
 
 # Records that each class has more in the draws, right and wrong, and the number below which its own are few.

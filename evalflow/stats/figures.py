@@ -12,12 +12,11 @@ has the covariance of their sums over clusters (`_noise_bound`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from evalflow.lazy import np, pl
-from evalflow.records import Figure
-from evalflow.stats.arrays import UPPER, Bools, Floats, Hashes, Interval, Ints, no_interval
+from evalflow.stats.arrays import UPPER, Bools, Estimate, Floats, Hashes, Interval, Ints, no_interval
 from evalflow.stats.bootstrap import DRAWS, small_sample_note
 from evalflow.stats.intervals import interval
 from evalflow.stats.paired import mcnemar
@@ -29,14 +28,19 @@ BINS = 10
 _CLEAR = 2.5
 
 
+@dataclass(frozen=True, slots=True)
+class Figure(Estimate):
+    """A number over a run that is more than a mean of scores, such as recall; None if the divisor is 0."""
+
+    statistic: str
+    details: Mapping[str, Any] | None = None
+
+
 def figure_of(
     statistic: str, value: float | None, n: int, found: Interval, details: Mapping[str, Any] | None = None
 ) -> Figure:
     """A figure with this interval."""
-    return Figure(
-        statistic=statistic, value=value, n=n, std_error=found.std_error, ci_low=found.low, ci_high=found.high,
-        ci_method=found.method, details=details,
-    )  # fmt: skip
+    return Figure(value, found.low, found.high, found.std_error, n, found.method, statistic, details)
 
 
 def mean_figure(statistic: str, values: pl.Series, counts: pl.DataFrame) -> Figure:

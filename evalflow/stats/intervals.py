@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from evalflow.lazy import np
-from evalflow.stats.arrays import UPPER, Array, ArrayLike, Bools, Floats, Interval, cluster_codes
+from evalflow.stats.arrays import UPPER, Array, ArrayLike, Bools, Estimate, Floats, Interval, cluster_codes
 from evalflow.stats.bootstrap import FEW_CASES, FEW_CLUSTERS
 from evalflow.stats.quantiles import normal_quantile, student_quantile
 
@@ -162,6 +162,14 @@ def interval(
 ) -> Interval:
     """The interval of the mean of these case scores, by this module's rules; `bounded`: 0 and 1 are their ends."""
     return intervals(moments(scores, clusters, bounded=bounded), bounded=bounded, upper=upper)[0]
+
+
+def mean_estimate(scores: ArrayLike, clusters: ArrayLike | None = None, *, bounded: bool = False) -> Estimate:
+    """The mean of case scores with its `interval`."""
+    values = np.asarray(scores, dtype=np.float64)
+    found = interval(values, clusters, bounded=bounded)
+    mean = float(values.mean()) if values.size else None
+    return Estimate(mean, found.low, found.high, found.std_error, values.size, found.method)
 
 
 def intervals(m: Moments, *, bounded: ArrayLike = False, upper: float = UPPER) -> Intervals:

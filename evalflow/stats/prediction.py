@@ -38,7 +38,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from evalflow.lazy import np
-from evalflow.stats.arrays import UPPER, Interval, cluster_codes, constant, no_interval
+from evalflow.stats.arrays import UPPER, Estimate, Interval, cluster_codes, constant, no_interval, undefined
 from evalflow.stats.intervals import FEW_CLUSTERS, t_interval
 from evalflow.stats.labelled import (
     Sample,
@@ -370,24 +370,13 @@ def _folds(s: Sample, seed: int) -> Ints:
     return fold[codes]
 
 
-@dataclass(frozen=True, slots=True)
-class CorrectedRate:
-    """A corrected pass rate and its interval, within 0..1. What cannot be estimated is None; `method` says why."""
-
-    estimate: float | None
-    low: float | None
-    high: float | None
-    std_error: float | None
-    method: str
-
-
-def rogan_gladen(rate: float, n: int, specificity: float, fails: int, sensitivity: float, passes: int) -> CorrectedRate:
+def rogan_gladen(rate: float, n: int, specificity: float, fails: int, sensitivity: float, passes: int) -> Estimate:
     """The share that people would pass (Rogan & Gladen); none if all labels are alike or the judge is useless."""
     if not (n and fails and passes):
         missing = "answers without a label" if not n else f"labels that {'fail' if not fails else 'pass'}"
-        return CorrectedRate(None, None, None, None, f"none: no {missing}")
+        return undefined(n, f"no {missing}")
     if specificity + sensitivity <= 1:
-        return CorrectedRate(None, None, None, None, "none: the judge is no better than chance")
+        return undefined(n, "the judge is no better than chance")
     z = quantile(UPPER)
     size, fail, success = n + z**2, fails + 2, passes + 2
     p = (n * rate + z**2 / 2) / size
@@ -398,7 +387,7 @@ def rogan_gladen(rate: float, n: int, specificity: float, fails: int, sensitivit
     error = (p * (1 - p) / size + (1 - theta) ** 2 * of_fails + theta**2 * of_passes) ** 0.5 / slope
     low, high = (_share(theta + shift + side * z * error) for side in (-1, 1))
     estimate = _share((rate + specificity - 1) / (specificity + sensitivity - 1))
-    return CorrectedRate(estimate, low, high, error, "rogan_gladen")
+    return Estimate(estimate, low, high, error, n, "rogan_gladen")
 
 
 def _share(value: float) -> float:

@@ -22,17 +22,19 @@ from dataclasses import dataclass
 from typing import Literal
 
 from evalflow.lazy import np
-from evalflow.stats.agreement import Agreement, delta_method, normalised_weights, undefined
+from evalflow.stats.agreement import delta_method, normalised_weights
 from evalflow.stats.arrays import (
     ROUNDING,
     UPPER,
     ArrayLike,
+    Estimate,
     Floats,
     Ints,
     cluster_codes,
     cluster_sums,
     constant,
     mean_ranks,
+    undefined,
 )
 from evalflow.stats.bootstrap import DRAWS, MAX_UNDEFINED, bootstrap_method, percentiles
 from evalflow.stats.intervals import FEW_CLUSTERS, cr2, t_interval
@@ -50,7 +52,7 @@ def correlation(
     kind: Correlation = "spearman",
     clusters: ArrayLike | None = None,
     weights: ArrayLike | None = None,
-) -> Agreement:
+) -> Estimate:
     """The correlation of two scores of the same answers. Kendall's is tau-b; Spearman's gives ties their mean rank.
 
     Weighted ranks are those among all answers, and n is the effective sample size (Kish 1965). Undefined for fewer than
@@ -79,10 +81,10 @@ def correlation(
     error = math.sqrt(variance * effect)
     half = quantile(UPPER, df) * error
     low, high = (math.tanh(math.atanh(value) + end) for end in (-half, half))
-    return Agreement(value, low, high, (1 - value**2) * error, n, delta_method("fisher", n, groups))
+    return Estimate(value, low, high, (1 - value**2) * error, n, delta_method("fisher", n, groups))
 
 
-def grouped_spearman(groups: ArrayLike, human: ArrayLike, judge: ArrayLike) -> Agreement:
+def grouped_spearman(groups: ArrayLike, human: ArrayLike, judge: ArrayLike) -> Estimate:
     """Spearman's correlation within each group, such as a document, averaged over the `n` groups, with t over them.
 
     Groups in which a side gives only one score are left out. This differs from the correlation over all answers, which
@@ -106,7 +108,7 @@ def grouped_spearman(groups: ArrayLike, human: ArrayLike, judge: ArrayLike) -> A
     error = float(each.std(ddof=1)) / math.sqrt(used)
     low, high = t_interval(value, error, used - 1)
     method = f"t: fewer than {FEW_CLUSTERS} groups" if used < FEW_CLUSTERS else "t"
-    return Agreement(value, max(-1.0, float(low)), min(1.0, float(high)), error, used, method)
+    return Estimate(value, max(-1.0, float(low)), min(1.0, float(high)), error, used, method)
 
 
 def pearson(x: Floats, y: Floats, count: Floats) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 
 from evalflow.lazy import np, pl
 from evalflow.stats.arrays import Floats, Ints
-from evalflow.stats.intervals import interval
+from evalflow.stats.intervals import mean_estimate
 from evalflow.stats.variance import Components, Repeated, components, pass_all_k, pass_at_k
 from evalflow.summary.journal import SLICE
 from evalflow.summary.slices import Units, case_clusters, cluster_name
@@ -134,10 +134,8 @@ def _draws(cases: Columns) -> Iterator[dict[str, Any]]:
 
 
 def _mean(probabilities: Floats, clusters: Any) -> dict[str, Any]:
-    found = interval(probabilities, clusters, bounded=True)
-    return {
-        "value": float(probabilities.mean()), "ci_low": found.low, "ci_high": found.high, "ci_method": found.method,
-    }  # fmt: skip
+    found = mean_estimate(probabilities, clusters, bounded=True)
+    return {"value": found.value, "ci_low": found.low, "ci_high": found.high, "ci_method": found.method}
 
 
 def consistency(scores: pl.LazyFrame) -> dict[str, Any] | None:

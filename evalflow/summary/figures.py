@@ -9,8 +9,8 @@ from typing import Any
 
 from evalflow.lazy import pl
 from evalflow.protocols import Measured
-from evalflow.records import Figure, FigureSpec
-from evalflow.stats.figures import PREFERENCE_FIGURES
+from evalflow.records import FigureSpec
+from evalflow.stats.figures import PREFERENCE_FIGURES, Figure
 from evalflow.summary.journal import json_text
 from evalflow.summary.slices import Units
 

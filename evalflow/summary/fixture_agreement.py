@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from evalflow.lazy import pl
-from evalflow.records.scores import passes
-from evalflow.summary.rates import Rate, rate_of
+from evalflow.records import passes
+from evalflow.stats.arrays import Estimate
+from evalflow.summary.slices import mean_of
 
 FIXTURE = "fixture"
 """The name of a fixture as a dataset."""
@@ -49,10 +50,10 @@ class FixtureAgreement:
         furthest: The cases that differ most, at most five: whether there is anything to score comes before how much.
     """
 
-    same: Rate
-    distance: Rate
-    verdict: Rate | None
-    tags: Mapping[str, Rate]
+    same: Estimate
+    distance: Estimate
+    verdict: Estimate | None
+    tags: Mapping[str, Estimate]
     unscored: int
     furthest: Sequence[FixtureGap]
 
@@ -84,11 +85,11 @@ def agreement_of(
     names = sorted({tag for tags in usable["tags"] for tag in tags})
     differing = usable.filter(~pl.col("same")).sort("distance", descending=True, nulls_last=False, maintain_order=True)
     return FixtureAgreement(
-        same=rate_of(usable, pl.col("same"), bounded=True),
-        distance=rate_of(scored, pl.col("distance"), bounded=bounded),
-        verdict=None if cases["threshold"].null_count() else rate_of(scored, pl.col("verdict"), bounded=True),
+        same=mean_of(usable, pl.col("same"), bounded=True),
+        distance=mean_of(scored, pl.col("distance"), bounded=bounded),
+        verdict=None if cases["threshold"].null_count() else mean_of(scored, pl.col("verdict"), bounded=True),
         tags={
-            name: rate_of(usable.filter(pl.col("tags").list.contains(name)), pl.col("same"), bounded=True)
+            name: mean_of(usable.filter(pl.col("tags").list.contains(name)), pl.col("same"), bounded=True)
             for name in names
         },
         unscored=len(people) - usable.height,

@@ -11,9 +11,9 @@ from typing import Any
 
 from evalflow.lazy import np, pl
 from evalflow.records import passes
-from evalflow.stats.arrays import Bools, Floats, Interval, Ints, cluster_codes
+from evalflow.stats.arrays import Bools, Estimate, Floats, Ints, cluster_codes
 from evalflow.stats.dawid_skene import MISSING, dawid_skene, shared_errors
-from evalflow.stats.intervals import interval
+from evalflow.stats.intervals import mean_estimate
 from evalflow.stats.paired import Difference, paired_difference, standard_error
 from evalflow.stats.prediction import FOLDS, MIN_LABELS
 from evalflow.summary.calibration import CalibrationRow
@@ -61,31 +61,24 @@ class MemberScores:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """How often one way to combine the members says what people say, on labels that did not shape it."""
-
-    name: str
-    accuracy: float
-    found: Interval
-
-
-@dataclass(frozen=True, slots=True)
 class PanelAdvice:
     """What labels say of a panel, from the `n` labelled answers that all members scored."""
 
     names: Sequence[str]
     n: int
     classes: Sequence[str]
-    # For each member, by people's class (down) and its own (across): share, interval, and answers below.
-    confusion: Sequence[Sequence[Sequence[tuple[float | None, Interval, int]]]]
+    confusion: Sequence[Sequence[Sequence[Estimate]]]  # shares, by member, people's class (down) and its own (across)
     weights: Mapping[str, float]  # of each member, for `vote: weighted`; they sum to 1
     useless: Sequence[str]  # members no better than chance
-    ways: Sequence[Way]  # majority, best member, weighted, Dawid-Skene
+    # How often each way to combine the members says what people say, on labels that did not shape it: majority, best
+    # member, weighted, Dawid-Skene.
+    ways: Mapping[str, Estimate]
     gain: Difference  # share right by weights minus share right by majority
     # The member that says most often what people say; share right by such a member minus that by weights.
     alone: tuple[str, Difference]
-    # Pairs of members, how much more often they agree than independent ones, and its interval.
-    shared: Sequence[tuple[str, str, float, Interval]]
+    shared: Sequence[
+        tuple[str, str, Estimate]
+    ]  # pairs of members, how much more often they agree than independent ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +88,7 @@ class EscalationPoint:
     threshold: float
     escalated: float
     cost_usd: float | None
-    agreement: float
-    found: Interval
+    agreement: Estimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +103,7 @@ class CascadeAdvice:
     n: int
     points: Sequence[EscalationPoint]
     advised: EscalationPoint
-    validated: tuple[float, Interval]
+    validated: Estimate
     gain: Difference
 
 
@@ -174,7 +166,6 @@ def panel_advice(members: MemberScores, seed: int) -> PanelAdvice | None:
         return None
     weights, useless = _weights(said, true, classes)
     right = _validated_ways(members, known, votes, truth, classes, seed)
-    ways = [Way(name, float(one.mean()), interval(one, units, bounded=True)) for name, one in right.items()]
     names = members.names
     return PanelAdvice(
         names=names,
@@ -183,25 +174,24 @@ def panel_advice(members: MemberScores, seed: int) -> PanelAdvice | None:
         confusion=[_confusion(said[:, at], true, units, classes) for at in range(len(names))],
         weights=dict(zip(names, (weights / weights.sum()).tolist(), strict=True)),
         useless=[name for name, none in zip(names, useless.tolist(), strict=True) if none],
-        ways=ways,
+        ways={name: mean_estimate(one, units, bounded=True) for name, one in right.items()},
         gain=paired_difference(right["majority"], right["weighted"], units, seed, bounded=True),
         alone=(
             names[int((said == true[:, None]).mean(axis=0).argmax())],
             paired_difference(right["weighted"], right["best member"], units, seed, bounded=True),
         ),
         shared=[
-            (names[a], names[b], *shared_errors(said[:, a], said[:, b], true, classes, units, seed))
+            (names[a], names[b], shared_errors(said[:, a], said[:, b], true, classes, units, seed))
             for a, b in combinations(range(len(names)), 2)
         ],
     )
 
 
-def _confusion(said: Ints, true: Ints, units: Ints, classes: int) -> list[list[tuple[float | None, Interval, int]]]:
-    def cell(down: int, across: int) -> tuple[float | None, Interval, int]:
-        own = (said[true == down] == across).astype(np.float64)
-        return float(own.mean()) if own.size else None, interval(own, units[true == down], bounded=True), own.size
-
-    return [[cell(down, across) for across in range(classes)] for down in range(classes)]
+def _confusion(said: Ints, true: Ints, units: Ints, classes: int) -> list[list[Estimate]]:
+    return [
+        [mean_estimate(said[true == down] == across, units[true == down], bounded=True) for across in range(classes)]
+        for down in range(classes)
+    ]
 
 
 def _weights(said: Ints, true: Ints, classes: int) -> tuple[Floats, Bools]:
@@ -263,7 +253,7 @@ def cascade_advice(members: MemberScores, current: float, seed: int) -> CascadeA
         EscalationPoint(
             float(threshold), float(asked[:, 1:].any(axis=1).mean()),
             None if unknown else float((costs * asked).sum(axis=1).mean()),
-            float(own.mean()), interval(own, units, bounded=True),
+            mean_estimate(own, units, bounded=True),
         )
         for threshold, (_, asked), own in zip(thresholds, made, right, strict=True)
     ]  # fmt: skip
@@ -276,7 +266,7 @@ def cascade_advice(members: MemberScores, current: float, seed: int) -> CascadeA
         n=units.size,
         points=points,
         advised=points[_cheapest(right, units)],
-        validated=(float(validated.mean()), interval(validated, units, bounded=True)),
+        validated=mean_estimate(validated, units, bounded=True),
         gain=paired_difference(right[-1], validated, units, seed, bounded=True),
     )
 

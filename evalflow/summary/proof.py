@@ -8,8 +8,9 @@ from typing import Any, Literal
 
 from evalflow.datasets.perturbations import ABOUT, CHANGES
 from evalflow.lazy import pl
+from evalflow.stats.arrays import Estimate
 from evalflow.summary.fixture_agreement import FIXTURE, FixtureAgreement, FixtureScore, agreement_of
-from evalflow.summary.rates import Rate, rate_of
+from evalflow.summary.slices import mean_of
 
 Finding = Literal["seen", "not seen", "kept", "not kept", "cannot tell"]
 _HALF = 0.5
@@ -31,11 +32,11 @@ class ChangeRow:
 
     change: str
     fault: bool
-    as_expected: Rate
-    shift: Rate
+    as_expected: Estimate
+    shift: Estimate
     finding: Finding
     unscored: int
-    flips: Rate | None
+    flips: Estimate | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +55,8 @@ class Proof:
     judge: str | None
     dataset: str
     by: float
-    accepted: Rate | None
-    same: Rate | None
+    accepted: Estimate | None
+    same: Estimate | None
     people: FixtureAgreement | None
     rows: Sequence[ChangeRow]
 
@@ -127,7 +128,7 @@ def proof_of(
     accepted = None
     if cells.height and has_threshold:
         passed = good.filter(pl.col("passed").is_not_null())
-        accepted = rate_of(passed, pl.col("passed"), bounded=True)
+        accepted = mean_of(passed, pl.col("passed"), bounded=True)
     same = _same(scores.with_columns(cluster=pl.col("group")), by)
     return Proof(metric, judge, dataset, by, accepted, same, agreement, rows)
 
@@ -137,21 +138,21 @@ def _row(name: str, pairs: pl.DataFrame, *, fault: bool, by: float, has_threshol
     scored = considered.filter(pl.col("moved").is_not_null())
     close = by - 1e-9
     held = (pl.col("moved") <= -close) if fault else (pl.col("moved").abs() < close)
-    rate = rate_of(scored, held.cast(pl.Float64), bounded=True)
+    rate = mean_of(scored, held.cast(pl.Float64), bounded=True)
     yes, no = ("seen", "not seen") if fault else ("kept", "not kept")
     finding: Finding = "cannot tell"
     if rate.low is not None and rate.low > _HALF:
         finding = yes
     elif rate.high is not None and rate.high < _HALF:
         finding = no
-    flips = rate_of(scored.filter(pl.col("flipped").is_not_null()), pl.col("flipped"), bounded=True)
+    flips = mean_of(scored.filter(pl.col("flipped").is_not_null()), pl.col("flipped"), bounded=True)
     return ChangeRow(
-        name, fault, rate, rate_of(scored, pl.col("moved"), bounded=False), finding, considered.height - scored.height,
+        name, fault, rate, mean_of(scored, pl.col("moved"), bounded=False), finding, considered.height - scored.height,
         flips if has_threshold else None,
     )  # fmt: skip
 
 
-def _same(cells: pl.DataFrame, by: float) -> Rate | None:
+def _same(cells: pl.DataFrame, by: float) -> Estimate | None:
     """How often two repeats of the judge on one answer agree, over all pairs of an answer."""
     scored = cells.filter(pl.col("status") == "scored").select("dataset", "case_id", "cluster", "repeat", "score")
     pairs = scored.join(scored, on=["dataset", "case_id"], suffix="_other").filter(
@@ -161,4 +162,4 @@ def _same(cells: pl.DataFrame, by: float) -> Rate | None:
         return None
     close = ((pl.col("score") - pl.col("score_other")).abs() < by - 1e-9).cast(pl.Float64)
     answers = pairs.group_by("dataset", "case_id", "cluster", maintain_order=True).agg(value=close.mean())
-    return rate_of(answers, pl.col("value"), bounded=True)
+    return mean_of(answers, pl.col("value"), bounded=True)

@@ -9,8 +9,8 @@ from typing import Any
 
 from evalflow.datasets import tag_levels
 from evalflow.lazy import np, pl
-from evalflow.stats.arrays import Floats, Hashes
-from evalflow.stats.intervals import Moments, moments, stacked
+from evalflow.stats.arrays import Estimate, Floats, Hashes
+from evalflow.stats.intervals import Moments, mean_estimate, moments, stacked
 from evalflow.summary.journal import SLICE
 
 NAMES = ("score", "passed")
@@ -131,6 +131,12 @@ def case_clusters(cases: pl.DataFrame) -> Hashes | None:
         return None
     alone = pl.int_range(pl.len(), dtype=pl.UInt64)
     return cases.select(pl.col("cluster").fill_null(alone))["cluster"].to_numpy()
+
+
+def mean_of(frame: pl.DataFrame, value: pl.Expr, *, bounded: bool) -> Estimate:
+    """The mean of a column of cases, true as 1; those with the same `cluster` count as one draw."""
+    values = frame.select(value.cast(pl.Float64).alias("value"))["value"].to_numpy()
+    return mean_estimate(values, case_clusters(frame), bounded=bounded)
 
 
 def repeats_of(cells: pl.LazyFrame) -> pl.LazyFrame:

@@ -49,7 +49,7 @@ def summarise(scores: pl.LazyFrame, metrics: Mapping[str, Measured], seed: int =
     bounded = [name for name, metric in metrics.items() if metric.bounded]
     means = _mean_rows(units, measures(cells, cases, units, bounded), metrics)
     extra, details = _figure_rows(figures(cells, units, metrics, seed), means)
-    rows = pl.concat([means.select("unit", *summary_schema()).with_columns(place=pl.lit(0, pl.Int64)), extra])
+    rows = pl.concat([means.with_columns(place=pl.lit(0, pl.Int64)), extra], how="diagonal")
     places = {name: place for place, name in enumerate(metrics)}
     rank = pl.col("metric").replace_strict(places, default=len(places), return_dtype=pl.Int64)
     ordered = rows.sort("dataset", "target", rank, "metric", "judge", "tag", "place", nulls_last=False)
@@ -97,15 +97,14 @@ def _numbers(values: Any) -> pl.Series:
 
 def _figure_rows(found: list[Slice], means: pl.DataFrame) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
     """Rows of the figures, with the counts and costs of their unit and their own value and interval; and details."""
-    rows: list[dict[str, Any]] = []
+    rows: list[tuple[Any, ...]] = []
     details: list[dict[str, Any]] = []
     for part in found:
         for place, figure in enumerate(part.figures, start=1):
-            rows.append({
-                "unit": part.unit, "place": place, "statistic": figure.statistic, "value": figure.value,
-                "std_error": figure.std_error, "ci_low": figure.ci_low, "ci_high": figure.ci_high,
-                "ci_method": figure.ci_method,
-            })  # fmt: skip
+            rows.append((
+                part.unit, place, figure.statistic, figure.value, figure.std_error, figure.low, figure.high,
+                figure.method,
+            ))  # fmt: skip
             details.append({**part.key, "statistic": figure.statistic, "n": figure.n, **(figure.details or {})})
     schema = summary_schema()
     own = ("statistic", "value", "std_error", "ci_low", "ci_high", "ci_method")
@@ -114,9 +113,7 @@ def _figure_rows(found: list[Slice], means: pl.DataFrame) -> tuple[pl.DataFrame,
     )
     shared = [*SLICE, "tag", "n", "n_scored", "n_undefined", "n_error", "n_skipped", "cost_usd", "input_tokens"]
     shared += ["output_tokens", "latency_p50", "latency_p95"]
-    joined = frame.join(means.select("unit", *shared), on="unit", how="left")
-    blank = [pl.lit(None, dtype).alias(name) for name, dtype in schema.items() if name not in joined.columns]
-    return joined.with_columns(blank).select("unit", *schema, "place"), details
+    return frame.join(means.select("unit", *shared), on="unit", how="left"), details
 
 
 def write_summary(summary: Summary, folder: Path) -> None:

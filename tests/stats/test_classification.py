@@ -12,8 +12,8 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalflow.records import Figure
 from evalflow.stats.classification import classification_figures
+from evalflow.stats.figures import Figure
 from evalflow.stats.intervals import wilson
 
 
@@ -37,12 +37,12 @@ def test_guardrail_figures_agree_with_published_numbers():
     assert list(found) == ["accuracy", "precision", "recall", "f1", "mcc"]
     precision, recall, f1 = found["precision"], found["recall"], found["f1"]
     assert precision.value == pytest.approx(0.8571428571)
-    assert (precision.ci_low, precision.ci_high) == pytest.approx((0.6536393972, 0.950189875), abs=1e-9)
+    assert (precision.low, precision.high) == pytest.approx((0.6536393972, 0.950189875), abs=1e-9)
     assert recall.value == pytest.approx(0.7826086957)
-    assert (recall.ci_low, recall.ci_high) == pytest.approx((0.5809651698, 0.9033602197), abs=1e-9)
+    assert (recall.low, recall.high) == pytest.approx((0.5809651698, 0.9033602197), abs=1e-9)
     assert f1.value == pytest.approx(0.8181818182)
     assert (precision.n, recall.n, f1.n) == (21, 23, 100)
-    assert [figure.ci_method for figure in found.values()] == [
+    assert [figure.method for figure in found.values()] == [
         "wilson", "wilson", "wilson", "dirichlet", "dirichlet",
     ]  # fmt: skip
     assert found["mcc"].value == pytest.approx(0.7683397489)
@@ -54,16 +54,16 @@ def test_f1_agrees_with_the_posterior_of_scipy():
     drawn: Any = scipy.stats.dirichlet.rvs(np.array([18, 3, 74, 5]) + 0.25, size=20_000, random_state=7)
     tp, fp, _, fn = drawn.T
     low, high = np.quantile(2 * tp / (2 * tp + fp + fn), (0.025, 0.975))
-    assert (found.ci_low, found.ci_high) == pytest.approx((low, high), abs=0.01)
+    assert (found.low, found.high) == pytest.approx((low, high), abs=0.01)
 
 
 def test_a_rare_class_that_is_always_right_is_not_taken_for_perfect():
     pairs = [('"a"', '"a"')] * 60 + [('"a"', '"b"')] * 10 + [('"b"', '"b"')] * 30 + [('"c"', '"c"')] * 3
     found = by_name(classification_figures(counts(pairs), None))
-    assert found["macro_recall"].ci_method == "dirichlet: 3 in the rarest class"
-    assert found["macro_recall"].ci_low is not None
+    assert found["macro_recall"].method == "dirichlet: 3 in the rarest class"
+    assert found["macro_recall"].low is not None
     # As low as it would be if the class were right in little more than half of all.
-    assert found["macro_recall"].ci_low < (60 / 70 + 1 + 0.65) / 3
+    assert found["macro_recall"].low < (60 / 70 + 1 + 0.65) / 3
 
 
 @settings(max_examples=25, deadline=None)
@@ -72,8 +72,8 @@ def test_all_right_has_an_interval_that_ends_at_1(classes: int, each: int):
     pairs = [(f'"{name}"', f'"{name}"') for name in range(classes) for _ in range(each)]
     found = by_name(classification_figures(counts(pairs), None))
     for name in ("macro_f1", "macro_recall", "weighted_precision", "mcc"):
-        assert (found[name].value, found[name].ci_high) == (1.0, 1.0)
-        assert -1 < (found[name].ci_low or -1) < 1
+        assert (found[name].value, found[name].high) == (1.0, 1.0)
+        assert -1 < (found[name].low or -1) < 1
 
 
 def test_nothing_to_divide_by_is_none_and_never_zero():
@@ -81,23 +81,23 @@ def test_nothing_to_divide_by_is_none_and_never_zero():
     assert found["accuracy"].value == 1.0
     for name in ("precision", "recall", "f1"):
         assert found[name].value is None
-        assert found[name].ci_low is None
+        assert found[name].low is None
         assert found[name].n == 0
-        assert found[name].ci_method == "none: nothing to divide by"
+        assert found[name].method == "none: nothing to divide by"
 
 
 def test_a_positive_label_that_is_never_predicted_has_no_precision_but_a_recall_of_zero():
     found = by_name(classification_figures(counts(binary(0, 0, 2, 2)), "true"))
     assert found["precision"].value is None
     assert (found["recall"].value, found["f1"].value) == (0.0, 0.0)
-    assert (found["recall"].ci_low, found["recall"].ci_high) == pytest.approx(wilson(0, 2))
+    assert (found["recall"].low, found["recall"].high) == pytest.approx(wilson(0, 2))
 
 
 def test_a_class_that_is_never_predicted_does_not_raise_the_macro_mean():
     pairs = [('"tax"', '"tax"'), ('"visa"', '"tax"')]
     found = by_name(classification_figures(counts(pairs), None))
     assert found["macro_precision"].value is None
-    assert found["macro_precision"].ci_method == "none: a class is never predicted"
+    assert found["macro_precision"].method == "none: a class is never predicted"
     assert found["precision[tax]"].value == 0.5
     assert found["precision[visa]"].value is None
     assert found["macro_recall"].value == 0.5
@@ -116,10 +116,10 @@ def test_a_class_that_is_predicted_but_never_true_counts_against_precision_only(
 def test_one_class_in_all_is_that_class_alone():
     found = by_name(classification_figures(counts([("true", "true")] * 4), "true"))
     assert [found[name].value for name in ("accuracy", "precision", "recall", "f1")] == [1.0] * 4
-    assert found["recall"].ci_method == "wilson: 4 of 4 cases, by the rule of three at least 0.25"
-    assert found["f1"].ci_method == "wilson"
+    assert found["recall"].method == "wilson: 4 of 4 cases, by the rule of three at least 0.25"
+    assert found["f1"].method == "wilson"
     low, _ = wilson(4, 4)
-    assert found["f1"].ci_low == pytest.approx(2 * low / (1 + low))
+    assert found["f1"].low == pytest.approx(2 * low / (1 + low))
 
 
 def test_no_records_at_all():
@@ -134,7 +134,7 @@ def test_records_of_one_cluster_are_not_independent():
     pairs = binary(40, 0, 40, 0) + binary(0, 10, 0, 10)
     alone = by_name(classification_figures(counts(pairs), "true"))
     together = by_name(classification_figures(counts(pairs, per_cluster=10), "true"))
-    assert {figure.ci_method for figure in together.values()} == {"cluster_bootstrap: fewer than 30 clusters"}
+    assert {figure.method for figure in together.values()} == {"cluster_bootstrap: fewer than 30 clusters"}
     for name, figure in together.items():
         assert figure.value == alone[name].value
         wide, narrow = figure.std_error, alone[name].std_error
@@ -145,9 +145,9 @@ def test_records_of_one_cluster_are_not_independent():
 
 def test_a_perfect_score_over_clusters_is_as_uncertain_as_its_clusters_are_few():
     found = by_name(classification_figures(counts(binary(20, 0, 20, 0), per_cluster=4), "true"))
-    assert found["precision"].ci_method == "wilson_clusters: 5 of 5 cases or groups, by the rule of three at least 0.4"
-    assert (found["precision"].ci_low, found["precision"].ci_high) == pytest.approx(wilson(5, 5))
-    assert (found["accuracy"].ci_low, found["accuracy"].ci_high) == pytest.approx(wilson(10, 10))
+    assert found["precision"].method == "wilson_clusters: 5 of 5 cases or groups, by the rule of three at least 0.4"
+    assert (found["precision"].low, found["precision"].high) == pytest.approx(wilson(5, 5))
+    assert (found["accuracy"].low, found["accuracy"].high) == pytest.approx(wilson(10, 10))
 
 
 def test_a_single_cluster_gives_no_interval():
@@ -155,7 +155,7 @@ def test_a_single_cluster_gives_no_interval():
     perfect = by_name(classification_figures(counts(binary(4, 0, 4, 0), per_cluster=8), "true"))
     assert (mixed["precision"].value, perfect["precision"].value) == (0.75, 1.0)
     for figure in (*mixed.values(), *perfect.values()):
-        assert (figure.ci_low, figure.ci_method) == (None, "none: one cluster")
+        assert (figure.low, figure.method) == (None, "none: one cluster")
 
 
 def test_clusters_alike_may_share_a_row():
@@ -167,13 +167,13 @@ def test_clusters_alike_may_share_a_row():
 
 def test_few_cases_and_few_clusters_are_said():
     few = by_name(classification_figures(counts(binary(6, 2, 6, 2)), "true"))
-    assert [f.ci_method for f in few.values()] == ["wilson"] * 3 + ["dirichlet: 8 in the rarest class"] * 2
+    assert [f.method for f in few.values()] == ["wilson"] * 3 + ["dirichlet: 8 in the rarest class"] * 2
     grouped = by_name(classification_figures(counts(binary(30, 5, 30, 5), per_cluster=10), "true"))
-    assert grouped["recall"].ci_method == "cluster_bootstrap: fewer than 30 clusters"
+    assert grouped["recall"].method == "cluster_bootstrap: fewer than 30 clusters"
     rare = by_name(classification_figures(counts(binary(6, 2, 200, 2), per_cluster=5), "true"))
-    assert rare["f1"].ci_method == "cluster_bootstrap: 8 in the rarest class"
+    assert rare["f1"].method == "cluster_bootstrap: 8 in the rarest class"
     both = by_name(classification_figures(counts(binary(6, 2, 40, 2), per_cluster=5), "true"))
-    assert both["f1"].ci_method == "cluster_bootstrap: fewer than 30 clusters, 8 in the rarest class"
+    assert both["f1"].method == "cluster_bootstrap: fewer than 30 clusters, 8 in the rarest class"
 
 
 def test_the_seed_decides_the_interval():

@@ -33,23 +33,23 @@ def test_weighted_means_count_each_class_as_often_as_it_is_true():
     assert found["f2[b]"].value == pytest.approx(10 / (16 + 3))
     assert found["weighted_f2"].value == pytest.approx((6 * 25 / 31 + 4 * 10 / 19) / 10)
     f1 = found["weighted_f1"]
-    assert None not in (f1.ci_low, f1.value, f1.ci_high)
-    assert 0 < (f1.ci_low or 0) < (f1.value or 0) < (f1.ci_high or 0) < 1
+    assert None not in (f1.low, f1.value, f1.high)
+    assert 0 < (f1.low or 0) < (f1.value or 0) < (f1.high or 0) < 1
 
 
 def test_nothing_scored_has_no_weighted_mean():
     empty = counts([("1", "0")]).clear()
     found = by_name(classification_figures(empty, None))
     assert found["weighted_precision"].value is None
-    assert found["weighted_precision"].ci_method == "none: nothing to divide by"
+    assert found["weighted_precision"].method == "none: nothing to divide by"
 
 
 def test_the_interval_of_a_perfect_f2_is_the_widest_that_its_jaccard_index_allows():
     found = by_name(classification_figures(counts([('"a"', '"a"')] * 8 + [('"b"', '"b"')] * 8), None))
     low, _ = wilson(8, 8)
-    assert found["f2[a]"].ci_low == pytest.approx(5 * low / (5 * low + 4 * (1 - low)))
-    assert found["f2[a]"].ci_high == pytest.approx(1.0)
-    assert (found["f2[a]"].ci_low or 1) < (found["f1[a]"].ci_low or 0)
+    assert found["f2[a]"].low == pytest.approx(5 * low / (5 * low + 4 * (1 - low)))
+    assert found["f2[a]"].high == pytest.approx(1.0)
+    assert (found["f2[a]"].low or 1) < (found["f1[a]"].low or 0)
 
 
 def labelled(**by_label: list[tuple[bool, bool]]) -> pl.DataFrame:
@@ -92,7 +92,7 @@ def test_an_undefined_measure_leaves_the_others_alone():
         "median": 0.75, "min": 0.5, "max": 1.0, "std": pytest.approx(0.3535533906), "undefined": 1,
     }  # fmt: skip
     none = mean_figure("x", pl.Series([None, None, None], dtype=pl.Float64), rows)
-    assert (none.value, none.ci_method) == (None, "none: undefined in every case")
+    assert (none.value, none.method) == (None, "none: undefined in every case")
 
 
 def test_records_of_one_cluster_widen_a_measures_interval():
@@ -100,8 +100,8 @@ def test_records_of_one_cluster_widen_a_measures_interval():
     rows = pl.DataFrame({"cluster": [i // 3 for i in range(9)], "n": [1] * 9, "clusters": [1] * 9, "x": values})
     found = mean_figure("x", rows["x"], rows)
     wanted = interval(values, [i // 3 for i in range(9)], bounded=True)
-    assert (found.ci_low, found.ci_high, found.ci_method) == (wanted.low, wanted.high, wanted.method)
-    assert found.ci_method == "plus_two_cr2_t"
+    assert (found.low, found.high, found.method) == (wanted.low, wanted.high, wanted.method)
+    assert found.method == "plus_two_cr2_t"
 
 
 def test_guardrail_figures_keep_their_names():

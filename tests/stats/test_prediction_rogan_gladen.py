@@ -20,7 +20,7 @@ def test_agrees_with_the_published_code(
     given: tuple[float, int, float, int, float, int], estimate: float, error: float, bounds: tuple[float, float]
 ):
     found = rogan_gladen(*given)
-    assert found.estimate == pytest.approx(estimate, abs=1e-9)
+    assert found.value == pytest.approx(estimate, abs=1e-9)
     assert found.std_error == pytest.approx(error, abs=1e-9)
     assert (found.low, found.high) == pytest.approx(bounds, abs=1e-9)
     assert found.method == "rogan_gladen"
@@ -37,7 +37,7 @@ def test_agrees_with_the_published_code(
 )
 def test_has_no_estimate_rather_than_a_wild_one(given: tuple[float, int, float, int, float, int], why: str):
     found = rogan_gladen(*given)
-    assert (found.estimate, found.low, found.high, found.method) == (None, None, None, why)
+    assert (found.value, found.low, found.high, found.method) == (None, None, None, why)
 
 
 def test_holds_the_truth_where_labels_were_chosen_by_class():

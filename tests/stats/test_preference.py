@@ -31,8 +31,8 @@ def test_the_swap_test() -> None:
     found = figures(pairs((1.0, 0, 1, 45), (0.0, 0, 0, 30), (0.5, 1, None, 19), (0.5, -1, None, 6)))
     consistency, first = found["consistency"], found["first_preferred"]
     assert consistency.value == 0.75
-    assert (consistency.ci_low, consistency.ci_high) == pytest.approx((0.6569553645, 0.8245478864), abs=1e-6)
-    assert (consistency.n, consistency.ci_method) == (100, "wilson")
+    assert (consistency.low, consistency.high) == pytest.approx((0.6569553645, 0.8245478864), abs=1e-6)
+    assert (consistency.n, consistency.method) == (100, "wilson")
     assert (first.value, first.n) == (0.76, 25)
     assert first.details == {"first": 19, "second": 6, "p_value": pytest.approx(0.01463329792, abs=1e-6)}
     assert found["win_rate"].value == pytest.approx((45 + 12.5) / 100)

@@ -80,7 +80,7 @@ def test_the_interval_of_the_separation_holds_it():
 def test_no_confidence_at_all():
     brier, ece = reliability_figures(frame([(None, True)]))
     assert (brier.value, ece.value) == (None, None)
-    assert ece.ci_method == "none: no confidence is stated"
+    assert ece.method == "none: no confidence is stated"
 
 
 @pytest.mark.parametrize("per_cluster", [1, 5])
@@ -90,10 +90,10 @@ def test_overconfidence_is_found_with_an_interval_that_holds_it(per_cluster: int
     right = rng.uniform(size=600) < confidence - 0.2
     _, ece = reliability_figures(frame(list(zip(confidence.tolist(), right.tolist(), strict=True)), per_cluster))
     assert ece.value == pytest.approx(0.2, abs=0.06)
-    assert ece.ci_low is not None
-    assert ece.ci_high is not None
-    assert 0.1 < ece.ci_low < 0.2 < ece.ci_high < 0.3
-    assert ece.ci_method == ("noise_bound" if per_cluster == 1 else "cluster_noise_bound")
+    assert ece.low is not None
+    assert ece.high is not None
+    assert 0.1 < ece.low < 0.2 < ece.high < 0.3
+    assert ece.method == ("noise_bound" if per_cluster == 1 else "cluster_noise_bound")
 
 
 def test_the_interval_of_calibrated_confidences_reaches_down_to_0():
@@ -101,7 +101,7 @@ def test_the_interval_of_calibrated_confidences_reaches_down_to_0():
     confidence = rng.uniform(0.5, 1.0, 400)
     right = rng.uniform(size=400) < confidence
     _, ece = reliability_figures(frame(list(zip(confidence.tolist(), right.tolist(), strict=True))))
-    assert ece.ci_low == 0
+    assert ece.low == 0
     assert (ece.value or 0) == pytest.approx((ece.details or {})["by_chance"], abs=0.02)
 
 
@@ -113,16 +113,16 @@ def test_the_interval_holds_the_calibration_error(confidence: tuple[float, ...],
         stated = rng.choice(confidence, n)
         right = rng.uniform(size=n) < stated - off
         _, ece = reliability_figures(frame(list(zip(stated.tolist(), right.tolist(), strict=True))))
-        missed += not (ece.ci_low or 0) <= off <= (ece.ci_high or 0)
+        missed += not (ece.low or 0) <= off <= (ece.high or 0)
     assert missed <= 16  # 5 % and two standard errors
 
 
 def test_few_records_that_all_agree_still_vary():
     _, ece = reliability_figures(frame([(1.0, True)] * 12))
-    assert (ece.value, ece.ci_low) == (0.0, 0.0)
-    assert 0.05 < (ece.ci_high or 0) < 0.3
-    assert reliability_figures(frame([(0.9, True)]))[1].ci_method == "none: one case"
-    assert reliability_figures(frame([(0.9, True)] * 3, per_cluster=3))[1].ci_method == "none: one cluster"
+    assert (ece.value, ece.low) == (0.0, 0.0)
+    assert 0.05 < (ece.high or 0) < 0.3
+    assert reliability_figures(frame([(0.9, True)]))[1].method == "none: one case"
+    assert reliability_figures(frame([(0.9, True)] * 3, per_cluster=3))[1].method == "none: one cluster"
 
 
 @settings(max_examples=40, deadline=None)
@@ -130,4 +130,4 @@ def test_few_records_that_all_agree_still_vary():
 def test_the_interval_contains_the_error(said: list[tuple[float, bool]], per_cluster: int):
     _, ece = reliability_figures(frame(said, per_cluster))
     if len(said) > per_cluster:
-        assert 0 <= (ece.ci_low or 0) <= (ece.value or 0) <= (ece.ci_high or 0) <= 1
+        assert 0 <= (ece.low or 0) <= (ece.value or 0) <= (ece.high or 0) <= 1

@@ -22,7 +22,8 @@ from evalflow.errors import Problem, UserError
 from evalflow.labels.columns import LABEL_COLUMNS
 from evalflow.metrics.scale import LabelScale, read_label
 from evalflow.paths import safe_text
-from evalflow.stats.agreement import Agreement, cohen_kappa
+from evalflow.stats.agreement import cohen_kappa
+from evalflow.stats.arrays import Estimate
 from evalflow.stats.raters import krippendorff_alpha
 from evalflow.store import reviews as stored
 from evalflow.store.rows import Row, storable
@@ -56,8 +57,8 @@ class HumanAgreement:
 
     metric: str
     doubled: int
-    alpha: Agreement
-    kappa: Agreement | None
+    alpha: Estimate
+    kappa: Estimate | None
 
 
 @dataclass(frozen=True, slots=True)
