@@ -8,15 +8,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from evalflow.datasets.json_files import streamed_items
+from evalflow.datasets.sources import SourceRow
 from evalflow.errors import Problem, UserError
 from evalflow.importers.files import ImportedConfig, ImportSource
 from evalflow.importers.ledger import Ledger, Untranslatable
 from evalflow.importers.recorded import PARTS, Counterparts, recorded_cases
-from evalflow.importers.sources import expect_text, read_rows
+from evalflow.importers.sources import begins_with, read_objects, read_rows
 from evalflow.jsonvalues import as_list, as_map, as_number
 from evalflow.paths import shown
 
@@ -69,18 +70,14 @@ def read_deepeval(source: ImportSource) -> ImportedConfig:
     """Import goldens, test cases or a run; UserError if the file is none of them."""
     path = _file(source.path)
     imported = ImportedConfig(ledger=Ledger(PARTS))
-    with recorded_cases(source, imported, source.name, "deepeval", "deepeval", shown(path), _COUNTERPARTS) as cases:
-        for where, row in _rows(path):
-            imported.ledger.found("cases")
-            known = {_snake(key): value for key, value in row.items() if value not in (None, "")}
+    with recorded_cases(source, imported, "deepeval", "deepeval", path, _COUNTERPARTS) as cases:
+        for row in _rows(path):
+            known = {_snake(key): value for key, value in row.data.items() if value not in (None, "")}
             declared = [as_map(one) for one in as_list(known.get("metrics_data"))]
             scores = [(str(one.get("name") or "score"), one.get("score")) for one in declared]
             limits = {str(one.get("name")): as_number(one.get("threshold")) for one in declared}
             cases.thresholds |= {name: limit for name, limit in limits.items() if limit is not None}
-            try:
-                cases.write(_case(known), scores, where)
-            except Untranslatable as failure:
-                cases.leave(failure.reason, failure.hint, scores, where)
+            cases.take(row.where, partial(_case, known), scores)
     return imported
 
 
@@ -96,40 +93,30 @@ def _file(path: Path) -> Path:
     return path
 
 
-def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Every case with its place, one at a time."""
-    if path.suffix.lower() != ".json":
-        for row in read_rows(path):
-            yield row.where, row.data
-        return
-    keys = _top_level(path)
+def _rows(path: Path) -> Iterator[SourceRow]:
+    """Every case, one at a time."""
+    keys = _top_level(path) if path.suffix.lower() == ".json" else None
     if keys is None:
-        for row in read_rows(path):
-            yield row.where, row.data
+        yield from read_rows(path)
         return
-    below = "testRunData." if "testRunData" in keys else ""
     if not keys:
         if "testRunLink" in path.read_text(encoding="utf-8", errors="replace")[:4096]:
             hint = "the whole run is in .latest_run_full.json beside it"
             raise UserError(Problem("it has only a link to a run, no cases", shown(path), hint))
         what = f"it has none of {', '.join(_LISTS)}"
         raise UserError(Problem(f"it is no run of deepeval: {what}", shown(path), "goldens are a list of objects"))
+    below = "testRunData." if "testRunData" in keys else ""
     for name in _LISTS:
         if name in keys:
-            for number, row in enumerate(streamed_items(path, f"{below}{name}.item", {})):
-                where = f"{shown(path)}:{name}[{number}]"
-                if not isinstance(row, Mapping):
-                    raise UserError(Problem("a case is no object", where))
-                yield where, cast("Mapping[str, Any]", row)
+            yield from read_objects(path, f"{below}{name}")
 
 
 def _top_level(path: Path) -> set[str] | None:
     """Which lists of cases an object has; None if the file is a list."""
-    expect_text(path)
+    if begins_with(path, b"["):
+        return None
     with path.open("rb") as file:
-        head = file.read(65_536).lstrip(b"\xef\xbb\xbf \t\r\n")
-        if head.startswith(b"["):
-            return None
+        head = file.read(65_536)
         found = {name for name in (*_LISTS, "testRunData") if f'"{name}"'.encode() in head}
         tail = b""
         while block := file.read(1 << 20):  # lists that stand behind a long one

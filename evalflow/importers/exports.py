@@ -6,22 +6,22 @@ A platform is a table of names. A field may also be spread over columns, such as
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from math import isfinite
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from evalflow.datasets import irregular
-from evalflow.datasets.json_files import streamed_items
+from evalflow.datasets.sources import SourceRow
 from evalflow.errors import Problem, UserError
-from evalflow.importers.files import ImportedConfig, ImportSource
-from evalflow.importers.joined import ScoreStore
+from evalflow.importers.files import ImportedConfig, ImportSource, output_text, question_of
 from evalflow.importers.ledger import Ledger, Untranslatable
 from evalflow.importers.recorded import PARTS, recorded_cases
-from evalflow.importers.sources import READABLE, expect_text, read_rows
-from evalflow.importers.values import output_text, question_of
+from evalflow.importers.sources import READABLE, begins_with, read_objects, read_rows
 from evalflow.jsonvalues import as_list, as_map
 from evalflow.paths import shown
 from evalflow.records.answers import Message
@@ -33,6 +33,7 @@ _CONTEXTS = ("contexts", "retrieved_contexts", "retrieval_context", "context", "
 _SPREAD = frozenset({"input", "inputs", "output", "outputs", "metadata"})
 """Fields that may also be spread over columns such as `input_question`."""
 _ROLES = {"human": "user", "ai": "assistant"}
+_IDS = ("id", "run_id", "traceId", "trace_id")
 _LISTED = 12  # columns named in a note
 
 
@@ -85,16 +86,14 @@ def read_export(platform: Platform, source: ImportSource) -> ImportedConfig:
     path = source.path
     if path.is_dir() and platform.scores_in:
         return _of_folder(platform, source, path)
-    if not path.is_file():
-        what = "it is a folder: name one file" if path.is_dir() else "there is no such file"
-        raise UserError(Problem(what, str(path), platform.hint))
+    source.expect_file(platform.hint)
     return _imported(platform, source, path, _rows(platform, path))
 
 
 def _of_folder(platform: Platform, source: ImportSource, folder: Path) -> ImportedConfig:
     """One file of rows, with their scores in other files."""
     files = [path for path in sorted(folder.iterdir()) if path.suffix.lower() in READABLE]
-    beside = [path for path in files if platform.scored(next(_rows(platform, path))[1])]
+    beside = [path for path in files if platform.scored(next(_rows(platform, path)).data)]
     others = [path for path in files if path not in beside]
     if len(others) != 1:
         what = (
@@ -102,30 +101,51 @@ def _of_folder(platform: Platform, source: ImportSource, folder: Path) -> Import
         )
         raise UserError(Problem(what, shown(folder), platform.hint))
     with source.database() as database:
-        store = ScoreStore(database)
+        store = _ScoreStore(database)
         for path in beside:
-            store.add((platform.scored(row), where, row) for where, row in _rows(platform, path))
+            store.add((platform.scored(row.data), row) for row in _rows(platform, path))
         imported = _imported(platform, source, others[0], store.joined(platform.scores_in, _rows(platform, others[0])))
         for where in store.left():
             imported.ledger.leave("scores", "score", where, f"what it is about is not in {shown(others[0])}")
     return imported
 
 
-def _imported(platform: Platform, source: ImportSource, path: Path, rows: Iterator[tuple[str, Row]]) -> ImportedConfig:
+class _ScoreStore:
+    """Scores of other files in a temporary database, by the id of what they are about."""
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._database = database
+        database.execute("CREATE TABLE score (about TEXT, place TEXT, content TEXT)")
+        database.execute("CREATE INDEX about ON score (about)")
+
+    def add(self, scores: Iterable[tuple[str, SourceRow]]) -> None:
+        rows = ((about, score.where, json.dumps(score.data)) for about, score in scores)
+        self._database.executemany("INSERT INTO score VALUES (?, ?, ?)", rows)
+
+    def joined(self, column: str, rows: Iterable[SourceRow]) -> Iterator[SourceRow]:
+        """Each row with its scores in a column; those are taken out of the store."""
+        for row in rows:
+            about = str(next((row.data[name] for name in _IDS if row.data.get(name)), ""))
+            taken = self._database.execute("DELETE FROM score WHERE about = ? RETURNING content", (about,)).fetchall()
+            found = [json.loads(content) for (content,) in taken]
+            own = as_list(row.data.get(column))
+            yield SourceRow(row.where, {**row.data, column: [*own, *found]}) if found else row
+
+    def left(self) -> Iterator[str]:
+        """The places of scores whose row did not come."""
+        for (where,) in self._database.execute("SELECT place FROM score ORDER BY rowid"):
+            yield where
+
+
+def _imported(platform: Platform, source: ImportSource, path: Path, rows: Iterator[SourceRow]) -> ImportedConfig:
     imported = ImportedConfig(ledger=Ledger(PARTS))
     encoded = platform.encoded or path.suffix.lower() == ".csv"
     columns: dict[str, None] = {}
-    with recorded_cases(source, imported, source.name, platform.tool, platform.column, shown(path)) as cases:
-        for where, row in rows:
-            imported.ledger.found("cases")
-            columns |= dict.fromkeys(list(row)[:200]) if len(columns) < 1000 else {}
-            scores = list(platform.scores(row))
-            try:
-                case = _case(platform, row, encoded)
-            except Untranslatable as failure:
-                cases.leave(failure.reason, platform.hint, scores, where)
-                continue
-            cases.write(case, scores, where)
+    with recorded_cases(source, imported, platform.tool, platform.column, path) as cases:
+        for row in rows:
+            columns |= dict.fromkeys(list(row.data)[:200]) if len(columns) < 1000 else {}
+            read = partial(_case, platform, row.data, encoded)
+            cases.take(row.where, read, platform.scores(row.data), platform.hint)
     unused = _unused(platform, [name for name in columns if name not in cases.scores.names])
     if unused:
         more = f" and {len(unused) - _LISTED} more" if len(unused) > _LISTED else ""
@@ -159,23 +179,14 @@ def number_of(value: Any) -> float | None:
     return found if isfinite(found) and found >= 0 and not isinstance(value, bool) else None
 
 
-def _rows(platform: Platform, path: Path) -> Iterator[tuple[str, Row]]:
-    if path.suffix.lower() == ".json":
-        expect_text(path)
-        with path.open("rb") as file:
-            is_object = file.read(4096).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{")
-        for place in platform.lists if is_object else ():
-            items = streamed_items(path, f"{place}.item", {})
-            first = next(items, None)
-            if first is not None:
-                for number, row in enumerate(chain([first], items)):
-                    where = f"{shown(path)}:{place}[{number}]"
-                    if not isinstance(row, Mapping):
-                        raise UserError(Problem("a row is no object", where, platform.hint))
-                    yield where, cast("Row", row)
+def _rows(platform: Platform, path: Path) -> Iterator[SourceRow]:
+    if path.suffix.lower() == ".json" and begins_with(path, b"{"):
+        for place in platform.lists:
+            rows = read_objects(path, place)
+            if (first := next(rows, None)) is not None:
+                yield from chain([first], rows)
                 return
-    for row in read_rows(path):
-        yield row.where, row.data
+    yield from read_rows(path)
 
 
 def _case(platform: Platform, row: Row, encoded: bool) -> dict[str, Any]:

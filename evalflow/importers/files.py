@@ -6,7 +6,7 @@ import json
 import re
 import sqlite3
 import unicodedata
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain, count
@@ -23,6 +23,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 Options = dict[str, dict[str, Any]]
+_QUESTIONS = ("question", "query", "input", "user_input", "message", "user_message", "prompt", "text", "topic")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +107,12 @@ class ImportSource:
     scratch: Path
     root: Path | None = None
 
+    def expect_file(self, hint: str = "") -> None:
+        """UserError unless the path is that of a file."""
+        if not self.path.is_file():
+            what = "it is a folder: name one file" if self.path.is_dir() else "there is no such file"
+            raise UserError(Problem(what, str(self.path), hint))
+
     @contextmanager
     def database(self) -> Generator[sqlite3.Connection]:
         """A temporary database, for rows that may lie anywhere in files of any size."""
@@ -133,21 +140,30 @@ def dataset_option(key: str, description: str, **changes: Any) -> dict[str, Any]
     return {"description": description, "path": f"data/{key}.jsonl", "format": "jsonl", "group": None, **changes}
 
 
-def recorded_option(field: str, description: str, scale: str | Mapping[str, Any], threshold: Any = None) -> Any:
-    """The YAML of a metric that reads the other tool's own score from the data."""
+def experiment_option(dataset: str, metrics: Sequence[str], generate: bool | str, **more: Any) -> dict[str, Any]:
+    """The YAML of an experiment; `generate` as in the configuration."""
+    defaults = [{"override /dataset": dataset}, {"override /metric": list(metrics)}]
+    return {"defaults": defaults, "generate": generate, **more}
+
+
+def generate_for(answered: int, total: int) -> bool | str:
+    """What an experiment generates where some of all cases have answers."""
+    return False if answered == total else "missing" if answered else True
+
+
+def metric_option(
+    kind: str, family: str, description: str, needs: Sequence[str] = (), threshold: float | None = None, **own: Any
+) -> dict[str, Any]:
+    """The YAML of a metric; `own` are the keys of its kind."""
     return {
-        "kind": "recorded",
-        "family": "recorded",
-        "version": 1,
-        "description": description,
-        "needs": [],
-        "field": field,
-        "scale": {"type": scale} if isinstance(scale, str) else dict(scale),
-        "direction": "higher_is_better",
-        "threshold": threshold,
-        "judge": None,
-        "gate": None,
-    }
+        "kind": kind, "family": family, "version": 1, "description": description, "needs": list(needs), **own,
+        "direction": "higher_is_better", "threshold": threshold, "judge": None, "gate": None,
+    }  # fmt: skip
+
+
+def recorded_option(field: str, description: str, scale: str = "number", threshold: float | None = None) -> Any:
+    """The YAML of a metric that reads the other tool's own score from the data."""
+    return metric_option("recorded", "recorded", description, threshold=threshold, field=field, scale={"type": scale})
 
 
 def validated(model: type[Model], value: Any, path: Path) -> Model:
@@ -185,6 +201,20 @@ def option_text(group: str, key: str, values: Mapping[str, Any]) -> str:
         return text
     package = "_global_" if group == "experiment" else f"{group}.{key}"
     return f"# @package {package}\n{text}"
+
+
+def output_text(value: Any) -> str:
+    """An answer that is no text, as other tools compare it: as JSON."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def question_of(variables: Mapping[str, Any], prompt: str) -> str:
+    """The variable that is called so, else the only text among them, else the filled prompt, else all texts."""
+    texts = {name: value for name, value in variables.items() if isinstance(value, str) and value.strip()}
+    named = next((texts[name] for name in _QUESTIONS if name in texts), None)
+    if named is not None:
+        return named
+    return next(iter(texts.values())) if len(texts) == 1 else prompt or " ".join(texts.values())
 
 
 def secrets_in(value: Any) -> Iterator[Secret]:

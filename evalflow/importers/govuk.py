@@ -13,7 +13,7 @@ from evalflow import datasets, paths
 from evalflow.config.schema import DatasetConfig
 from evalflow.config.yaml_text import safe_yaml
 from evalflow.errors import Problem, UserError, did_you_mean
-from evalflow.importers.files import ImportedConfig, first_file, validated
+from evalflow.importers.files import ImportedConfig, experiment_option, first_file, validated
 
 _TASKS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "rag_answers": ("rag", ()),
@@ -74,12 +74,11 @@ def read_config(path: Path) -> ImportedConfig:
     imported = ImportedConfig()
     about = f"Cases of {data.name}, in the form of {task}."
     imported.datasets[name] = {**_shipped(form), "description": about, "path": str(data)}
-    experiment: dict[str, Any] = {"defaults": [{"override /dataset": name}], "generate": config.generate}
     chosen = _metrics(config, imported.notes)
     if task == "rag_answers" and not chosen:
         known = f"known: {', '.join((*_METRICS, *_RENAMED))}"
         raise UserError([Problem("no metric of it is known", str(path), known)])
-    experiment["defaults"].append({"override /metric": list(chosen or metrics)})
+    experiment = experiment_option(name, list(chosen or metrics), config.generate)
     experiment |= _judges(chosen, experiment["defaults"], imported.notes)
     if config.n_runs > 1:
         experiment["repeats"] = {"judge": config.n_runs}

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from evalflow.importers.ledger import Untranslatable
+from evalflow.importers.files import metric_option
+from evalflow.importers.ledger import COMMAND, Untranslatable
 from evalflow.importers.nunjucks import as_text
 from evalflow.jsonvalues import as_list, as_number
 
@@ -20,7 +21,6 @@ _ANSWER = ("sample.output_text", "sample['output_text']")
 _OUTPUT = re.compile(r"\{\{\s*sample\.output_text\s*\}\}\Z")
 _PERCENT = "\n\nGive the score as a percentage: {low:g} is 0, and {high:g} is 100."
 LEXICAL = "a metric of the kind `lexical`, such as metric=bleu; the old scores are taken, where the file has them"
-COMMAND = "write it as a program, and declare it as a `command` check: docs/checks.md"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,18 +139,7 @@ def _text_similarity(name: str, declared: Mapping[str, Any]) -> Grader:
 def rubric_option(description: str, scale: Mapping[str, Any], threshold: float | None, prompt: str) -> dict[str, Any]:
     """The YAML of a rubric, which needs the fields that the text of its prompt names."""
     needs = [field for field in ("question", "answer", "reference", "vars") if re.search(rf"\{{\{{ {field}\b", prompt)]
-    return {
-        "kind": "rubric",
-        "family": "imported",
-        "version": 1,
-        "description": description,
-        "needs": needs,
-        "scale": dict(scale),
-        "direction": "higher_is_better",
-        "threshold": threshold,
-        "judge": None,
-        "gate": None,
-    }
+    return metric_option("rubric", "imported", description, needs, threshold, scale=dict(scale))
 
 
 def _score_model(name: str, declared: Mapping[str, Any]) -> Grader:
@@ -166,13 +155,8 @@ def _score_model(name: str, declared: Mapping[str, Any]) -> Grader:
     else:
         scale = {"type": "percentage"}
         prompt += _PERCENT.format(low=low, high=high)
-    return Grader(
-        name,
-        None,
-        rubric_option(f"{name}, a score from {low:g} to {high:g}.", scale, limit, prompt),
-        prompt,
-        _model(declared),
-    )
+    option = rubric_option(f"{name}, a score from {low:g} to {high:g}.", scale, limit, prompt)
+    return Grader(name, None, option, prompt, _model(declared))
 
 
 def _label_model(name: str, declared: Mapping[str, Any]) -> Grader:

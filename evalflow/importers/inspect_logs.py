@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from struct import unpack
 from typing import Any
 
-from evalflow.datasets.json_files import streamed_items
-from evalflow.datasets.sources import parse_json
+from evalflow.datasets.sources import SourceRow, parse_json
 from evalflow.errors import Problem, UserError
-from evalflow.importers.files import ImportedConfig, ImportSource
+from evalflow.importers.files import ImportedConfig, ImportSource, output_text
 from evalflow.importers.ledger import Ledger
 from evalflow.importers.recorded import PARTS, Counterparts, recorded_cases
-from evalflow.importers.sources import LARGEST_FILE, expect_text
-from evalflow.importers.values import output_text
+from evalflow.importers.sources import LARGEST_FILE, expect_object, expect_text, read_objects
 from evalflow.jsonvalues import as_list, as_map
 from evalflow.paths import shown
 
@@ -42,14 +41,12 @@ _COUNTERPARTS = Counterparts({"includes": "checks"}, _HINTS)
 def read_inspect(source: ImportSource) -> ImportedConfig:
     """Import a log; UserError if it is none, is truncated, or of an unknown version."""
     path = source.path
-    if not path.is_file():
-        raise UserError(Problem("there is no such file", str(path), "name a log: logs/X.eval or logs/X.json"))
+    source.expect_file("name a log: logs/X.eval or logs/X.json")
     imported = ImportedConfig(ledger=Ledger(PARTS))
     samples = _of_zip(path) if path.suffix.lower() == ".eval" else _of_json(path)
-    with recorded_cases(source, imported, source.name, "Inspect", "inspect", shown(path), _COUNTERPARTS) as cases:
-        for where, sample in samples:
-            imported.ledger.found("cases")
-            cases.write(_case(sample, where), _scores(as_map(sample.get("scores"))), where)
+    with recorded_cases(source, imported, "Inspect", "inspect", path, _COUNTERPARTS) as cases:
+        for sample in samples:
+            cases.take(sample.where, partial(_case, sample), _scores(as_map(sample.data.get("scores"))))
         if not cases.answered:
             what = "all samples of the log are errors" if cases.file.count else "the log has no samples"
             raise UserError(Problem(what, shown(path), "run the evaluation again, and import its log"))
@@ -63,31 +60,26 @@ def _expect_version(version: Any, path: Path) -> None:
         raise UserError(Problem(what, shown(path)))
 
 
-def _of_json(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _of_json(path: Path) -> Iterator[SourceRow]:
     expect_text(path)
-
-    def version(found: Any) -> None:
-        _expect_version(found, path)
-
-    for number, sample in enumerate(streamed_items(path, "samples.item", {"version": version})):
-        yield f"{shown(path)}:samples[{number}]", as_map(sample)
+    return read_objects(path, "samples", {"version": lambda found: _expect_version(found, path)})
 
 
-def _of_zip(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _of_zip(path: Path) -> Iterator[SourceRow]:
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
             if "header.json" not in names:
                 raise UserError(Problem("the log has no header: the evaluation has not ended", shown(path)))
-            _expect_version(_member(archive, "header.json", path).get("version"), path)
+            _expect_version(_member(archive, "header.json", path).data.get("version"), path)
             for name in names:
                 if name.startswith("samples/") and name.endswith(".json"):
-                    yield f"{shown(path)}:{name}", _member(archive, name, path)
+                    yield _member(archive, name, path)
     except (zipfile.BadZipFile, EOFError, OSError) as error:
         raise UserError(Problem(f"the log is broken or truncated: {error}", shown(path))) from None
 
 
-def _member(archive: zipfile.ZipFile, name: str, path: Path) -> Mapping[str, Any]:
+def _member(archive: zipfile.ZipFile, name: str, path: Path) -> SourceRow:
     about = archive.getinfo(name)
     where = f"{shown(path)}:{name}"
     if about.file_size > LARGEST_FILE:
@@ -100,7 +92,7 @@ def _member(archive: zipfile.ZipFile, name: str, path: Path) -> Mapping[str, Any
     value = parse_json(content, where)
     if isinstance(value, Problem):
         raise UserError(value)
-    return as_map(value)
+    return expect_object(value, where)
 
 
 def _compressed(path: Path, about: zipfile.ZipInfo, where: str) -> bytes:
@@ -128,9 +120,10 @@ def _of_zstd(content: bytes, size: int, where: str) -> bytes:
         raise UserError(Problem(f"the log is broken: {error}", where)) from None
 
 
-def _case(sample: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _case(row: SourceRow) -> dict[str, Any]:
+    sample = row.data
     if "input" not in sample or "id" not in sample:
-        raise UserError(Problem("it is no sample of Inspect: it has no id or input", where))
+        raise UserError(Problem("it is no sample of Inspect: it has no id or input", row.where))
     attachments = as_map(sample.get("attachments"))
     epoch = sample.get("epoch", 1)
     asked = [_message(one, attachments) for one in as_list(sample["input"])]

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 
+from evalflow.errors import Problem, UserError
+
+COMMAND = "write it as a program, and declare it as a `command` check: docs/checks.md"
+"""What to do about a program that scores."""
 _LINES = 5  # places kept of equal entries, so that a large file with one fault in every line stays small
 
 
@@ -64,10 +69,31 @@ class Ledger:
         if len(entry.places) < _LINES and where and where not in entry.places:
             entry.places.append(where)
 
+    def take(self, part: str, count: int = 1) -> None:
+        """Count as found and taken."""
+        self.found(part, count)
+        self.took(part, count)
+
     def leave(self, part: str, what: str, where: str, reason: str, hint: str = "") -> None:
         """Count something as found and left out."""
         self.found(part)
         self.left(part, what, where, reason, hint)
+
+    @contextmanager
+    def taking(self, part: str, what: str, where: str) -> Generator[None]:
+        """Count something as found, and as taken unless the block raises Untranslatable, which is listed."""
+        self.found(part)
+        try:
+            yield
+        except Untranslatable as failure:
+            self.left(part, what, where, failure.reason, failure.hint)
+        else:
+            self.took(part)
+
+    def nothing_taken(self, otherwise: Problem, part: str | None = None) -> UserError:
+        """The error of an import that has nothing to write: all that was left out (of a part), or else the problem."""
+        left = [one for one in self.left_out if part in (None, one.part)]
+        return UserError([Problem(f"{one.what}: {one.reason}", one.where, one.hint) for one in left] or [otherwise])
 
     @property
     def left_out(self) -> Sequence[Untranslated]:

@@ -9,11 +9,10 @@ from typing import Any
 
 from evalflow.errors import Problem, UserError
 from evalflow.importers.exports import input_of, parsed
-from evalflow.importers.files import ImportedConfig, ImportSource, key_for
+from evalflow.importers.files import ImportedConfig, ImportSource, key_for, output_text, question_of
 from evalflow.importers.ledger import Ledger, Untranslatable
 from evalflow.importers.recorded import PARTS, RecordedCases, recorded_cases, score_number
 from evalflow.importers.sources import read_document, read_rows
-from evalflow.importers.values import output_text, question_of
 from evalflow.jsonvalues import as_list, as_map
 from evalflow.paths import shown
 
@@ -36,12 +35,11 @@ def read_lm_eval(source: ImportSource) -> ImportedConfig:
     if path.suffix.lower() == ".json":
         results = as_map(read_document(path))
         files = _with_samples(path, results, imported.ledger)
-    imported.ledger.found("tasks", len(files))
-    imported.ledger.took("tasks", len(files))
+    imported.ledger.take("tasks", len(files))
     for task, samples in files.items():
         key = source.name if len(files) == 1 else key_for(f"{source.name} {task}", imported.datasets, "dataset")
         better = as_map(as_map(results.get("higher_is_better")).get(task))
-        with recorded_cases(source, imported, key, "lm-evaluation-harness", "lm_eval", shown(samples)) as cases:
+        with recorded_cases(source, imported, "lm-evaluation-harness", "lm_eval", samples, key=key) as cases:
             for row in read_rows(samples):
                 _take(cases, row.data, better, row.where)
     return imported
@@ -83,27 +81,26 @@ def _with_samples(path: Path, results: Mapping[str, Any], ledger: Ledger) -> dic
 
 
 def _take(cases: RecordedCases, sample: Mapping[str, Any], better: Mapping[str, Any], where: str) -> None:
-    cases.imported.ledger.found("cases")
     named = [str(name) for name in as_list(sample.get("metrics"))]
     values = {name: sample.get(name) for name in named or (name for name in sample if name not in _OWN)}
     chosen = sample.get("filter")
     end = f" {chosen}" if chosen not in (None, "none") else ""
     scores = [(f"{name}{end}", value) for name, value in values.items()]
-    try:
-        case = _case(sample)
-    except Untranslatable as failure:
-        cases.leave(failure.reason, failure.hint, scores, where)
-        return
-    case |= {"tags": [str(chosen)]} if end else {}
-    responses = [one for one in as_list(sample.get("filtered_resps")) if _likelihood(one) is None]
-    texts = sum(1 for _ in _texts(responses)) if "answer" in case else 0
-    if texts > 1:
-        cases.imported.ledger.found("answers", texts)
-        cases.imported.ledger.took("answers")
-        reason = "a case has one answer, the first; its scores are of all of them"
-        cases.imported.ledger.left("answers", f"{texts - 1} more answers", where, reason, count=texts - 1)
     cases.lower |= {f"{name}{end}" for name in values if not better.get(name, name not in _LOWER)}
-    cases.write(case, scores, where)
+
+    def read() -> dict[str, Any]:
+        case = _case(sample)
+        responses = [one for one in as_list(sample.get("filtered_resps")) if _likelihood(one) is None]
+        texts = sum(1 for _ in _texts(responses)) if "answer" in case else 0
+        if texts > 1:
+            ledger, more = cases.imported.ledger, texts - 1
+            ledger.take("answers")
+            ledger.found("answers", more)
+            reason = "a case has one answer, the first; its scores are of all of them"
+            ledger.left("answers", f"{more} more answers", where, reason, count=more)
+        return case | ({"tags": [str(chosen)]} if end else {})
+
+    cases.take(where, read, scores)
 
 
 def _case(sample: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,16 +13,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from evalflow.datasets.json_files import streamed_items
+from evalflow.datasets.sources import SourceRow
 from evalflow.errors import Problem, UserError
-from evalflow.importers.files import DataFile, ImportedConfig, ImportSource, dataset_option, key_for, recorded_option
+from evalflow.importers.files import (
+    DataFile,
+    ImportedConfig,
+    ImportSource,
+    dataset_option,
+    experiment_option,
+    generate_for,
+    key_for,
+    metric_option,
+    output_text,
+    question_of,
+    recorded_option,
+)
 from evalflow.importers.graders import Grader, grader_of
 from evalflow.importers.ledger import Ledger, Untranslatable
-from evalflow.importers.located import LocatedList, LocatedMap
+from evalflow.importers.located import LocatedList, LocatedMap, place
 from evalflow.importers.recorded import RecordedScores
 from evalflow.importers.registry_evals import is_registry, read_registry, read_samples
-from evalflow.importers.sources import LARGEST_FILE, read_document, read_rows
-from evalflow.importers.values import output_text, question_of
+from evalflow.importers.sources import LARGEST_FILE, expect_object, read_document, read_objects, read_rows
 from evalflow.jsonvalues import as_list, as_map
 from evalflow.paths import shown
 
@@ -31,8 +42,8 @@ _UUID = re.compile(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 _NEXT = "put it into a folder with its items, and import the folder"
 
 
-_Tables = Mapping[str, Iterator[tuple[str, Mapping[str, Any]]]]
-"""The items of each run, with their places."""
+_Tables = Mapping[str, Iterator[SourceRow]]
+"""The items of each run."""
 
 
 @dataclass(slots=True)
@@ -56,8 +67,7 @@ def read_openai_evals(source: ImportSource) -> ImportedConfig:
     path = source.path
     if path.is_dir():
         return _of_folder(source, path)
-    if not path.is_file():
-        raise UserError(Problem("there is no such file", str(path)))
+    source.expect_file()
     if path.suffix.lower() in (".yaml", ".yml"):
         return read_registry(source, path)
     if path.suffix.lower() != ".json":
@@ -120,7 +130,7 @@ def _tables(path: Path, document: LocatedMap | None) -> _Tables:
     if document is None or "data" in document:
         return {"": _streamed(path, document is not None)}
     runs = document.get("runs")
-    found: dict[str, Iterator[tuple[str, Mapping[str, Any]]]] = {}
+    found: dict[str, Iterator[SourceRow]] = {}
     for number, run in enumerate(as_list(runs)):
         known: Mapping[str, Any] = as_map(run)
         about: Any = known.get("run")
@@ -132,43 +142,28 @@ def _tables(path: Path, document: LocatedMap | None) -> _Tables:
     return found or {"": _listed(document.get("rows"), shown(path))}
 
 
-def _streamed(path: Path, below_data: bool) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    if not below_data:
-        for row in read_rows(path):
-            yield row.where, row.data
-        return
-    for number, row in enumerate(streamed_items(path, "data.item", {})):
-        where = f"{shown(path)}:data[{number}]"
-        if not isinstance(row, Mapping):
-            raise UserError(Problem("an item is no object", where))
-        yield where, cast("Mapping[str, Any]", row)
+def _streamed(path: Path, below_data: bool) -> Iterator[SourceRow]:
+    return read_objects(path, "data") if below_data else read_rows(path)
 
 
-def _listed(items: Any, file: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _listed(items: Any, file: str) -> Iterator[SourceRow]:
     for number, item in enumerate(as_list(items)):
-        where = items.at(number) if isinstance(items, LocatedList) else f"{file}[{number}]"
-        if not isinstance(item, Mapping):
-            raise UserError(Problem("an item is no object", where))
-        yield where, cast("Mapping[str, Any]", item)
+        yield expect_object(item, items.at(number) if isinstance(items, LocatedList) else f"{file}[{number}]")
 
 
 def _read_graders(archive: _Archive, declared: Mapping[str, Any], file: str) -> None:
     criteria = declared.get("testing_criteria")
     for number, one in enumerate(as_list(criteria)):
-        archive.ledger.found("graders")
-        name = as_map(one).get("name")
-        where = one.where if isinstance(one, LocatedMap) else file
-        try:
+        name = as_map(one).get("name") or number + 1
+        with archive.ledger.taking("graders", f"grader {name}", place(one, file)):
             archive.graders.append(grader_of(one))
-            archive.ledger.took("graders")
-        except Untranslatable as failure:
-            archive.ledger.left("graders", f"grader {name or number + 1}", where, failure.reason, failure.hint)
 
 
-def _write(archive: _Archive, file: DataFile, option: str, items: Iterator[tuple[str, Mapping[str, Any]]]) -> None:
+def _write(archive: _Archive, file: DataFile, option: str, items: Iterator[SourceRow]) -> None:
     answered = failed = 0
-    for where, row in items:
+    for source in items:
         archive.ledger.found("cases")
+        row, where = source.data, source.where
         item: Any = row.get("item", row.get("datasource_item"))
         if not isinstance(item, Mapping):
             archive.ledger.left("cases", "item", where, "it has neither item nor datasource_item", "give it one")
@@ -250,15 +245,13 @@ def _declare(archive: _Archive, declared: Mapping[str, Any], file: str) -> None:
     for label, score in archive.scores.keys.items():
         key = key_for(f"{name} {score} recorded", imported.metrics, "metric")
         about_score = f"The score that OpenAI's grader gave the recorded answer: {label}."
-        imported.metrics[key] = recorded_option(f"openai.{score}", about_score, "number")
+        imported.metrics[key] = recorded_option(f"openai.{score}", about_score)
         chosen.append(key)
     for option, (total, answered) in archive.columns.items():
         imported.datasets[option] = dataset_option(option, about, name=name)
-        generate: Any = False if answered == total else "missing" if answered else True
-        defaults: list[dict[str, Any]] = [{"override /dataset": option}, {"override /metric": chosen or ["relevance"]}]
-        experiment: dict[str, Any] = {"defaults": defaults, "generate": generate}
+        experiment = experiment_option(option, chosen or ["relevance"], generate_for(answered, total))
         if len(models) == 1:
-            defaults.append({"override /judge": "openai"})
+            experiment["defaults"].append({"override /judge": "openai"})
             experiment["judge"] = {"model": next(iter(models)), "api_key_env": "OPENAI_API_KEY"}
         imported.experiments[option] = experiment
     if len(models) == 1 or not any(metric["kind"] == "rubric" for metric in imported.metrics.values()):
@@ -269,8 +262,6 @@ def _declare(archive: _Archive, declared: Mapping[str, Any], file: str) -> None:
 
 def checks_option(custom: Mapping[str, Any], about: str) -> dict[str, Any]:
     """The YAML of a metric over checks of cases."""
-    return {
-        "kind": "checks", "family": "checks", "version": 1, "description": about, "needs": [],
-        "custom": dict(custom) or None, "only": None, "stop_on_fail": False, "direction": "higher_is_better",
-        "threshold": 1.0, "judge": None, "gate": None,
-    }  # fmt: skip
+    return metric_option(
+        "checks", "checks", about, threshold=1.0, custom=dict(custom) or None, only=None, stop_on_fail=False
+    )

@@ -6,12 +6,12 @@ import ast
 import io
 import tokenize
 from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from evalflow.datasets import irregular
-from evalflow.errors import Problem, UserError
+from evalflow.datasets.sources import SourceRow
 from evalflow.importers.exports import field_of, message_of, parsed
 from evalflow.importers.files import ImportedConfig, ImportSource
 from evalflow.importers.ledger import Ledger, Untranslatable
@@ -19,7 +19,6 @@ from evalflow.importers.recorded import PARTS, Counterparts, recorded_cases, sco
 from evalflow.importers.sources import LARGEST_FILE, expect_text, read_document, read_rows
 from evalflow.jsonvalues import as_list, as_map
 from evalflow.paths import shown
-from evalflow.records.answers import Message
 
 _ASKED = ("user_input", "question", "query")
 _SAID = ("response", "answer")
@@ -79,45 +78,35 @@ _Row = Mapping[str, Any]
 def read_ragas(source: ImportSource) -> ImportedConfig:
     """Import one table; UserError if it has no column of ragas' samples."""
     path = source.path
-    if not path.is_file():
-        what = "it is a folder: name one file" if path.is_dir() else "there is no such file"
-        raise UserError(Problem(what, str(path), _HINT))
+    source.expect_file(_HINT)
     imported = ImportedConfig(ledger=Ledger(PARTS))
     columns = _score_columns(path)
-    with recorded_cases(source, imported, source.name, "ragas", "ragas", shown(path), _COUNTERPARTS) as cases:
+    with recorded_cases(source, imported, "ragas", "ragas", path, _COUNTERPARTS) as cases:
         cases.lower |= {name for name in columns if name.startswith(_LOWER)}
-        for where, row in _rows(path):
-            imported.ledger.found("cases")
-            scores = [(name, row.get(name) if row.get(name) != "" else None) for name in columns]
-            try:
-                case = _case(row, columns, imported.ledger, where)
-            except Untranslatable as failure:
-                cases.leave(failure.reason, failure.hint, scores, where)
-                continue
-            turns = [Message(one["role"], one["content"]) for one in as_list(case.get("messages"))]
-            cases.irregular = cases.irregular or any(irregular(turns))
-            cases.write(case, scores, where)
+        for row in _rows(path):
+            scores = [(name, row.data.get(name) if row.data.get(name) != "" else None) for name in columns]
+            cases.take(row.where, partial(_case, row, columns, imported.ledger), scores)
     return imported
 
 
 def _score_columns(path: Path) -> list[str]:
     """The columns that have numbers and nothing else: scores, since all fields of samples are texts and lists."""
     is_score: dict[str, bool] = {}
-    for _, row in _rows(path):
-        for name, value in row.items() if len(is_score) < 1000 else ():
+    for row in _rows(path):
+        for name, value in row.data.items() if len(is_score) < 1000 else ():
             if value not in (None, "") and name not in _FIELDS and name not in _NUMBERING:
                 is_score[name] = is_score.get(name, True) and score_number(value) is not None
     return [name for name, numbers in is_score.items() if numbers]
 
 
-def _rows(path: Path) -> Iterator[tuple[str, _Row]]:
+def _rows(path: Path) -> Iterator[SourceRow]:
     if path.suffix.lower() == ".json" and _is_of_columns(path):
         table = as_map(read_document(path))
         for key in dict.fromkeys(key for column in table.values() for key in as_map(column)):
-            yield f"{shown(path)}:{key}", {name: as_map(column).get(key) for name, column in table.items()}
+            cells = {name: as_map(column).get(key) for name, column in table.items()}
+            yield SourceRow(f"{shown(path)}:{key}", cells)
         return
-    for row in read_rows(path):
-        yield row.where, row.data
+    yield from read_rows(path)
 
 
 def _is_of_columns(path: Path) -> bool:
@@ -129,14 +118,15 @@ def _is_of_columns(path: Path) -> bool:
     return is_table and path.stat().st_size <= LARGEST_FILE
 
 
-def _case(row: _Row, columns: list[str], ledger: Ledger, where: str) -> dict[str, Any]:
+def _case(source: SourceRow, columns: list[str], ledger: Ledger) -> dict[str, Any]:
+    row = source.data
     asked = field_of(row, _ASKED)
     if asked is None:
         raise Untranslatable(f"it has none of {', '.join(_ASKED)}", _HINT)
     listed = as_list(_literal(asked))
     if not listed and str(asked).lstrip().startswith("[{"):
         raise Untranslatable("its turns cannot be read as a list", "write the table as JSON lines")
-    found = _conversation(listed, ledger, where) if listed else {"question": str(asked)}
+    found = _conversation(listed, ledger, source.where) if listed else {"question": str(asked)}
     if not listed and not found["question"].strip():
         raise Untranslatable("its user_input is empty", "write the question")
     said, reference = field_of(row, _SAID), field_of(row, _REFERENCE)

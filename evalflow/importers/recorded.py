@@ -6,21 +6,33 @@ Each name of a score becomes a metric of the kind `recorded`, beside evalflow's 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from math import isfinite
+from pathlib import Path
 from typing import Any, cast
 
 import yaml
 
 from evalflow import paths
-from evalflow.errors import Problem, UserError
-from evalflow.importers.files import DataFile, ImportedConfig, ImportSource, dataset_option, key_for, recorded_option
-from evalflow.importers.ledger import Ledger
+from evalflow.datasets import irregular
+from evalflow.errors import Problem
+from evalflow.importers.files import (
+    DataFile,
+    ImportedConfig,
+    ImportSource,
+    dataset_option,
+    experiment_option,
+    key_for,
+    recorded_option,
+)
+from evalflow.importers.ledger import Ledger, Untranslatable
 from evalflow.importers.secrets import hidden
 from evalflow.jsonvalues import as_list, as_map
 from evalflow.metrics.registry import Calls, calls_of
+from evalflow.paths import shown
+from evalflow.records.answers import Message
 
 PARTS = ("cases", "scores")
 _MANY = 500  # names of scores
@@ -126,7 +138,7 @@ class RecordedCases:
 
     def write(self, case: Mapping[str, Any], scores: Iterable[tuple[str, Any]], where: str) -> None:
         """Write a case without the secrets in it, and count its scores."""
-        row = {"id": str(self.file.count + 1), **hidden(case, self.imported.ledger, where)}
+        row: dict[str, Any] = {"id": str(self.file.count + 1), **hidden(case, self.imported.ledger, where)}
         plain: list[tuple[str, Any]] = []
         for name, value in scores:
             if isinstance(value, PersonsScore):
@@ -136,16 +148,25 @@ class RecordedCases:
         found = self.scores.read(plain, where)
         self.file.write(row | ({self.column: found} if found else {}))
         self.fields |= _fields_in(row)
+        self.irregular = self.irregular or is_irregular(row)
         self.answered += "answer" in case
         self.recorded += "answer" in case or "failure" in case
 
-    def leave(self, reason: str, hint: str, scores: Sequence[tuple[str, Any]], where: str) -> None:
-        """List a row that is no case, and its scores."""
-        ledger = self.imported.ledger
-        ledger.left("cases", "row", where, reason, hint)
-        if scores:
-            ledger.found("scores", len(scores))
-            ledger.left("scores", "score", where, "its row is no case", count=len(scores))
+    def take(
+        self, where: str, read: Callable[[], Mapping[str, Any]], scores: Iterable[tuple[str, Any]], hint: str = ""
+    ) -> None:
+        """Write the case of a row with its scores; if `read` raises Untranslatable, both are listed."""
+        ledger, known = self.imported.ledger, list(scores)
+        ledger.found("cases")
+        try:
+            case = read()
+        except Untranslatable as failure:
+            ledger.left("cases", "row", where, failure.reason, failure.hint or hint)
+            if known:
+                ledger.found("scores", len(known))
+                ledger.left("scores", "score", where, "its row is no case", count=len(known))
+        else:
+            self.write(case, known, where)
 
     def _label(self, case: str, name: str, label: PersonsScore, where: str) -> None:
         """Write a row in the columns of docs/labels.md; its metric is the name, until those of all scores are known."""
@@ -160,8 +181,7 @@ class RecordedCases:
     def declare(self, source: ImportSource, key: str, file: str) -> None:
         """Add the dataset, a metric for each score, and the experiment; UserError if there are no cases."""
         if not self.file.count:
-            problems = [Problem(entry.reason, entry.where, entry.hint) for entry in self.imported.ledger.left_out]
-            raise UserError(problems or [Problem("it has no cases", file)])
+            raise self.imported.ledger.nothing_taken(Problem("it has no cases", file))
         imported = self.imported
         loose = {"allow_irregular": True} if self.irregular else {}
         imported.datasets[key] = dataset_option(key, f"Cases of {file}.", name=source.name, **loose)
@@ -169,12 +189,10 @@ class RecordedCases:
         old = [self._declare_score(key, name, score) for name, score in self.scores.keys.items()]
         complete = self.recorded == self.file.count and self.answered
         only_scores = old and not self.answered
-        experiment: dict[str, Any] = {
-            "defaults": [{"override /dataset": key}, {"override /metric": [*like, *old] or ["relevance"]}],
-            "generate": False if complete or only_scores else "missing" if self.answered else True,
-        }
+        generate = False if complete or only_scores else "missing" if self.answered else True
         limits = {name: {"threshold": limit} for name, limit in like.items() if limit is not None}
-        imported.experiments[key] = experiment | ({"metric": limits} if limits else {})
+        more = {"metric": limits} if limits else {}
+        imported.experiments[key] = experiment_option(key, [*like, *old] or ["relevance"], generate, **more)
         if not like and not old:
             imported.notes.append("the file has no scores: the experiment has metric=relevance; choose your own")
         elif not any(_asks_judge(name) for name in like):
@@ -207,7 +225,7 @@ class RecordedCases:
     def _declare_score(self, key: str, name: str, score: str) -> str:
         """Add the metric that reads the tool's own score."""
         metric = key_for(f"{key} {score}", self.imported.metrics, "metric")
-        option = recorded_option(f"{self.column}.{score}", f"{self.tool}'s own score: {name}.", "number")
+        option = recorded_option(f"{self.column}.{score}", f"{self.tool}'s own score: {name}.")
         known = self._counterpart(name)
         is_lower = name in self.lower or (known and _shipped(known)["direction"] == "lower_is_better")
         option |= {"threshold": self.thresholds.get(name)} | ({"direction": "lower_is_better"} if is_lower else {})
@@ -240,14 +258,18 @@ class RecordedCases:
 
 @contextmanager
 def recorded_cases(
-    source: ImportSource, imported: ImportedConfig, key: str, tool: str, column: str, file: str,
-    counterparts: Counterparts | None = None,
+    source: ImportSource, imported: ImportedConfig, tool: str, column: str, path: Path,
+    counterparts: Counterparts | None = None, key: str | None = None,
 ) -> Generator[RecordedCases]:  # fmt: skip
-    """Cases to be written to data/KEY.jsonl, and labels beside them; declared when the block ends."""
+    """Cases to be written to data/KEY.jsonl, and labels beside them; declared when the block ends, as cases of a file.
+
+    `key` is the source's name by default; `tool` and `column` as of RecordedCases.
+    """
+    key = key or source.name
     with source.rows(imported, key) as rows, source.rows(imported, f"{key}_labels", "labels") as labels:
         cases = RecordedCases(imported, rows, labels, tool, column, counterparts, RecordedScores(imported.ledger))
         yield cases
-    cases.declare(source, key, file)
+    cases.declare(source, key, shown(path))
     if not labels.count:
         imported.data.pop(f"{key}_labels.jsonl").unlink()
 
@@ -266,6 +288,12 @@ def score_number(value: Any) -> float | None:
         except ValueError:
             return None
     return float(value) if isinstance(value, int | float) and isfinite(value) else None
+
+
+def is_irregular(case: Mapping[str, Any]) -> bool:
+    """Whether the turns of a case's conversation do not alternate."""
+    turns = [Message(one["role"], one["content"]) for one in as_list(case.get("messages"))]
+    return any(irregular(turns))
 
 
 def _fields_in(case: Mapping[str, Any]) -> set[str]:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from evalflow.errors import Problem, UserError
-from evalflow.importers.files import ImportedConfig, ImportSource, dataset_option
-from evalflow.importers.graders import COMMAND, rubric_option
-from evalflow.importers.ledger import Ledger, Untranslatable
+from evalflow.importers.files import ImportedConfig, ImportSource, dataset_option, experiment_option
+from evalflow.importers.graders import rubric_option
+from evalflow.importers.ledger import COMMAND, Ledger, Untranslatable
 from evalflow.importers.located import LocatedMap
 from evalflow.importers.sources import SourceFolder, read_document, read_rows
 from evalflow.jsonvalues import as_list, as_map
@@ -54,8 +54,7 @@ def is_registry(row: Mapping[str, Any]) -> bool:
 def read_samples(source: ImportSource, path: Path) -> ImportedConfig:
     """Import samples without their YAML, of which the class is not known: they are taken as `match`."""
     imported = ImportedConfig(ledger=Ledger(PARTS))
-    imported.ledger.found("evals")
-    imported.ledger.took("evals")
+    imported.ledger.take("evals")
     imported.notes.append("samples do not say how they are graded: import the registry's YAML; here it is match")
     _write(source, imported, source.name, path, _CLASSES["Match"], "checks", f"Samples of {shown(path)}.")
     return imported
@@ -77,15 +76,11 @@ def read_registry(source: ImportSource, path: Path) -> ImportedConfig:
     folder = SourceFolder.of(path, root)
     imported = ImportedConfig(ledger=Ledger(PARTS))
     for number, (name, one) in enumerate(evals.items()):
-        imported.ledger.found("evals")
         key = source.name if number == 0 else f"{source.name}_{number + 1}"
-        try:
+        with imported.ledger.taking("evals", f"eval {name}", one.where):
             _read_eval(source, imported, key, name, one, folder)
-            imported.ledger.took("evals")
-        except Untranslatable as failure:
-            imported.ledger.left("evals", f"eval {name}", one.where, failure.reason, failure.hint)
     if not imported.experiments:
-        raise UserError([Problem(entry.reason, entry.where, entry.hint) for entry in imported.ledger.left_out])
+        raise imported.ledger.nothing_taken(Problem("it has no evals", shown(path)))
     return imported
 
 
@@ -105,15 +100,12 @@ def _read_eval(
         _CLASSES["FuzzyMatch" if kind == "Includes" and args.get("ignore_case") else kind] if kind in _CLASSES else None
     )
     metric = "checks" if check else key
-    imported.ledger.found("graders")
-    try:
+    with imported.ledger.taking("graders", f"grader of {name}", one.where):
         if kind == "ModelBasedClassify":
             imported.metrics[key] = _model_graded(imported, key, args, folder, one)
         elif check is None:
             raise Untranslatable(f"its class {kind} is a program", COMMAND)
-        imported.ledger.took("graders")
-    except Untranslatable as failure:  # the samples are of use with another metric
-        imported.ledger.left("graders", f"grader of {name}", one.where, failure.reason, failure.hint)
+    if check is None and key not in imported.metrics:  # the samples are of use with another metric
         imported.notes.append(f"{name} has no grader here: its experiment has metric=relevance; choose your own")
         metric = "relevance"
     if kind in _NOTES:
@@ -189,10 +181,9 @@ def _write(
             except Untranslatable as failure:
                 imported.ledger.left("cases", "sample", row.where, failure.reason, failure.hint)
     if not file.count:
-        raise UserError([Problem(one.reason, one.where, one.hint) for one in imported.ledger.left_out])
+        raise imported.ledger.nothing_taken(Problem("it has no samples", shown(path)))
     imported.datasets[key] = dataset_option(key, about)
-    defaults = [{"override /dataset": key}, {"override /metric": [metric]}]
-    imported.experiments[key] = {"defaults": defaults, "generate": True}
+    imported.experiments[key] = experiment_option(key, [metric], generate=True)
     if check is not None:
         imported.unjudged.add(key)
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from os.path import commonpath
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from evalflow.datasets.csv_file import open_csv
-from evalflow.datasets.json_files import open_json, open_jsonl
+from evalflow.datasets.json_files import open_json, open_jsonl, streamed_items
 from evalflow.datasets.parquet import open_parquet
 from evalflow.datasets.sources import MAX_RECORD, SourceRow, Table
 from evalflow.errors import Problem, UserError
@@ -130,6 +130,10 @@ def read_text(path: Path) -> str:
 
 def expect_text(path: Path) -> None:
     """Refuse a file that is empty or begins as no text does, before it is read row by row."""
+    _head(path)
+
+
+def _head(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
             head = file.read(4096)
@@ -140,6 +144,7 @@ def expect_text(path: Path) -> None:
     kind = next((kind for mark, kind in _MARKS.items() if head.startswith(mark)), None)
     if kind:
         raise UserError(Problem(f"the file is {kind}, not UTF-8", shown(path), "save it as UTF-8"))
+    return head
 
 
 def read_document(path: Path) -> Any:
@@ -150,6 +155,29 @@ def read_document(path: Path) -> Any:
         return read(text, shown(path))
     except Broken as error:
         raise UserError(error.problem) from None
+
+
+def read_objects(
+    path: Path, place: str, scalars: Mapping[str, Callable[[Any], None]] | None = None
+) -> Iterator[SourceRow]:
+    """The objects of a list in a JSON file of any size, one at a time; UserError for an item that is none.
+
+    `place` leads to the list, such as `results.results`; `scalars` as of `streamed_items`.
+    """
+    for number, item in enumerate(streamed_items(path, f"{place}.item", scalars or {})):
+        yield expect_object(item, f"{shown(path)}:{place}[{number}]")
+
+
+def expect_object(item: Any, where: str) -> SourceRow:
+    """The item of a list as a row; UserError if it is no object."""
+    if not isinstance(item, dict):
+        raise UserError(Problem("it is no object", where))
+    return SourceRow(where, cast("dict[str, Any]", item))
+
+
+def begins_with(path: Path, mark: bytes) -> bool:
+    """Whether the text of a file begins so, after white space and a byte order mark; UserError if it is no text."""
+    return _head(path).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(mark)
 
 
 def read_rows(path: Path) -> Iterator[SourceRow]:

@@ -12,7 +12,7 @@ from evalflow import datasets
 from evalflow.config.schema import DatasetConfig
 from evalflow.datasets.sources import parse_json
 from evalflow.errors import Problem, UserError, nearest
-from evalflow.importers.files import ImportedConfig, Model, first_file, key_for, validated
+from evalflow.importers.files import ImportedConfig, Model, first_file, key_for, metric_option, validated
 
 _ANSWER = "actual_output"  # the column of recorded answers; rows with it need no target
 _WHOLE = " (as one conversation)"
@@ -73,19 +73,8 @@ class _TiamatMetric(_TiamatModel):
         scale: dict[str, Any] = {"type": self.score.type}
         if isinstance(self.score, _Scale):
             scale = {"type": "likert", "min": self.score.min, "max": self.score.max}
-        return {
-            "kind": "rubric",
-            "name": self.name,
-            "datasets": covered,
-            "family": "tiamat",
-            "version": 1,
-            "description": "\n\n".join(text for text in described if text),
-            "needs": needs,
-            "scale": scale,
-            "threshold": None,
-            "judge": None,
-            "gate": None,
-        }
+        about = "\n\n".join(text for text in described if text)
+        return metric_option("rubric", "tiamat", about, needs, name=self.name, datasets=covered, scale=scale)
 
 
 class _DatasetFlags(_TiamatModel):

@@ -1,30 +1,74 @@
-"""Import of traces: one case for each trace of OTLP JSON in which a user asks something."""
+"""Import of traces: one case for each trace of OTLP JSON in which a user asks something.
+
+A file is one document, a list of them, or JSON lines as exporters to files write them. The spans of a trace may
+lie anywhere in it, and are brought together on disk.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
-from evalflow.datasets import irregular
+from evalflow.datasets.json_files import BOM, open_jsonl, streamed_items
 from evalflow.datasets.sources import MAX_RECORD
 from evalflow.errors import Problem, UserError
-from evalflow.importers.files import ImportedConfig, ImportSource, dataset_option
-from evalflow.importers.joined import StoredTrace, TraceStore
+from evalflow.importers.files import ImportedConfig, ImportSource, dataset_option, experiment_option
 from evalflow.importers.ledger import Ledger
-from evalflow.importers.otlp import read_spans
+from evalflow.importers.recorded import is_irregular
 from evalflow.importers.secrets import hidden
+from evalflow.importers.sources import expect_text
 from evalflow.paths import shown
-from evalflow.records import Message
 from evalflow.traces.messages import messages_of
 from evalflow.traces.reading import TraceNote, TraceReading, read_question
-from evalflow.traces.spans import Span
+from evalflow.traces.spans import Span, declared_spans, span_of
 from evalflow.traces.steps import seconds_of
 from evalflow.traces.tree import MANY_SPANS, TraceTree
 
 PARTS = ("requests", "spans", "traces", "messages", "documents", "tool calls")
 _CAPTURE = "record what is said: OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true, or as your library calls it"
 _TOO_LARGE = f"a trace has at most {MANY_SPANS:,} spans and {MAX_RECORD // 2**20} MiB of what is kept of them"
+_SPANS = "resourceSpans.item.scopeSpans.item.spans.item"
+_NO_REQUEST = "export them as OTLP JSON: docs/import.md#traces"
 _GROUPS = ("gen_ai.conversation.id", "session.id")
+
+
+@dataclass(frozen=True, slots=True)
+class _StoredTrace:
+    """A trace: how many spans it has, and where the first of them is; no spans if it is too large."""
+
+    id: str
+    count: int
+    where: str
+    spans: list[Span] | None
+
+
+class _TraceStore:
+    """A temporary database of spans."""
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._database = database
+        database.execute("CREATE TABLE span (trace TEXT, data TEXT)")
+
+    def add(self, spans: Iterable[Span]) -> None:
+        rows = ((span.trace, json.dumps(asdict(span))) for span in spans)
+        self._database.executemany("INSERT INTO span VALUES (?, ?)", rows)
+        self._database.execute("CREATE INDEX by_trace ON span (trace)")
+
+    def traces(self) -> Iterator[_StoredTrace]:
+        """The traces in the order in which they begin in the file."""
+        sizes = "SELECT trace, min(rowid), count(*), sum(length(data)) FROM span GROUP BY trace ORDER BY 2"
+        for trace, first, count, size in self._database.execute(sizes):
+            [head] = self._database.execute("SELECT data FROM span WHERE rowid = ?", (first,)).fetchone()
+            where = _span(head).where
+            if count > MANY_SPANS or size > MAX_RECORD:
+                yield _StoredTrace(trace, count, where, None)
+                continue
+            rows = self._database.execute("SELECT data FROM span WHERE trace = ? ORDER BY rowid", (trace,))
+            yield _StoredTrace(trace, count, where, [_span(data) for (data,) in rows])
 
 
 @dataclass(slots=True)
@@ -43,12 +87,11 @@ class _Import:
 def read_traces(source: ImportSource) -> ImportedConfig:
     """Import a file of traces; UserError if it is none, is broken, or no trace has a user's message."""
     path = source.path
-    if not path.is_file():
-        raise UserError(Problem("there is no such file", str(path), "name a file of OTLP JSON: traces.jsonl"))
+    source.expect_file("name a file of OTLP JSON: traces.jsonl")
     found = _Import(ImportedConfig(ledger=Ledger(PARTS)))
     with source.database() as database:
-        store = TraceStore(database)
-        store.add(read_spans(path, found.ledger))
+        store = _TraceStore(database)
+        store.add(_spans(path, found.ledger))
         with source.rows(found.imported, source.name, "traces") as file:
             for stored in store.traces():
                 found.ledger.found("traces")
@@ -60,7 +103,7 @@ def read_traces(source: ImportSource) -> ImportedConfig:
     return found.imported
 
 
-def _case_of(found: _Import, stored: StoredTrace) -> dict[str, Any] | None:
+def _case_of(found: _Import, stored: _StoredTrace) -> dict[str, Any] | None:
     ledger = found.ledger
     if stored.spans is None:
         ledger.left("traces", "trace", stored.where, "it is too large", _TOO_LARGE)
@@ -82,11 +125,9 @@ def _case_of(found: _Import, stored: StoredTrace) -> dict[str, Any] | None:
         if note.reason:
             ledger.leave(note.part, note.what, note.where, note.reason)
         else:
-            ledger.found(note.part)
-            ledger.took(note.part)
+            ledger.take(note.part)
     found.fields |= set(case)
-    turns = [Message(one["role"], one["content"]) for one in case["messages"]]
-    found.is_irregular = found.is_irregular or any(irregular(turns))
+    found.is_irregular = found.is_irregular or is_irregular(case)
     for span in tree.spans:
         kind = tree.kind(span)
         if span.id in trace.used:
@@ -143,10 +184,74 @@ def _declare(source: ImportSource, found: _Import, file: str) -> None:
     loose = {"allow_irregular": True} if found.is_irregular else {}
     imported.datasets[name] = dataset_option(name, f"Traces of {file}.", **loose)
     metrics = ["relevance", *(["faithfulness"] if "contexts" in found.fields else [])]
-    imported.experiments[name] = {
-        "defaults": [{"override /dataset": name}, {"override /metric": metrics}],
-        "generate": "answer" not in found.fields,
-    }
+    imported.experiments[name] = experiment_option(name, metrics, "answer" not in found.fields)
     imported.notes.append("traces have no metrics: choose your own, here they are " + " and ".join(metrics))
     if "answer" not in found.fields:
         imported.notes.append("no trace has an answer: the experiment asks a target")
+
+
+def _spans(path: Path, ledger: Ledger) -> Iterator[Span]:
+    """The spans of a file, one at a time; requests without spans, and spans without identifiers, are listed."""
+    expect_text(path)
+    empty = True
+    for where, declared in _lines(path, ledger) if _is_lines(path) else _streamed(path, ledger):
+        ledger.found("spans")
+        empty = False
+        span = span_of(declared, where)
+        if span is None:
+            ledger.left("spans", "span", where, "it has no traceId or spanId")
+            continue
+        yield span
+    if empty:
+        raise UserError(Problem("it has no spans (resourceSpans)", shown(path), _NO_REQUEST))
+
+
+def _is_lines(path: Path) -> bool:
+    """Whether each line, or each object that begins on a line of its own, is a request."""
+    try:
+        with path.open("rb") as file:
+            while (line := file.readline(MAX_RECORD + 2)) and not line.removeprefix(BOM).strip():
+                pass
+    except OSError as error:
+        raise UserError(Problem(f"cannot be read: {error.strerror}", shown(path))) from None
+    is_small = path.stat().st_size <= MAX_RECORD
+    first = line.removeprefix(BOM).strip()
+    is_whole = first.endswith(b"}") and len(line) <= MAX_RECORD
+    return first.startswith(b"{") and (is_whole or (first == b"{" and is_small))
+
+
+def _lines(path: Path, ledger: Ledger) -> Iterator[tuple[str, Any]]:
+    try:
+        for row in open_jsonl(path).rows:
+            if isinstance(row, Problem):
+                raise UserError(row)
+            ledger.found("requests")
+            if not isinstance(row.data.get("resourceSpans"), list):
+                others = [key for key in ("resourceLogs", "resourceMetrics") if key in row.data]
+                reason = f"it has {others[0] if others else 'something else'}, not resourceSpans"
+                ledger.left("requests", "request", row.where, reason, "only spans become cases")
+                continue
+            ledger.took("requests")
+            try:
+                for span in declared_spans(row.data):
+                    yield row.where, span
+            except ValueError as error:
+                raise UserError(Problem(str(error), row.where, "export them with OTLP 0.15 or newer")) from None
+    except OSError as error:
+        raise UserError(Problem(f"cannot be read: {error.strerror}", shown(path))) from None
+
+
+def _streamed(path: Path, ledger: Ledger) -> Iterator[tuple[str, Any]]:
+    """The spans of a document of any size, or of a list of documents."""
+    with path.open("rb") as file:
+        is_list = file.read(4096).removeprefix(BOM).lstrip().startswith(b"[")
+    prefix = f"item.{_SPANS}" if is_list else _SPANS
+    ledger.take("requests")
+    for number, span in enumerate(streamed_items(path, prefix, {})):
+        yield f"{shown(path)}:spans[{number}]", span
+
+
+def _span(data: str) -> Span:
+    known: dict[str, Any] = json.loads(data)
+    known["events"] = tuple((name, attributes) for name, attributes in known["events"])
+    return Span(**known)

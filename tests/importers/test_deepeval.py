@@ -155,3 +155,17 @@ def test_other_encodings_are_refused_in_words(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes('[{"input": "é"}]'.encode("utf-16"))
         with pytest.raises(UserError, match=r"UTF|broken JSON"):
             read_deepeval(ImportSource(tmp_path / name, "old", Path(mkdtemp(dir=tmp_path))))
+
+
+def test_a_conversation_whose_turns_do_not_alternate_can_be_run(tmp_path: Path) -> None:
+    said = [
+        ("user", "Hello?"),
+        ("assistant", "Hello."),
+        ("assistant", "Well?"),
+        ("user", "When?"),
+        ("assistant", "At 9."),
+    ]
+    turns = [{"role": role, "content": text} for role, text in said]
+    found = read(tmp_path, [{"scenario": "s", "turns": turns}])
+    assert found.datasets["old"]["allow_irregular"] is True
+    assert "allow_irregular" not in read(tmp_path, [{"scenario": "s", "turns": turns[:1] + turns[4:]}]).datasets["old"]

@@ -102,7 +102,7 @@ def test_output_items_are_answers_and_scores(tmp_path: Path) -> None:
         ("x.jsonl", json.dumps({"a": 1}), "it is no data of an eval"),
         ("x.jsonl", json.dumps(ROW) + '\n{"item"', "x.jsonl:2: broken JSON"),
         ("x.yaml", "a: 1", "no YAML of the registry"),
-        ("x.json", {"data": [1]}, "an item is no object"),
+        ("x.json", {"data": [1]}, "it is no object"),
     ],
 )
 def test_bad_files_are_refused_in_words(tmp_path: Path, name: str, content: Any, said: str) -> None:

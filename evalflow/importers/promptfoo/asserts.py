@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from evalflow.importers.js_regex import python_regex
-from evalflow.importers.ledger import Untranslatable
+from evalflow.importers.ledger import COMMAND, Untranslatable
 from evalflow.importers.located import Broken, LocatedMap, located_yaml
 from evalflow.importers.nunjucks import as_text, is_template, render
-from evalflow.importers.promptfoo.scripts import COMMAND, Rule, rule_of
+from evalflow.importers.promptfoo.scripts import Rule, rule_of
 from evalflow.importers.sources import SourceFolder, read_document, read_text
 from evalflow.jsonvalues import as_list
 from evalflow.metrics.case_checks import PARAMS

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from evalflow.errors import Problem, UserError
-from evalflow.importers.ledger import Ledger, Untranslatable
+from evalflow.importers.files import output_text
+from evalflow.importers.ledger import Ledger
 from evalflow.importers.located import LocatedList, LocatedMap, place
 from evalflow.importers.promptfoo.csv_tests import csv_rows, row_as_test
 from evalflow.importers.sources import MissingFile, SourceFolder, read_document, read_rows, read_text
-from evalflow.importers.values import output_text
 from evalflow.jsonvalues import as_list, as_map, as_number
 from evalflow.paths import shown
 
@@ -24,6 +24,7 @@ _LISTED = ("assertScoringFunction", "provider", "providers", "prompts")
 _KNOWN = frozenset({"vars", "assert", "description", "threshold", "metadata", "options", "providerOutput"})
 _OPTIONS = frozenset({"prefix", "suffix", "disableVarExpansion", "disableDefaultAsserts"})
 _MANY = 100_000  # cases that lists of values of one test may make
+NO_LIKE = ("it has no like", "")
 PROGRAM = "have the program write its tests to a file: .yaml, .json, .jsonl or .csv"
 
 
@@ -80,15 +81,8 @@ class TestReader:
     def read(self, config: LocatedMap) -> Iterator[SourceTest]:
         """All tests, scenarios last."""
         for own, where, base in self._declared(config):
-            self.ledger.found("tests")
-            try:
-                test = self._test(own, where, base)
-            except Untranslatable as failure:
-                what = f"test {own.get('description') or ''}".strip()
-                self.ledger.left("tests", what, where, failure.reason, failure.hint)
-                continue
-            self.ledger.took("tests")
-            yield test
+            with self.ledger.taking("tests", f"test {own.get('description') or ''}".strip(), where):
+                yield self._test(own, where, base)
 
     def _declared(self, config: LocatedMap) -> Iterator[_Entry]:
         yield from self._entries(config.get("tests"), config.at("tests"), self.base)
@@ -166,9 +160,9 @@ class TestReader:
             if merged.get(key) and not (key in ("provider", "providers", "prompts") and key not in own):
                 self._leave("settings", f"{key} of a test", where, "a run has one target for all its cases")
         for key in sorted({*own} - _KNOWN - {*_LISTED}):
-            self._leave("settings", f"{key} of a test", where, _NO_LIKE)
+            self._leave("settings", f"{key} of a test", where, *NO_LIKE)
         for key in unknown_options(own.get("options")):
-            self._leave("settings", f"options.{key} of a test", where, *REASONS.get(key, (_NO_LIKE, "")))
+            self._leave("settings", f"options.{key} of a test", where, *REASONS.get(key, NO_LIKE))
         variables = {**_vars(default.get("vars"), self, self.base), **_vars(own.get("vars"), self, base)}
         without = options.get("disableDefaultAsserts") is True
         asserts = [*([] if without else _list(default.get("assert"))), *_list(own.get("assert"))]
@@ -210,7 +204,6 @@ def unknown_options(declared: Any) -> list[str]:
     return [key for key, value in as_map(declared).items() if key not in _OPTIONS and value not in (None, False)]
 
 
-_NO_LIKE = "it has no like"
 REASONS: Mapping[str, tuple[str, str]] = {
     "transform": ("it changes the answer before it is scored", "let the target change it: docs/targets.md"),
     "postprocess": ("it changes the answer before it is scored", "let the target change it: docs/targets.md"),

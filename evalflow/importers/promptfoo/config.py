@@ -9,12 +9,21 @@ from pathlib import Path
 from typing import Any, cast
 
 from evalflow.errors import Problem, UserError
-from evalflow.importers.files import DataFile, ImportedConfig, ImportSource, dataset_option, key_for
+from evalflow.importers.files import (
+    DataFile,
+    ImportedConfig,
+    ImportSource,
+    dataset_option,
+    experiment_option,
+    generate_for,
+    key_for,
+    question_of,
+)
 from evalflow.importers.ledger import Ledger, Untranslatable
 from evalflow.importers.located import LocatedList, LocatedMap, place, resolved
 from evalflow.importers.nunjucks import render, rendered_variables
 from evalflow.importers.promptfoo.asserts import AssertionReader
-from evalflow.importers.promptfoo.cases import REASONS, SourceTest, TestReader, unknown_options
+from evalflow.importers.promptfoo.cases import NO_LIKE, REASONS, SourceTest, TestReader, unknown_options
 from evalflow.importers.promptfoo.checks import CheckWriter
 from evalflow.importers.promptfoo.prompts import ChatPrompt, PromptReader, SourcePrompt, chat_prompt, text_of
 from evalflow.importers.promptfoo.providers import (
@@ -25,8 +34,7 @@ from evalflow.importers.promptfoo.providers import (
     target_of,
 )
 from evalflow.importers.sources import MissingFile, SourceFolder, read_document
-from evalflow.importers.values import question_of
-from evalflow.jsonvalues import as_map
+from evalflow.jsonvalues import as_list, as_map
 from evalflow.paths import shown
 
 PARTS = ("prompts", "providers", "tests", "cases", "asserts", "groups")
@@ -99,12 +107,10 @@ def read_suite(source: ImportSource, path: Path) -> ImportedConfig:
     checks = CheckWriter(AssertionReader(suite.folder, suite.base))
     tests = list(TestReader(suite.folder, suite.base, suite.ledger, suite.default).read(config))
     if not tests and (config.get("tests") or config.get("scenarios")):
-        problems = [Problem(f"{one.what}: {one.reason}", one.where, one.hint) for one in suite.ledger.left_out
-                    if one.part == "tests"]  # fmt: skip
-        raise UserError(problems or [Problem("it has no tests", config.at("tests"))])
+        raise suite.ledger.nothing_taken(Problem("it has no tests", config.at("tests")), "tests")
     if not tests and columns[0].prompt.text == "":
-        problems = [Problem(f"{one.what}: {one.reason}", one.where, one.hint) for one in suite.ledger.left_out]
-        raise UserError(problems or [Problem("it has neither tests nor prompts that could be taken", shown(path))])
+        what = "it has neither tests nor prompts that could be taken"
+        raise suite.ledger.nothing_taken(Problem(what, shown(path)))
     tests = tests or [_bare(suite)]
     _write_cases(suite, tests, columns, checks)
     checks.settle(suite.ledger)
@@ -131,17 +137,13 @@ def _settings(suite: _Suite) -> None:
     for key in suite.config:
         if key not in _KNOWN or key in twice:
             reason = ("they are templates of YAML, and taken where they are used", "") if key.startswith("x-") else None
-            suite.ledger.found("settings")
-            known = reason or _REASONS.get(key, ("it has no like", ""))
-            suite.ledger.left("settings", key, suite.config.at(key), *known)
+            known = reason or _REASONS.get(key, NO_LIKE)
+            suite.ledger.leave("settings", key, suite.config.at(key), *known)
     options = _options(suite)
     for key in unknown_options(options):
         if not (key == "provider" and _judge(suite)):
             where = place(options, suite.config.at("defaultTest"))
-            suite.ledger.found("settings")
-            suite.ledger.left(
-                "settings", f"defaultTest.options.{key}", where, *REASONS.get(key, ("it has no like", ""))
-            )
+            suite.ledger.leave("settings", f"defaultTest.options.{key}", where, *REASONS.get(key, NO_LIKE))
 
 
 def _judge(suite: _Suite, own: Sequence[Any] = ()) -> dict[str, Any]:
@@ -165,24 +167,13 @@ def _prompts(suite: _Suite) -> list[tuple[SourcePrompt, ChatPrompt]]:
     around = _options(suite)
     found: list[tuple[SourcePrompt, ChatPrompt]] = []
     for one in PromptReader(suite.folder, suite.base).read(declared, suite.config.at("prompts")):
-        suite.ledger.found("prompts")
         if not isinstance(one, SourcePrompt):
             what, where, failure = one
-            suite.ledger.left("prompts", what, where, failure.reason, failure.hint)
+            suite.ledger.leave("prompts", what, where, failure.reason, failure.hint)
             continue
-        try:
+        with suite.ledger.taking("prompts", f"prompt {one.label.strip().partition(chr(10))[0][:60]}", one.where):
             chat = chat_prompt(one, str(around.get("prefix") or ""), str(around.get("suffix") or ""))
-        except Untranslatable as failure:
-            suite.ledger.left(
-                "prompts",
-                f"prompt {one.label.strip().partition(chr(10))[0][:60]}",
-                one.where,
-                failure.reason,
-                failure.hint,
-            )
-            continue
-        found.append((one, chat))
-        suite.ledger.took("prompts")
+            found.append((one, chat))
     return found
 
 
@@ -255,14 +246,13 @@ def _allows(names: Sequence[str], prompt: SourcePrompt) -> bool:
 
 def _bare(suite: _Suite) -> SourceTest:
     """The one test of a configuration without tests."""
-    suite.ledger.found("tests")
-    suite.ledger.took("tests")
+    suite.ledger.take("tests")
     variables = suite.default.get("vars")
     asserts = suite.default.get("assert")
     return SourceTest(
         suite.config.where,
-        vars=dict(cast("Mapping[str, Any]", variables)) if isinstance(variables, Mapping) else {},
-        asserts=list(cast("list[Any]", asserts)) if isinstance(asserts, list) else [],
+        vars=dict(as_map(variables)),
+        asserts=list(as_list(asserts)),
     )
 
 
@@ -355,9 +345,9 @@ def _declare(suite: _Suite, columns: Sequence[_Column], checks: CheckWriter, tes
     answered = [test.answer is not None for test in tests]
     for number, column in enumerate(columns):
         echoes = column.target is not None and column.target.echoes
-        generate: Any = False if echoes or all(answered) else "missing" if any(answered) else True
-        defaults: list[dict[str, Any]] = [{"override /dataset": column.dataset}, {"override /metric": metrics}]
-        experiment: dict[str, Any] = {"defaults": defaults, "generate": generate}
+        generate = not echoes and generate_for(sum(answered), len(answered))
+        experiment = experiment_option(column.dataset, metrics, generate)
+        defaults = experiment["defaults"]
         values = _target_values(suite, column, number)
         if column.target and (generate or echoes):
             defaults.append({"override /target": column.key})

@@ -13,22 +13,25 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, cast
 
-from evalflow.datasets.json_files import streamed_items
+from evalflow.datasets.sources import SourceRow
 from evalflow.errors import Problem, UserError
 from evalflow.importers.files import (
     DataFile,
     ImportedConfig,
     ImportSource,
     dataset_option,
+    experiment_option,
     key_for,
+    output_text,
+    question_of,
     recorded_option,
 )
 from evalflow.importers.ledger import Ledger, Untranslatable
+from evalflow.importers.located import place
 from evalflow.importers.nunjucks import rendered_variables
 from evalflow.importers.promptfoo.asserts import AssertionReader, name_of
 from evalflow.importers.promptfoo.checks import CheckWriter
-from evalflow.importers.sources import SourceFolder, read_document, read_rows
-from evalflow.importers.values import output_text, question_of
+from evalflow.importers.sources import SourceFolder, expect_object, read_document, read_objects, read_rows
 from evalflow.jsonvalues import as_list, as_map, as_number
 from evalflow.paths import shown
 
@@ -78,8 +81,8 @@ def read_results(source: ImportSource, path: Path) -> ImportedConfig:
     reader = AssertionReader(SourceFolder.of(path, source.root), path.resolve().parent, answered=True)
     with ExitStack() as stack:
         results = _Results(source, imported, CheckWriter(reader), stack)
-        for where, row in _rows(path):
-            _take(results, row, where)
+        for row in _rows(path):
+            _take(results, row.data, row.where)
             results.checks.settle(imported.ledger)
     if not results.answers:
         what = "all of its results are errors" if results.columns else "it has no results"
@@ -88,23 +91,14 @@ def read_results(source: ImportSource, path: Path) -> ImportedConfig:
     return imported
 
 
-def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _rows(path: Path) -> Iterator[SourceRow]:
     if path.suffix.lower() == ".jsonl":
-        for row in read_rows(path):
-            yield row.where, row.data
-        return
+        return read_rows(path)
     if path.suffix.lower() in (".yaml", ".yml"):
-        document = read_document(path)
-        results = as_map(as_map(document).get("results"))
+        results = as_map(as_map(read_document(path)).get("results"))
         _expect_version(results.get("version"), path)
-        rows = as_list(results.get("results"))
-    else:
-        rows = streamed_items(path, "results.results.item", {"results.version": lambda at: _expect_version(at, path)})
-    for number, row in enumerate(rows):
-        where = f"{shown(path)}[{number}]"
-        if not isinstance(row, Mapping):
-            raise UserError(Problem("a result is no object", where))
-        yield where, cast("Mapping[str, Any]", row)
+        return (expect_object(row, place(row, shown(path))) for row in as_list(results.get("results")))
+    return read_objects(path, "results.results", {"results.version": lambda at: _expect_version(at, path)})
 
 
 def _expect_version(version: Any, path: Path) -> None:
@@ -132,19 +126,13 @@ def _take(results: _Results, row: Mapping[str, Any], where: str) -> None:
         variables = rendered_variables(declared)
     except Untranslatable:
         variables = declared
-    threshold = test.get("threshold")
-    checks, fields = results.checks.write(
-        as_list(test.get("assert")),
-        variables,
-        where,
-        as_number(threshold),
-    )
+    threshold = as_number(test.get("threshold"))
+    checks, fields = results.checks.write(as_list(test.get("assert")), variables, where, threshold)
     raw = str(as_map(row.get("prompt")).get("raw") or "")
     case: dict[str, Any] = {"id": str(number + 1), "question": question_of(variables, raw), **fields, "vars": variables}
     answer = _answer(row)
     results.answers += "answer" in answer
-    case |= answer
-    case |= _bill(row)
+    case |= answer | _bill(row)
     about = {"description": test.get("description"), "prompt": raw}
     case["metadata"] = {key: value for key, value in about.items() if value}
     case["promptfoo"] = _scores(results, row, where)
@@ -257,12 +245,9 @@ def _declare(results: _Results, file: str) -> None:
         about = f"Answers of {column.label}, recorded in {file}."
         imported.datasets[column.key] = dataset_option(column.key, about, name=name)
         imported.targets[column.key] = {"kind": "recorded", "name": column.label}
-        defaults = [
-            {"override /dataset": column.key},
-            {"override /metric": metrics or ["relevance"]},
-            {"override /target": column.key},
-        ]
-        imported.experiments[column.key] = {"defaults": defaults, "generate": False}
+        experiment = experiment_option(column.key, metrics or ["relevance"], generate=False)
+        experiment["defaults"].append({"override /target": column.key})
+        imported.experiments[column.key] = experiment
     if not results.checks.judged:
         imported.unjudged |= set(imported.experiments)
     imported.notes.extend(results.checks.notes)

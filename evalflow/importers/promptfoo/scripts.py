@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import Any
 
 from evalflow.importers.js_regex import python_regex
-from evalflow.importers.ledger import Untranslatable
+from evalflow.importers.ledger import COMMAND, Untranslatable
 
 Rule = dict[str, Any]
 _TEXT = r"(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")"
@@ -30,7 +30,6 @@ _OBJECT = (  # an output that is an object, of which texts have no such part
 )
 _NUMBER = r"(?P<number>\d+)"
 _NEGATED = r"(?P<negated>!?)"
-COMMAND = "write it as a program, and declare it as a `command` check: docs/checks.md"
 
 
 def rule_of(script: str, variables: Mapping[str, Any] | None = None) -> Rule:

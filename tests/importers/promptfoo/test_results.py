@@ -84,7 +84,7 @@ def test_a_second_answer_is_listed(tmp_path: Path) -> None:
         (document(result(0))[:-200], "broken JSON"),
         (document(version=1), "the results have version 1"),
         (document(), "it has no results"),
-        (json.dumps({"evalId": "e", "results": {"version": 3, "results": [1]}}), "a result is no object"),
+        (json.dumps({"evalId": "e", "results": {"version": 3, "results": [1]}}), "it is no object"),
         (json.dumps({"evalId": "e", "results": {"version": 3, "results": [{}]}}), "it is no result of promptfoo"),
         (json.dumps({"evalId": "e"}), "the results have version None"),
     ],
