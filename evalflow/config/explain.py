@@ -16,6 +16,7 @@ from pydantic_core import ErrorDetails
 
 from evalflow.errors import Problem, did_you_mean
 
+COMMAND_LINE = "command line"
 _ATTRIBUTE = re.compile(r"    (\w+(?:, \w+)*): ")  # the start of an attribute in a docstring
 _WORDS = {
     "missing": "is required",
@@ -79,7 +80,7 @@ def _problem(
     full = ".".join([part for part in (key, *path) if part])
     changed = [override.partition("=")[0].lstrip("+~") for override in overrides]
     on_line = any(key == full or (full.startswith(f"{key}.") and "." in key) for key in changed)
-    where = "command line" if on_line else str(file or "configuration")
+    where = COMMAND_LINE if on_line else str(file or "configuration")
     if detail["type"] == "extra_forbidden":
         return Problem(unknown_key(full), where, did_you_mean(path[-1], keys), full)
     if detail["type"] == "missing":

@@ -14,14 +14,13 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf.errors import InterpolationKeyError, MissingMandatoryValue, OmegaConfBaseException
 
-from evalflow.config.composed import Composed
-from evalflow.config.explain import unknown_key
+from evalflow.config.explain import COMMAND_LINE, unknown_key
+from evalflow.config.validate import Composed
 from evalflow.errors import InfrastructureError, Problem, UserError, command, did_you_mean, nearest
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-COMMAND_LINE = "command line"
 _FEW = 30  # names that a hint lists
 _EXAMPLES = {
     "argv": "[python3,bot.py]", "base_url": "http://127.0.0.1:8000/v1", "call": "my_bot:ask",
@@ -36,7 +35,7 @@ class AbsentKeyError(UserError):
     def __init__(self, key: str) -> None:
         self.key = key
         hint = "`--cfg job` shows every key; one that its file only leaves out takes a +"
-        super().__init__(Problem(f"there is no key {key} to change", "command line", hint))
+        super().__init__(Problem(f"there is no key {key} to change", COMMAND_LINE, hint))
 
 
 @contextmanager
@@ -101,14 +100,14 @@ def _user_error(error: Exception, overrides: Sequence[str], folders: Sequence[Pa
         return AbsentKeyError(absent[1])
     if "Config group override must be" in text:
         given = ", ".join(o for o in overrides if o.endswith("=null")) or "null"
-        return UserError(Problem(f"a group is chosen by a name or a list of names, not by {given}", "command line"))
+        return UserError(Problem(f"a group is chosen by a name or a list of names, not by {given}", COMMAND_LINE))
     if variable := re.search(r"Environment variable '([^']+)' not found", text):
         what = f"the environment variable {variable[1]} is not set"
         return UserError(Problem(what, str(getattr(error, "full_key", "") or ""), "set it, or write it into .env"))
     if isinstance(error, InterpolationKeyError):
         return UserError(_broken_reference(error))
     if isinstance(error, OverrideParseException):
-        return UserError(Problem(f"cannot read {error.override!r}", "command line", _quoting(error.override or "")))
+        return UserError(Problem(f"cannot read {error.override!r}", COMMAND_LINE, _quoting(error.override or "")))
     if wrong := _no_options(overrides, folders) or _no_base(text, folders):
         return UserError(wrong)
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options is not None:
@@ -117,8 +116,8 @@ def _user_error(error: Exception, overrides: Sequence[str], folders: Sequence[Pa
     if several := re.search(r"Ambiguous value for argument '([^']*)'", text):
         return UserError(_several(several[1]))
     if nameless := next((one for one in overrides if one.startswith("=")), None):
-        return UserError(Problem(f"cannot read {nameless!r}", "command line", "write KEY=VALUE"))
-    return UserError(Problem(text, "command line" if overrides else ""))
+        return UserError(Problem(f"cannot read {nameless!r}", COMMAND_LINE, "write KEY=VALUE"))
+    return UserError(Problem(text, COMMAND_LINE if overrides else ""))
 
 
 def _no_base(text: str, folders: Sequence[Path]) -> list[Problem]:
@@ -206,10 +205,13 @@ def problems_of_absent(
     except UserError as invalid:
         problems += invalid.problems
     unknown = {problem.what for problem in problems}
+    misplaced = {problem.where for problem in problems}  # such as a field of the data that cases do not have
     for line in possible:
         key = keys[line]
         parts = key.split(".")
-        if unknown.isdisjoint(unknown_key(".".join(parts[:length])) for length in range(1, len(parts) + 1)):
+        if key not in misplaced and unknown.isdisjoint(
+            unknown_key(".".join(parts[:length])) for length in range(1, len(parts) + 1)
+        ):
             hint = f"to add it, write a +: {shlex.quote(f'+{line}')}"
             problems.append(Problem(f"{key} is not in its file", COMMAND_LINE, hint))
     return problems

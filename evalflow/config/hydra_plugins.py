@@ -42,7 +42,7 @@ _NOT_HYDRA = "a config folder sets nothing of Hydra's own, which can run code, b
 _ON_THE_LINE = "say it on the command line, such as: hydra.run.dir=FOLDER"
 _every_choice = defaults_list._create_interpolation_map  # pyright: ignore[reportPrivateUsage]
 _NO_CHOICE = DictConfig({})
-_GLOBAL = ("experiment", "local")
+ROOT_GROUPS = ("experiment", "local")
 """Groups whose files set keys of the whole configuration."""
 
 
@@ -67,7 +67,7 @@ class UserConfigSource(FileConfigSource):
         problems = list(_problems(config_path, found))
         if problems:
             raise UserError([Problem(what, f"{file}: {key}", hint) for key, what, hint in problems])
-        if config_path.partition("/")[0] in _GLOBAL and found.header.get("package") != "_global_":
+        if config_path.partition("/")[0] in ROOT_GROUPS and found.header.get("package") != "_global_":
             line = "# @package _global_"
             raise UserError(Problem(f"the first line must be its package line: {line}", str(file), f"paste: {line}"))
         return found

@@ -24,9 +24,9 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from evalflow.config import hydra_plugins
-from evalflow.config.composed import Composed
 from evalflow.config.faults import AbsentKeyError, as_user_errors, no_value, problems_of_absent
-from evalflow.config.yaml_text import MISSING
+from evalflow.config.validate import Composed
+from evalflow.config.yaml_text import MISSING, expect_bounded
 from evalflow.errors import Problem, UserError
 from evalflow.paths import conf_dirs, prompt_dirs, share_dir, sweep_slug
 
@@ -111,6 +111,13 @@ def resolved(storable: Mapping[str, Any]) -> dict[str, Any]:
         return cast("dict[str, Any]", OmegaConf.to_container(OmegaConf.create(dict(storable)), resolve=True))
 
 
+def read_yaml(text: str) -> dict[str, Any]:
+    """Parse a configuration file without resolving anything, `defaults` included; UserError if it is no map in YAML."""
+    with as_user_errors(()):
+        expect_bounded(text)
+        return cast("dict[str, Any]", OmegaConf.to_container(OmegaConf.create(text), resolve=False))
+
+
 @contextmanager
 def _hydra() -> Generator[Hydra]:
     """Set up Hydra as `hydra.initialize_config_dir` does, but with our loader."""
@@ -178,7 +185,7 @@ def _plain(
     config: DictConfig, choices: Any, overrides: tuple[str, ...], config_dir: Path | None, *, complete: bool = True
 ) -> Composed:
     folders = tuple(conf_dirs(config_dir))
-    sources = _check_packages(folders, overrides)
+    sources, root_files = _files_of(folders, overrides)
     ours = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
     for key in _hidden_by_null(ours, sources):
         OmegaConf.update(ours, key, MISSING)
@@ -200,6 +207,7 @@ def _plain(
         prompt_folders=tuple(prompt_dirs(config_dir)),
         shadowed=tuple(shadowed),
         unresolved=cast("dict[str, Any]", OmegaConf.to_container(ours, resolve=False)),
+        root_files=root_files,
     )
 
 
@@ -214,27 +222,33 @@ def _hidden_by_null(config: DictConfig, sources: Mapping[str, Path]) -> list[str
     return found
 
 
-def _check_packages(folders: Sequence[Path], overrides: Sequence[str]) -> dict[str, Path]:
-    """The file of each part. Every dataset and metric file must have its own package, or two would merge."""
+def _files_of(folders: Sequence[Path], overrides: Sequence[str]) -> tuple[dict[str, Path], tuple[Path, ...]]:
+    """The file of each part, and those that set keys of the whole configuration.
+
+    UserError if a dataset's or a metric's file lacks a package of its own: two of them would merge.
+    """
     loader = GlobalHydra.instance().config_loader()
     if isinstance(loader, hydra_plugins.Loader):
         defaults = loader.defaults
     else:
         defaults = loader.compute_defaults_list(hydra_plugins.PRIMARY, list(overrides), RunMode.RUN).defaults
     sources: dict[str, Path] = {}
+    root_files: list[Path] = []
     problems: list[Problem] = []
     for part in defaults:
         group, _, name = (part.config_path or "").partition("/")
+        file = next((f for folder in folders if (f := folder / f"{part.config_path}.yaml").is_file()), Path(name))
+        if group in hydra_plugins.ROOT_GROUPS and file.is_file():
+            root_files.append(file)
         if group not in (*MULTI_SELECT, *SINGLE_SELECT) or name.startswith("_"):
             continue
-        file = next((f for folder in folders if (f := folder / f"{part.config_path}.yaml").is_file()), Path(name))
         key = f"{group}.{name}" if group in MULTI_SELECT else group
         if group in MULTI_SELECT and part.package != key:
             problems.append(_lost_package(key, file))
         sources[key] = file
     if problems:
         raise UserError(problems)
-    return sources
+    return sources, tuple(root_files)
 
 
 def _lost_package(key: str, file: Path) -> Problem:

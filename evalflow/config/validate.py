@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, cast
 
 from pydantic import BaseModel, ValidationError
 
-from evalflow.config.composed import Composed
-from evalflow.config.explain import problems_of
+from evalflow.config.explain import COMMAND_LINE, problems_of
 from evalflow.config.judges import MembersConfig
 from evalflow.config.schema import (
     DatasetConfig,
@@ -20,7 +20,9 @@ from evalflow.config.schema import (
     SimulatorConfig,
     TargetConfig,
 )
+from evalflow.config.yaml_text import safe_yaml
 from evalflow.errors import Problem, UserError, did_you_mean
+from evalflow.jsonvalues import as_map
 
 ModelOf = Callable[[str], type[BaseModel]]  # looks up the model of a `kind`; raises UserError for an unknown kind
 
@@ -29,7 +31,40 @@ TRY = """try one of these:
     python -m evalflow dataset=jailbreak_guardrails metric=jailbreak_guardrails
     python -m evalflow dataset=rag 'metric=[faithfulness,relevance]'"""
 
+_ABSENT = object()
 _GROUPS = ("dataset", "metric", "judge", "target", "embedder", "simulator", "engine")
+
+
+@dataclass(frozen=True, slots=True)
+class Composed:
+    """A composed configuration, not yet validated: plain values, with interpolations resolved."""
+
+    values: dict[str, Any]
+    choices: dict[str, str]  # the option chosen in each single-choice group
+    sources: dict[str, Path]  # the file of each `dataset.NAME`, `metric.NAME`, `judge`, `embedder` and `target`
+    overrides: tuple[str, ...]
+    # In search order; the first match wins.
+    conf_folders: tuple[Path, ...]
+    prompt_folders: tuple[Path, ...]
+    shadowed: tuple[tuple[str, Path], ...] = ()  # parts, with their files, that replace packaged ones of the same name
+    # The plain configuration with interpolations unresolved; None: there are none.
+    unresolved: dict[str, Any] | None = None
+    root_files: tuple[Path, ...] = ()  # those that set keys of the whole configuration; later ones win
+
+    @property
+    def storable(self) -> dict[str, Any]:
+        """The configuration to store, for `resolved`: environment variables stay references, as they may be secret."""
+        return self.values if self.unresolved is None else self.unresolved
+
+    def root_file_of(self, key: str) -> Path | None:
+        """The file of an experiment or of conf/local that sets this key path; None if none does."""
+        for file in reversed(self.root_files):
+            here: Any = safe_yaml(file.read_text(encoding="utf-8"))
+            for part in key.split("."):
+                here = as_map(here).get(part, _ABSENT)
+            if here is not _ABSENT:
+                return file
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +96,18 @@ def validate(composed: Composed, models: Mapping[str, ModelOf]) -> Settings:
     """Validate a composed configuration; UserError lists every problem. `models` looks up a kind's model, by group."""
     values = composed.values
     if not values.get("dataset") and not values.get("metric"):
-        raise UserError(Problem("no dataset and no metric is chosen", "command line", TRY))
+        raise UserError(Problem("no dataset and no metric is chosen", COMMAND_LINE, TRY))
     checker = _Checker(composed, models)
     for group in ("dataset", "metric"):
         if not values.get(group):
             hint = f"add {group}=NAME; `list {group}` shows the names"
-            checker.problems.append(Problem(f"no {group} is chosen", "command line", hint))
+            checker.problems.append(Problem(f"no {group} is chosen", COMMAND_LINE, hint))
     datasets = {
-        name: checker.part(DatasetConfig, part, f"dataset.{name}") for name, part in _map(values.get("dataset")).items()
+        name: checker.part(DatasetConfig, part, f"dataset.{name}")
+        for name, part in as_map(values.get("dataset")).items()
     }
     metrics = {
-        name: checker.kind("metric", part, f"metric.{name}") for name, part in _map(values.get("metric")).items()
+        name: checker.kind("metric", part, f"metric.{name}") for name, part in as_map(values.get("metric")).items()
     }
     parts = {group: checker.kind(group, values.get(group), group) for group in ("judge", "target", "embedder")}
     parts["simulator"] = checker.kind("simulator", values.get("simulator", {"kind": "none"}), "simulator")
@@ -85,7 +121,7 @@ def validate(composed: Composed, models: Mapping[str, ModelOf]) -> Settings:
     if isinstance(simulator, SimulatorConfig) and simulator.turns and rest.get("generate", False) in (False, "demo"):
         what = "no answers are generated, so nobody would talk to the simulated user"
         hint = "add generate=true and a target, or leave the simulator out to score the recorded conversations"
-        checker.problems.append(Problem(what, "command line", hint))
+        checker.problems.append(Problem(what, COMMAND_LINE, hint))
     keys = checker.keys({"dataset": datasets, "metric": metrics})
     checker.unused(metrics, {name for group, name in keys if group == "dataset"})
     if checker.problems:
@@ -114,12 +150,14 @@ class _Checker:
             return model.model_validate(values)
         except ValidationError as error:
             file = self._composed.sources.get(key)
-            self.problems += problems_of(error, model, key, file, self._composed.overrides)
+            for problem in problems_of(error, model, key, file, self._composed.overrides):
+                own = self._composed.root_file_of(problem.key) if problem.where != COMMAND_LINE else None
+                self.problems.append(replace(problem, where=str(own)) if own else problem)
             return None
 
     def kind(self, group: str, values: Any, key: str) -> Any:
         """Validate a part with the model of its kind; a judge's members each with their own."""
-        kind = _map(values).get("kind")
+        kind = as_map(values).get("kind")
         if not isinstance(kind, str):
             self.problems.append(Problem(f"{key}.kind is required", self._file(key), "say which kind it is"))
             return None
@@ -133,7 +171,7 @@ class _Checker:
         count = len(self.problems)
         members = {
             name: self.kind(group, member, f"{key}.members.{name}") or JudgeConfig(kind="-")
-            for name, member in _map(values.get("members")).items()
+            for name, member in as_map(values.get("members")).items()
         }
         whole = self.part(model, {**values, "members": members or values.get("members", {})}, key)
         return whole if len(self.problems) == count else None
@@ -143,7 +181,7 @@ class _Checker:
         changes = metric.judge if isinstance(metric, MetricConfig) else None
         if not changes:
             return judge
-        shared = _map(self._composed.values.get("judge"))
+        shared = as_map(self._composed.values.get("judge"))
         same_kind = changes.get("kind", shared.get("kind")) == shared.get("kind")
         return self.kind("judge", _changed(shared, changes) if same_kind else changes, f"metric.{name}.judge")
 
@@ -172,14 +210,10 @@ class _Checker:
         return str(self._composed.sources.get(key, "configuration"))
 
 
-def _map(values: Any) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", values) if isinstance(values, Mapping) else {}
-
-
 def _changed(shared: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Merge a metric's overrides into the judge's values; in members only the named keys change."""
-    members = {name: dict(member) for name, member in _map(shared.get("members")).items()}
-    for name, member in _map(changes.get("members")).items():
+    members = {name: dict(member) for name, member in as_map(shared.get("members")).items()}
+    for name, member in as_map(changes.get("members")).items():
         members[name] = {**members.get(name, {}), **member}
     return {**shared, **changes, **({"members": members} if members else {})}
 
@@ -204,11 +238,11 @@ def _combination(rest: Mapping[str, Any], target: str | None) -> list[Problem]:
     if not generate and target not in ("recorded", None):
         what = "generate is false, so the target would never be asked"
         hint = "add generate=true, or leave the target out to score the recorded answers"
-        problems.append(Problem(what, "command line", hint))
+        problems.append(Problem(what, COMMAND_LINE, hint))
     if generate in (True, "missing") and target == "recorded":
         what = "generate asks for new answers, but the target is `recorded`"
         hint = "add target=openai or another of `list target`; target=http, command or python asks your own program"
-        problems.append(Problem(what, "command line", hint))
+        problems.append(Problem(what, COMMAND_LINE, hint))
     if rest.get("limit") is not None and rest.get("sample") is not None:
-        problems.append(Problem("limit and sample exclude each other", "command line", "give one of them"))
+        problems.append(Problem("limit and sample exclude each other", COMMAND_LINE, "give one of them"))
     return problems

@@ -70,17 +70,6 @@ def yaml_of(values: Mapping[str, Any]) -> str:
     return OmegaConf.to_yaml(OmegaConf.create(dict(values)))
 
 
-def read_yaml(text: str) -> dict[str, Any]:
-    """Parse a configuration file without resolving anything, `defaults` included; UserError if it is no map in YAML."""
-    from omegaconf import OmegaConf
-
-    from evalflow.config.faults import as_user_errors
-
-    with as_user_errors(()):
-        expect_bounded(text)
-        return cast("dict[str, Any]", OmegaConf.to_container(OmegaConf.create(text), resolve=False))
-
-
 def escaped(value: Any) -> Any:
     """Escape all texts in the value, so that none is read as an interpolation."""
     return _texts(value, lambda text: _OPENING.sub(lambda found: f"{found[1] * 2}\\${{", text))

@@ -13,7 +13,7 @@ import yaml
 
 from evalflow.app.core.assemble import Parts, assemble, settings_of
 from evalflow.app.core.inspect import Inspection, inspect
-from evalflow.config.composed import Composed
+from evalflow.config.validate import Composed
 from evalflow.errors import Problem, UserError
 
 ROOT = Path(__file__).parents[2]

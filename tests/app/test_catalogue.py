@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from evalflow.app.catalogue import metric_facts, metric_table
-from evalflow.app.core.options import Catalogue, Option, options
+from evalflow.app.core.options import Catalogue, Option, find_option, options
 from evalflow.metrics.registry import calls_of
 
 
@@ -59,3 +59,26 @@ def test_a_file_that_does_not_tell_is_listed_all_the_same() -> None:
         lines = [line.split() for line in printed([own(**values)]) if line.strip()]
         assert ["own", "?", "some"] in lines
         assert ["others"] in lines
+
+
+@pytest.mark.parametrize(
+    ("yaml", "row", "fault"),
+    [
+        ("path: cases.jsonl\nfields: {nope: x}\n", '{"question": "Q"}', "'nope' is no case field"),
+        ("path: cases.jsonl\nfeilds: {}\n", '{"question": "Q"}', "unknown key dataset.mine.feilds"),
+        ("path: missing.jsonl\n", "", "no such file"),
+        ("path: cases.jsonl\n", '{"question": "Q', "cases.jsonl:1"),
+        ("path: [\n", "", "mine.yaml:3: this is not valid YAML"),
+    ],
+)
+def test_what_is_broken_in_a_dataset_is_said_in_place_of_a_command(
+    yaml: str, row: str, fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("conf/dataset").mkdir(parents=True)
+    Path("conf/dataset/mine.yaml").write_text(f"# @package dataset.mine\n{yaml}", encoding="utf-8")
+    Path("cases.jsonl").write_text(row + "\n", encoding="utf-8")
+    everything = options(None)
+    suggested = Catalogue(everything).suggest(find_option("mine", everything))
+    assert suggested.command is None
+    assert fault in suggested.note

@@ -367,3 +367,14 @@ def test_a_file_whose_aliases_grow_beyond_measure_is_refused(tmp_path: Path) -> 
     assert "with its aliases (*NAME) written out it has more than 100,000 values" in text
     (folder / "mine.yaml").write_text("# @package metric.mine\nmade: &a [*a]\n", encoding="utf-8")
     assert "with its aliases (*NAME) written out" in complaint("dataset=rag", "metric=mine", config_dir=tmp_path)
+
+
+@pytest.mark.parametrize("name", ["experiment/mine.yaml", "local/default.yaml"])
+@pytest.mark.parametrize(("line", "key"), [("nope: 1", "nope"), ("cache: {modee: off}", "cache.modee")])
+def test_an_unknown_key_of_the_whole_configuration_names_its_file(
+    folder: Folder, name: str, line: str, key: str
+) -> None:
+    own = folder({name: f"# @package _global_\n{line}\n"})
+    chosen = ["experiment=mine"] if name.startswith("experiment") else []
+    text = complaint("dataset=rag", "metric=exact_match", *chosen, config_dir=own)
+    assert text.startswith(f"{own / name}: unknown key {key}\n")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from evalflow.config import hydra_plugins
-from evalflow.config.composed import Composed
 from evalflow.config.load import compose
+from evalflow.config.validate import Composed
 from evalflow.errors import UserError
 
 

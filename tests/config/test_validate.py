@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evalflow.app.core.assemble import settings_of
-from evalflow.config.composed import Composed
+from evalflow.config.validate import Composed
 from evalflow.errors import UserError
 
 VALUES: dict[str, Any] = {

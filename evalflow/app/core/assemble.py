@@ -18,14 +18,14 @@ from evalflow.calls.client import CallSession
 from evalflow.calls.connections import Connections
 from evalflow.calls.limiter import Limiters
 from evalflow.calls.shared_cache import SharedCache
-from evalflow.config.composed import Composed
 from evalflow.config.engines import engine_config
 from evalflow.config.judges import Concurrency, each_judge, single_judges
 from evalflow.config.kinds import Kinds
 from evalflow.config.load import compose
 from evalflow.config.schema import DatasetConfig, JudgeConfig, RunConfig
 from evalflow.config.targets import AgentTargetConfig, PythonTargetConfig
-from evalflow.config.validate import Settings, validate
+from evalflow.config.validate import Composed, Settings, validate
+from evalflow.datasets.fields import field_map
 from evalflow.engine.scoring import Pair
 from evalflow.errors import Problem, UserError
 from evalflow.exporters.otel import expect_installed
@@ -59,13 +59,21 @@ def settings_of(composed: Composed, *, programs: bool = True) -> Settings:
     config = composed.storable
     parts: dict[str, Any] = {group: config.get(group) for group in ("judge", "target", "embedder", "simulator")}
     parts |= {f"metric.{name}.judge": metric.get("judge") for name, metric in config["metric"].items()}
-    problems = [*written_secrets(parts), *_code(settings.run, composed, programs=programs)]
+    problems = [*written_secrets(parts), *_code(settings.run, composed, programs=programs), *_unknown_fields(settings)]
     if settings.run.engine.kind != "local" and (batched := batched_keys(settings)):
         what = "batches are collected by one process, and need no cluster"
         problems.append(Problem(what, f"{batched[0]}.batch", f"add engine=local, or {batched[0]}.batch=false"))
     if problems:
         raise UserError(problems)
     return settings
+
+
+def _unknown_fields(settings: Settings) -> Iterator[Problem]:
+    for name, config in settings.run.dataset.items():
+        try:
+            field_map(settings.keys["dataset", name], config)
+        except UserError as error:
+            yield from error.problems
 
 
 def composed_settings(overrides: Sequence[str], config_dir: Path | None) -> Settings:

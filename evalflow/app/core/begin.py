@@ -23,8 +23,8 @@ from evalflow.app.core.inspect import Inspection
 from evalflow.app.core.result_rules import RunMetric
 from evalflow.calls.budget import Amount
 from evalflow.calls.cache_store import Entry
-from evalflow.config.composed import Composed
 from evalflow.config.schema import DatasetConfig
+from evalflow.config.validate import Composed
 from evalflow.engine import manifest as manifests
 from evalflow.engine.deadline import Deadlines, Failed
 from evalflow.engine.folder import RunFolder

@@ -13,6 +13,7 @@ import yaml
 from pydantic import ValidationError
 
 from evalflow import datasets
+from evalflow.config.explain import problems_of
 from evalflow.config.schema import DERIVED, IDENTIFIER, DatasetConfig
 from evalflow.config.yaml_text import expect_bounded
 from evalflow.errors import Problem, UserError, command, did_you_mean
@@ -27,12 +28,13 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A file of a config group."""
+    """A file of a config group; `fault` says why it cannot be read."""
 
     group: str
     name: str
     file: Path
     values: dict[str, Any]
+    fault: str = ""
 
     @property
     def text(self) -> str:
@@ -119,11 +121,13 @@ def _options_in(folder: Path, group: str) -> Iterator[Option]:
         if file.stem.startswith("_") or not file.is_file():
             continue
         try:
-            values = option_values(file)
-        except (yaml.YAMLError, UnicodeDecodeError, OSError):
+            yield Option(group, file.stem, file, option_values(file))
+        except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
             # A broken file is listed anyway; selecting it reports the error.
-            values = {"description": "(this file is not valid YAML)"}
-        yield Option(group, file.stem, file, values)
+            mark = getattr(error, "problem_mark", None)
+            fault = f"{file}:{mark.line + 1}" if mark else str(file)
+            fault += f": this is not valid YAML: {getattr(error, 'problem', None) or error}"
+            yield Option(group, file.stem, file, {"description": "(this file is not valid YAML)"}, fault)
 
 
 def option_values(file: Path) -> dict[str, Any]:
@@ -201,6 +205,9 @@ class Catalogue:
         return [match for _, match in sorted(found, key=lambda one: one[0])]
 
     def suggest(self, option: Option) -> Suggestion:
+        """A command to try with an option."""
+        if option.fault:
+            return Suggestion(None, option.fault)
         if option.group == "metric":
             if matches := self.matches(option):
                 return self._score(option, matches[0])
@@ -221,6 +228,8 @@ class Catalogue:
         if self._has_scenarios(dataset.name):
             metric = "metric=conversation_completeness"
             return self._run([f"dataset={dataset.name}", metric, *_SIMULATED], keyless=False)
+        if isinstance(found := self._read(dataset), Problem):
+            return Suggestion(None, f"it cannot be read: {found}")
         if not matching:
             return Suggestion(None, "no metric fits what its cases have so far; map more `fields`")
 
@@ -300,16 +309,19 @@ class Catalogue:
     @cached_property
     def _cases(self) -> dict[str, list[Case]]:
         """The first cases of each dataset; empty if they cannot be read."""
-        found: dict[str, list[Case]] = {}
-        for option in self._options.values():
-            if option.group == "dataset":
-                try:
-                    # To have a context is what counts; its HTML need not become text.
-                    cases = datasets.read(option.name, DatasetConfig.model_validate(option.values), to_text=str)
-                    found[option.name] = list(islice(cases, _CASES))
-                except (UserError, ValidationError):
-                    found[option.name] = []
-        return found
+        read = {name: self._read(option) for (group, name), option in self._options.items() if group == "dataset"}
+        return {name: [] if isinstance(found, Problem) else found for name, found in read.items()}
+
+    def _read(self, dataset: Option) -> list[Case] | Problem:
+        """The first cases of a dataset, or the first problem of its file or its data."""
+        try:
+            config = DatasetConfig.model_validate(dict(self._flat("dataset", dataset.name)))
+            # To have a context is what counts; its HTML need not become text.
+            return list(islice(datasets.read(dataset.name, config, to_text=str), _CASES))
+        except UserError as error:
+            return error.problems[0]
+        except ValidationError as error:
+            return problems_of(error, DatasetConfig, f"dataset.{dataset.name}", dataset.file, ())[0]
 
 
 def _has(case: Case, need: str, *, demo: bool) -> bool:

@@ -20,9 +20,9 @@ from evalflow import datasets
 from evalflow.app.core.assemble import settings_of
 from evalflow.app.core.cases import answers_of, select
 from evalflow.app.core.result_rules import ResultRules, RunMetric, unusable_parts
-from evalflow.config.composed import Composed
 from evalflow.config.load import resolved
 from evalflow.config.schema import DatasetConfig
+from evalflow.config.validate import Composed
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError, command
 from evalflow.labels.sheet import CELL

@@ -22,7 +22,8 @@ from evalflow.app.studio.runs import repeating, run_row
 from evalflow.app.studio.snapshot import judge_of, write_own
 from evalflow.app.studio.space import Workspace, run_folder
 from evalflow.app.studio.transfer import definitions_of
-from evalflow.config.yaml_text import read_yaml, yaml_of
+from evalflow.config.load import read_yaml
+from evalflow.config.yaml_text import yaml_of
 from evalflow.errors import Problem, UserError, command
 
 RECORDS: Mapping[str, str] = {

@@ -27,10 +27,9 @@ from evalflow.app.studio.snapshot import Own, judge_of, write_own
 from evalflow.app.studio.space import Workspace
 from evalflow.app.studio.subjects import RunSubjects
 from evalflow.calls.client import CallSession
-from evalflow.config.composed import Composed
 from evalflow.config.judges import each_judge
 from evalflow.config.load import compose
-from evalflow.config.validate import Settings
+from evalflow.config.validate import Composed, Settings
 from evalflow.engine.manifest import Tally
 from evalflow.engine.pipeline import Pipeline, RunPlan
 from evalflow.engine.scoring import Pair

@@ -9,7 +9,8 @@ from typing import Any, cast
 
 import yaml
 
-from evalflow.config.yaml_text import escaped, read_yaml, unescaped, yaml_of
+from evalflow.config.load import read_yaml
+from evalflow.config.yaml_text import escaped, unescaped, yaml_of
 from evalflow.errors import Problem, UserError
 
 KEY = "yaml"

@@ -30,10 +30,9 @@ from evalflow.app.studio.titles import titled
 from evalflow.app.studio.validate import write_prompts
 from evalflow.calls.budget import Lease
 from evalflow.calls.connections import Connections
-from evalflow.config.composed import Composed
 from evalflow.config.load import compose
 from evalflow.config.schema import DatasetConfig, RunConfig
-from evalflow.config.validate import Settings
+from evalflow.config.validate import Composed, Settings
 from evalflow.config.yaml_text import escaped, escaped_but_environment, yaml_of
 from evalflow.errors import Problem, Subject, UserError, check_all, did_you_mean
 from evalflow.paths import private_folder, prompt_dirs, shown

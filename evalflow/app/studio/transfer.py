@@ -24,8 +24,9 @@ from evalflow.app.studio.metrics import MetricDefinition, MetricDraft, add_metri
 from evalflow.app.studio.snapshot import BASES, Own, write_own
 from evalflow.app.studio.space import TakenError, Workspace
 from evalflow.app.studio.titles import titled
+from evalflow.config.load import read_yaml
 from evalflow.config.schema import DatasetConfig
-from evalflow.config.yaml_text import read_yaml, unescaped, unescaped_but_environment
+from evalflow.config.yaml_text import unescaped, unescaped_but_environment
 from evalflow.errors import Problem, UserError
 
 

@@ -16,8 +16,8 @@ from evalflow.app.studio.space import TakenError, Workspace, open_workspace
 from evalflow.app.studio.titles import checked_title
 from evalflow.app.studio.transfer import export_files, import_files
 from evalflow.app.studio.validate import check_metric
-from evalflow.config.load import resolved
-from evalflow.config.yaml_text import escaped, escaped_but_environment, read_yaml, unescaped, yaml_of
+from evalflow.config.load import read_yaml, resolved
+from evalflow.config.yaml_text import escaped, escaped_but_environment, unescaped, yaml_of
 from evalflow.errors import UserError
 
 from ...cli.conftest import Program
