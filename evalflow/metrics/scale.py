@@ -199,11 +199,13 @@ def band_fault(bands: Sequence[Band], low: int, high: int) -> str | None:
 def label_scale(config: MetricConfig, *, bounded: bool) -> RecordedScale:
     """The scale on which people label answers for a metric.
 
-    This is the metric's `scale`, or the type of the single field that its score rule reads: boolean, grade or word. All
-    other scores are shares, labelled as a number from 0 to 1, or yes and no.
+    This is the metric's `scale`, or the type of the single field that its score rule reads: boolean, grade or word.
+    Rules that hold or do not are labelled with yes and no. All other scores are shares, labelled as a number from 0 to
+    1, or yes and no.
     """
     declared = getattr(config, "scale", None)
-    if getattr(config, "strict", False):
+    holds_or_not = config.kind == "check" and getattr(config, "combine", None) in ("all", "any")
+    if holds_or_not or getattr(config, "strict", False):
         return BooleanScale(type="boolean")
     criteria = getattr(config, "criteria", None)
     if isinstance(declared, _SCALES) and not isinstance(

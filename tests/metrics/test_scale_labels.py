@@ -39,6 +39,19 @@ def test_a_share_is_a_number_from_0_to_1_or_a_word():
         read_label(scale, "2")
 
 
+@pytest.mark.parametrize("combine", ["all", "any"])
+def test_rules_that_hold_or_not_are_labelled_with_yes_and_no(combine):
+    scale = scale_of("exact_match", combine=combine)
+    assert scale_text(scale) == "yes or no"
+    assert [read_label(scale, value)[0] for value in ("yes", "0", 1.0, False)] == [1.0, 0.0, 1.0, 0.0]
+    with pytest.raises(ValueError, match=r"0\.5 is not true or false"):
+        read_label(scale, 0.5)
+
+
+def test_the_share_of_rules_that_hold_is_a_number():
+    assert isinstance(scale_of("exact_match", combine="mean"), FractionScale)
+
+
 @pytest.mark.parametrize(
     ("field", "rule", "value", "expected"),
     [

@@ -271,7 +271,7 @@ def test_a_review_of_a_run_is_drawn_and_read_blind(finished: tuple[Workspace, Fi
     eve, ann = person(space, "eve", "editor"), person(space, "ann")
     offered = reviews.candidates(eve, runs.worse, ["exact"])
     assert [one.name for one in offered.people] == ["ann", "ben", "eve"]
-    assert (offered.answers, offered.metrics[0].scale.kind) == (12, "number")
+    assert (offered.answers, offered.metrics[0].scale.kind) == (12, "boolean")
     assert 0.1 < reviews.expected_interval(eve, runs.worse, "exact", 10).half_width < 0.3
     request = ReviewRequest(
         name="Fees in March", run_id=runs.worse, metrics=["exact"], size=8, people=["ann", "ben"], seed=3

@@ -64,15 +64,15 @@ def _label(browser: Any, url: str) -> None:
         says = is_right != (asked % 9 == 2 and name == "ben")
         if name == "cem":
             page.locator(".grading:focus-within").wait_for()
-            page.keyboard.press("1" if says else "0")
+            page.keyboard.press("1" if says else "2")
             submit(page, partial(page.keyboard.press, "Control+Enter"))
         else:
-            page.get_by_label("Value").fill("1" if says else "0")
+            page.get_by_role("button", name="Yes" if says else "No", exact=True).click()
             if labels == 31:  # Ben closes his browser
                 page.get_by_text("Saved", exact=True).wait_for()
                 page.context.close()
                 page = at[name] = _at_the_desk(browser, url, name)
-                assert page.get_by_label("Value").input_value() == ("1" if says else "0")
+                page.get_by_role("button", name="Yes" if says else "No", pressed=True).wait_for()
             submit(page, page.get_by_role("button", name="Submit").click)
         labels += 1
         waiting.append(name)
@@ -123,7 +123,8 @@ def test_an_editor_resolves_and_reads_the_corrected_mean(
     assert "ben" not in body.split("Disagreements")[1]
     page.get_by_text("Decide", exact=True).first.click()
     card = page.locator("article", has=page.locator("details[open]"))
-    card.get_by_label("As on the list is").fill("0")
+    card.get_by_label("As on the list is").click()
+    page.get_by_role("option", name="No", exact=True).click()
     card.get_by_label("Why").fill("The fee is on the page.")
     card.get_by_role("button", name="Decide").click()
     page.get_by_text(f"{before - 1} of {told.split()[2]} are to be decided").wait_for()
