@@ -1,11 +1,13 @@
-"""The transport over plain HTTP: one aiohttp session, kept-alive connections, one try each.
+"""The transport over plain HTTP: aiohttp's connections, kept alive, and one try each.
 
-aiohttp was chosen by measurement: in a run it costs as little CPU as our own code over llhttp did, and a fifth less
-    than a client in Rust, whose thread competes with ours for the interpreter's lock.
+aiohttp was chosen by measurement: a client in Rust took a fifth more CPU in a run, since its thread competes with ours
+for the interpreter's lock. Its pool, proxies, TLS and parser are used without its session, which builds and checks anew
+for each request what is the same for all of one path: that costs as much as the rest of a call.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import ssl
@@ -19,7 +21,7 @@ from evalflow.records import Usage
 from evalflow.version import __version__
 
 if TYPE_CHECKING:
-    from aiohttp import ClientConnectorError, ClientSession, ClientTimeout
+    from aiohttp import ClientConnectorError, ClientRequest, ClientTimeout, TCPConnector
     from multidict import CIMultiDict
     from yarl import URL
 
@@ -107,12 +109,37 @@ KEEP_ALIVE_S = 4.0
 that is closed just as a request is sent costs a try."""
 
 
+class _Route:
+    """What requests of one method, path and content type share: what aiohttp connects by, and the head's bytes."""
+
+    def __init__(self, draft: ClientRequest, timeout: ClientTimeout) -> None:
+        self.draft = draft
+        self.timeout = timeout
+        self._head: bytes | None = None
+
+    def message(self, body: bytes | None) -> bytes:
+        """The bytes of a request, once a connection is there: connecting may add a proxy's header to the draft."""
+        if self._head is None:
+            self._head = self._written()
+        if body is None:
+            return self._head + b"\r\n"
+        return b"%bContent-Length: %d\r\n\r\n%b" % (self._head, len(body), body)
+
+    def _written(self) -> bytes:
+        draft = self.draft
+        target = str(draft.url) if draft.proxy and not draft.is_ssl() else draft.url.raw_path_qs
+        lines = [f"{draft.method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in draft.headers.items())]
+        if any(character in line for line in lines for character in "\r\n\0"):
+            raise ValueError("a header has a line break")
+        return "".join(f"{line}\r\n" for line in lines).encode()
+
+
 class HttpTransport:
     """Connections to one endpoint, for requests that are encoded already.
 
-    The first request creates the session, in the event loop that sends it. So aiohttp is imported only when something
-    is sent, and a closed transport can be used again. Proxies are taken from the environment (HTTPS_PROXY, NO_PROXY).
-    Redirects are not followed, since they could carry the key to another server.
+    The first request opens them, in the event loop that sends it. So aiohttp is imported only when something is sent,
+    and a closed transport can be used again. Proxies are taken from the environment (HTTPS_PROXY, NO_PROXY). Redirects
+    are not followed, since they could carry the key to another server.
 
     Args:
         base_url: Prefix of every request's path. A user and a password in it are sent instead of the key.
@@ -137,27 +164,15 @@ class HttpTransport:
         self._first_byte_s = first_byte_s
         self._own_headers = headers or {}
         self._networks = networks
-        self._session: ClientSession | None = None
-        self._urls: dict[str, URL] = {}
-        self._timeouts: dict[float, ClientTimeout] = {}
+        self._connector: TCPConnector | None = None
+        self._routes: dict[tuple[str, str, str], _Route] = {}
 
     async def send(self, request: HttpRequest) -> Response:
         import aiohttp
 
-        session = self._session or self._connect()
-        begun = time.monotonic()
         try:
-            async with session.request(
-                request.method,
-                self._urls.get(request.path) or self._url(request.path),
-                data=request.body,
-                timeout=self._timeouts.get(request.timeout_s) or self._timeout(request.timeout_s),
-                allow_redirects=False,
-                headers=None if request.content_type == JSON else {"Content-Type": request.content_type},
-            ) as response:
-                body = await beginning(response.content.iter_any(), request.longest)
-        except aiohttp.ConnectionTimeoutError:
-            raise TransportError("unreachable", f"no connection within {CONNECT_S:g} s") from None
+            async with asyncio.timeout(request.timeout_s):
+                return await self._exchange(request)
         except aiohttp.SocketTimeoutError:
             raise TransportError("timeout", f"nothing came for {self._first_byte_s:g} s") from None
         except TimeoutError:
@@ -166,16 +181,41 @@ class HttpTransport:
             raise _connect_error(error) from None
         except ValueError as error:
             raise TransportError("unreachable", f"the address or the proxy cannot be used: {error}") from None
-        except (aiohttp.ClientError, OSError) as error:
+        except (aiohttp.ClientError, aiohttp.http.HttpProcessingError, OSError) as error:
             raise TransportError("broken", f"the connection was lost: {error or type(error).__name__}") from None
-        return Response(response.status, response.headers, body, time.monotonic() - begun)
 
     async def close(self) -> None:
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
+        connector, self._connector = self._connector, None
+        self._routes.clear()
+        if connector is not None:
+            await connector.close()
 
-    def _connect(self) -> ClientSession:
+    async def _exchange(self, request: HttpRequest) -> Response:
+        begun = time.monotonic()
+        connector = self._connector or self._connect()
+        route = self._routes.get((request.method, request.path, request.content_type)) or self._route(request)
+        try:
+            connection = await connector.connect(route.draft, [], route.timeout)
+        except TimeoutError:
+            raise TransportError("unreachable", f"no connection within {CONNECT_S:g} s") from None
+        try:
+            protocol = connection.protocol
+            assert protocol is not None
+            assert protocol.transport is not None
+            protocol.set_response_params(read_until_eof=True, read_timeout=self._first_byte_s)
+            protocol.transport.write(route.message(request.body))
+            protocol.start_timeout()
+            head, content = await protocol.read()
+            while 100 <= head.code < 200:  # an interim response, such as 103 Early Hints
+                head, content = await protocol.read()
+            body = await beginning(content.iter_any(), request.longest)
+        except BaseException:
+            connection.close()
+            raise
+        connection.release()  # which closes it if the reply was not read to its end
+        return Response(head.code, head.headers, body, time.monotonic() - begun)
+
+    def _connect(self) -> TCPConnector:
         import aiohttp
 
         # One more connection than the limiter lets calls through, for the watchdog's probe. So nothing ever waits for
@@ -185,20 +225,33 @@ class HttpTransport:
             import httpx2  # the same certificates as in the openai SDK: SSL_CERT_FILE, SSL_CERT_DIR, or the system's
 
             trust = httpx2.create_ssl_context()
-        limit = self._max_connections + 1
         networks = self._networks
-        connector = aiohttp.TCPConnector(
-            limit=limit, keepalive_timeout=KEEP_ALIVE_S, ssl=trust, socket_factory=networks and networks.open
+        self._connector = aiohttp.TCPConnector(
+            limit=self._max_connections + 1,
+            keepalive_timeout=KEEP_ALIVE_S,
+            ssl=trust,
+            socket_factory=networks and networks.open,
         )
-        self._session = aiohttp.ClientSession(
-            connector=connector,
-            headers=self._headers(),
-            proxy=None if networks else _proxy(self._base_url),
-            cookie_jar=aiohttp.DummyCookieJar(),
-        )
-        return self._session
+        return self._connector
 
-    def _headers(self) -> CIMultiDict[str]:
+    def _route(self, request: HttpRequest) -> _Route:
+        import aiohttp
+        from yarl import URL
+
+        url = self._url(request.path)
+        proxy = None if self._networks else _proxy(self._base_url)
+        draft = aiohttp.ClientRequest(
+            request.method,
+            url,
+            headers=self._headers(request.content_type),
+            proxy=None if proxy is None else URL(proxy),
+            loop=asyncio.get_running_loop(),
+        )
+        draft.headers.pop("Content-Length", None)  # of no body; each has its own
+        route = _Route(draft, aiohttp.ClientTimeout(connect=CONNECT_S))
+        return self._routes.setdefault((request.method, request.path, request.content_type), route)
+
+    def _headers(self, content_type: str) -> CIMultiDict[str]:
         import aiohttp
         from multidict import CIMultiDict
         from yarl import URL
@@ -208,7 +261,7 @@ class HttpTransport:
             {
                 "Accept": "application/json",
                 "Accept-Encoding": "identity",
-                "Content-Type": "application/json",
+                "Content-Type": content_type,
                 "User-Agent": f"evalflow/{__version__}",
             }
         )
@@ -218,6 +271,8 @@ class HttpTransport:
         elif self._api_key is not None:
             headers["Authorization"] = f"Bearer {self._api_key}"
         headers.update(self._own_headers)
+        if content_type != JSON:
+            headers["Content-Type"] = content_type
         return headers
 
     def _url(self, path: str) -> URL:
@@ -228,13 +283,7 @@ class HttpTransport:
         base = URL(self._base_url).with_user(None)
         whole = base.raw_path.rstrip("/") + below if below else base.raw_path
         url = base.with_path(whole, encoded=True, keep_query=True)
-        return url.update_query(query) if query else self._urls.setdefault(path, url)
-
-    def _timeout(self, seconds: float) -> ClientTimeout:
-        import aiohttp
-
-        timeout = aiohttp.ClientTimeout(total=seconds, connect=CONNECT_S, sock_read=self._first_byte_s)
-        return self._timeouts.setdefault(seconds, timeout)
+        return url.update_query(query) if query else url
 
 
 def _proxy(base_url: str) -> str | None:

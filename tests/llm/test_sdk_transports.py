@@ -134,6 +134,20 @@ async def test_a_redirect_is_not_followed(make: Make, server: Server) -> None:
     assert len(server.heads) == 1
 
 
+async def test_an_interim_response_is_passed_over(make: Make, server: Server) -> None:
+    server.answer = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" + GOOD
+    response = await make().send(POST)
+    assert (response.status, response.body) == (200, b"{}")
+
+
+async def test_no_header_can_begin_another_one(server: Server) -> None:
+    transport = HttpTransport(f"http://127.0.0.1:{server.port}", "key\r\nX-Other: 1", 1)
+    with pytest.raises(TransportError, match="line break"):
+        await transport.send(POST)
+    await transport.close()
+    assert server.heads == []
+
+
 async def test_what_comes_compressed_is_unpacked(make: Make, server: Server) -> None:
     body = gzip.compress(b'{"b": 2}')
     server.answer = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
