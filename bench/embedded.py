@@ -35,8 +35,8 @@ from scipy.stats import rankdata
 
 from evalflow.config.judges import EmbeddedJudgeConfig
 from evalflow.llm import minilm
-from evalflow.llm.embedded import EmbeddedJudge
-from evalflow.llm.evidence import Similarity, sentences, states_something, weigh, windows
+from evalflow.llm.embedded import EmbeddedJudge, weigh_all
+from evalflow.llm.evidence import Evidence, sentences, states_something, weigh, windows
 from evalflow.records import Ask
 
 RESAMPLES = 1000
@@ -111,23 +111,20 @@ async def faithfulness(judge: EmbeddedJudge, item: Item) -> float | None:
 
 async def overlap(_: EmbeddedJudge, item: Item) -> float | None:
     """Mean of the first three numbers over the answer's claims: neither similarity nor facts."""
-    return mean_weight(item, None)
+    return mean_support([weigh(claim, windows(item.contexts)) for claim in claims_of(item)])
 
 
-async def similarity(_: EmbeddedJudge, item: Item) -> float | None:
+async def similarity(judge: EmbeddedJudge, item: Item) -> float | None:
     """As `overlap`, with the fourth number: the judge without its facts."""
-    return mean_weight(item, cosine)
+    return mean_support(weigh_all(claims_of(item), windows(item.contexts), judge.similarities))
 
 
-def mean_weight(item: Item, compare: Similarity | None) -> float | None:
-    context = windows(item.contexts)
-    claims = [line for line in sentences(item.answer) if states_something(line)]
-    return float(np.mean([weigh(claim, context, compare).support for claim in claims])) if claims else None
+def claims_of(item: Item) -> list[str]:
+    return [line for line in sentences(item.answer) if states_something(line)]
 
 
-def cosine(text: str, others: Sequence[str]) -> float:
-    vectors = minilm.shared().embed([text, *others])
-    return max(0.0, float((vectors[1:] @ vectors[0]).max()))
+def mean_support(evidence: Sequence[Evidence]) -> float | None:
+    return float(np.mean([one.support for one in evidence])) if evidence else None
 
 
 async def relevance(judge: EmbeddedJudge, item: Item) -> float | None:

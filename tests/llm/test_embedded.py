@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import pytest
@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, create_model
 
 from evalflow.config.judges import EmbeddedJudgeConfig
 from evalflow.errors import JudgeError
-from evalflow.llm.embedded import EmbeddedJudge
+from evalflow.llm.embedded import EmbeddedJudge, weigh_all
 from evalflow.llm.evidence import weigh, windows
 from evalflow.protocols import Judge
 from evalflow.records import Ask, Context, Reply, Usage
@@ -113,8 +113,28 @@ def test_a_differing_fact_leaves_a_quarter_and_is_named(judge: EmbeddedJudge) ->
     assert result["verdict"] == "not_in_context"
     assert result["reason"].startswith("says 1978, the context says 1987; support 0.12")
     (chances,) = verify(judge, ("It opened in 1978.",)).probabilities or []
-    claim, context = "It opened in 1978.", windows([CONTEXT.text])
-    assert chances["verdict"]["supported"] == pytest.approx(0.25 * weigh(claim, context, judge._similarity).support)
+    (evidence,) = weigh_all(["It opened in 1978."], windows([CONTEXT.text]), judge.similarities)
+    assert chances["verdict"]["supported"] == pytest.approx(0.25 * evidence.support)
+
+
+def test_the_claims_of_an_answer_are_embedded_together_with_their_passages() -> None:
+    asked: list[Sequence[tuple[str, Sequence[str]]]] = []
+
+    def similarities(pairs: Sequence[tuple[str, Sequence[str]]]) -> list[float]:
+        asked.append(pairs)
+        return [0.5 for _ in pairs]
+
+    claims = ["The museum opened in 1987.", "?!", "Entry costs 12 euros."]
+    evidence = weigh_all(claims, windows([CONTEXT.text]), similarities)
+    assert [one.support for one in evidence] == [(3 + 0.5) / 4, 0.0, (3 + 0.5) / 4]
+    assert asked == [[(claims[0], evidence[0].sentences), (claims[2], evidence[2].sentences)]]
+
+
+def test_each_text_is_compared_with_its_own_others(judge: EmbeddedJudge) -> None:
+    cat, tax = "A cat sleeps.", "The tax return is due in May."
+    found = judge.similarities([(cat, [tax, cat]), (tax, [cat])])
+    assert found == [pytest.approx(1, abs=1e-5), judge.similarities([(cat, [tax])])[0]]
+    assert found[1] < 0.5
 
 
 def test_what_the_question_says_is_no_difference(judge: EmbeddedJudge) -> None:

@@ -28,8 +28,9 @@ def test_the_bit_parallel_subsequence_is_as_long_as_the_table_says(first: list[s
 
 @given(TEXTS, st.lists(TEXTS, max_size=3), st.none() | st.floats(0, 1))
 def test_support_is_a_share(claim: str, context: list[str], cosine: float | None) -> None:
-    similarity = None if cosine is None else (lambda _claim, _others: cosine)
-    evidence = weigh(claim, windows(context), similarity)
+    evidence = weigh(claim, windows(context))
+    if cosine is not None:
+        evidence = evidence.with_similarity(cosine)
     assert 0 <= evidence.support <= 1
     assert all(0 <= part <= 1 for part in evidence.overlap)
 
@@ -78,17 +79,11 @@ def test_the_three_precisions_by_hand() -> None:
     assert evidence.unseen == ("fell",)
 
 
-def test_similarity_is_a_fourth_part_of_equal_weight_over_the_passages_sentences() -> None:
-    asked: list[tuple[str, Sequence[str]]] = []
-
-    def similarity(claim: str, others: Sequence[str]) -> float:
-        asked.append((claim, others))
-        return 0.5
-
-    evidence = weigh("Emeralds are green.", windows([MINERALS]), similarity)
-    assert asked == [("Emeralds are green.", (MINERALS,))]
-    assert evidence.similarity == 0.5
-    assert evidence.support == pytest.approx((sum(evidence.overlap) + 0.5) / 4)
+def test_similarity_is_a_fourth_part_of_equal_weight() -> None:
+    evidence = weigh("Emeralds are green.", windows([MINERALS]))
+    similar = evidence.with_similarity(0.5)
+    assert similar.support == pytest.approx((sum(evidence.overlap) + 0.5) / 4)
+    assert similar.sentences == evidence.sentences == (MINERALS,)
 
 
 def test_the_evidence_names_the_passage_and_what_it_lacks() -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from evalflow.errors import InfrastructureError
 from evalflow.llm import minilm
@@ -36,16 +38,25 @@ def test_meaning_decides_not_words(model: MiniLM) -> None:
 
 
 def test_a_vector_does_not_depend_on_its_neighbours(model: MiniLM) -> None:
-    alone = MiniLM().embed(["A cat sleeps."])[0]
-    among = MiniLM().embed(["A much longer sentence about taxes that are due in May.", "A cat sleeps."])[1]
-    assert np.array_equal(alone, among)
+    texts = [" ".join(["cats", "and", "taxes", "are", "due", "in", "May"][:words] * times)
+             for times in (1, 3, 9) for words in range(1, 8)]  # fmt: skip
+    together = model.embed(texts)
+    for text, among in zip(texts, together, strict=True):
+        assert np.array_equal(MiniLM._compute(model, [text])[0], among)
+
+
+@given(st.lists(st.integers(2, minilm.MAX_TOKENS), min_size=1, max_size=60))
+def test_batches_hold_every_text_once_within_their_tokens(lengths: list[int]) -> None:
+    batches = list(minilm._batches(lengths))
+    assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
+    assert all(len(batch) * max(lengths[index] for index in batch) <= minilm.BATCH_TOKENS for batch in batches)
 
 
 def test_the_cache_is_bounded_and_keeps_the_recently_used(monkeypatch: pytest.MonkeyPatch) -> None:
     small = MiniLM(cache_size=2)
     computed: list[str] = []
     compute = small._compute
-    monkeypatch.setattr(small, "_compute", lambda text: computed.append(text) or compute(text))
+    monkeypatch.setattr(small, "_compute", lambda texts: computed.extend(texts) or compute(texts))
     for text in ("a", "b", "a", "c", "a", "b"):
         small.embed([text])
     assert computed == ["a", "b", "c", "b"]
