@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 from rich import box
-from rich.console import Console, Group
+from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 
 from evalflow.app.core.options import Catalogue, Option, find_option, options
 from evalflow.errors import command
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 _NAME_WIDTH = 30  # minimum width of the name column, however narrow the terminal
+_UNCUT = 1000  # columns, more than any line takes
 
 
 def print_kind(kind: str, members: Sequence[Option], console: Console, *, as_json: bool) -> int:
@@ -147,11 +149,11 @@ def _print_explained(parts: Sequence[Explained], console: Console) -> None:
 
 
 _OTHERS = "others"
-_MODEL = {True: "no", False: "yes", None: "some"}
-_CAPTION = """\
-calls: to a judge or an embedder, for one score in which every step has something to ask about
-model: no works without a key, judge=embedded being the default; yes needs a language model, judge=NAME; some: by case
-(demo): with generate=demo; `show METRIC` prints a command to try"""
+_MODEL = {
+    True: "no language model is needed, and no key: judge=embedded is the default",
+    False: "a language model is needed: judge=NAME",
+    None: "whether a language model is needed depends on the case",
+}
 
 
 def metric_facts(option: Option, catalogue: Catalogue) -> dict[str, Any]:
@@ -171,25 +173,21 @@ def metric_facts(option: Option, catalogue: Catalogue) -> dict[str, Any]:
     }
 
 
-def metric_table(options: Iterable[Option], catalogue: Catalogue) -> Table:
-    """A table of the metrics grouped by family, at most as wide as the terminal."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("metric", ratio=1, overflow="fold")
-    table.add_column("needs, and who has it", max_width=22, overflow="fold")
-    table.add_column("calls a case", max_width=7)
-    table.add_column("model", max_width=5)
-    table.caption, table.caption_justify = _CAPTION, "left"
+def metric_table(options: Iterable[Option], width: int = _UNCUT) -> Table:
+    """A line for each metric, by family. What it measures and needs is cut if the width is too small."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("metric", overflow="fold", max_width=width * 3 // 8)
+    table.add_column("what it measures")
+    table.add_column("needs", max_width=width // 5)
+    table.caption, table.caption_justify = f"more of one, and a command to try: {command('show', 'METRIC')}", "left"
     ordered = sorted(options, key=lambda option: (_family(option) == _OTHERS, _family(option), option.name))
     for family, members in groupby(ordered, key=_family):
         table.add_section()
         table.add_row(literal(family, style="italic"))
         for option in members:
-            what = Group(literal(option.name, style="bold"), literal(option.description, style="dim"))
-            found = catalogue.matches(option)
-            has_it = f"{found[0].dataset}{' (demo)' if found[0].demo else ''}" if found else "no dataset here"
-            needs = Group(literal(", ".join(option.needs)), literal(has_it, style="dim"))
-            calls = _in_words(calls_of(option.values))
-            table.add_row(Padding(what, (0, 0, 0, 2)), needs, calls, _MODEL[catalogue.keyless(option)])
+            about, needs = literal(option.description), literal(", ".join(option.needs), style="dim")
+            about.no_wrap = needs.no_wrap = True
+            table.add_row(Padding(literal(option.name, style="bold"), (0, 0, 0, 1)), about, needs)
     return table
 
 
@@ -197,9 +195,24 @@ def _family(option: Option) -> str:
     return str(option.values.get("family") or _OTHERS)
 
 
+def _taken(option: Option, catalogue: Catalogue) -> Text:
+    """What a metric needs of a case and of a judge, and which dataset has it."""
+    found = next(iter(catalogue.matches(option)), None)
+    has_it = (
+        f"dataset {found.dataset} has it{' with generate=demo' if found.demo else ''}"
+        if found
+        else "no dataset here has it"
+    )
+    needs = f"fields of a case: {', '.join(option.needs) or 'none'}; {has_it}"
+    calls, model = calls_of(option.values), _MODEL[catalogue.keyless(option)]
+    if calls and calls.high == 0:
+        return literal(f"{needs}\nno judge is asked")
+    return literal(f"{needs}\ncalls to a judge or an embedder for one score: {_in_words(calls)}\n{model}")
+
+
 def _in_words(calls: Calls | None) -> str:
     if calls is None:
-        return "?"
+        return "unknown"
     if calls.high is None:
         return "by case"
     return str(calls.low) if calls.low == calls.high else f"{calls.low} or {calls.high}"
@@ -209,13 +222,14 @@ def print_list(group: str | None, config_dir: Path | None, console: Console, *, 
     """Print the options of one group or of all."""
     everything = options(config_dir)
     found = [option for option in everything if group in (None, option.group)]
-    matches = Catalogue(everything, config_dir)
     if as_json:
-        facts = [_facts(option, matches) for option in found]
-        return print_json(console, facts)
+        matches = Catalogue(everything, config_dir)
+        return print_json(console, [_facts(option, matches) for option in found])
+    if not console.is_terminal:
+        console.width = _UNCUT  # a file or a pipe has no width
     for name in [group] if group else GROUPS:
         listed = [option for option in found if option.group == name]
-        console.print(metric_table(listed, matches) if name == "metric" else _table(name, listed))
+        console.print(metric_table(listed, console.width) if name == "metric" else _table(name, listed))
     return 0
 
 
@@ -233,7 +247,8 @@ def print_option(name: str, config_dir: Path | None, console: Console, *, as_jso
     templates = Prompts(prompt_dirs(config_dir))
     names = dict.fromkeys(part for prompt in option.prompts for part in templates.parts(prompt))
     prompts = {name: templates.source(name) for name in names}
-    suggested = Catalogue(everything, config_dir).suggest(option)
+    catalogue = Catalogue(everything, config_dir)
+    suggested = catalogue.suggest(option)
     if as_json:
         facts: dict[str, Any] = {"group": option.group, "name": option.name}
         facts |= {"file": str(option.file), "yaml": option.text}
@@ -256,6 +271,9 @@ def print_option(name: str, config_dir: Path | None, console: Console, *, as_jso
         console.rule(literal("checks of a case, each with its params", style="dim"), align="left")
         _print_explained(_checks_of_cases(), console)
         console.print(literal(f"the operations of a rule: {command('show', 'check')}", style="dim"))
+    if option.group == "metric":
+        console.rule(literal("what it takes", style="dim"), align="left")
+        console.print(_taken(option, catalogue), soft_wrap=True)
     console.rule(literal("try it", style="dim"), align="left")
     if suggested.command:
         console.print(literal(suggested.command), soft_wrap=True)

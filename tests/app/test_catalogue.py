@@ -14,9 +14,9 @@ from evalflow.app.core.options import Catalogue, Option, find_option, options
 from evalflow.metrics.registry import calls_of
 
 
-def printed(listed: list[Option]) -> list[str]:
+def printed(listed: list[Option], width: int = 80) -> list[str]:
     out = StringIO()
-    Console(width=80, file=out).print(metric_table(listed, Catalogue(options(None))))
+    Console(width=width, file=out).print(metric_table(listed, width))
     return out.getvalue().splitlines()
 
 
@@ -24,13 +24,28 @@ def own(**values: Any) -> Option:
     return Option("metric", "own", Path("own.yaml"), {"description": "Its own.", **values})
 
 
-def test_families_stand_over_their_metrics_in_80_columns() -> None:
-    lines = printed(options(None, "metric"))
-    assert max(len(line) for line in lines) <= 80
-    starts = [line.strip() for line in lines]
-    recall = next(i for i, line in enumerate(starts) if line.startswith("context_recall "))
-    assert starts.index("context") < recall < starts.index("conversation")
-    assert starts[recall].split()[1:] == ["question,", "reference,", "2", "no"]
+def test_each_metric_has_a_line_under_its_family() -> None:
+    listed = options(None, "metric")
+    lines = [line.strip() for line in printed(listed, 300)]
+    recall = next(index for index, line in enumerate(lines) if line.startswith("context_recall "))
+    assert lines.index("context") < recall < lines.index("conversation")
+    for option in listed:
+        found = [line for line in lines if line.split()[:1] == [option.name] and option.description in line]
+        assert len(found) == 1
+        assert found[0].endswith(", ".join(option.needs) or option.description)
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_a_narrow_console_cuts_what_metrics_measure_and_need_but_no_name(width: int) -> None:
+    listed = options(None, "metric")
+    lines = printed(listed, width)
+    assert max(len(line) for line in lines) <= width
+    families = {option.values.get("family") for option in listed}
+    folded = sum(len(option.name) > width * 3 // 8 - 2 for option in listed)
+    assert len([line for line in lines if line.strip()]) <= len(listed) + len(families) + folded + 4
+    assert any("…" in line for line in lines)
+    names = "".join(line[1 : 1 + width * 3 // 8].rstrip() for line in lines).replace(" ", "")
+    assert [option.name for option in listed if option.name not in names] == []
 
 
 @pytest.mark.parametrize(
@@ -57,7 +72,7 @@ def test_a_file_that_does_not_tell_is_listed_all_the_same() -> None:
     for values in ({}, {"kind": "nobody"}):
         assert metric_facts(own(**values), Catalogue([]))["calls"] is None
         lines = [line.split() for line in printed([own(**values)]) if line.strip()]
-        assert ["own", "?", "some"] in lines
+        assert ["own", "Its", "own."] in lines
         assert ["others"] in lines
 
 

@@ -80,7 +80,15 @@ def test_a_dataset_fits_only_by_what_its_cases_have_or_an_experiment_pairs(said:
     assert facts["topic_any"] == (True, "topic_tagger", None)
     assert facts["tool_correctness"] == (True, "agent", None)
     assert facts["role_adherence"] == (False, "conversations", "demo")
-    assert "rag" in said("list", "metric")
+
+
+def test_what_a_metric_takes_is_shown_with_it(said: Said) -> None:
+    faithfulness, coherence, exact = (said("show", name) for name in ("faithfulness", "coherence", "exact_match"))
+    assert "fields of a case: question, answer, contexts; dataset rag has it\n" in faithfulness
+    assert "for one score: 2\nno language model is needed" in faithfulness
+    assert "a language model is needed: judge=NAME" in coherence
+    assert "fields of a case: answer, reference; dataset rag has it\nno judge is asked" in exact
+    assert "dataset conversations has it with generate=demo" in said("show", "role_adherence")
 
 
 def test_what_needs_a_model_is_refused_without_one(said: Said) -> None:
