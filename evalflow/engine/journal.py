@@ -160,8 +160,8 @@ class JournalSink:
     """A sink that appends to a run's answers.jsonl and scores.jsonl, with one write call per record.
 
     A record survives the end of the process at once, and a crash of the machine after `SYNC_EVERY_S` at most: a thread
-    syncs both files to disk. Only one process can hold a run's journals; UserError for another. `torn` is the number of
-    bytes that a killed process left of unfinished lines, now cut off.
+    syncs both files to disk, and looks whether they are still there. Only one process can hold a run's journals;
+    UserError for another. `torn` is the number of bytes that a killed process left of unfinished lines, now cut off.
     """
 
     def __init__(self, folder: RunFolder, tally: Tally, redactor: Redactor = _NOTHING) -> None:
@@ -169,10 +169,11 @@ class JournalSink:
         self._scores = _open(folder.journal)
         lock(self._scores, folder.path)
         self._answers = _open(folder.answers)
-        self._files = ((str(folder.journal), _identity(self._scores)), (str(folder.answers), _identity(self._answers)))
+        self._files = ((folder.journal, _identity(self._scores)), (folder.answers, _identity(self._answers)))
         self._tally = tally
         self._redactor = redactor
         self.torn = _mend(folder.journal, self._scores) + _mend(folder.answers, self._answers)
+        self._gone: InfrastructureError | None = None
         self._dirty = threading.Event()
         self._closed = threading.Event()
         self._syncing = threading.Thread(target=self._sync_in_groups, name="journal-sync", daemon=True)
@@ -189,7 +190,8 @@ class JournalSink:
             file, row = self._answers, {name: getattr(record, name) for name in _COLUMNS}
         else:
             return
-        self.check()
+        if self._gone is not None:
+            raise self._gone
         if row["error"]:
             row["error"] = self._redactor.text(row["error"])
         line = json_line(row)
@@ -209,16 +211,22 @@ class JournalSink:
 
     def check(self) -> None:
         """InfrastructureError if a file is not at its path any more, so that further records would be lost."""
+        self._gone = self._gone or self._missing()
+        if self._gone is not None:
+            raise self._gone
+
+    def _missing(self) -> InfrastructureError | None:
         for path, opened in self._files:
             try:
-                found = os.stat(path)  # noqa: PTH116 - once for every record
+                found = path.stat()
                 there = (found.st_dev, found.st_ino) == opened
             except OSError:
                 there = False
             if not there:
                 what = f"{path} is gone: it was moved or deleted while the run was going"
                 hint = f"put it back, or ask again for what it held: {command('resume', self._folder)}"
-                raise InfrastructureError(what, hint)
+                return InfrastructureError(what, hint)
+        return None
 
     def close(self) -> None:
         self._closed.set()
@@ -236,6 +244,7 @@ class JournalSink:
             self._dirty.clear()
             os.fsync(self._answers)
             os.fsync(self._scores)
+            self._gone = self._gone or self._missing()
 
 
 def _open(path: Path) -> int:
