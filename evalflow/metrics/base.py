@@ -33,7 +33,7 @@ class BaseMetric(Generic[C]):
 
     Config: ClassVar[type[MetricConfig]]
     names_fields: ClassVar[tuple[str, ...]] = ()
-    """The configuration keys that name a case field; each field must be in `needs`."""
+    """The configuration keys that name a case field, or none where they are null."""
     asks: bool = False
     embeds: bool = False
     reads_scores: bool = False
@@ -53,8 +53,14 @@ class BaseMetric(Generic[C]):
     @classmethod
     def build(cls, name: str, config: Any, prompts: Prompts) -> Self:  # noqa: ARG003 - no prompts
         """Build a metric from its validated configuration; UserError for mistakes that show without data."""
-        expect_declared(name, config.needs, {key: getattr(config, key) for key in cls.names_fields})
+        expect_declared(name, config.needs, cls.fields_read(config))
         return cls(name, config)
+
+    @classmethod
+    def fields_read(cls, config: Any) -> Mapping[str, str]:
+        """The case fields that the configuration names, by key; each must be in `needs`."""
+        named = {key: getattr(config, key) for key in cls.names_fields}
+        return {key: field for key, field in named.items() if field is not None}
 
     def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:
         return ()
@@ -113,6 +119,13 @@ def read_field(field: str, fields: Mapping[str, Any], read: Callable[[Any], T]) 
 def failed(error: JudgeError, steps: Sequence[Mapping[str, Any]] = ()) -> Outcome:
     """The outcome of a score whose judge or embedder failed for good."""
     return Outcome(status="error", error_type=error.error_type, error=str(error), steps=tuple(steps))
+
+
+def blocked_by(name: str, part: Outcome, steps: tuple[Mapping[str, Any], ...] = ()) -> Outcome:
+    """The outcome of a score that is made of others, where one of them has none."""
+    if part.status == "error":
+        return Outcome(status="error", error_type=part.error_type, error=f"{name}: {part.error}", steps=steps)
+    return Outcome(status=part.status, reason=f"{name} is {part.status}: {part.reason}", steps=steps)
 
 
 def scored(score: float, value: Any, reason: str, steps: Sequence[Mapping[str, Any]] = ()) -> Outcome:

@@ -20,6 +20,7 @@ from evalflow.metrics.returns import BoolType, FieldType, StepConfig, StrType
 from evalflow.metrics.rulebook import Operation, Rulebook
 from evalflow.metrics.rules import PartsRule, Rule, ValueRule
 from evalflow.metrics.steps import PreparedStep, build_steps, fields_of, root
+from evalflow.metrics.topology import reached
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge
 from evalflow.records import Answer, Ask, Case, Outcome, passes
@@ -278,22 +279,16 @@ def meaning_of(kind: str) -> str:
 
 def starts_program(kind: Any, params: Any) -> bool:
     """Whether a check, or one in its group, is of the type `command`. Both may be of any shape."""
-    return _is_among(("command",), kind, params)
+    return "command" in _kinds(kind, params)
 
 
 def asks_judge(kind: Any, params: Any) -> bool:
     """Whether a judge decides a check, or one in its group. Both may be of any shape."""
-    return _is_among(JUDGED, kind, params)
+    return any(one in JUDGED for one in _kinds(kind, params))
 
 
-def _is_among(kinds: Sequence[str], kind: Any, params: Any) -> bool:
-    if kind in kinds:
-        return True
-    checks = cast("Mapping[str, Any]", params).get("checks") if isinstance(params, Mapping) else None
-    if kind != "group" or not isinstance(checks, Sequence):
-        return False
-    members = [cast("Mapping[str, Any]", one) for one in cast("Sequence[Any]", checks) if isinstance(one, Mapping)]
-    return any(_is_among(kinds, one.get("identifier"), one.get("params")) for one in members)
+def _kinds(kind: Any, params: Any) -> list[Any]:
+    return [kind, *(name for name, _ in named_checks(params))] if kind == "group" else [kind]
 
 
 def named_checks(content: Any) -> Iterator[tuple[str, bool]]:
@@ -312,18 +307,8 @@ def named_checks(content: Any) -> Iterator[tuple[str, bool]]:
 
 def circular(custom: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Of checks of one's own, by their parameters: those whose groups lead back to them."""
-    members = {name: {member for member, _ in named_checks(params)} for name, params in custom.items()}
-    found: list[str] = []
-    for name in custom:
-        seen, waiting = set[str](), list(members[name])
-        while waiting:
-            one = waiting.pop()
-            if one not in seen:
-                seen.add(one)
-                waiting += members.get(one, ())
-        if name in seen:
-            found.append(name)
-    return found
+    members = {name: [member for member, _ in named_checks(params)] for name, params in custom.items()}
+    return [name for name in custom if any(name in reached(member, members) for member in members[name])]
 
 
 VERDICT_STEP, FIELD = "verdict", "passed"

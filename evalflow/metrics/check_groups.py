@@ -9,7 +9,7 @@ from typing import Any
 
 from evalflow.config.schema import MetricConfig
 from evalflow.errors import first_of
-from evalflow.metrics.base import BaseMetric
+from evalflow.metrics.base import BaseMetric, blocked_by
 from evalflow.metrics.reasons import REMARK, one_line
 from evalflow.protocols import Judge, Metric
 from evalflow.records import Answer, Ask, Case, Outcome, Status, passes
@@ -73,7 +73,7 @@ class GroupCheck(BaseMetric[MetricConfig]):
         for state in _BLOCKING:
             for member, one in counted:
                 if one.status == state:
-                    return _blocked(member.name, one, steps)
+                    return blocked_by(member.name, one, steps)
         total = sum(member.weight for member, _ in counted)
         share = min(1.0, sum(member.weight * (one.score or 0.0) for member, one in counted) / total)
         score = share if self._threshold is None else float(passes(share, self._threshold))
@@ -88,12 +88,6 @@ class GroupCheck(BaseMetric[MetricConfig]):
             steps=steps,
             path="direct",
         )
-
-
-def _blocked(name: str, one: Outcome, steps: tuple[Mapping[str, Any], ...]) -> Outcome:
-    if one.status == "error":
-        return Outcome(status="error", error_type=one.error_type, error=f"{name}: {one.error}", steps=steps)
-    return Outcome(status=one.status, reason=f"{name} is {one.status}: {one.reason}", steps=steps)
 
 
 def _steps(members: Sequence[Weighted], outcomes: Sequence[Outcome]) -> Iterator[Mapping[str, Any]]:

@@ -21,6 +21,7 @@ from evalflow.config.schema import Strict, Word, with_examples
 from evalflow.jsonvalues import kind, look_up, written
 from evalflow.metrics.reasons import one_line
 from evalflow.patterns import Pattern, compiled
+from evalflow.trajectories import listed
 
 NormalForm = Literal["NFC", "NFKC", "NFD", "NFKD"]
 Read = tuple[str, str]
@@ -38,7 +39,7 @@ _NUMBERS: Mapping[str, tuple[Callable[[float, float], bool], str]] = {
     "greater_than": (operator.gt, "greater than"),
     "greater_than_equals": (operator.ge, "at least"),
 }
-UNITS: Mapping[str, Callable[[str], int]] = {
+_UNITS: Mapping[str, Callable[[str], int]] = {
     "characters": len,
     "words": lambda text: len(text.split()),
     "lines": lambda text: len(text.splitlines()),
@@ -190,10 +191,10 @@ class TextListOperation(SpellingOperation):
         found = [one for one, holds in zip(self.values, same, strict=True) if holds]
         missed = [one for one, holds in zip(self.values, same, strict=True) if not holds]
         if self.op == "contains_all" and missed:
-            return RuleFinding(passed=False, reason=f"the {name} does not contain {_listed(missed)}")
+            return RuleFinding(passed=False, reason=f"the {name} does not contain {_quotes(missed)}")
         if not found:
-            return RuleFinding(passed=False, reason=f"the {name} {no} {_listed(missed)}")
-        return RuleFinding(passed=True, reason=f"the {name} {yes} {_listed(found)}")
+            return RuleFinding(passed=False, reason=f"the {name} {no} {_quotes(missed)}")
+        return RuleFinding(passed=True, reason=f"the {name} {yes} {_quotes(found)}")
 
     @cached_property
     def _others(self) -> Sequence[str]:
@@ -322,11 +323,8 @@ class LengthOperation(QuickOperation):
         return self
 
     def test(self, name: str, value: Any, fields: Mapping[str, Any]) -> RuleFinding:
-        if self.unit != "items":
-            count = UNITS[self.unit](written(value))
-        elif isinstance(value, Sized) and not isinstance(value, str):
-            count = len(value)
-        else:
+        count = counted(self.unit, value)
+        if count is None:
             return RuleFinding(passed=False, reason=f"the {name} is no list: it is {kind(value)}")
         unit = self.unit.removesuffix("s") if count == 1 else self.unit
         least, most = self.min, self.max
@@ -336,6 +334,13 @@ class LengthOperation(QuickOperation):
             limit = f"at most {most}" if least is None else f"at least {least}"
         holds = (least is None or count >= least) and (most is None or count <= most)
         return RuleFinding(holds, f"the {name} has {count:,} {unit}; allowed: {limit}")
+
+
+def counted(unit: str, value: Any) -> int | None:
+    """How many characters, words or lines a text has, or `items` a list; None for items of what is no list."""
+    if unit != "items":
+        return _UNITS[unit](written(value))
+    return len(value) if isinstance(value, Sized) and not isinstance(value, str) else None
 
 
 def spelled_number(value: Any) -> float | None:
@@ -354,6 +359,5 @@ def quoted(text: str) -> str:
     return f'"{one_line(text, _QUOTE)}"'
 
 
-def _listed(texts: Sequence[str]) -> str:
-    shown = ", ".join([quoted(text) for text in texts[:5]])
-    return shown if len(texts) <= 5 else f"{shown} and {len(texts) - 5} more"
+def _quotes(texts: Sequence[str]) -> str:
+    return listed(map(quoted, texts), len(texts))

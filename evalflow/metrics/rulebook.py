@@ -12,8 +12,8 @@ from pydantic import Field, model_validator
 from evalflow.apart import TooSlow, apart
 from evalflow.config.schema import Word, with_examples
 from evalflow.jsonvalues import Path, json_path, written
+from evalflow.metrics.format_operations import HtmlOperation, SqlOperation, XmlOperation
 from evalflow.metrics.json_schema import JsonSchemaOperation, NoJson, json_equal, json_of
-from evalflow.metrics.markup_operations import HtmlOperation, XmlOperation
 from evalflow.metrics.operations import (
     BaseOperation,
     ComparisonOperation,
@@ -26,7 +26,6 @@ from evalflow.metrics.operations import (
     ToleranceOperation,
     quoted,
 )
-from evalflow.metrics.sql_operation import SqlOperation
 from evalflow.patterns import Pattern, compiled
 from evalflow.records import Outcome
 

@@ -291,7 +291,7 @@ def test_sql(answer: str, keys: dict[str, Any], reason: str) -> None:
 
 
 def test_sql_without_its_parser_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evalflow.metrics.sql_operation.find_spec", lambda _: None)
+    monkeypatch.setattr("evalflow.metrics.format_operations.find_spec", lambda _: None)
     with pytest.raises(ValidationError, match=r"needs the package sqlglot: .*pip install"):
         operation(op="sql")
 

@@ -17,7 +17,7 @@ from evalflow.calls.program import NO_SHELL
 from evalflow.config.explain import problems_of
 from evalflow.config.schema import MetricConfig, Strict, Word
 from evalflow.errors import Problem, UserError, did_you_mean
-from evalflow.metrics.base import BaseMetric, FieldMetric, UnitMetricConfig, expect_declared
+from evalflow.metrics.base import BaseMetric, FieldMetric, UnitMetricConfig
 from evalflow.metrics.case_checks import (
     JUDGED,
     PARAMS,
@@ -72,15 +72,13 @@ class CheckMetric(FieldMetric[CheckMetricConfig]):
         self._rulebook = Rulebook(config.field, config.checks, config.combine)
 
     @classmethod
-    def build(cls, name: str, config: CheckMetricConfig, prompts: Prompts) -> Self:
-        others = {
+    def fields_read(cls, config: CheckMetricConfig) -> Mapping[str, str]:
+        return {"field": config.field} | {
             f"checks[{position}].{key}": field
             for position, check in enumerate(config.checks)
             for key, field in check.reads(config.field)
             if key
         }
-        expect_declared(name, config.needs, {"field": config.field, **others})
-        return super().build(name, config, prompts)
 
     async def compare(self, fields: dict[str, Any]) -> Outcome:
         return await self._rulebook.score(fields)

@@ -11,7 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from evalflow.config.schema import Word
 from evalflow.errors import did_you_mean
 from evalflow.frozen import record
-from evalflow.metrics.base import BaseMetric, UnitMetricConfig
+from evalflow.metrics.base import BaseMetric, UnitMetricConfig, blocked_by
 from evalflow.metrics.reasons import REMARK, one_line
 from evalflow.protocols import Judge
 from evalflow.records import Answer, Case, Outcome, Status
@@ -122,9 +122,7 @@ def _blocked(config: CompositeMetricConfig, parts: Mapping[str, Part]) -> Outcom
         for name, part in lacking.items():
             if part.status != state or (state != "error" and name in config.may_lack):
                 continue
-            if state == "error":
-                return Outcome(status="error", error_type=part.error_type, error=f"{name}: {part.error}")
-            return Outcome(status=state, reason=f"{name} is {state}: {part.reason}")
+            return blocked_by(name, part)
     if len(lacking) < len(parts):
         return None
     states = {part.status for part in lacking.values()}

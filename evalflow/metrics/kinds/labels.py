@@ -10,9 +10,8 @@ from pydantic import Field, field_validator, model_validator
 
 from evalflow.config.schema import Word
 from evalflow.jsonvalues import kind, look_up
-from evalflow.metrics.base import FieldMetric, UnitMetricConfig, expect_declared, scored
+from evalflow.metrics.base import FieldMetric, UnitMetricConfig, scored
 from evalflow.metrics.steps import root
-from evalflow.prompts import Prompts
 from evalflow.records import FigureSpec, Outcome
 
 TYPES = {bool: "true or false", int: "a number", float: "a number", str: "text"}
@@ -152,12 +151,10 @@ class SetMatchMetric(FieldMetric[SetMatchMetricConfig]):
     Config = SetMatchMetricConfig
 
     @classmethod
-    def build(cls, name: str, config: SetMatchMetricConfig, prompts: Prompts) -> Self:
+    def fields_read(cls, config: SetMatchMetricConfig) -> Mapping[str, str]:
         paths = {"truth": config.truth, "prediction": config.prediction}
         fields = {f"{key}[{at}]": path for key, listed in paths.items() for at, path in enumerate(listed)}
-        declared = {key: path if path in config.needs else root(path) for key, path in fields.items()}
-        expect_declared(name, config.needs, declared)
-        return super().build(name, config, prompts)
+        return {key: path if path in config.needs else root(path) for key, path in fields.items()}
 
     async def compare(self, fields: dict[str, Any]) -> Outcome:
         truth, predicted = (_labels(paths, fields) for paths in (self.config.truth, self.config.prediction))

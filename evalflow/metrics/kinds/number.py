@@ -7,14 +7,14 @@ English (`ari`: Smith and Senter, 1967; `coleman_liau`: Coleman and Liau, 1975) 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sized
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from evalflow.config.schema import MetricConfig, Word
 from evalflow.jsonvalues import kind, look_up, written
 from evalflow.llm.evidence import sentences
 from evalflow.metrics.base import FieldMetric, scored
-from evalflow.metrics.operations import UNITS, spelled_number
+from evalflow.metrics.operations import counted, spelled_number
 from evalflow.records import Outcome
 
 _WORD = re.compile(r"\w+(?:['’.-]\w+)*")
@@ -59,17 +59,11 @@ class NumberMetric(FieldMetric[NumberMetricConfig]):
             number = _READING[self.config.unit](read)
             reason = f"{number:.2f}: {read.words:,} words, {read.sentences:,} sentences, {read.letters:,} letters"
             return scored(number, number, reason)
-        number = _count(self.config.unit, self.config.field, found)
+        number = counted(self.config.unit, found)
+        if number is None:
+            raise ValueError(f"the {self.config.field} is no list: it is {kind(found)}")
         unit = self.config.unit.removesuffix("s") if number == 1 else self.config.unit
         return scored(float(number), number, f"the {self.config.field} has {number:,} {unit}")
-
-
-def _count(unit: str, field: str, value: Any) -> int:
-    if unit != "items":
-        return UNITS[unit](written(value))
-    if isinstance(value, Sized) and not isinstance(value, str):
-        return len(value)
-    raise ValueError(f"the {field} is no list: it is {kind(value)}")
 
 
 class _Read:

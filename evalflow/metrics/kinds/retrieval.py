@@ -28,10 +28,10 @@ from evalflow.jsonvalues import kind
 from evalflow.metrics.base import FieldMetric, UnitMetricConfig, read_field, scored
 from evalflow.prompts import Prompts
 from evalflow.records import FigureSpec, Outcome
+from evalflow.trajectories import listed
 
 _WHOLE = ("precision", "recall", "f1", "f2", "mrr", "ndcg", "hit")
 _CUT = ("precision", "recall", "hit", "ndcg")
-_SHOWN = 5
 
 
 class RetrievalMetricConfig(UnitMetricConfig):
@@ -91,16 +91,11 @@ def _reason(ranked: RankedIds, found: Mapping[str, float | None]) -> str:
     missed = [one for one in ranked.relevant if one not in retrieved]
     others = [one for one, gain in zip(ranked.retrieved, ranked.gains, strict=True) if not gain]
     parts = [f"found {sum(ranked.gains)} of {len(ranked.relevant)} expected in {len(ranked.retrieved)} retrieved"]
-    parts += [f"{word}: {_listed(ids)}" for word, ids in (("missed", missed), ("not expected", others)) if ids]
+    parts += [f"{word}: {listed(ids, len(ids))}" for word, ids in (("missed", missed), ("not expected", others)) if ids]
     undefined = [name for name, value in found.items() if value is None and "@" not in name]
     if undefined:
         parts.append(f"no {', '.join(undefined)}: {ranked.undefined}")
     return "; ".join(parts)
-
-
-def _listed(ids: Sequence[str]) -> str:
-    more = len(ids) - _SHOWN
-    return ", ".join(ids[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 @dataclass(frozen=True)

@@ -105,10 +105,7 @@ class SqlMetric(FieldMetric[SqlMetricConfig]):
 
     @classmethod
     def build(cls, name: str, config: SqlMetricConfig, prompts: Prompts) -> Self:  # noqa: ARG003 - no prompts
-        named = {"field": config.field, "against": config.against}
-        if config.setup is None and config.setup_field is not None:
-            named["setup_field"] = config.setup_field
-        expect_declared(name, config.needs, named)
+        expect_declared(name, config.needs, cls.fields_read(config))
         if config.dialect == "duckdb" and find_spec("duckdb") is None:
             what = "the dialect duckdb needs the package duckdb, which is not installed"
             raise UserError(Problem(what, f"metric.{name}.dialect", install_command("sql")))
@@ -116,6 +113,11 @@ class SqlMetric(FieldMetric[SqlMetricConfig]):
         setup = [] if config.setup is None else [_script(config.setup, f"{where}.setup")]
         fillings = [_script(one, f"{where}.fillings[{place}]") for place, one in enumerate(config.fillings or ())]
         return cls(name, config, setup, fillings)
+
+    @classmethod
+    def fields_read(cls, config: SqlMetricConfig) -> Mapping[str, str]:
+        named = {"field": config.field, "against": config.against}
+        return named if config.setup is not None else named | {"setup_field": str(config.setup_field)}
 
     async def compare(self, fields: dict[str, Any]) -> Outcome:
         config = self.config

@@ -2,31 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from evalflow.apart import apart, within
-from evalflow.config.schema import Word
-from evalflow.metrics.base import FieldMetric, UnitMetricConfig, expect_declared, read_field, scored
-from evalflow.metrics.call_limits import CallLimits
+from evalflow.config.schema import MANY, Strict, Word
+from evalflow.metrics.base import FieldMetric, UnitMetricConfig, read_field, scored
 from evalflow.metrics.call_matching import (
     MOST,
     ArgumentRule,
     Pairs,
     fitting,
+    json_key,
     matched,
     matched_in_order,
 )
-from evalflow.prompts import Prompts
 from evalflow.records import Outcome, ToolCall
 from evalflow.trajectories import Trajectory, call_text, listed, shortened, trajectory
 
 PATIENCE_S = 5.0  # time limit in seconds for the comparison of many calls
 _MANY = 200 * 200  # pairs of calls that are compared in the event loop; more would hold up other cases
 Match = Literal["strict", "unordered", "subset", "superset", "in_order"]
+
+
+class CallLimits(Strict):
+    """What may not be exceeded.
+
+    Attributes:
+        least: The fewest calls.
+        most: The most calls.
+        forbidden: Tools that may not be called.
+        repeats: How often the same tool may be called with the same arguments; more is a loop.
+    """
+
+    least: int | None = Field(default=None, ge=1, le=MANY)
+    most: int | None = Field(default=None, ge=0, le=MANY)
+    forbidden: list[Word] | None = Field(default=None, min_length=1)
+    repeats: int | None = Field(default=None, ge=1, le=MANY)
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if self.least is not None and self.most is not None and self.least > self.most:
+            raise ValueError(f"least is {self.least}, and most is {self.most}: no number of calls is allowed")
+        return self
+
+    @property
+    def has_limits(self) -> bool:
+        return (self.least, self.most, self.forbidden, self.repeats) != (None, None, None, None)
+
+    def broken(self, calls: Sequence[ToolCall]) -> Iterator[str]:
+        """Each broken limit in a sentence."""
+        if self.most is not None and len(calls) > self.most:
+            yield f"{len(calls)} calls were made, and at most {self.most} are allowed"
+        if self.least is not None and len(calls) < self.least:
+            yield f"{len(calls)} calls were made, and at least {self.least} are wanted"
+        barred = [f"{one.name} as call {at}" for at, one in enumerate(calls, 1) if one.name in (self.forbidden or ())]
+        if barred:
+            yield f"forbidden tools were called: {listed(barred, len(barred))}"
+        if self.repeats is not None:
+            same: dict[Hashable, list[ToolCall]] = {}
+            for call in calls:
+                same.setdefault((call.name, json_key(call.arguments or {})), []).append(call)
+            loops = [
+                f"{call_text(group[0])} {len(group)} times" for group in same.values() if len(group) > self.repeats
+            ]
+            if loops:
+                yield f"the same call more than {self.repeats} times: {listed(loops, len(loops))}"
 
 
 class TrajectoryMetricConfig(UnitMetricConfig, ArgumentRule, CallLimits):
@@ -66,12 +110,6 @@ class TrajectoryMetric(FieldMetric[TrajectoryMetricConfig]):
 
     Config = TrajectoryMetricConfig
     names_fields = ("expected", "actual")
-
-    @classmethod
-    def build(cls, name: str, config: Any, prompts: Prompts) -> Self:  # noqa: ARG003 - no prompts
-        named = {key: getattr(config, key) for key in cls.names_fields}
-        expect_declared(name, config.needs, {key: field for key, field in named.items() if field is not None})
-        return cls(name, config)
 
     async def compare(self, fields: dict[str, Any]) -> Outcome:
         config = self.config
