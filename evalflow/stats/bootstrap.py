@@ -6,7 +6,7 @@ import math
 from statistics import NormalDist
 
 from evalflow.lazy import np
-from evalflow.stats.arrays import UPPER, Floats, Interval, Ints, no_interval
+from evalflow.stats.arrays import UPPER, Floats, Interval, Ints, constant, no_interval
 from evalflow.stats.quantiles import quantile
 
 DRAWS = 2_000
@@ -48,7 +48,7 @@ def percentile_interval(values: Floats, method: str, units: int) -> Interval:
     if defined.size < (1 - MAX_UNDEFINED) * values.size:
         return no_interval(f"undefined in {1 - defined.size / values.size:.0%} of the resamples")
     low, high = percentiles(defined, units)
-    if low == high:
+    if low == high or constant(defined):
         return no_interval("the resamples do not differ")
     return Interval(low, high, float(defined.std(ddof=1)), method)
 

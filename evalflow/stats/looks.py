@@ -120,27 +120,20 @@ def anytime_interval(
 
 
 def planned_interval(
-    values: ArrayLike,
-    clusters: ArrayLike | None,
-    *,
-    look: int,
-    looks: int,
-    level: float = CONFIDENCE,
-    bounded: bool = True,
+    values: ArrayLike, clusters: ArrayLike | None, *, look: int, looks: int, level: float = CONFIDENCE
 ) -> Interval:
     """The repeated confidence interval of a mean at one of several planned looks, by O'Brien and Fleming's bounds.
 
     The interval of `intervals` with the normal or t quantile of the bound's tail (O'Brien & Fleming 1979, Biometrics
     35:549; Jennison & Turnbull 2000, chapters 3.8 and 9). Early looks are very wide, the last is little wider than a
     single look's. Looks are equally spaced, counted from 1, and their number is fixed before the first; each end errs
-    with about (1 - level) / 2 over all of them. Differences are not `bounded`, and then not shifted. ValueError if
-    `look` is not in 1..looks.
+    with about (1 - level) / 2 over all of them. ValueError if `look` is not in 1..looks.
     """
     if not 1 <= look <= looks:
         raise ValueError(f"look {look} is not in 1..{looks}")
     bound = obrien_fleming(looks, level) * math.sqrt(looks / look)
     tail = max(NormalDist().cdf(-bound), _TAIL)
-    found = interval(values, clusters, bounded=bounded, upper=1 - tail)
+    found = interval(values, clusters, bounded=True, upper=1 - tail)
     if found.low is None:
         return found
     caution = found.method.partition(":")[2]

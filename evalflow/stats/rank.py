@@ -29,14 +29,16 @@ from evalflow.stats.arrays import (
     ArrayLike,
     Estimate,
     Floats,
+    Interval,
     Ints,
     cluster_codes,
     cluster_sums,
     constant,
     mean_ranks,
+    no_interval,
     undefined,
 )
-from evalflow.stats.bootstrap import DRAWS, MAX_UNDEFINED, bootstrap_method, percentiles
+from evalflow.stats.bootstrap import DRAWS, bootstrap_method, percentile_interval
 from evalflow.stats.intervals import FEW_CLUSTERS, cr2, t_interval
 from evalflow.stats.paired import Difference, t_test
 from evalflow.stats.quantiles import quantile
@@ -178,9 +180,9 @@ class Agreements:
     n: int
     clusters: int
 
-    def interval(self, judge: int) -> tuple[float | None, float | None]:
-        """Interval of one judge's agreement; None if it is often undefined, or never varies."""
-        return _percentiles(self.draws[:, judge], self.clusters)
+    def interval(self, judge: int) -> Interval:
+        """Interval of one judge's agreement; none if it is often undefined, or never varies."""
+        return self._interval(self.draws[:, judge], "{}bootstrap")
 
     def difference(self, a: int, b: int) -> Difference:
         """Judge B's agreement minus judge A's."""
@@ -188,16 +190,19 @@ class Agreements:
         if np.isnan(left) or np.isnan(right):
             a_value, b_value = (None if np.isnan(value) else value for value in (left, right))
             return Difference(self.n, self.clusters, a_value, b_value, method="none: undefined")
-        difference, found = right - left, self.draws[:, b] - self.draws[:, a]
-        low, high = _percentiles(found, self.clusters)
-        if low is None:
-            p, why = 1.0 if difference == 0 else None, "none: the resamples do not differ"
-            return Difference(self.n, self.clusters, left, right, difference, p_value=p, method=why)
-        error, df = float(np.nanstd(found, ddof=1)), self.clusters - 1
-        clustered = self.clusters < self.n
-        method = bootstrap_method("paired_{}bootstrap", self.clusters, clustered=clustered, what="answers")
-        p = t_test(difference, error, df)
-        return Difference(self.n, self.clusters, left, right, difference, error, df, low, high, p, method)
+        difference, found = right - left, self._interval(self.draws[:, b] - self.draws[:, a], "paired_{}bootstrap")
+        if found.std_error is None:
+            p = 1.0 if difference == 0 else None
+            return Difference(self.n, self.clusters, left, right, difference, p_value=p, method=found.method)
+        df = self.clusters - 1
+        p, about = t_test(difference, found.std_error, df), (self.n, self.clusters, left, right, difference)
+        return Difference(*about, found.std_error, df, found.low, found.high, p, found.method)
+
+    def _interval(self, draws: Floats, name: str) -> Interval:
+        if self.clusters < 2:
+            return no_interval("one cluster")
+        method = bootstrap_method(name, self.clusters, clustered=self.clusters < self.n, what="answers")
+        return percentile_interval(draws, method, self.clusters)
 
 
 def agreements(
@@ -241,10 +246,3 @@ def _spearman(x: Floats, y: Floats, count: Floats) -> float:
     if constant(x) or constant(y):
         return float("nan")
     return pearson(mean_ranks(x, count), mean_ranks(y, count), count)
-
-
-def _percentiles(found: Floats, units: int) -> tuple[float | None, float | None]:
-    defined = found[~np.isnan(found)]
-    if units < 2 or defined.size < (1 - MAX_UNDEFINED) * found.size or constant(defined):
-        return None, None
-    return percentiles(defined, units)

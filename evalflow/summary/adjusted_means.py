@@ -65,9 +65,8 @@ def adjusted_means(
     cluster = cluster_name(pl.col("group"), pl.col("case_id")).alias("cluster")
     every = by_case(pairing.sides[0]).drop_nulls("score").with_columns(cluster).collect(engine="streaming")
     for dataset, metric in known.select("dataset", "metric").iter_rows():
-        of_metric = (pl.col("dataset") == dataset) & (pl.col("metric") == metric)
-        common = pairing.cases.filter(of_metric)
-        others = every.filter(of_metric).join(common, on="case_id", how="anti").sort("place")
+        common = pairing.cases.filter(dataset=dataset, metric=metric)
+        others = every.filter(dataset=dataset, metric=metric).join(common, on="case_id", how="anti").sort("place")
         if not common.height or not others.height:
             continue
         scores, sides = common["score_b"].to_numpy(), (common["score_a"].to_numpy(), others["score"].to_numpy())

@@ -299,6 +299,13 @@ def labelled_scores(scores: pl.LazyFrame, labels: pl.DataFrame, *, failed: bool 
     return joined.collect(engine="streaming")
 
 
+def of_series(names: Sequence[str | None]) -> pl.Expr:
+    """Whether a row is of one of SERIES."""
+    return pl.all_horizontal(
+        pl.col(name).eq_missing(pl.lit(value, pl.String)) for name, value in zip(SERIES, names, strict=True)
+    )
+
+
 def series_sizes(scores: pl.LazyFrame) -> dict[tuple[str | None, ...], int]:
     """Number of answers of each of SERIES, in any state."""
     cells = scores.filter(pl.col("member_of").is_null()).select(*ANSWER, "judge").unique()

@@ -24,13 +24,15 @@ from evalflow.summary.agreement import (
     classes_of,
     clusters_of,
     labelled_scores,
+    of_series,
     raters_of,
     series_sizes,
     truths,
     undefined_agreement,
     unscored_labels,
+    weights_of,
 )
-from evalflow.summary.compare import Traits, tags_of
+from evalflow.summary.compare import Traits, has_tag, tags_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ def uneven_tags(answers: pl.DataFrame) -> list[TagShare]:
     known = answers.with_columns(labelled=pl.col("human").is_not_null().cast(pl.Float64))
     found: list[TagShare] = []
     for tag, own in tags_of(answers).items():
-        inside = pl.col("tags").list.eval(pl.element().is_in(own)).list.any().fill_null(value=False)
+        inside = has_tag(own).fill_null(value=False)
         sides = [known.filter(side) for side in (inside, ~inside)]
         test = sampling_bias(*(side[name].to_numpy() for name in ("labelled", "cluster") for side in sides))
         if test.p_value is not None and test.labelled is not None and test.rest is not None:
@@ -170,11 +172,11 @@ def calibrate_scores(
         assert dataset is not None and metric is not None and target is not None  # noqa: PT018 - one key
         said = labels.filter(dataset=dataset, metric=metric, target=target)
         key = (dataset, metric, target, judge)
-        gaps = failed.filter(pl.col(name).eq_missing(value) for name, value in zip(SERIES, key, strict=True))
+        gaps = failed.filter(of_series(key))
         row = _row(key, answers, gaps, said, traits[metric], seed)
         tags: list[CalibrationRow] = []
         for tag, own in tags_of(answers).items():
-            inside = pl.col("tags").list.eval(pl.element().is_in(own)).list.any()
+            inside = has_tag(own)
             part = answers.filter(inside)
             if part["people"].sum() and part.height < answers.height:
                 tags.append(replace(_row(key, part, gaps.filter(inside), said, traits[metric], seed), tag=tag))
@@ -191,8 +193,7 @@ def calibrate_scores(
 
 def _cells(scores: pl.LazyFrame, key: tuple[str | None, ...]) -> pl.DataFrame:
     """The scores of one of SERIES, in any state."""
-    of_series = [pl.col(name).eq_missing(pl.lit(value)) for name, value in zip(SERIES, key, strict=True)]
-    own = scores.filter(pl.col("member_of").is_null(), *of_series).select(*ANSWER, "status")
+    own = scores.filter(pl.col("member_of").is_null(), of_series(key)).select(*ANSWER, "status")
     return own.with_columns(pl.col("target_repeat").cast(pl.Int64)).collect(engine="streaming")
 
 
@@ -208,7 +209,6 @@ def _missing(
     found = MissingLabels(n, n / (n + known))
     if found.share <= MOST_MISSING or not row.traits.bounded:
         return found
-    threshold = answers["threshold"].drop_nulls()
     up = row.traits.higher_is_better
     names = (row.dataset, row.metric, row.target, row.judge)
 
@@ -216,11 +216,8 @@ def _missing(
         filled = lacking.with_columns(human=pl.lit(end), use=pl.lit("label"))
         table = pl.concat([said.filter(pl.col("use") != "missing"), filled])
         parts = (labelled_scores(scores, table, failed=failed) for failed in (False, True))
-        own, gaps = (part.filter(pl.col(k).eq_missing(v) for k, v in zip(SERIES, names, strict=True)) for part in parts)
-        everything = _with_failed(own, gaps)
-        weighted = everything.drop_nulls("human")["weight"].n_unique() > 1
-        mean = within(_corrected(everything, weighted=weighted, bounded=True, seed=seed), bounded=True)
-        return mean, _pass_rate(everything, row.traits, weighted=weighted, seed=seed) if threshold.len() else None
+        everything = _with_failed(*(part.filter(of_series(names)) for part in parts))
+        return _corrected(everything, bounded=True, seed=seed), _pass_rate(everything, row.traits, seed=seed)
 
     worst, best = at(0.0 if up else 1.0), at(1.0 if up else 0.0)
     return replace(found, worst=worst[0], best=best[0], pass_rate_worst=worst[1], pass_rate_best=best[1])
@@ -252,13 +249,13 @@ def _row(
     labelled, rest = answers.filter(known), answers.filter(~known)
     failed = gaps.height, gaps.filter(known).height
     everything = _with_failed(answers, gaps)
-    weighted = everything.filter(known)["weight"].n_unique() > 1
+    weighted = weights_of(everything.filter(known)) is not None
     classes = classes_of(labelled, higher_is_better=traits.higher_is_better)
     own = truths(said).filter(use="label").join(everything.filter(known), on=["case_id", "target_repeat"], how="semi")
     resolved = said.filter(use="resolution").join(everything, on=["case_id", "target_repeat"], how="semi")
-    corrected = _corrected(everything, weighted=weighted, bounded=traits.bounded, seed=seed)
+    corrected = _corrected(everything, bounded=traits.bounded, seed=seed)
     if failed[1]:  # the bias is measured on answers that the judge scored
-        scored = _corrected(answers, weighted=weighted, bounded=traits.bounded, seed=seed)
+        scored = _corrected(answers, bounded=traits.bounded, seed=seed)
         corrected = replace(corrected, bias=scored.bias, bias_low=scored.bias_low, bias_high=scored.bias_high)
     scores, agreed = answers["score"].to_numpy(), agreement(labelled, classes, seed=seed)
     documents = {name: one.document() for name, one in agreed.items()}
@@ -267,8 +264,8 @@ def _row(
     sides = (side[name].to_numpy() for name in (column, "cluster") for side in (labelled, rest))
     return CalibrationRow(
         dataset=dataset, metric=metric, target=target, judge=judge, tag=None, traits=traits,
-        corrected=within(corrected, bounded=traits.bounded),
-        pass_rate=_pass_rate(everything, traits, weighted=weighted, seed=seed),
+        corrected=corrected,
+        pass_rate=_pass_rate(everything, traits, seed=seed),
         judged=interval(scores, clusters_of(answers), bounded=traits.bounded),
         agreement=agreed,
         people=(own["by"].n_unique(), own.height),
@@ -290,26 +287,26 @@ def _with_failed(answers: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([answers, gaps.with_columns(*means)])
 
 
-def _corrected(answers: pl.DataFrame, *, weighted: bool, bounded: bool, seed: int) -> CorrectedMean:
+def _corrected(answers: pl.DataFrame, *, bounded: bool, seed: int) -> CorrectedMean:
     labelled, rest = answers.filter(pl.col("human").is_not_null()), answers.filter(pl.col("human").is_null())
     clustered = answers["cluster"].n_unique() < answers.height
-    return corrected_mean(
+    found = corrected_mean(
         labelled["human"].to_numpy(), labelled["score"].to_numpy(), rest["score"].to_numpy(),
         clusters=labelled["cluster"].to_numpy() if clustered else None,
         unlabelled_clusters=rest["cluster"].to_numpy() if clustered else None,
-        weights=labelled["weight"].to_numpy() if weighted else None, bounded=bounded, seed=seed,
+        weights=weights_of(labelled), bounded=bounded, seed=seed,
     )  # fmt: skip
+    return within(found, bounded=bounded)
 
 
-def _pass_rate(answers: pl.DataFrame, traits: Traits, *, weighted: bool, seed: int) -> CorrectedMean | None:
+def _pass_rate(answers: pl.DataFrame, traits: Traits, *, seed: int) -> CorrectedMean | None:
     threshold = answers["threshold"].drop_nulls()
     if threshold.is_empty() or answers["passed"].null_count():
         return None
     human = answers["human"].to_numpy()
     accepted = passes(human, float(threshold[0]), higher_is_better=traits.higher_is_better)
     people = pl.Series("human", np.where(np.isnan(human), np.nan, accepted)).fill_nan(None)
-    found = _corrected(answers.with_columns(people, score="passed"), weighted=weighted, bounded=True, seed=seed)
-    return within(found, bounded=True)
+    return _corrected(answers.with_columns(people, score="passed"), bounded=True, seed=seed)
 
 
 def within(found: CorrectedMean, *, bounded: bool) -> CorrectedMean:

@@ -100,6 +100,11 @@ def tags_of(cases: pl.DataFrame) -> dict[str, list[str]]:
     return dict(sorted(found.items()))
 
 
+def has_tag(own: Sequence[str]) -> pl.Expr:
+    """Whether a row has one of these tags; null without a list of tags."""
+    return pl.col("tags").list.eval(pl.element().is_in(own)).list.any()
+
+
 def slices(sides: Sides, *, by_tag: bool) -> Iterator[tuple[str | None, Sequence[str], Sides]]:
     """All cases (tag None), and those of each tag that every side has, with other tags of exactly these cases.
 
@@ -111,11 +116,7 @@ def slices(sides: Sides, *, by_tag: bool) -> Iterator[tuple[str | None, Sequence
     found: dict[Any, tuple[str | None, list[str], Sides]] = {_ids(sides): (None, [], sides)}
     tags_a, tags_b = (tags_of(side) for side in sides)
     for tag in (name for name in tags_a if name in tags_b):
-        a, b = (
-            side.filter(pl.col("tags").list.eval(pl.element().is_in(known[tag])).list.any())
-            for side, known in zip(sides, (tags_a, tags_b), strict=True)
-        )
-        own = (a, b)
+        own = sides[0].filter(has_tag(tags_a[tag])), sides[1].filter(has_tag(tags_b[tag]))
         if _ids(own) in found:
             found[_ids(own)][1].append(tag)
         else:

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from evalflow.lazy import np, pl
-from evalflow.stats.arrays import Floats, Ints
+from evalflow.stats.arrays import Floats
 from evalflow.stats.intervals import mean_estimate
 from evalflow.stats.variance import Components, Repeated, components, pass_all_k, pass_at_k
 from evalflow.summary.journal import SLICE
-from evalflow.summary.slices import Units, case_clusters, cluster_name
+from evalflow.summary.slices import Units, case_clusters, cluster_name, cluster_numbers, clusters_in
 
 _DRAWS = (1, 2, 3, 5, 10, 20, 50, 100)
 _LISTED = 50
@@ -35,11 +35,8 @@ def noise(cases: pl.DataFrame, units: Units) -> list[dict[str, Any]]:
     """
     keys = units.keys
     scored = cases.filter(pl.col("judgements") > 0)
-    numbers = [pl.int_range(pl.len()).alias("row")]
-    if scored["cluster"].null_count() < scored.height:  # a case without a group is its own cluster
-        rank = pl.col("cluster").rank("dense").cast(pl.Int64)
-        numbers.append(rank.fill_null(rank.max() + pl.int_range(1, pl.len() + 1)).alias("cluster"))
-    table = scored.select("part", *_REPEATED, *_COUNTED, *numbers)
+    row = pl.int_range(pl.len()).alias("row")
+    table = scored.select("part", *_REPEATED, *_COUNTED, row, *cluster_numbers(scored))
     return [
         {**keys[unit], "statistic": "mean", "n": own["mean"].size, "noise": _noise(own, scored["case_id"])}
         for unit, own in units.arrays(table)
@@ -57,17 +54,13 @@ def _noise(cases: Columns, ids: pl.Series) -> dict[str, Any]:
     n, total = cases["mean"].size, cases["answers"].sum()
     answers, judgements = float(total / n), float(cases["judgements"].sum() / total)
     found: dict[str, Any] = {"answers_per_case": answers, "judgements_per_answer": judgements}
-    parts = components(Repeated(*(cases[name] for name in _REPEATED)), _clusters(cases))
+    parts = components(Repeated(*(cases[name] for name in _REPEATED)), clusters_in(cases))
     found |= _parts(parts, answers, judgements)
     judged = {name: column[cases["verdicts"] > 0] for name, column in cases.items()}
     return found | {
         "stability": _stability(judged, ids) if judged["mean"].size else None,
         "draws": list(_draws(judged)) or None,
     }
-
-
-def _clusters(cases: Columns) -> Ints | None:
-    return cases["cluster"].astype(np.int64) if "cluster" in cases else None
 
 
 def _parts(parts: Components | None, answers: float, judgements: float) -> dict[str, Any]:
@@ -124,7 +117,7 @@ def _draws(cases: Columns) -> Iterator[dict[str, Any]]:
         return
     for k in sorted({*(k for k in _DRAWS if k < most), most}):
         enough = {name: column[cases["judged"] >= k] for name, column in cases.items()}
-        passed, judged, clusters = enough["passing"], enough["judged"], _clusters(enough)
+        passed, judged, clusters = enough["passing"], enough["judged"], clusters_in(enough)
         yield {
             "k": k,
             "cases": judged.size,

@@ -206,7 +206,7 @@ def _rows(
     wanted = (pl.col("statistic") == statistic) & pl.col("tag").eq_missing(pl.lit(gate.tag, pl.String))
     if gate.metric is not None:
         wanted &= pl.col("metric") == gate.metric
-    means = summary.filter(pl.col("tag").is_null() & (pl.col("statistic") == "mean"))
+    means = summary.filter(pl.col("tag").is_null(), statistic="mean")
     sizes = {_key(row): row["n"] for row in means.iter_rows(named=True)}
     for row in summary.filter(wanted).iter_rows(named=True):
         if gate.metric is None and of_mean and row[value] is None and row["n_scored"]:
@@ -302,10 +302,8 @@ def _difference(gate: Gate, row: ComparisonRow) -> GateRow:
 
 def _mean_of(gate: Gate, row: ComparisonRow, summary: pl.DataFrame) -> Mapping[str, Any] | None:
     """The summary's row with the counts of the compared scores."""
-    own = summary.filter(
-        (pl.col("dataset") == row.dataset) & (pl.col("metric") == row.metric) & (pl.col("statistic") == "mean"),
-        pl.col("tag").eq_missing(pl.lit(gate.tag, pl.String)),
-    )
+    tag = pl.col("tag").eq_missing(pl.lit(gate.tag, pl.String))
+    own = summary.filter(tag, dataset=row.dataset, metric=row.metric, statistic="mean")
     return own.row(0, named=True) if own.height else None
 
 

@@ -128,8 +128,8 @@ def _kinds(common: CommonCases, spread: Floats, high: Floats, p: Floats) -> Sequ
 
 def _labelled(common: CommonCases, scores: pl.LazyFrame, labels: pl.DataFrame) -> pl.DataFrame:
     """The labelled answers of a run: case_id, and whether score and label are half the scale or more apart."""
-    of_metric = (pl.col("dataset") == common.dataset) & (pl.col("metric") == common.metric)
-    found = labelled_scores(scores.filter(of_metric), labels.filter(of_metric)).drop_nulls("human")
+    of_metric = {"dataset": common.dataset, "metric": common.metric}
+    found = labelled_scores(scores.filter(**of_metric), labels.filter(**of_metric)).drop_nulls("human")
     return found.select("case_id", apart=(pl.col("score") - pl.col("human")).abs() >= _HALF)
 
 

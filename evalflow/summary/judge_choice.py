@@ -77,8 +77,7 @@ def _verdicts(found: Agreements, ranked: Sequence[int]) -> Mapping[int, tuple[fl
     pairs = len(ranked) * (len(ranked) - 1) // 2
     adjusted: list[float] = adjust([*tested.values(), *[1.0] * (pairs - len(tested))], "holm").tolist()
     known = dict(zip(tested, adjusted, strict=False))
-    low, _ = found.interval(best)
-    agrees = above_chance({"value": float(found.values[best]), "ci_low": low})
+    agrees = above_chance({"value": float(found.values[best]), "ci_low": found.interval(best).low})
     verdicts: dict[int, tuple[float | None, str]] = {best: (None, "best" if agrees else "no_agreement")}
     for place in others:
         p = known.get(place)
@@ -88,8 +87,8 @@ def _verdicts(found: Agreements, ranked: Sequence[int]) -> Mapping[int, tuple[fl
 
 def _entry(one: JudgeInRun, found: Agreements, place: int, p: float | None, verdict: str) -> dict[str, Any]:
     value = float(found.values[place])
-    low, high = found.interval(place)
+    span = found.interval(place)
     return {
-        "run": one.run, "judge": one.judge, "value": value if value == value else None, "ci_low": low, "ci_high": high,
-        "p_adjusted": p, "verdict": verdict,
+        "run": one.run, "judge": one.judge, "value": value if value == value else None, "ci_low": span.low,
+        "ci_high": span.high, "p_adjusted": p, "verdict": verdict,
     }  # fmt: skip

@@ -112,11 +112,9 @@ def member_scores(
 ) -> MemberScores | None:
     """The members' scores of the first judgement; None if these are neither few classes nor split by a threshold."""
     key = ["case_id", "target_repeat"]
-    own = scores.filter(
-        (pl.col("dataset") == row.dataset) & (pl.col("metric") == row.metric) & (pl.col("target") == row.target)
-    ).with_columns(pl.col("target_repeat").cast(pl.Int64))
-    first = own.filter(pl.col("repeat") == 0)
-    parts = first.filter(pl.col("member_of") == row.judge).select(*key, "judge", "score", "cost_usd").collect()
+    own = scores.filter(dataset=row.dataset, metric=row.metric, target=row.target, repeat=0)
+    first = own.with_columns(pl.col("target_repeat").cast(pl.Int64))
+    parts = first.filter(member_of=row.judge).select(*key, "judge", "score", "cost_usd").collect()
     sides = [
         parts.filter(pl.col("judge") == name).select(*key, pl.col("score", "cost_usd").name.suffix(f":{at}"))
         for at, name in enumerate(names)

@@ -200,10 +200,13 @@ def rank_by_verdicts(
     if the comparisons determine no strengths.
     """
     names = list(dict.fromkeys([*common.names, *(opponents[name] for name in common.names)]))
-    of_metric = (pl.col("dataset") == common.dataset) & (pl.col("metric") == common.metric)
     frames = [
         runs[name]
-        .filter(of_metric & pl.col("member_of").is_null() & pl.col("status").is_in(["scored", "undefined"]))
+        .filter(
+            pl.col("member_of").is_null() & pl.col("status").is_in(["scored", "undefined"]),
+            dataset=common.dataset,
+            metric=common.metric,
+        )
         .select(
             "case_id",
             "score",

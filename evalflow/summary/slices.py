@@ -9,7 +9,7 @@ from typing import Any
 
 from evalflow.datasets import tag_levels
 from evalflow.lazy import np, pl
-from evalflow.stats.arrays import Estimate, Floats, Hashes
+from evalflow.stats.arrays import Estimate, Floats, Ints
 from evalflow.stats.intervals import Moments, mean_estimate, moments, stacked
 from evalflow.summary.journal import SLICE
 
@@ -125,12 +125,23 @@ def cluster_name(group: pl.Expr, case: pl.Expr) -> pl.Expr:
     return pl.when(group.is_null()).then("case:" + case).otherwise("group:" + group)
 
 
-def case_clusters(cases: pl.DataFrame) -> Hashes | None:
-    """The cluster of each row, a new one for rows without a group; None if no row has a group."""
-    if cases["cluster"].null_count() == cases.height:
-        return None
-    alone = pl.int_range(pl.len(), dtype=pl.UInt64)
-    return cases.select(pl.col("cluster").fill_null(alone))["cluster"].to_numpy()
+def cluster_numbers(cases: pl.DataFrame) -> list[pl.Expr]:
+    """The cluster of each case as a number, one of its own for a case without a group; nothing if no case has one."""
+    if "cluster" not in cases.columns or cases["cluster"].null_count() == cases.height:
+        return []
+    alone = pl.int_range(pl.len(), dtype=pl.Int64) - pl.len()
+    return [pl.col("cluster").rank("dense").cast(pl.Int64).fill_null(alone).alias("cluster")]
+
+
+def case_clusters(cases: pl.DataFrame) -> Ints | None:
+    """The `cluster_numbers` of cases; None if each case is its own cluster."""
+    numbers = cluster_numbers(cases)
+    return cases.select(numbers)["cluster"].to_numpy() if numbers else None
+
+
+def clusters_in(cases: Mapping[str, Floats]) -> Ints | None:
+    """The column `cluster` of `Units.arrays`; None if each case is its own cluster."""
+    return cases["cluster"].astype(np.int64) if "cluster" in cases else None
 
 
 def mean_of(frame: pl.DataFrame, value: pl.Expr, *, bounded: bool) -> Estimate:
@@ -193,15 +204,13 @@ def measures(
         cases = calls = cells.select("part", *NAMES, share, latency, *groups).collect(engine="streaming")
     else:
         calls = cells.select("part", latency).collect(engine="streaming")
-    # Clusters as numbers from 1, in their order; 0 without a group.
-    numbered = [pl.col("cluster").rank("dense").fill_null(0)] if "cluster" in cases.columns else []
     has_ends = dict(units.table.select("unit", pl.col("metric").is_in(list(bounded))).iter_rows())
     rows: list[dict[str, float | None]] = []
     scores: list[Moments] = []
     passes: list[Moments] = []
     sides = (
         units.arrays(table)
-        for table in (cases.select("part", *NAMES, "share", *numbered), calls.select("part", "latency"))
+        for table in (cases.select("part", *NAMES, "share", *cluster_numbers(cases)), calls.select("part", "latency"))
     )
     for (unit, own), (_, called) in zip(*sides, strict=True):
         scores.append(_moments(own, "score", bounded=has_ends[unit]))
@@ -219,14 +228,9 @@ def measures(
 
 
 def _moments(cases: Mapping[str, Floats], name: str, *, bounded: bool) -> Moments:
-    """The moments of a column of cases that is not NaN; a case without a group is its own cluster."""
-    known = ~np.isnan(cases[name])
-    groups = cases.get("cluster")
-    if groups is not None and groups.any():
-        groups = np.where(groups > 0, groups, np.arange(-groups.size, 0)).astype(np.int64)[known]
-    else:
-        groups = None
-    return moments(cases[name][known], groups, bounded=bounded)
+    """The moments of a column of cases that is not NaN."""
+    known, groups = ~np.isnan(cases[name]), clusters_in(cases)
+    return moments(cases[name][known], None if groups is None else groups[known], bounded=bounded)
 
 
 def _quantile(values: Floats, share: float) -> float | None:

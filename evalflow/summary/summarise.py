@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evalflow.lazy import np, pl
+from evalflow.lazy import pl
 from evalflow.paths import completed, safe_text, write_atomically
 from evalflow.protocols import Measured
 from evalflow.records import Direction, passes
-from evalflow.stats.arrays import Floats, Ints
-from evalflow.stats.intervals import Moments, intervals, moments, stacked
+from evalflow.stats.intervals import Moments, intervals
 from evalflow.summary.details import member_key, noise, panel_details
 from evalflow.summary.figures import Slice, figures
 from evalflow.summary.journal import SLICE, scores_schema, summary_schema
-from evalflow.summary.scan import Composite, InputOrder, JournalReader
-from evalflow.summary.slices import Units, counts, find_units, measures, own_cells, repeats_of
+from evalflow.summary.scan import Composite, InputOrder, JournalReader, rank
+from evalflow.summary.slices import Units, cluster, counts, find_units, mean_of, measures, own_cells, repeats_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +49,9 @@ def summarise(scores: pl.LazyFrame, metrics: Mapping[str, Measured], seed: int =
     means = _mean_rows(units, measures(cells, cases, units, bounded), metrics)
     extra, details = _figure_rows(figures(cells, units, metrics, seed), means)
     rows = pl.concat([means.with_columns(place=pl.lit(0, pl.Int64)), extra], how="diagonal")
-    places = {name: place for place, name in enumerate(metrics)}
-    rank = pl.col("metric").replace_strict(places, default=len(places), return_dtype=pl.Int64)
-    ordered = rows.sort("dataset", "target", rank, "metric", "judge", "tag", "place", nulls_last=False)
+    ordered = rows.sort(
+        "dataset", "target", rank("metric", list(metrics)), "metric", "judge", "tag", "place", nulls_last=False
+    )
     repeats = [] if cases is None else noise(cases, units)
     return Summary(ordered.select(list(summary_schema())), details + repeats + _panels(scores, metrics, seed))
 
@@ -197,37 +196,16 @@ def passing_rates(
     """The pass rate at each threshold, by dataset and target in the order of the table; as a run with it would have."""
     wanted = (pl.col("metric") == metric) & pl.col("judge").eq_missing(pl.lit(judge, pl.String))
     rows = scores.filter(wanted, pl.col("member_of").is_null(), pl.col("score").is_not_null())
-    columns = ("dataset", "target", "case_id", "group", "score")
-    found = rows.select(columns).collect(engine="streaming")
-    return [
-        one
-        for (dataset, target), part in found.group_by("dataset", "target", maintain_order=True)
-        for one in _rates(str(dataset), str(target), part, thresholds, higher_is_better)
+    table = rows.select("dataset", "target", "case_id", "score", cluster()).collect(engine="streaming")
+    shares = [
+        passes(pl.col("score"), threshold, higher_is_better=higher_is_better).mean().alias(str(place))
+        for place, threshold in enumerate(thresholds)
     ]
-
-
-def _rates(
-    dataset: str, target: str, part: pl.DataFrame, thresholds: Sequence[float], higher: bool
-) -> Iterator[Passing]:
-    scores, case, clusters = _cases(part)
-    counts = np.bincount(case)
-    shares = [np.bincount(case, passes(scores, t, higher_is_better=higher)) / counts for t in thresholds]
-    each = [moments(share, clusters, bounded=True) for share in shares]
-    if not each:
-        return
-    bounds = intervals(stacked(each), bounded=True)
-    for i, (threshold, share) in enumerate(zip(thresholds, shares, strict=True)):
-        one = bounds[i]
-        yield Passing(dataset, target, threshold, counts.size, float(share.mean()), one.low, one.high, one.method)
-
-
-def _cases(part: pl.DataFrame) -> tuple[Floats, Ints, Ints | None]:
-    """Scores, the number of the case of each, and the cluster of each case; None if each case is its own cluster."""
-    numbered = part.with_columns(case=pl.col("case_id").rank("dense").cast(pl.Int64) - 1)
-    groups = numbered.group_by("case").agg(pl.col("group").first()).sort("case")["group"]
-    clusters = None
-    if groups.null_count() < groups.len():
-        alone = -1 - pl.int_range(groups.len(), dtype=pl.Int64, eager=True)
-        ranks = groups.rank("dense").cast(pl.Int64)
-        clusters = pl.select(pl.when(groups.is_null()).then(alone).otherwise(ranks)).to_series().to_numpy()
-    return numbered["score"].to_numpy(), numbered["case"].to_numpy(), clusters
+    found: list[Passing] = []
+    for (dataset, target), part in table.group_by("dataset", "target", maintain_order=True):
+        cases = part.group_by("case_id", maintain_order=True).agg(pl.col("cluster").first(), *shares)
+        for place, threshold in enumerate(thresholds):
+            rate = mean_of(cases, pl.col(str(place)), bounded=True)
+            ends = (rate.low, rate.high, rate.method)
+            found.append(Passing(str(dataset), str(target), threshold, rate.n, rate.value or 0.0, *ends))
+    return found

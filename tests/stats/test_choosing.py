@@ -26,10 +26,10 @@ def test_a_better_judge_is_told_from_a_blind_one_and_not_from_itself():
     assert far.high is not None
     assert far.high < 0
     assert (same.difference, same.p_value, same.low) == (0, 1, None)
-    low, high = found.interval(0)
-    assert low is not None
-    assert high is not None
-    assert low < found.values[0] <= high
+    span = found.interval(0)
+    assert span.low is not None
+    assert span.high is not None
+    assert span.low < found.values[0] <= span.high
 
 
 def test_answers_of_one_cluster_are_drawn_together():
