@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
+from mmap import ACCESS_READ, mmap
 from operator import attrgetter
 from pathlib import Path
 from types import NoneType, UnionType
@@ -17,7 +18,6 @@ from pydantic_core import PydanticSerializationError, to_json
 from evalflow.lazy import pl
 from evalflow.records import NOTHING, ScoreRecord, Spend, Usage
 
-_TAIL = 1 << 16
 _CANONICAL = json.JSONEncoder(ensure_ascii=False, sort_keys=True, allow_nan=False, separators=(",", ":"))
 _NAMES = tuple(field.name for field in fields(ScoreRecord))
 _record_values = attrgetter(*_NAMES)
@@ -76,15 +76,10 @@ def torn_tail(path: Path) -> int:
     """Number of bytes of an unfinished last line; cut them off before appending, or the next line would be lost too."""
     with path.open("rb") as file:
         size = file.seek(0, 2)
-        seen = 0
-        while seen < size:
-            step = min(_TAIL, size - seen)
-            file.seek(size - seen - step)
-            at = file.read(step).rfind(b"\n")
-            if at >= 0:
-                return seen + step - at - 1
-            seen += step
-    return size
+        if not size:
+            return 0
+        with mmap(file.fileno(), size, access=ACCESS_READ) as content:
+            return size - 1 - content.rfind(b"\n")
 
 
 def json_line(value: Any) -> bytes:
