@@ -11,7 +11,7 @@ from evalflow.lazy import np
 from evalflow.report import svg
 from evalflow.report.charts import Picture, draw
 from evalflow.report.wording import ADJUSTMENTS, bracketed, counted, interval, number, p_value, percent, signed
-from evalflow.stats.arrays import Estimate
+from evalflow.stats.arrays import Estimated
 from evalflow.stats.intervals import interval as mean_interval
 from evalflow.stats.prediction import MIN_LABELS, CorrectedMean
 from evalflow.stats.raters import EPSILON
@@ -46,9 +46,9 @@ def measured(name: str) -> str:
     return "0 to 1" if name in _SHARES else "1 is perfect, 0 is chance"
 
 
-def shown_measures(row: CalibrationRow) -> list[tuple[str, str, Estimate]]:
+def shown_measures(row: CalibrationRow) -> list[tuple[str, str, Estimated]]:
     """Name, words and value of the measures to show: one kappa of two classes, one correlation of yes and no."""
-    shown: list[tuple[str, str, Estimate]] = []
+    shown: list[tuple[str, str, Estimated]] = []
     for name, words in KEYS.items():
         one = row.agreement[name]
         if name == "kappa_weighted" and row.classes is not None and row.classes.binary:
@@ -190,7 +190,7 @@ def _apart(row: CalibrationRow) -> Iterator[str]:
     )
 
 
-def _value(one: Estimate) -> str:
+def _value(one: Estimated) -> str:
     return f"{number(one.value)}{bracketed(one.low, one.high)}"
 
 

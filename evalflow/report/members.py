@@ -11,7 +11,7 @@ from evalflow.report import svg
 from evalflow.report.charts import Picture, draw
 from evalflow.report.sweep import cost_chart
 from evalflow.report.wording import bracketed, cost, counted, joined, number, percent, signed
-from evalflow.stats.arrays import Estimate
+from evalflow.stats.arrays import Estimated
 from evalflow.stats.paired import Difference
 from evalflow.stats.prediction import MIN_LABELS
 from evalflow.summary.members import CascadeAdvice, EscalationPoint, PanelAdvice
@@ -167,7 +167,7 @@ def _cost_picture(found: CascadeAdvice) -> Picture:
     return draw("Cost against agreement", sentence, cost_chart(points, "agreement", across))
 
 
-def _interval_point(name: str, found: Estimate) -> svg.IntervalPoint:
+def _interval_point(name: str, found: Estimated) -> svg.IntervalPoint:
     return svg.IntervalPoint(name, found.value, found.low, found.high)
 
 
@@ -176,7 +176,7 @@ def _difference(gain: Difference) -> dict[str, Any]:
 
 
 def _panel_document(found: PanelAdvice) -> dict[str, Any]:
-    def cells(rows: Sequence[Sequence[Estimate]]) -> list[list[dict[str, Any]]]:
+    def cells(rows: Sequence[Sequence[Estimated]]) -> list[list[dict[str, Any]]]:
         return [[{**share.document(), "n": share.n} for share in row] for row in rows]
 
     return {

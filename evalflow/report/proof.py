@@ -28,7 +28,7 @@ from evalflow.report.wording import (
     signed,
     table_of,
 )
-from evalflow.stats.arrays import Estimate
+from evalflow.stats.arrays import Estimated
 from evalflow.summary.fixture_agreement import FixtureGap
 from evalflow.summary.proof import ChangeRow, Proof
 
@@ -40,7 +40,7 @@ def title(proof: Proof) -> str:
     return joined(f"What {proof.metric} sees", proof.judge, proof.dataset)
 
 
-def share(rate: Estimate | None) -> str:
+def share(rate: Estimated | None) -> str:
     """A share with its interval, such as `83 % (61 % to 94 %)`."""
     if rate is None or rate.value is None:
         return "–"
@@ -63,7 +63,7 @@ def proof_tables(manifest: Manifest) -> list[ProofTable]:
         for row in (about.proof or {}).get("rows") or ():
             verb = "seen" if row["fault"] else "kept"
             known: Mapping[str, Any] = {"std_error": None, **row["as_expected"]}  # a run.json may lack the error
-            rate = Estimate(**known)
+            rate = Estimated(**known)
             rows.append((row["change"].replace("_", " "), rate.n, f"{verb} in {share(rate)}", row["finding"]))
         if about.proof and rows:
             tables.append(ProofTable(joined(metric, about.judge, f"proved on {about.proof['dataset']}"), rows))
@@ -90,7 +90,7 @@ def people_lines(proof: Proof) -> list[str]:
     return lines
 
 
-def agreement(proof: Proof) -> Mapping[str, Estimate]:
+def agreement(proof: Proof) -> Mapping[str, Estimated]:
     """The share of cases with people's score, of all and by tag."""
     return {"all cases": proof.people.same, **proof.people.tags} if proof.people else {}
 

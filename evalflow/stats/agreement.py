@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from evalflow.lazy import np
-from evalflow.stats.arrays import ROUNDING, ArrayLike, Estimate, Floats, cluster_sums, constant, undefined
+from evalflow.stats.arrays import ROUNDING, ArrayLike, Estimated, Floats, cluster_sums, constant, undefined
 from evalflow.stats.bootstrap import small_sample_note
 from evalflow.stats.intervals import cr2, mean_estimate, t_interval, wilson
 from evalflow.stats.labelled import human_interval, sample, unseen_variance
@@ -24,7 +24,7 @@ Distance = Literal["plain", "quadratic"]
 
 def accuracy(
     human: ArrayLike, judge: ArrayLike, clusters: ArrayLike | None = None, weights: ArrayLike | None = None
-) -> Estimate:
+) -> Estimated:
     """Share of answers to which both raters give the same value."""
     same = (np.asarray(human) == np.asarray(judge)).astype(np.float64)
     return _share(same, clusters, weights, "no answers")
@@ -32,14 +32,14 @@ def accuracy(
 
 def class_rates(
     human: ArrayLike, judge: ArrayLike, clusters: ArrayLike | None = None, weights: ArrayLike | None = None
-) -> dict[Any, Estimate]:
+) -> dict[Any, Estimated]:
     """Recall of each class, in order: the share of the answers in people's class that the judge puts in the same class.
 
     For pass and fail these are sensitivity and specificity. A class that only the judge gives is undefined.
     """
     people, found = np.asarray(human), np.asarray(judge)
     names, shares = (None if side is None else np.asarray(side) for side in (clusters, weights))
-    rates: dict[Any, Estimate] = {}
+    rates: dict[Any, Estimated] = {}
     for one in np.unique(np.concatenate([people, found])):
         there = people == one
         same = (found[there] == one).astype(np.float64)
@@ -54,7 +54,7 @@ def cohen_kappa(
     distance: Distance = "plain",
     clusters: ArrayLike | None = None,
     weights: ArrayLike | None = None,
-) -> Estimate:
+) -> Estimated:
     """Agreement beyond chance, given each rater's class frequencies: 1 - observed / expected disagreement.
 
     Cohen 1960 (Educational and Psychological Measurement 20:37), and 1968 with weights. If the two never disagree,
@@ -78,7 +78,7 @@ def cohen_kappa(
         trials = 1 / float((sums**2).sum()) if weights is not None else sums.size
         low, _ = wilson(trials, trials)
         lowest = 1 - (1 - float(low)) * largest / expected
-        return Estimate(value, max(-1.0, lowest), 1.0, None, n, f"wilson{'' if sums.size == n else '_clusters'}")
+        return Estimated(value, max(-1.0, lowest), 1.0, None, n, f"wilson{'' if sums.size == n else '_clusters'}")
     influence = (observed / expected * (chance + chance_judge - 2 * expected) - (distances - observed)) / expected
     units = np.arange(n) if clusters is None else np.unique(np.asarray(clusters), return_inverse=True)[1]
     unseen = unseen_variance(distances, None if weights is None else count / n, units, largest / expected)
@@ -93,7 +93,7 @@ def normalised_weights(weights: ArrayLike | None, n: int) -> Floats:
     return found * (n / found.sum())
 
 
-def from_influence(value: float, influence: Floats, clusters: ArrayLike | None, unseen: float = 0.0) -> Estimate:
+def from_influence(value: float, influence: Floats, clusters: ArrayLike | None, unseen: float = 0.0) -> Estimated:
     """A measure in -1..1 with the interval from the answers' influences on it (times n, mean 0); adds a variance."""
     n = influence.size
     sums, sizes = cluster_sums(influence, clusters), cluster_sums(np.ones(n), clusters)
@@ -107,7 +107,7 @@ def from_influence(value: float, influence: Floats, clusters: ArrayLike | None, 
     if error < ROUNDING:
         return undefined(n, "clusters do not differ" if clustered else "answers do not differ", value)
     bounds = max(-1.0, float(low)), min(1.0, float(high))
-    return Estimate(value, *bounds, error, n, delta_method("delta", n, groups))
+    return Estimated(value, *bounds, error, n, delta_method("delta", n, groups))
 
 
 def delta_method(name: str, n: int, groups: int) -> str:
@@ -116,14 +116,14 @@ def delta_method(name: str, n: int, groups: int) -> str:
     return name + ("_cr2_t" if groups < n else "") + (f": {note}" if note else "")
 
 
-def _share(same: Floats, clusters: ArrayLike | None, weights: ArrayLike | None, without: str) -> Estimate:
+def _share(same: Floats, clusters: ArrayLike | None, weights: ArrayLike | None, without: str) -> Estimated:
     if not same.size:
         return undefined(0, without)
     if weights is None:
         return mean_estimate(same, clusters, bounded=True)
     found = human_interval(sample(same, same, [], clusters=clusters, weights=weights), True)
     value = float(same @ normalised_weights(weights, same.size)) / same.size
-    return Estimate(value, found.low, found.high, found.std_error, same.size, found.method)
+    return Estimated(value, found.low, found.high, found.std_error, same.size, found.method)
 
 
 def _numbers(human: ArrayLike, judge: ArrayLike, distance: Distance) -> tuple[Floats, Floats]:
@@ -151,7 +151,7 @@ def _expected(x: Floats, others: Floats, count: Floats, distance: Distance) -> F
     return 1 - (below[right] - below[left]) / n
 
 
-def auroc(human: ArrayLike, judge: ArrayLike, clusters: ArrayLike | None = None) -> Estimate:
+def auroc(human: ArrayLike, judge: ArrayLike, clusters: ArrayLike | None = None) -> Estimated:
     """Probability that an answer that people pass (1) has a higher score than one that they fail; ties count half.
 
     The area under the ROC curve, with the standard error of DeLong, DeLong & Clarke-Pearson 1988 (Biometrics 44:837).
@@ -169,7 +169,7 @@ def auroc(human: ArrayLike, judge: ArrayLike, clusters: ArrayLike | None = None)
     influence = (others - value) * n / np.where(passed, *counts)
     found = from_influence(value, influence, clusters)
     low = None if found.low is None else max(0.0, found.low)
-    return Estimate(value, low, found.high, found.std_error, n, found.method)
+    return Estimated(value, low, found.high, found.std_error, n, found.method)
 
 
 def _below(values: Floats, ordered: Floats) -> Floats:

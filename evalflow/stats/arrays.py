@@ -38,7 +38,7 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class Estimated:
     """A value over n answers or cases, with its interval. Without a value or an interval, `method` says why."""
 
     value: float | None
@@ -53,9 +53,9 @@ class Estimate:
         return {"value": self.value, "ci_low": self.low, "ci_high": self.high, "method": self.method}
 
 
-def undefined(n: int, why: str, value: float | None = None) -> Estimate:
+def undefined(n: int, why: str, value: float | None = None) -> Estimated:
     """An estimate without an interval, and without a value unless one is given."""
-    return Estimate(value, None, None, None, n, f"none: {why}")
+    return Estimated(value, None, None, None, n, f"none: {why}")
 
 
 def no_interval(why: str) -> Interval:

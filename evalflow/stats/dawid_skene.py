@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from evalflow.lazy import np
-from evalflow.stats.arrays import Estimate, Floats, Ints
+from evalflow.stats.arrays import Estimated, Floats, Ints
 from evalflow.stats.bootstrap import bootstrap_method, percentile_interval, resample
 
 MISSING = -1  # a class that is not known: a judge without a verdict, or an answer without a label
@@ -68,7 +68,7 @@ def _errors(said: Floats, truth: Floats, prior: float) -> tuple[Floats, Floats]:
     return truth.sum(axis=0) / truth.sum(), confusion
 
 
-def shared_errors(one: Ints, other: Ints, truth: Ints, classes: int, units: Ints, seed: int = 0) -> Estimate:
+def shared_errors(one: Ints, other: Ints, truth: Ints, classes: int, units: Ints, seed: int = 0) -> Estimated:
     """How much more often two judges agree than judges that err independently, given the truth.
 
     The interval is a percentile bootstrap over units (clusters, numbered from 0).
@@ -91,4 +91,4 @@ def shared_errors(one: Ints, other: Ints, truth: Ints, classes: int, units: Ints
     method = bootstrap_method("{}bootstrap", len(sums), clustered=clustered)
     found = percentile_interval(draws, method, len(sums))
     value = float(excess(sums.sum(axis=0, keepdims=True))[0])
-    return Estimate(value, found.low, found.high, found.std_error, truth.size, found.method)
+    return Estimated(value, found.low, found.high, found.std_error, truth.size, found.method)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from evalflow.lazy import np, pl
-from evalflow.stats.arrays import UPPER, Bools, Estimate, Floats, Hashes, Interval, Ints, no_interval
+from evalflow.stats.arrays import UPPER, Bools, Estimated, Floats, Hashes, Interval, Ints, no_interval
 from evalflow.stats.bootstrap import DRAWS, small_sample_note
 from evalflow.stats.intervals import interval
 from evalflow.stats.paired import mcnemar
@@ -29,7 +29,7 @@ _CLEAR = 2.5
 
 
 @dataclass(frozen=True, slots=True)
-class Figure(Estimate):
+class Figure(Estimated):
     """A number over a run that is more than a mean of scores, such as recall; None if the divisor is 0."""
 
     statistic: str

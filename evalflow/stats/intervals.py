@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from evalflow.lazy import np
-from evalflow.stats.arrays import UPPER, Array, ArrayLike, Bools, Estimate, Floats, Interval, cluster_codes
+from evalflow.stats.arrays import UPPER, Array, ArrayLike, Bools, Estimated, Floats, Interval, cluster_codes
 from evalflow.stats.bootstrap import FEW_CASES, FEW_CLUSTERS
 from evalflow.stats.quantiles import normal_quantile, student_quantile
 
@@ -164,12 +164,12 @@ def interval(
     return intervals(moments(scores, clusters, bounded=bounded), bounded=bounded, upper=upper)[0]
 
 
-def mean_estimate(scores: ArrayLike, clusters: ArrayLike | None = None, *, bounded: bool = False) -> Estimate:
+def mean_estimate(scores: ArrayLike, clusters: ArrayLike | None = None, *, bounded: bool = False) -> Estimated:
     """The mean of case scores with its `interval`."""
     values = np.asarray(scores, dtype=np.float64)
     found = interval(values, clusters, bounded=bounded)
     mean = float(values.mean()) if values.size else None
-    return Estimate(mean, found.low, found.high, found.std_error, values.size, found.method)
+    return Estimated(mean, found.low, found.high, found.std_error, values.size, found.method)
 
 
 def intervals(m: Moments, *, bounded: ArrayLike = False, upper: float = UPPER) -> Intervals:

@@ -38,7 +38,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from evalflow.lazy import np
-from evalflow.stats.arrays import UPPER, Estimate, Interval, cluster_codes, constant, no_interval, undefined
+from evalflow.stats.arrays import UPPER, Estimated, Interval, cluster_codes, constant, no_interval, undefined
 from evalflow.stats.intervals import FEW_CLUSTERS, t_interval
 from evalflow.stats.labelled import (
     Sample,
@@ -370,7 +370,7 @@ def _folds(s: Sample, seed: int) -> Ints:
     return fold[codes]
 
 
-def rogan_gladen(rate: float, n: int, specificity: float, fails: int, sensitivity: float, passes: int) -> Estimate:
+def rogan_gladen(rate: float, n: int, specificity: float, fails: int, sensitivity: float, passes: int) -> Estimated:
     """The share that people would pass (Rogan & Gladen); none if all labels are alike or the judge is useless."""
     if not (n and fails and passes):
         missing = "answers without a label" if not n else f"labels that {'fail' if not fails else 'pass'}"
@@ -387,7 +387,7 @@ def rogan_gladen(rate: float, n: int, specificity: float, fails: int, sensitivit
     error = (p * (1 - p) / size + (1 - theta) ** 2 * of_fails + theta**2 * of_passes) ** 0.5 / slope
     low, high = (_share(theta + shift + side * z * error) for side in (-1, 1))
     estimate = _share((rate + specificity - 1) / (specificity + sensitivity - 1))
-    return Estimate(estimate, low, high, error, n, "rogan_gladen")
+    return Estimated(estimate, low, high, error, n, "rogan_gladen")
 
 
 def _share(value: float) -> float:

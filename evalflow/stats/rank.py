@@ -27,7 +27,7 @@ from evalflow.stats.arrays import (
     ROUNDING,
     UPPER,
     ArrayLike,
-    Estimate,
+    Estimated,
     Floats,
     Interval,
     Ints,
@@ -54,7 +54,7 @@ def correlation(
     kind: Correlation = "spearman",
     clusters: ArrayLike | None = None,
     weights: ArrayLike | None = None,
-) -> Estimate:
+) -> Estimated:
     """The correlation of two scores of the same answers. Kendall's is tau-b; Spearman's gives ties their mean rank.
 
     Weighted ranks are those among all answers, and n is the effective sample size (Kish 1965). Undefined for fewer than
@@ -83,10 +83,10 @@ def correlation(
     error = math.sqrt(variance * effect)
     half = quantile(UPPER, df) * error
     low, high = (math.tanh(math.atanh(value) + end) for end in (-half, half))
-    return Estimate(value, low, high, (1 - value**2) * error, n, delta_method("fisher", n, groups))
+    return Estimated(value, low, high, (1 - value**2) * error, n, delta_method("fisher", n, groups))
 
 
-def grouped_spearman(groups: ArrayLike, human: ArrayLike, judge: ArrayLike) -> Estimate:
+def grouped_spearman(groups: ArrayLike, human: ArrayLike, judge: ArrayLike) -> Estimated:
     """Spearman's correlation within each group, such as a document, averaged over the `n` groups, with t over them.
 
     Groups in which a side gives only one score are left out. This differs from the correlation over all answers, which
@@ -110,7 +110,7 @@ def grouped_spearman(groups: ArrayLike, human: ArrayLike, judge: ArrayLike) -> E
     error = float(each.std(ddof=1)) / math.sqrt(used)
     low, high = t_interval(value, error, used - 1)
     method = f"t: fewer than {FEW_CLUSTERS} groups" if used < FEW_CLUSTERS else "t"
-    return Estimate(value, max(-1.0, float(low)), min(1.0, float(high)), error, used, method)
+    return Estimated(value, max(-1.0, float(low)), min(1.0, float(high)), error, used, method)
 
 
 def pearson(x: Floats, y: Floats, count: Floats) -> float:

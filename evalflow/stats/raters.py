@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from evalflow.lazy import np
-from evalflow.stats.arrays import ArrayLike, Estimate, Floats, Ints, mean_ranks, undefined
+from evalflow.stats.arrays import ArrayLike, Estimated, Floats, Ints, mean_ranks, undefined
 from evalflow.stats.bootstrap import bootstrap_method, percentile_interval, resample
 from evalflow.stats.paired import adjust
 
@@ -77,7 +77,7 @@ def _ratio(above: float, below: float) -> float | None:
 
 def krippendorff_alpha(
     ratings: ArrayLike, level: Level = "interval", clusters: ArrayLike | None = None, *, seed: int = 0
-) -> Estimate:
+) -> Estimated:
     """Krippendorff's alpha over the answers that have two ratings or more, of shape (raters, answers), NaN if missing.
 
     `level` says whether the distance of two ratings counts, or only their order. Undefined if no answer has two
@@ -102,7 +102,7 @@ def krippendorff_alpha(
     method = bootstrap_method("{}bootstrap", size, clustered=size < n, what="answers")
     draws = _alpha(resample(totals, np.ones(len(totals), dtype=np.int64), seed))
     found = percentile_interval(draws, method, size)
-    return Estimate(value, found.low, found.high, found.std_error, n, found.method)
+    return Estimated(value, found.low, found.high, found.std_error, n, found.method)
 
 
 def _alpha(totals: Floats) -> Floats:

@@ -9,7 +9,7 @@ from typing import Any
 from evalflow.lazy import np, pl
 from evalflow.records import passes
 from evalflow.stats.agreement import accuracy, auroc, class_rates, cohen_kappa
-from evalflow.stats.arrays import Array, Estimate, Floats, undefined
+from evalflow.stats.arrays import Array, Estimated, Floats, undefined
 from evalflow.stats.rank import Correlation, correlation, grouped_spearman
 from evalflow.stats.raters import (
     AltTest,
@@ -83,12 +83,12 @@ def classes_of(labelled: pl.DataFrame, *, higher_is_better: bool) -> Classes | N
     return Classes([0.0, 1.0], *passed, by_threshold=True)
 
 
-def agreement(labelled: pl.DataFrame, classes: Classes | None, *, seed: int) -> dict[str, Estimate]:
+def agreement(labelled: pl.DataFrame, classes: Classes | None, *, seed: int) -> dict[str, Estimated]:
     """All MEASURES, undefined if not applicable; weighted labels give the agreement on all answers."""
     judge, human = labelled["score"].to_numpy(), labelled["human"].to_numpy()
     clusters, weights = clusters_of(labelled), weights_of(labelled)
     n, none = judge.size, "scores are no classes, and no threshold says what passes"
-    found: dict[str, Estimate] = {name: undefined(n, none) for name in MEASURES}
+    found: dict[str, Estimated] = {name: undefined(n, none) for name in MEASURES}
     kinds: tuple[Correlation, ...] = ("spearman", "kendall", "pearson")
     found |= {kind: correlation(human, judge, kind, clusters, weights) for kind in kinds}
     found |= (
@@ -102,12 +102,12 @@ def agreement(labelled: pl.DataFrame, classes: Classes | None, *, seed: int) -> 
     found["kappa"] = cohen_kappa(*pair, "plain", clusters, weights)
     found["accuracy"] = accuracy(*pair, clusters, weights)
     found["kappa_weighted"] = cohen_kappa(*pair, "quadratic", clusters, weights)
-    rates: Mapping[Any, Estimate] = class_rates(*pair, clusters, weights) if classes.binary else {}
+    rates: Mapping[Any, Estimated] = class_rates(*pair, clusters, weights) if classes.binary else {}
     missing = undefined(n, "no answer has this label" if classes.binary else "there are more than two classes")
     return found | {"sensitivity": rates.get(1.0, missing), "specificity": rates.get(0.0, missing)}
 
 
-def _unweighted(human: Floats, judge: Floats, clusters: Array | None, seed: int) -> dict[str, Estimate]:
+def _unweighted(human: Floats, judge: Floats, clusters: Array | None, seed: int) -> dict[str, Estimated]:
     n, verdicts = human.size, bool(np.isin(human, (0.0, 1.0)).all())
     alone = undefined(n, "each answer stands alone")
     return {
@@ -120,7 +120,7 @@ def _unweighted(human: Floats, judge: Floats, clusters: Array | None, seed: int)
 def headline_measure(measures: Mapping[str, Mapping[str, Any]]) -> str | None:
     """The measure of agreement beyond chance to report: a kappa, else Spearman's; None if none has a value.
 
-    `measures` are documents of `Estimate`. Of two kappas it is the first whose interval lies above 0.
+    `measures` are documents of `Estimated`. Of two kappas it is the first whose interval lies above 0.
     """
     for line in _BEYOND_CHANCE:
         known = [name for name in line if measures.get(name, {}).get("value") is not None]
@@ -157,8 +157,8 @@ class Raters:
     """Agreement among people on the answers that several of them labelled."""
 
     # Krippendorff's alpha (interval), and by the order of labels, for unevenly spaced grades.
-    alpha: Estimate
-    alpha_ordinal: Estimate
+    alpha: Estimated
+    alpha_ordinal: Estimated
     # Agreement on classes beyond chance; None if labels are not classes, or answers differ in their number of labels.
     # If one class is rare, use AC1.
     fleiss_kappa: float | None

@@ -8,7 +8,7 @@ from typing import Any
 
 from evalflow.lazy import np, pl
 from evalflow.records import passes
-from evalflow.stats.arrays import Estimate, Interval
+from evalflow.stats.arrays import Estimated, Interval
 from evalflow.stats.intervals import interval
 from evalflow.stats.labelled import BIAS_LEVEL, SamplingBias, sampling_bias
 from evalflow.stats.paired import adjust
@@ -88,7 +88,7 @@ class LabelsApart:
 
     by: Mapping[str, int]  # number of labels by person
     n_answers: int
-    agreement: Mapping[str, Estimate]
+    agreement: Mapping[str, Estimated]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,13 +107,13 @@ class CalibrationRow:
     # without a threshold.
     pass_rate: CorrectedMean | None
     judged: Interval  # the interval of the judge's own mean, which ignores its bias
-    agreement: Mapping[str, Estimate]
+    agreement: Mapping[str, Estimated]
     people: tuple[int, int]  # number of people who labelled, and of their labels
     raters: Raters | None  # agreement among people; None if no answer has two labels
     classes: Classes | None
     # The share of unlabelled answers that people would pass, if labels were chosen by class (Rogan-Gladen); None unless
     # both say yes or no.
-    by_class: Estimate | None
+    by_class: Estimated | None
     # The test for sampling bias, and the tags labelled far more, or less, often than others; none for weighted labels.
     sampling_bias: SamplingBias | None
     uneven: Sequence[TagShare]
@@ -318,7 +318,7 @@ def within(found: CorrectedMean, *, bounded: bool) -> CorrectedMean:
     return replace(found, **{name: min(max(end, 0.0), 1.0) for name, end in known.items() if end is not None})
 
 
-def _rate(labelled: pl.DataFrame, rest: pl.DataFrame) -> Estimate | None:
+def _rate(labelled: pl.DataFrame, rest: pl.DataFrame) -> Estimated | None:
     """Rogan and Gladen's estimate, if judge and people only say yes and no."""
     human, judge, others = labelled["human"].to_numpy(), labelled["score"].to_numpy(), rest["score"].to_numpy()
     if not np.isin(np.concatenate([human, judge, others]), (0.0, 1.0)).all():

@@ -8,7 +8,7 @@ from functools import partial
 
 from evalflow.lazy import pl
 from evalflow.records import passes
-from evalflow.stats.arrays import Estimate
+from evalflow.stats.arrays import Estimated
 from evalflow.summary.slices import mean_of
 
 FIXTURE = "fixture"
@@ -50,10 +50,10 @@ class FixtureAgreement:
         furthest: The cases that differ most, at most five: whether there is anything to score comes before how much.
     """
 
-    same: Estimate
-    distance: Estimate
-    verdict: Estimate | None
-    tags: Mapping[str, Estimate]
+    same: Estimated
+    distance: Estimated
+    verdict: Estimated | None
+    tags: Mapping[str, Estimated]
     unscored: int
     furthest: Sequence[FixtureGap]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from evalflow.lazy import np, pl
 from evalflow.records import passes
-from evalflow.stats.arrays import Bools, Estimate, Floats, Ints, cluster_codes
+from evalflow.stats.arrays import Bools, Estimated, Floats, Ints, cluster_codes
 from evalflow.stats.dawid_skene import MISSING, dawid_skene, shared_errors
 from evalflow.stats.intervals import mean_estimate
 from evalflow.stats.paired import Difference, paired_difference, standard_error
@@ -67,17 +67,17 @@ class PanelAdvice:
     names: Sequence[str]
     n: int
     classes: Sequence[str]
-    confusion: Sequence[Sequence[Sequence[Estimate]]]  # shares, by member, people's class (down) and its own (across)
+    confusion: Sequence[Sequence[Sequence[Estimated]]]  # shares, by member, people's class (down) and its own (across)
     weights: Mapping[str, float]  # of each member, for `vote: weighted`; they sum to 1
     useless: Sequence[str]  # members no better than chance
     # How often each way to combine the members says what people say, on labels that did not shape it: majority, best
     # member, weighted, Dawid-Skene.
-    ways: Mapping[str, Estimate]
+    ways: Mapping[str, Estimated]
     gain: Difference  # share right by weights minus share right by majority
     # The member that says most often what people say; share right by such a member minus that by weights.
     alone: tuple[str, Difference]
     shared: Sequence[
-        tuple[str, str, Estimate]
+        tuple[str, str, Estimated]
     ]  # pairs of members, how much more often they agree than independent ones
 
 
@@ -88,7 +88,7 @@ class EscalationPoint:
     threshold: float
     escalated: float
     cost_usd: float | None
-    agreement: Estimate
+    agreement: Estimated
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class CascadeAdvice:
     n: int
     points: Sequence[EscalationPoint]
     advised: EscalationPoint
-    validated: Estimate
+    validated: Estimated
     gain: Difference
 
 
@@ -185,7 +185,7 @@ def panel_advice(members: MemberScores, seed: int) -> PanelAdvice | None:
     )
 
 
-def _confusion(said: Ints, true: Ints, units: Ints, classes: int) -> list[list[Estimate]]:
+def _confusion(said: Ints, true: Ints, units: Ints, classes: int) -> list[list[Estimated]]:
     return [
         [mean_estimate(said[true == down] == across, units[true == down], bounded=True) for across in range(classes)]
         for down in range(classes)

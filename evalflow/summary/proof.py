@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from evalflow.datasets.perturbations import ABOUT, CHANGES
 from evalflow.lazy import pl
-from evalflow.stats.arrays import Estimate
+from evalflow.stats.arrays import Estimated
 from evalflow.summary.fixture_agreement import FIXTURE, FixtureAgreement, FixtureScore, agreement_of
 from evalflow.summary.slices import mean_of
 
@@ -32,11 +32,11 @@ class ChangeRow:
 
     change: str
     fault: bool
-    as_expected: Estimate
-    shift: Estimate
+    as_expected: Estimated
+    shift: Estimated
     finding: Finding
     unscored: int
-    flips: Estimate | None
+    flips: Estimated | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,8 @@ class Proof:
     judge: str | None
     dataset: str
     by: float
-    accepted: Estimate | None
-    same: Estimate | None
+    accepted: Estimated | None
+    same: Estimated | None
     people: FixtureAgreement | None
     rows: Sequence[ChangeRow]
 
@@ -152,7 +152,7 @@ def _row(name: str, pairs: pl.DataFrame, *, fault: bool, by: float, has_threshol
     )  # fmt: skip
 
 
-def _same(cells: pl.DataFrame, by: float) -> Estimate | None:
+def _same(cells: pl.DataFrame, by: float) -> Estimated | None:
     """How often two repeats of the judge on one answer agree, over all pairs of an answer."""
     scored = cells.filter(pl.col("status") == "scored").select("dataset", "case_id", "cluster", "repeat", "score")
     pairs = scored.join(scored, on=["dataset", "case_id"], suffix="_other").filter(

@@ -9,7 +9,7 @@ from typing import Any
 
 from evalflow.datasets import tag_levels
 from evalflow.lazy import np, pl
-from evalflow.stats.arrays import Estimate, Floats, Ints
+from evalflow.stats.arrays import Estimated, Floats, Ints
 from evalflow.stats.intervals import Moments, mean_estimate, moments, stacked
 from evalflow.summary.journal import SLICE
 
@@ -144,7 +144,7 @@ def clusters_in(cases: Mapping[str, Floats]) -> Ints | None:
     return cases["cluster"].astype(np.int64) if "cluster" in cases else None
 
 
-def mean_of(frame: pl.DataFrame, value: pl.Expr, *, bounded: bool) -> Estimate:
+def mean_of(frame: pl.DataFrame, value: pl.Expr, *, bounded: bool) -> Estimated:
     """The mean of a column of cases, true as 1; those with the same `cluster` count as one draw."""
     values = frame.select(value.cast(pl.Float64).alias("value"))["value"].to_numpy()
     return mean_estimate(values, case_clusters(frame), bounded=bounded)

@@ -23,7 +23,7 @@ from evalflow.labels.columns import LABEL_COLUMNS
 from evalflow.metrics.scale import LabelScale, read_label
 from evalflow.paths import safe_text
 from evalflow.stats.agreement import cohen_kappa
-from evalflow.stats.arrays import Estimate
+from evalflow.stats.arrays import Estimated
 from evalflow.stats.raters import krippendorff_alpha
 from evalflow.store import reviews as stored
 from evalflow.store.rows import Row, storable
@@ -57,8 +57,8 @@ class HumanAgreement:
 
     metric: str
     doubled: int
-    alpha: Estimate
-    kappa: Estimate | None
+    alpha: Estimated
+    kappa: Estimated | None
 
 
 @dataclass(frozen=True, slots=True)
