@@ -208,7 +208,10 @@ class HttpTransport:
             head, content = await protocol.read()
             while 100 <= head.code < 200:  # an interim response, such as 103 Early Hints
                 head, content = await protocol.read()
-            body = await beginning(content.iter_any(), request.longest)
+            if content.is_eof():  # a short reply, which came with its head
+                body = content.read_nowait()
+            else:
+                body = await beginning(content.iter_any(), request.longest)
         except BaseException:
             connection.close()
             raise

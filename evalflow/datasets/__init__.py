@@ -124,14 +124,15 @@ class Builder:
         return []
 
     def _order_problems(self, values: Mapping[str, Any], where: str) -> list[Problem]:
+        messages, goes_on = values.get("messages"), "scenario" in values
+        found = [f"message {n} {what}" for n, what in irregular(messages or (), goes_on=goes_on)]
+        if messages == () and not goes_on:
+            found = ["there is no message in it"]
+        if not found:
+            return []
         name = f"case {values['id']!r}" if "id" in values else "the case"
         hint = f"repair the conversation, or let it pass: dataset.{self.dataset}.allow_irregular=true"
-        messages, goes_on = values.get("messages"), "scenario" in values
-        empty = ["there is no message in it"] if messages == () and not goes_on else []
-        return [
-            Problem(f"{name}: {self.fields.place('messages')}: {what}", where, hint)
-            for what in (*empty, *(f"message {n} {what}" for n, what in irregular(messages or (), goes_on=goes_on)))
-        ]
+        return [Problem(f"{name}: {self.fields.place('messages')}: {what}", where, hint) for what in found]
 
 
 def content_id(content: object) -> str:

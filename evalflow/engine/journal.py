@@ -103,7 +103,7 @@ class AnswerBook:
             log.warning("%s: %d of its lines are damaged and do not count", journal, damaged)
 
     def get(self, dataset: str, case_id: str, target: str, repeat: int) -> Answer | None:
-        place = self._places.get(cell_digest(dataset, case_id, target, repeat))
+        place = self._places.get(cell_digest(dataset, case_id, target, repeat)) if self._places else None
         if place is None:
             return None
         file, offset, length = place

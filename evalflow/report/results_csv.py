@@ -10,6 +10,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, TextIO
 
+from evalflow.datasets import case_to_row
 from evalflow.errors import Problem, UserError
 from evalflow.frozen import record
 from evalflow.lazy import pl
@@ -148,8 +149,6 @@ class CasesWriter:
 
     def write(self, row: AnsweredCase) -> None:
         """Append the case, unless it is the same as in the previous row."""
-        from evalflow.datasets import case_to_row
-
         key = (row.case.dataset, row.case.id)
         if key != self._last:
             self._last = key
