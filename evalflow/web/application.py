@@ -85,19 +85,15 @@ def rest_api() -> FastAPI:
     from evalflow.web.api import (
         audit,
         bots,
-        budget,
         checks,
         comments,
         compare,
         connections,
         datasets,
-        examples,
         judges,
-        labels,
         metrics,
         people,
         projects,
-        rank,
         reviews,
         runs,
         tags,
@@ -119,19 +115,11 @@ def rest_api() -> FastAPI:
     )
     for router in (
         *(bots.router, metrics.bot_router, metrics.router, checks.router, judges.router),
-        *(
-            datasets.router,
-            datasets.cases_router,
-            examples.router,
-            tags.router,
-            transfer.upload_router,
-            transfer.router,
-        ),
+        *(datasets.router, datasets.cases_router, tags.router, transfer.upload_router, transfer.router),
         *(runs.router, runs.files_router, runs.events_router, runs.scores_router, runs.thresholds_router),
-        *(compare.router, rank.router, projects.router, projects.members_router, connections.router, audit.router),
-        *(people.users_router, people.router, budget.router, budget.run_router, tasks.router, comments.router),
-        reviews.router,
-        labels.router,
+        *(compare.router, compare.rank_router, projects.router, projects.members_router, connections.router, audit.router),
+        *(people.users_router, people.router, projects.budget_router, tasks.router, comments.router),
+        *(reviews.router, runs.labels_router),
     ):
         app.include_router(router)
     handle_faults(app)

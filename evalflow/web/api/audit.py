@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import StreamingResponse
 
 from evalflow.app.studio import audit
 from evalflow.app.studio.space import Page
-from evalflow.web.api.deps import Cursor, Limit, Space
+from evalflow.web.api.deps import Cursor, Limit, Space, json_lines, json_lines_described
 
 router = APIRouter(prefix="/audit", tags=["audit"])
-_JSONL = "application/jsonl"
-_EXPORT: dict[int | str, dict[str, Any]] = {200: {"content": {_JSONL: {}}, "description": "One change a line."}}
 Text = Annotated[str | None, Query(max_length=200)]
 
 
@@ -39,9 +36,7 @@ def read_changes(space: Space, wanted: Wanted, cursor: Cursor = None, limit: Lim
     return audit.list_changes(space, wanted, cursor, limit)
 
 
-@router.get("/export", response_class=StreamingResponse, responses=_EXPORT)
+@router.get("/export", response_class=StreamingResponse, responses=json_lines_described("One change a line."))
 def export_changes(space: Space, wanted: Wanted) -> StreamingResponse:
     """All changes that match, as JSON lines, the newest first."""
-    lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in audit.all_changes(space, wanted))
-    headers = {"Content-Disposition": 'attachment; filename="audit.jsonl"'}
-    return StreamingResponse(lines, media_type=_JSONL, headers=headers)
+    return json_lines(audit.all_changes(space, wanted), "audit")

@@ -69,8 +69,7 @@ def read_bots(space: Space, cursor: Cursor = None, limit: Limit = 50) -> Page[bo
 def post_bot(space: Space, new: NewBot, request: Request, response: Response) -> bots.Bot:
     """Define a bot."""
     bot = bots.create_bot(space, new.name, new.config, new.description, new.title)
-    created(request, response, bot.name)
-    return tagged(response, bot)
+    return created(request, response, bot, bot.name)
 
 
 @router.get("/{bot}")

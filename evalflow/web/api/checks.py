@@ -67,8 +67,7 @@ def read_checks(space: Space, cursor: Cursor = None, limit: Limit = 50) -> Page[
 def post_check(space: Space, new: NewCheck, request: Request, response: Response) -> checks.Check:
     """Define a check."""
     made = checks.create_check(space, _draft(new, new.name))
-    created(request, response, made.name)
-    return tagged(response, made)
+    return created(request, response, made, made.name)
 
 
 @router.get("/types")

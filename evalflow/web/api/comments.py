@@ -43,8 +43,7 @@ def post_comment(space: Space, new: NewComment, request: Request, response: Resp
     """Comment on something."""
     on = comments.CommentedOn(new.task, new.run, new.position, new.metric)
     made = comments.add_comment(space, on, new.text)
-    created(request, response, str(made.id))
-    return made
+    return created(request, response, made, str(made.id))
 
 
 @router.get("/{comment}")

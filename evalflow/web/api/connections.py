@@ -47,8 +47,7 @@ def post_connection(space: Space, new: NewConnection, request: Request, response
     """Add a connection."""
     draft = ConnectionDraft(new.address, new.api_key_env, new.networks, new.description)
     made = connections.create_connection(space, new.name, draft)
-    created(request, response, made.name)
-    return tagged(response, made)
+    return created(request, response, made, made.name)
 
 
 @router.get("/{connection}")

@@ -1,15 +1,15 @@
-"""/datasets with their cases."""
+"""/datasets with their cases and answer examples."""
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
+from anyio import to_thread
 from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
-from evalflow.app.studio import datasets
+from evalflow.app.studio import answer_examples, datasets
 from evalflow.app.studio.cases import (
     StoredCase,
     activate_cases,
@@ -23,11 +23,22 @@ from evalflow.app.studio.cases import (
     update_case,
 )
 from evalflow.app.studio.space import Page
-from evalflow.web.api.deps import Cursor, Expected, Limit, Name, RequestBody, Space, Title, created, page_of, tagged
+from evalflow.web.api.deps import (
+    Cursor,
+    Expected,
+    Limit,
+    Name,
+    RequestBody,
+    Space,
+    Title,
+    created,
+    json_lines,
+    json_lines_described,
+    page_of,
+    tagged,
+)
 
 router = APIRouter(prefix="/datasets", tags=["datasets"])
-_JSONL = "application/jsonl"
-_EXPORT: dict[int | str, dict[str, Any]] = {200: {"content": {_JSONL: {}}, "description": "One case a line."}}
 
 
 class NewDataset(RequestBody):
@@ -64,18 +75,15 @@ def read_datasets(space: Space, cursor: Cursor = None, limit: Limit = 50) -> Pag
 def post_dataset(space: Space, new: NewDataset, request: Request, response: Response) -> datasets.Dataset:
     """Define a dataset, without cases."""
     made = datasets.create_dataset(space, new.name, new.description, new.generates, new.title)
-    created(request, response, made.name)
-    return tagged(response, made)
+    return created(request, response, made, made.name)
 
 
-@router.get("/{dataset}/export", response_class=StreamingResponse, responses=_EXPORT)
+@router.get("/{dataset}/export", response_class=StreamingResponse, responses=json_lines_described("One case a line."))
 def export_dataset(space: Space, dataset: Name) -> StreamingResponse:
     """All active cases as JSON lines, which load again as a dataset."""
     own = datasets.get_dataset(space, dataset).origin == "workspace"
     rows = case_rows(space, dataset) if own else datasets.declared_rows(space, dataset)
-    lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    headers = {"Content-Disposition": f'attachment; filename="{dataset}.jsonl"'}
-    return StreamingResponse(lines, media_type=_JSONL, headers=headers)
+    return json_lines(rows, dataset)
 
 
 @router.get("/{dataset}")
@@ -207,3 +215,54 @@ def post_activation(space: Space, dataset: Name, wanted: Activation) -> Count:
 def post_tagging(space: Space, dataset: Name, tagging: Tagging) -> Count:
     """Add tags to many cases, and remove others."""
     return Count(count=tag_cases(space, dataset, tagging.cases, add=tagging.add, remove=tagging.remove))
+
+
+class MissingExamples(BaseModel):
+    """The number of cases without an answer example, and an answer of the latest run that could fill some of them."""
+
+    count: int
+    latest: answer_examples.RunAnswer | None
+
+
+class ExampleSource(RequestBody):
+    """A finished run."""
+
+    run: str = Field(max_length=200)
+
+
+class AskedBot(RequestBody):
+    """The bot that is asked."""
+
+    bot: str = Field(max_length=200)
+
+
+class FilledExamples(BaseModel):
+    """The number of cases that got an answer example."""
+
+    count: int
+
+
+@cases_router.get("/examples")
+def read_missing(space: Space, dataset: Name) -> MissingExamples:
+    """How many cases have no answer example."""
+    count, latest = answer_examples.lacking_examples(space, dataset)
+    return MissingExamples(count=count, latest=latest)
+
+
+@cases_router.post("/examples")
+def post_examples(space: Space, dataset: Name, source: ExampleSource) -> FilledExamples:
+    """Give cases without an answer example the answers of a run."""
+    return FilledExamples(count=answer_examples.fill_examples(space, dataset, source.run))
+
+
+@cases_router.get("/cases/{case}/answers")
+def read_answers(space: Space, dataset: Name, case: Id) -> Page[answer_examples.RunAnswer]:
+    """The answers of finished runs to a case, of the latest runs first."""
+    return Page(answer_examples.run_answers(space, dataset, case))
+
+
+@cases_router.post("/cases/{case}/example")
+async def post_example(space: Space, dataset: Name, case: Id, asked: AskedBot) -> dict[str, Any]:
+    """Ask a bot for an answer example; it is not saved: set it as `demo_answer` of the case."""
+    found = await to_thread.run_sync(get_case, space, dataset, case)
+    return dict(await space.ask(lambda: answer_examples.ask_bot(space, asked.bot, found.body)))

@@ -6,10 +6,11 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any, Protocol, TypeVar, cast
 
 from fastapi import Depends, Header, HTTPException, Path, Query, Request, Response
+from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from evalflow.app.studio.space import Page, Workspace
@@ -70,9 +71,28 @@ def tagged(response: Response, thing: V) -> V:
     return thing
 
 
-def created(request: Request, response: Response, name: str) -> None:
-    """Set the response's Location."""
+def created(request: Request, response: Response, thing: T, name: str) -> T:
+    """Set the response's Location, and its ETag if the thing has versions; returns the thing."""
     response.headers["Location"] = f"{request.url.path}/{name}"
+    version = getattr(thing, "version", None)
+    if version is not None:
+        response.headers["ETag"] = f'"{version}"'
+    return thing
+
+
+_JSON_LINES = "application/jsonl"
+
+
+def json_lines(rows: Iterable[Any], name: str) -> StreamingResponse:
+    """Rows as JSON lines, to download as a file of that name."""
+    lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    headers = {"Content-Disposition": f'attachment; filename="{name}.jsonl"'}
+    return StreamingResponse(lines, media_type=_JSON_LINES, headers=headers)
+
+
+def json_lines_described(about: str) -> dict[int | str, dict[str, Any]]:
+    """The response of `json_lines` in the OpenAPI document."""
+    return {200: {"content": {_JSON_LINES: {}}, "description": about}}
 
 
 Title = Annotated[

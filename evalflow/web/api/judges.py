@@ -41,8 +41,7 @@ def read_judges(space: Space, cursor: Cursor = None, limit: Limit = 50) -> Page[
 def post_judge(space: Space, new: NewJudge, request: Request, response: Response) -> StoredJudge:
     """Define a judge."""
     made = judges.create_judge(space, new.name, new.config, new.description, new.title)
-    created(request, response, made.name)
-    return tagged(response, made)
+    return created(request, response, made, made.name)
 
 
 @router.get("/{judge}")

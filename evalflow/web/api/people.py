@@ -88,8 +88,7 @@ def read_users(space: Space, cursor: Cursor = None, limit: Limit = 50) -> Page[p
 def post_user(space: Space, new: NewUser, request: Request, response: Response) -> people.User:
     """Add a user without a password and without a role."""
     user = people.add_user(space, **new.model_dump())
-    created(request, response, user.name)
-    return tagged(response, user)
+    return created(request, response, user, user.name)
 
 
 @users_router.get("/{user}")

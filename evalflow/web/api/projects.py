@@ -1,4 +1,4 @@
-"""/projects with their members."""
+"""/projects with their members and monthly budgets."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import Field
 
-from evalflow.app.studio import projects
+from evalflow.app.studio import projects, spending
 from evalflow.app.studio.access import Role
+from evalflow.app.studio.leases import ProjectBudget
 from evalflow.app.studio.space import Page
 from evalflow.web.api.deps import Cursor, Expected, Limit, Name, RequestBody, Space, Title, created, page_of, tagged
 
@@ -58,8 +59,7 @@ def read_projects(space: Space, cursor: Cursor = None, limit: Limit = 50) -> Pag
 def post_project(space: Space, new: NewProject, request: Request, response: Response) -> projects.Project:
     """Create a project; its pages and routes are those below /p/NAME/."""
     made = projects.create_project(space, new.name, new.description, new.title)
-    created(request, response, made.name)
-    return tagged(response, made)
+    return created(request, response, made, made.name)
 
 
 @router.get("/{project}")
@@ -96,3 +96,30 @@ def put_member(space: Named, user: Name, member: MemberRole) -> projects.Member:
 def remove_member(space: Named, user: Name) -> None:
     """End a membership, and delete the member's tokens of the project."""
     projects.remove_member(space, user)
+
+
+budget_router = APIRouter(prefix="/projects/{project}/budget", tags=["projects"])
+Count = Annotated[int, Field(ge=0, le=10**15)]
+
+
+class MonthlyBudget(RequestBody):
+    """The limits of each month; null: no limit."""
+
+    usd: Annotated[float, Field(ge=0, le=1e12)] | None = Field(default=None, description="US dollars.")
+    requests: Count | None = Field(default=None, description="Calls, repeated ones included.")
+    tokens: Count | None = Field(default=None, description="Prompt and completion tokens together.")
+    allow_unpriced: bool = Field(
+        default=False, description="Whether models without a price are allowed beside `usd`; they count as free."
+    )
+
+
+@budget_router.get("")
+def read_budget(space: Named, response: Response) -> ProjectBudget:
+    """The budget of this month, and what is left of it; the ETag is that of the project."""
+    return tagged(response, spending.budget_left(space))
+
+
+@budget_router.put("")
+def put_budget(space: Named, limits: MonthlyBudget, expected: Expected, response: Response) -> ProjectBudget:
+    """Set the monthly budget. It holds from the next run on; runs that are going on keep what they were given."""
+    return tagged(response, spending.set_budget(space, limits.model_dump(), expected))

@@ -101,8 +101,7 @@ def post_review(space: Space, new: NewReview, request: Request, response: Respon
     given = new.model_dump(exclude={"run", "contexts", "reference"})
     shown = reviews.Shown(new.contexts, new.reference)
     made = reviews.create_review(space, reviews.ReviewRequest(**given, run_id=new.run, shown=shown))
-    created(request, response, made.name)
-    return tagged(response, made)
+    return created(request, response, made, made.name)
 
 
 @router.get("/{review}")

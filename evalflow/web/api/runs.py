@@ -1,4 +1,4 @@
-"""/runs: evaluations, their events, files, thresholds and scores."""
+"""/runs: evaluations, their events, files, thresholds, scores and labels."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import re
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import asdict
 from typing import Annotated, Any, BinaryIO, Literal
 
 from anyio import to_thread
@@ -14,7 +15,7 @@ from fastapi.responses import StreamingResponse
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import Field
 
-from evalflow.app.studio import run_files, runs
+from evalflow.app.studio import run_files, runs, spending, verdicts
 from evalflow.app.studio.metrics import MetricDefinition
 from evalflow.app.studio.opened_runs import open_run
 from evalflow.app.studio.reruns import failed_only
@@ -23,7 +24,19 @@ from evalflow.app.studio.scores import PassRate, Score, ScoreFilter, get_score, 
 from evalflow.app.studio.space import Page
 from evalflow.errors import InfrastructureError
 from evalflow.report.html import report_policy
-from evalflow.web.api.deps import Cursor, Expected, Limit, Name, RequestBody, Seen, Space, created, tagged
+from evalflow.web.api.deps import (
+    Cursor,
+    Expected,
+    Limit,
+    Name,
+    RequestBody,
+    Seen,
+    Space,
+    created,
+    json_lines,
+    json_lines_described,
+    tagged,
+)
 
 router = APIRouter(prefix="/runs", tags=["runs"])
 
@@ -67,8 +80,7 @@ def post_run(
 ) -> runs.Run:
     """Start a run: its bot, cases and metrics are checked and frozen, and the worker picks it up."""
     run = runs.create_run(space, failed_only(space, new, failed_in) if failed_in else new, idempotency_key)
-    created(request, response, run.run_id)
-    return tagged(response, run)
+    return created(request, response, run, run.run_id)
 
 
 @router.post("/estimate")
@@ -113,6 +125,12 @@ def post_retry(space: Space, run: Name, expected: Expected, response: Response) 
 def remove_run(space: Space, run: Name, expected: Expected) -> None:
     """Forget a run that has ended; its folder stays."""
     runs.delete_run(space, run, expected)
+
+
+@router.get("/{run}/budget")
+def read_run_budget(space: Space, run: Name) -> spending.RunSpending:
+    """What a run has spent, and may spend, of its project's budget."""
+    return spending.run_spending(space, run)
 
 
 events_router = APIRouter(prefix="/runs/{run}", tags=["runs"])
@@ -270,3 +288,18 @@ def read_score(space: Space, run: Name, score: Name) -> Score:
 def post_pass_rates(space: Space, run: Name, other: Thresholds) -> Page[PassRate]:
     """The share of cases that pass, by these thresholds or else the run's; nothing is re-run."""
     return Page(pass_rates(space, run, other.thresholds))
+
+
+labels_router = APIRouter(prefix="/runs/{run}/labels", tags=["labels"])
+
+
+@labels_router.get("")
+def read_labels(space: Space, run: Name, cursor: Cursor = None, limit: Limit = 50) -> Page[verdicts.VerdictLabel]:
+    """Labels by people who saw the scores, the oldest first; those of reviews are not among them."""
+    return verdicts.run_labels(space, run, cursor, limit)
+
+
+@labels_router.get("/export", response_class=StreamingResponse, responses=json_lines_described("One label a line."))
+def export_labels(space: Space, run: Name) -> StreamingResponse:
+    """The same as JSON lines: a labels file, which `calibrate` reads and keeps out of corrected means."""
+    return json_lines(map(asdict, verdicts.all_run_labels(space, run)), f"{run}-labels")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
@@ -12,13 +11,19 @@ from pydantic import Field
 
 from evalflow.app.studio import tasks
 from evalflow.app.studio.space import Page
-from evalflow.web.api.deps import Cursor, Expected, Limit, RequestBody, Space, created, tagged
+from evalflow.web.api.deps import (
+    Cursor,
+    Expected,
+    Limit,
+    RequestBody,
+    Space,
+    created,
+    json_lines,
+    json_lines_described,
+    tagged,
+)
 
 router = APIRouter(prefix="/tasks", tags=["tasks"])
-_JSONL = "application/jsonl"
-_EXPORT: dict[int | str, dict[str, Any]] = {
-    200: {"description": "JSON lines.", "content": {_JSONL: {"schema": {"type": "string"}}}}
-}
 _Title = Annotated[str, Field(min_length=1, max_length=tasks.LONGEST_TITLE)]
 _Description = Annotated[str, Field(max_length=tasks.LONGEST_TEXT)]
 _Assignees = Annotated[list[Annotated[str, Field(max_length=200)]], Field(max_length=tasks.MOST_ASSIGNEES)]
@@ -73,19 +78,15 @@ def read_tasks(
 def post_task(space: Space, new: NewTask, request: Request, response: Response) -> tasks.Task:
     """Create a task."""
     made = tasks.create_task(space, tasks.TaskDraft(**new.model_dump()))
-    created(request, response, str(made.id))
-    return tagged(response, made)
+    return created(request, response, made, str(made.id))
 
 
-@router.get("/judge-examples", response_class=StreamingResponse, responses=_EXPORT)
+@router.get("/judge-examples", response_class=StreamingResponse, responses=json_lines_described("One score a line."))
 def export_examples(space: Space) -> StreamingResponse:
     """The scores that tasks with cause judge are about, as JSON lines: the answer, the judge's value and a person's."""
-    lines = (
-        json.dumps({"task": task.id, **asdict(example), "note": task.description}, ensure_ascii=False) + "\n"
-        for task, example in tasks.judge_examples(space)
-    )
-    headers = {"Content-Disposition": 'attachment; filename="judge-examples.jsonl"'}
-    return StreamingResponse(lines, media_type=_JSONL, headers=headers)
+    found = tasks.judge_examples(space)
+    rows = ({"task": task.id, **asdict(example), "note": task.description} for task, example in found)
+    return json_lines(rows, "judge-examples")
 
 
 @router.get("/{task}")
