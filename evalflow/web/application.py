@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from importlib import import_module
 from types import MethodType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -117,7 +118,14 @@ def rest_api() -> FastAPI:
         *(bots.router, metrics.bot_router, metrics.router, checks.router, judges.router),
         *(datasets.router, datasets.cases_router, tags.router, transfer.upload_router, transfer.router),
         *(runs.router, runs.files_router, runs.events_router, runs.scores_router, runs.thresholds_router),
-        *(compare.router, compare.rank_router, projects.router, projects.members_router, connections.router, audit.router),
+        *(
+            compare.router,
+            compare.rank_router,
+            projects.router,
+            projects.members_router,
+            connections.router,
+            audit.router,
+        ),
         *(people.users_router, people.router, projects.budget_router, tasks.router, comments.router),
         *(reviews.router, runs.labels_router),
     ):
@@ -134,49 +142,26 @@ _STYLES = (
 )
 
 
+_PAGES = (
+    *("bots", "bot_home", "metrics", "metric", "judges", "datasets", "import_cases", "case", "checks", "tags"),
+    *("projects", "people", "connections", "audit", "runs", "new_run", "run_case", "run", "compare", "history"),
+    *("reviews", "review", "desk", "tasks"),
+)
+"""The modules of pages; an address such as /runs/new comes before /runs/{run}."""
+
+
 def add_pages(app: FastAPI, scripts: str, styles: str) -> None:
     """Mount the pages at the root of the application; `scripts` and `styles` are the paths of theirs."""
     from nicegui import app as pages
     from nicegui import helpers, ui
 
-    from evalflow.web.pages import (
-        account,
-        audit,
-        bot_home,
-        bots,
-        case,
-        checks,
-        compare,
-        connections,
-        datasets,
-        desk,
-        history,
-        import_cases,
-        judges,
-        metric,
-        metrics,
-        new_run,
-        projects,
-        review,
-        reviews,
-        run,
-        run_case,
-        runs,
-        tags,
-        tasks,
-        users,
-    )
     from evalflow.web.static import ASSETS
     from evalflow.web.ui import frame
 
     helpers.expects_arguments = remembered(helpers.expects_arguments)  # pyright: ignore - partly untyped in NiceGUI
-    for module in (
-        *(bots, bot_home, metrics, metric, judges, datasets, import_cases, case, checks, tags),
-        *(projects, users, connections, audit, account),
-        *(runs, new_run, run_case, run, compare, history),  # /runs/new comes before /runs/{run}
-        *(reviews, review, desk, tasks, frame),
-    ):
-        module.add()
+    for name in _PAGES:
+        import_module(f"evalflow.web.pages.{name}").add()
+    frame.add()
     # Scripts come first: they must run before the first paint.
     ui.add_head_html(f'<script src="{scripts}"></script><link rel="stylesheet" href="{styles}">', shared=True)
     # Quasar's bar for HTTP requests has no name that a screen reader could read; pages talk by their websocket.

@@ -14,7 +14,7 @@ from evalflow.app.studio.titles import Titles, titles_of_projects
 from evalflow.errors import Problem, UserError
 from evalflow.web.ui import forms
 from evalflow.web.ui.frame import frame, guarded_page
-from evalflow.web.ui.parts import address, button, cell, empty, link_button, table, text
+from evalflow.web.ui.parts import address, button, cell, empty, link_button, named, table, text
 from evalflow.web.ui.visitor import local_time, may, title_of, visitor, zone
 
 PAGE_SIZE = 50
@@ -113,9 +113,7 @@ def _table(changes: Sequence[AuditEntry], titles: Mapping[str, Titles]) -> None:
                 with ui.element("th").props("scope=row"):
                     text(local_time(change.at, ":%S"), "span", "small muted")
                 with cell("Who", classes=""), ui.element("div"):
-                    text(change.by, classes="name")
-                    if change.address:
-                        text(change.address, classes="small muted")
+                    named(change.by, change.address)
                 with cell("Change", classes="what"), ui.element("div"):
                     text(f"{change.action} {change.kind} {_called(change, titles)}")
                     if change.fields:

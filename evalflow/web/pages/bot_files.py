@@ -11,7 +11,7 @@ from evalflow.app.studio.space import Workspace, within
 from evalflow.app.studio.transfer import export_files, import_files
 from evalflow.errors import command
 from evalflow.web.ui import forms
-from evalflow.web.ui.dialogs import dialog, folder_dialog
+from evalflow.web.ui.dialogs import dialog, folder_dialog, question
 from evalflow.web.ui.parts import address, button, link_button, tell
 from evalflow.web.ui.visitor import title_of
 
@@ -52,25 +52,21 @@ def download_dialog(bot: str, datasets: Mapping[str, str], chosen: Sequence[str]
 def export_dialog(workspace: Workspace, bot: str, datasets: Mapping[str, str], used: Sequence[str]) -> ui.dialog:
     """A dialog that writes a bot with some datasets to a folder of this machine."""
 
-    async def export() -> None:
+    async def export(exporting: ui.button) -> None:
         path = forms.required(folder)
         if path is None:
             return
 
-        def work() -> bool:
+        def work() -> None:
             export_files(workspace, Path(within(workspace, Path(path))), bot, list(chosen.value) if chosen else [])
-            return True
 
-        if await forms.attempt(work, {"folder": folder}, by=exporting):
+        if await forms.succeeds(work, {"folder": folder}, exporting):
             asked.close()
             tell(f"Exported. List its contents with: {command('list', '--config-dir', f'{path}/conf')}")
 
     about = "With its metrics and their prompts, as files for the command line."
-    with dialog(f"Export {title_of('bot', bot)}", about) as asked:
+    with question(f"Export {title_of('bot', bot)}", about, "Write the files", export) as asked:
         help = "A new folder, inside the one where evalflow was started."
         folder = forms.line(forms.About("Folder", help, "exported", required=True))
         chosen = forms.several(_CASES, datasets, [name for name in used if name in datasets]) if datasets else None
-        with ui.element("div").classes("actions"):
-            exporting = button("Write the files", export, kind="primary")
-            button("Cancel", asked.close)
     return asked

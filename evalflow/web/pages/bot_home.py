@@ -5,22 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from urllib.parse import quote, urlencode
 
 from anyio import to_thread
 from nicegui import ui
 
-from evalflow.app.studio.bot_home import (
-    FEWEST,
-    LATEST,
-    BotHome,
-    Headline,
-    HeadlineChange,
-    WeakTag,
-    bot_home,
-    change_since,
-    weak_tags,
-)
+from evalflow.app.studio import bot_home
 from evalflow.app.studio.bots import get_bot
 from evalflow.app.studio.comparing import History, HistoryPoint, histories
 from evalflow.app.studio.runs import Run
@@ -32,9 +21,10 @@ from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.headline import basis, heading, said_by_people
 from evalflow.web.ui.parts import (
     across,
+    address,
     badge,
     empty,
-    fill,
+    later,
     link_button,
     message,
     picture,
@@ -54,7 +44,7 @@ def add() -> None:
     @guarded_page("/bots/{bot}")
     async def home(workspace: Workspace, bot: str) -> None:
         found = await to_thread.run_sync(get_bot, workspace, bot)
-        shown = await to_thread.run_sync(bot_home, workspace, bot)
+        shown = await to_thread.run_sync(bot_home.bot_home, workspace, bot)
         with frame(found.title, place="Bots", about=found.description, trail=[("Bots", "/")]) as actions:
             with actions:
                 if may("edit"):
@@ -75,14 +65,13 @@ def add() -> None:
 
 def _run_path(bot: str, runs: Sequence[Run]) -> str:
     repeatable = next((run for run in runs if run.request and not run.request.picks_cases), None)
-    return f"/runs/new?source={repeatable.run_id}" if repeatable else f"/runs/new?{urlencode({'bot': bot})}"
+    return address("/runs/new", {"source": repeatable.run_id} if repeatable else {"bot": bot})
 
 
 def _without_runs(bot: str) -> None:
     about = "Choose test cases and a metric; you see the estimate before anything is sent."
-    with empty("play_circle", "Is it good? Run it to find out", about):
-        if may("edit"):
-            link_button("New run", f"/runs/new?{urlencode({'bot': bot})}", primary=True)
+    step = ("New run", address("/runs/new", {"bot": bot}))
+    empty("play_circle", "Is it good? Run it to find out", about, *([step] if may("edit") else []))
 
 
 def _latest_state(run: Run) -> None:
@@ -94,7 +83,7 @@ def _latest_state(run: Run) -> None:
         message(f"The latest run was {state_of(run)[0]}: {run.message or name_of(run)}.", "See it below.", "warn")
 
 
-def _verdict(workspace: Workspace, headline: Headline) -> None:
+def _verdict(workspace: Workspace, headline: bot_home.Headline) -> None:
     with ui.element("section").classes("card headline").props('aria-label="Is it good?"'):
         heading(headline)
         if people := said_by_people(headline):
@@ -104,19 +93,17 @@ def _verdict(workspace: Workspace, headline: Headline) -> None:
         with ui.element("div").classes("actions"):
             link_button("See each case", f"/runs/{headline.run.run_id}")
 
-    async def read() -> HeadlineChange:
-        return await to_thread.run_sync(change_since, workspace, headline)
-
-    def show(change: HeadlineChange) -> None:
+    def show(change: bot_home.HeadlineChange) -> None:
         text(since_last_time(headline, change), "p", "text")
         if change.before is not None and not change.before.obstacles:
             pair = {"a": change.before.run.run_id, "b": headline.run.run_id}
-            ui.link("Compare with last time", f"/compare?{urlencode(pair)}").classes("small")
+            ui.link("Compare with last time", address("/compare", pair)).classes("small")
 
-    ui.timer(0, partial(fill, place, "Comparing with last time …", read, show, "It cannot be compared."), once=True)
+    read = partial(bot_home.change_since, workspace, headline)
+    later(place, "Comparing with last time …", read, show, "It cannot be compared.")
 
 
-def since_last_time(headline: Headline, change: HeadlineChange) -> str:
+def since_last_time(headline: bot_home.Headline, change: bot_home.HeadlineChange) -> str:
     """How the headline changed, such as `Since last time 8 points more answers pass exact (2 to 14): better.`."""
     if change.before is None:
         return "There is no earlier run to compare with."
@@ -137,21 +124,19 @@ def _trends(workspace: Workspace, bot: str) -> None:
     with section("Over time", f"The last {TREND} runs; a gap is where runs cannot be compared."):
         place = ui.element("div")
 
-    async def read() -> list[tuple[str, str, str, History]]:
-        return await to_thread.run_sync(histories, workspace, bot, TREND)
-
     def show(found: list[tuple[str, str, str, History]]) -> None:
         with ui.element("div").classes("cards trends"):
             for dataset, metric, statistic, history in found:
                 _trend(bot, dataset, metric, statistic, history)
 
-    ui.timer(0, partial(fill, place, "Reading the earlier runs …", read, show, "They cannot be read."), once=True)
+    read = partial(histories, workspace, bot, TREND)
+    later(place, "Reading the earlier runs …", read, show, "They cannot be read.")
 
 
 def _trend(bot: str, dataset: str, metric: str, statistic: str, history: History) -> None:
     points = [point for point in history.points if point.value is not None]
-    query = urlencode({"bot": bot, "dataset": dataset, "metric": metric, "statistic": statistic})
-    with ui.link(target=f"/history?{query}").classes("card"):
+    query = {"bot": bot, "dataset": dataset, "metric": metric, "statistic": statistic}
+    with ui.link(target=address("/history", query)).classes("card"):
         with ui.element("div").classes("actions named"):
             text(title_of("metric", metric, bot), "h3")
             text(_shown(statistic, points[-1].value) if points else "–", "span", "reading")
@@ -193,38 +178,33 @@ def _line(points: Sequence[HistoryPoint]) -> None:
             shape("circle", "dot failed" if failed else "dot", cx=right(i), cy=down(point.value), r=3.5)
 
 
-def _weak(workspace: Workspace, headline: Headline) -> None:
-    place = ui.element("div")
-
-    async def read() -> list[WeakTag]:
-        return await to_thread.run_sync(weak_tags, workspace, headline)
-
-    def show(found: list[WeakTag]) -> None:
+def _weak(workspace: Workspace, headline: bot_home.Headline) -> None:
+    def show(found: list[bot_home.WeakTag]) -> None:
         if not found:
             return
-        about = f"Worse than all cases together, of the tags with at least {FEWEST} scored answers."
+        about = f"Worse than all cases together, of the tags with at least {bot_home.FEWEST} scored answers."
         with section("Weakest tags", about), ui.element("ul").classes("card weak"):
             for one in found:
                 with ui.element("li"):
-                    query = urlencode({"tag": one.tag, "metric": headline.metric})
-                    ui.link(one.tag, f"/runs/{headline.run.run_id}?{query}").props("dir=auto")
+                    query = {"tag": one.tag, "metric": headline.metric}
+                    ui.link(one.tag, address(f"/runs/{headline.run.run_id}", query))
                     text(_shown(headline.statistic, one.value), "span", "reading")
                     text(_tag_basis(headline.statistic, one), "span", "muted small")
 
-    ui.timer(0, partial(fill, place, "", read, show, "The tags cannot be read."), once=True)
+    later(ui.element("div"), "", partial(bot_home.weak_tags, workspace, headline), show, "The tags cannot be read.")
 
 
-def _tag_basis(statistic: str, one: WeakTag) -> str:
+def _tag_basis(statistic: str, one: bot_home.WeakTag) -> str:
     ends = "" if one.low is None else f"{_shown(statistic, one.low)} to {_shown(statistic, one.high)}"
     return joined(ends, counted(one.n_scored, "answer"))
 
 
-def _runs(bot: str, shown: BotHome) -> None:
+def _runs(bot: str, shown: bot_home.BotHome) -> None:
     with section("Latest runs"), ui.element("ul").classes("card weak"):
         for run in shown.runs:
             with ui.element("li"):
-                ui.link(name_of(run), f"/runs/{run.run_id}").props("dir=auto")
+                ui.link(name_of(run), f"/runs/{run.run_id}")
                 badge(*state_of(run))
                 text(when(run.created_at), "span", "muted small")
-    if len(shown.runs) == LATEST:
-        ui.link("All runs", f"/runs?bot={quote(bot)}").classes("small")
+    if len(shown.runs) == bot_home.LATEST:
+        ui.link("All runs", address("/runs", {"bot": bot})).classes("small")

@@ -22,13 +22,13 @@ from evalflow.records import Answer
 from evalflow.web.pages.bot_files import download_dialog, export_dialog, import_dialog
 from evalflow.web.pages.first_start import first_steps
 from evalflow.web.ui import forms
-from evalflow.web.ui.dialogs import Deleting, Saving, State
-from evalflow.web.ui.endpoint import CALLED, key_field, pick_connection
+from evalflow.web.ui.dialogs import Deleting, Edited, Saving
+from evalflow.web.ui.endpoint import ADDRESS, CALLED, KEY, MODEL, key_field, pick_connection, show_answer
 from evalflow.web.ui.faults import reveal
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.headline import sentence
+from evalflow.web.ui.naming import TitleField
 from evalflow.web.ui.parts import Tone, badge, button, card, empty, facts, link_button, message, section, text
-from evalflow.web.ui.title_field import TitleField
 from evalflow.web.ui.visitor import may
 
 KINDS = {"openai": "OpenAI-compatible", "http": "HTTP service", "recorded": "Recorded answers"}
@@ -66,8 +66,7 @@ def add() -> None:
             if own:
                 _cards(own, latest)
             elif not may("edit"):
-                with empty("smart_toy", "No bots yet", "Editors of the project describe the bots that it tests."):
-                    pass
+                empty("smart_toy", "No bots yet", "Editors of the project describe the bots that it tests.")
             else:
                 first_steps(workspace, await to_thread.run_sync(connection_names, workspace))
             with section("Ready to use", "Declared in conf/. Copy one to change it."):
@@ -138,21 +137,14 @@ def _actions(workspace: Workspace, bot: Bot, datasets: Sequence[Dataset], used: 
         button("Download as zip", download_dialog(bot.name, own, used).open)
         if may("own"):
             button("Export to a folder", export_dialog(workspace, bot.name, own, used).open)
-        asked = Deleting(
-            f"Delete {bot.title}?",
-            "Its metrics are deleted too; its runs and their results stay.",
-            lambda version: delete_bot(workspace, bot.name, version),
-            partial(bot_state, workspace, bot.name),
-            (_content(bot), bot.version),
-            "/",
-        )
+        about = "Its metrics are deleted too; its runs and their results stay."
+        delete = partial(delete_bot, workspace, bot.name)
+        asked = Deleting(_edited(workspace, bot), f"Delete {bot.title}?", about, delete, "/")
         button("Delete", asked.open, kind="danger")
 
 
-def bot_state(workspace: Workspace, name: str) -> State:
-    """The stored content and version of a bot."""
-    bot = get_bot(workspace, name)
-    return _content(bot), bot.version
+def _edited(workspace: Workspace, bot: Bot | None) -> Edited[Bot]:
+    return Edited(partial(get_bot, workspace, bot.name if bot else ""), _content, bot)
 
 
 def _content(bot: Bot) -> dict[str, Any]:
@@ -204,13 +196,9 @@ class BotTrial:
 
 
 def _show(answer: Answer) -> None:
-    if answer.status == "error":
-        message("The bot gave no answer", answer.error or "", "fail")
+    if not show_answer(answer):
         return
-    content = answer.answer if answer.answer is not None else answer.actual
     usage = answer.usage
-    text("Answer", "h3")
-    text(str(content) if content is not None else "(nothing)", classes="text said")
     facts([
         ("Time", f"{answer.latency_s:.2f} s" if answer.latency_s is not None else ""),
         ("Tokens", f"{usage.input_tokens} in, {usage.output_tokens} out" if usage else ""),
@@ -228,8 +216,7 @@ class _BotEditor:
         with ui.element("div").classes("section actions"):
             self._button = button("Save", self._save, kind="primary")
             link_button("Cancel", f"/bots/{bot.name}/settings" if bot else "/")
-        name, version = (bot.name, bot.version) if bot else ("", 0)
-        self._saving = Saving[Bot](partial(bot_state, workspace, name), version, f"/bots/{name}/edit")
+        self._saving = Saving(_edited(workspace, bot), f"/bots/{bot.name if bot else ''}/edit")
 
     async def _save(self) -> None:
         with forms.faults_shown(self._form.fields):
@@ -257,13 +244,6 @@ _KEY = "api_key_env"
 """Null means that no key is sent; if the key is left out, the default applies."""
 _DEFAULT_KEY = "OPENAI_API_KEY"
 _TIMEOUT = forms.About("Time-out (seconds)", "How long to wait for an answer before trying again.", "60")
-_MODEL = forms.About("Model", "The provider's model name, e.g. gpt-4.1-mini.", "gpt-4.1-mini", required=True, code=True)
-_BASE_URL = forms.About(
-    "Address", "The base URL, up to and including /v1. Empty: OpenAI's.", "http://127.0.0.1:11434/v1", code=True
-)
-_API_KEY = forms.About(
-    "API key", "The name of the environment variable that holds the key, never the key itself.", _DEFAULT_KEY, code=True
-)
 _SYSTEM_PROMPT = forms.About(
     "System prompt",
     "Sent before every question. It can use inputs of the case, e.g. {{ vars.plan }}.",
@@ -364,9 +344,9 @@ class BotForm:
 
     def _openai(self) -> None:
         with forms.fieldset("Endpoint"):
-            self._add("model", forms.line, _MODEL)
+            self._add("model", forms.line, MODEL)
             if self._connections is None:
-                self._add("base_url", forms.line, _BASE_URL)
+                self._add("base_url", forms.line, ADDRESS)
                 self._key_field()
             else:
                 self._pick(self._connections)
@@ -407,7 +387,7 @@ class BotForm:
         self.fields |= {f"target.{key}": field for key in ("connection", *CALLED)}
 
     def _key_field(self) -> None:
-        self.fields[f"target.{_KEY}"] = key_field(_API_KEY, self._config.get(_KEY, _DEFAULT_KEY))
+        self.fields[f"target.{_KEY}"] = key_field(KEY, self._config.get(_KEY, _DEFAULT_KEY))
 
     def _add(self, key: str, make: Callable[[forms.About, Any], forms.Field], about: forms.About) -> None:
         self.fields[f"target.{key}"] = make(about, self._config.get(key))

@@ -16,15 +16,14 @@ from evalflow.app.studio.checks import Check, list_checks
 from evalflow.app.studio.datasets import own_row
 from evalflow.app.studio.space import NotFoundError, Workspace
 from evalflow.errors import Problem
-from evalflow.web.pages.case_conversation import AnswerExample, Conversation
-from evalflow.web.pages.case_scenario import ScenarioFields
+from evalflow.web.pages.case_conversation import AnswerExample, Conversation, ScenarioFields
 from evalflow.web.pages.cases import CaseSearch
 from evalflow.web.pages.check_cards import CheckCards
 from evalflow.web.ui import forms
-from evalflow.web.ui.dialogs import Saving, State, confirmation
+from evalflow.web.ui.dialogs import UNDO, Edited, Saving, confirmation
 from evalflow.web.ui.frame import frame, guarded_page
+from evalflow.web.ui.naming import TagField
 from evalflow.web.ui.parts import badge, button, link_button, tell, text
-from evalflow.web.ui.tag_field import TagField
 from evalflow.web.ui.visitor import may, title_of
 
 
@@ -54,7 +53,7 @@ def add() -> None:
         async def delete() -> None:
             gone = await forms.attempt(lambda: cases.delete_cases(workspace, dataset, [number]))
             if gone is not None:
-                forms.leave(f"{after}{'&' if '?' in after else '?'}undo={gone.trash}")
+                forms.leave(f"{after}{'&' if '?' in after else '?'}{UNDO}={gone.trash}")
 
         with frame(
             f"Case {found.body['id']}", place="Test cases", trail=[(title_of("dataset", dataset), back)]
@@ -120,7 +119,7 @@ class _CaseEditor:
         if not may("edit"):
             return
         after = search.case(dataset, place.next) if place.next is not None else ""
-        with ui.element("div").classes("section actions save-bar"):
+        with forms.save_bar(page, lambda: self._save(self._saver)):
             if case.is_draft:
                 self._saver = button("Save draft", lambda: self._save(self._saver, draft=True))
                 activating = button("Save and activate", lambda: self._save(activating, draft=False), kind="primary")
@@ -132,17 +131,12 @@ class _CaseEditor:
             if not case.is_draft:
                 drafting = button("Make it a draft", lambda: self._save(drafting, draft=True), kind="quiet")
             self._state = text("Saved", "span", "muted small").props("role=status")
-        page.on("keydown.ctrl.s.prevent", lambda: self._save(self._saver), args=[])
-        page.on("keydown.meta.s.prevent", lambda: self._save(self._saver), args=[])
-        self._saving = Saving[cases.StoredCase](self._stored, case.version, search.case(dataset, case.id))
+        read = partial(cases.get_case, workspace, dataset, case.id)
+        self._saving = Saving(Edited(read, lambda found: found.body, case), search.case(dataset, case.id))
 
     def _changed(self) -> None:
         if may("edit"):
             self._state.set_text("Not saved yet")
-
-    def _stored(self) -> State:
-        found = cases.get_case(self._workspace, self._dataset, self._case.id)
-        return found.body, found.version
 
     async def _save(self, by: ui.button, *, draft: bool | None = None, after: str = "") -> None:
         row = self._form.read()
@@ -171,13 +165,12 @@ class _CaseWriter:
         self._workspace, self._dataset, self._around = workspace, dataset, around
         with forms.form() as self._place:
             self._form = CaseForm(workspace, dataset, None, around, lambda: None)
-        with ui.element("div").classes("section actions save-bar"):
+        with forms.save_bar(self._place, lambda: self._save(self._saving)):
             self._saving = button("Save", lambda: self._save(self._saving), kind="primary")
             self._saving.props["title"] = "Ctrl+S"
             drafting = button("Save as draft", lambda: self._save(drafting, draft=True))
             self._going_on = button("Save and write another", self._save_on)
             link_button("Cancel", f"/datasets/{dataset}")
-        self._place.on("keydown.ctrl.s.prevent", lambda: self._save(self._saving), args=[])
 
     async def _save(self, by: ui.button, *, draft: bool = False) -> None:
         if added := await self._add(by, draft=draft):

@@ -1,4 +1,4 @@
-"""A case's conversation as chat bubbles, and the answer example below it."""
+"""A case's conversation as chat bubbles, the user that a model plays in it, and the answer example below it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from evalflow.app.studio.answer_examples import RunAnswer, ask_bot, run_answers,
 from evalflow.app.studio.bots import list_bots
 from evalflow.app.studio.space import Workspace
 from evalflow.web.ui import forms
-from evalflow.web.ui.dialogs import dialog
+from evalflow.web.ui.dialogs import dialog, open_once, question
 from evalflow.web.ui.faults import reveal
-from evalflow.web.ui.parts import button, message, tell, text
+from evalflow.web.ui.parts import button, icon_button, message, tell, text
 from evalflow.web.ui.visitor import may, title_of
 
 MessageRow = Mapping[str, Any]
@@ -114,13 +114,13 @@ class Conversation:
     def _controls(self, number: int, bubble: _Bubble, name: str) -> None:
         with ui.element("div").classes("turn-actions"):
             other = "Bot" if bubble.role == "user" else "User"
-            _icon("swap_horiz", f"Make {name} the {other.lower()}'s", lambda: self._swap(bubble))
+            icon_button("swap_horiz", f"Make {name} the {other.lower()}'s", lambda: self._swap(bubble))
             if number:
-                _icon("arrow_upward", f"Move {name} up (Alt+Up)", lambda: self._move(number, -1))
+                icon_button("arrow_upward", f"Move {name} up (Alt+Up)", lambda: self._move(number, -1))
             if number < len(self._bubbles) - 1:
-                _icon("arrow_downward", f"Move {name} down (Alt+Down)", lambda: self._move(number, 1))
+                icon_button("arrow_downward", f"Move {name} down (Alt+Down)", lambda: self._move(number, 1))
             if len(self._bubbles) > 1:
-                _icon("close", f"Remove {name}", lambda: self._remove(number))
+                icon_button("close", f"Remove {name}", lambda: self._remove(number))
 
     def _typed(self, bubble: _Bubble, content: str) -> None:
         bubble.content = content
@@ -154,11 +154,6 @@ class Conversation:
     def _changed(self, focused: int) -> None:
         self._show(focused)
         self._on_change()
-
-
-def _icon(icon: str, label: str, on_click: Callable[[], object]) -> None:
-    made = button("", on_click, kind="quiet", icon=icon)
-    made.props["aria-label"] = made.props["title"] = label
 
 
 _METADATA = forms.About(
@@ -246,19 +241,15 @@ class AnswerExample:
             tell("No bot can be asked yet. Define one on the page Bots.")
             return
 
-        async def asked() -> None:
+        async def asked(asking: ui.button) -> None:
             with forms.faults_shown({"bot": bot}, asking):
                 self._put(await self._workspace.ask(lambda: ask_bot(self._workspace, str(bot.value), row)))
                 opened.close()
 
         about = forms.About("Bot", "Its answer replaces the example; this costs one call of the bot.", required=True)
-        with dialog("Ask the bot now") as opened:
+        with question("Ask the bot now", "", "Ask", asked) as opened:
             bot = forms.pick(about, bots, next(iter(bots)))
-            with ui.element("div").classes("actions"):
-                asking = button("Ask", asked, kind="primary")
-                button("Cancel", opened.close)
-        opened.on("hide", opened.delete)
-        opened.open()
+        open_once(opened)
 
     async def _take(self) -> None:
         case = cast("int", self._case)
@@ -280,8 +271,63 @@ class AnswerExample:
             for one in found:
                 with ui.element("div").classes("run-answer"):
                     text(f"{title_of('bot', one.bot)} · {one.title or one.run_id}", classes="muted small")
-                    text(one.answer, classes="text clamp").props("dir=auto")
+                    text(one.answer, classes="text clamp")
                     button("Take it", taking(one))
             button("Cancel", opened.close)
-        opened.on("hide", opened.delete)
-        opened.open()
+        open_once(opened)
+
+
+_ABOUT = {
+    "scenario": forms.About(
+        "Situation", "What the user is in. The bot never sees it.", "You have moved and want to park at your new home."
+    ),
+    "persona": forms.About("Persona", "Who the user is, and how they write.", "A nurse, friendly, short messages."),
+    "goal": forms.About("Goal", "The conversation ends when it is reached.", "Learn what a permit costs."),
+    "facts": forms.About("Facts", "All that the user knows, one fact a line.", "You live in Mill Lane 4."),
+}
+_NO_SITUATION = "Write the situation: without it nobody is simulated."
+
+
+class ScenarioFields:
+    """What a second model is told that plays the user; without a situation the case is asked as it stands."""
+
+    def __init__(self, body: Mapping[str, Any]) -> None:
+        self._body = body
+        with ui.expansion("Simulated user", value=bool(body.get("scenario"))).classes("more"):
+            about = "A model plays this user and talks with the bot. Turns above are then how the conversation begins."
+            text(about, classes="help")
+            shown = {name: body.get(name) for name in ("scenario", "persona", "goal")}
+            shown["facts"] = "\n".join(body.get("facts") or ())
+            self.fields: dict[str, forms.Field] = {}
+            for names in (("scenario", "goal"), ("persona", "facts")):
+                with forms.pair():
+                    for name in names:
+                        self.fields[name] = forms.area(_ABOUT[name], shown[name])
+        self._before = {name: field.value for name, field in self.fields.items()}
+
+    @property
+    def is_given(self) -> bool:
+        """Whether the user of this case is simulated."""
+        return forms.written(self.fields["scenario"]) is not None
+
+    def on_change(self, call: Callable[[], object]) -> None:
+        self.fields["scenario"].on_value_change(lambda _: call())
+
+    def read(self) -> dict[str, Any] | None:
+        """The values; None if there is no situation to the others (its field then says so)."""
+        values = {name: self._read(name) for name in self.fields}
+        situation = self.fields["scenario"]
+        situation.error = None
+        if not self.is_given and any(values.values()):
+            situation.error = _NO_SITUATION
+            reveal(situation)
+            situation.run_method("focus")
+            return None
+        return values
+
+    def _read(self, name: str) -> Any:
+        """The value of a field; as it was, if nobody changed it: a fact may have several lines."""
+        field = self.fields[name]
+        if field.value == self._before[name]:
+            return self._body.get(name)
+        return forms.lines_of(field) or None if name == "facts" else forms.written(field)

@@ -5,29 +5,22 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
 from anyio import to_thread
 from nicegui import ui
 
-from evalflow.app.studio.cases import (
-    StoredCase,
-    activate_cases,
-    case_ids,
-    cases_at,
-    dataset_tags,
-    delete_cases,
-    group_cases,
-    tag_cases,
-)
+from evalflow.app.studio import cases
 from evalflow.app.studio.check_uses import enable_check
 from evalflow.app.studio.checks import list_checks
 from evalflow.app.studio.datasets import FoundCases, question_of
 from evalflow.app.studio.space import Workspace
 from evalflow.app.studio.tags import project_tags
 from evalflow.web.ui import forms
-from evalflow.web.ui.dialogs import confirmation, dialog
+from evalflow.web.ui.dialogs import confirmation, dialog, offer_undo, open_once, question
 from evalflow.web.ui.faults import tell_fault
+from evalflow.web.ui.naming import TagField
 from evalflow.web.ui.parts import (
     Latest,
     address,
@@ -40,9 +33,7 @@ from evalflow.web.ui.parts import (
     tell,
     text,
 )
-from evalflow.web.ui.tag_field import TagField
 from evalflow.web.ui.ticks import packed, tick_box
-from evalflow.web.ui.undo import offer_undo
 from evalflow.web.ui.visitor import may
 
 PAGE_SIZE = 50
@@ -183,7 +174,7 @@ def _tag_options(tags: Tags) -> dict[str, str]:
     return {"": "All tags", **{tag: f"{tag} ({number:,})" for tag, number in tags}}
 
 
-class CaseList(CaseBrowser[StoredCase]):
+class CaseList(CaseBrowser[cases.StoredCase]):
     """The cases of a dataset of the workspace, which can be selected and changed."""
 
     def __init__(self, workspace: Workspace, dataset: str, tags: Tags, search: CaseSearch) -> None:
@@ -191,7 +182,7 @@ class CaseList(CaseBrowser[StoredCase]):
         self._selected: set[int] = set()
         super().__init__(dataset, tags, search)
 
-    def show(self, found: FoundCases[StoredCase]) -> None:
+    def show(self, found: FoundCases[cases.StoredCase]) -> None:
         """Show a page that was read."""
         super().show(found)
         self._bar.show()
@@ -209,22 +200,22 @@ class CaseList(CaseBrowser[StoredCase]):
     def _above_rows(self) -> None:
         self._bar = BulkBar(self._workspace, self._dataset, self._selected, self._changed)
 
-    def _read(self, search: CaseSearch, is_wanted: Callable[[], bool]) -> FoundCases[StoredCase]:
-        return cases_at(self._workspace, self._dataset, search.first, PAGE_SIZE, **search.filter)
+    def _read(self, search: CaseSearch, is_wanted: Callable[[], bool]) -> FoundCases[cases.StoredCase]:
+        return cases.cases_at(self._workspace, self._dataset, search.first, PAGE_SIZE, **search.filter)
 
     async def _filtered(self) -> None:
         self._selected.clear()
         await super()._filtered()
 
     async def _changed(self) -> None:
-        options = _tag_options(await to_thread.run_sync(dataset_tags, self._workspace, self._dataset))
+        options = _tag_options(await to_thread.run_sync(cases.dataset_tags, self._workspace, self._dataset))
         if self._tag.value not in options:
             self._tag.value = ""
         self._tag.options = options
         self._tag.update()
         await self.refresh()
 
-    def _table(self, items: Sequence[StoredCase]) -> None:
+    def _table(self, items: Sequence[cases.StoredCase]) -> None:
         here, total = {case.id for case in items}, self._found.total
         is_whole = here <= self._selected
         if is_whole and len(self._selected) < total:
@@ -236,7 +227,7 @@ class CaseList(CaseBrowser[StoredCase]):
             for case in items:
                 self._row(case)
 
-    def _row(self, case: StoredCase) -> None:
+    def _row(self, case: cases.StoredCase) -> None:
         question = clipped(case.question)
         with ui.element("tr").classes("here" if case.id == self._search.row else ""):
             if may("edit"):
@@ -258,8 +249,8 @@ class CaseList(CaseBrowser[StoredCase]):
         self.show(self._found)
 
     async def _select_all(self) -> None:
-        work = lambda: case_ids(self._workspace, self._dataset, **self._search.filter)  # noqa: E731
-        self._selected.update(await to_thread.run_sync(work))
+        read = partial(cases.case_ids, self._workspace, self._dataset, **self._search.filter)
+        self._selected.update(await to_thread.run_sync(read))
         self.show(self._found)
 
 
@@ -311,7 +302,7 @@ class BulkBar:
             return fields[0].field
 
         def work(_: forms.Field) -> int:
-            return tag_cases(self._workspace, self._dataset, list(self._selected), add=fields[0].read())
+            return cases.tag_cases(self._workspace, self._dataset, list(self._selected), add=fields[0].read())
 
         self._ask("Add tags", make, "Add", work)
 
@@ -320,8 +311,7 @@ class BulkBar:
         if not known:
             with self._bar, dialog("No reusable checks yet", "Define one; its page enables it on many cases.") as asked:
                 link_button("New check", "/checks/new", primary=True)
-            asked.on("hide", asked.delete)
-            asked.open()
+            open_once(asked)
             return
         options = {check.name: check.title or check.name for check in known}
 
@@ -332,34 +322,37 @@ class BulkBar:
         self._ask("Add a check", lambda: forms.pick(about, options, known[0].name), "Add", work)
 
     async def _activate(self, *, draft: bool) -> None:
-        work = lambda: activate_cases(self._workspace, self._dataset, list(self._selected), draft=draft)  # noqa: E731
-        number = await forms.attempt(work)
+        work = partial(cases.activate_cases, self._workspace, self._dataset, list(self._selected), draft=draft)
+        await self._tell(await forms.attempt(work))
+
+    async def _tell(self, number: int | None) -> None:
+        """Say how many cases were changed; nothing after an error."""
         if number is not None:
             tell(f"{counted(number)} {'was' if number == 1 else 'were'} changed.")
             await self._on_change()
 
     async def _remove_tag(self) -> None:
-        tags = [tag for tag, _ in await to_thread.run_sync(dataset_tags, self._workspace, self._dataset)]
+        tags = [tag for tag, _ in await to_thread.run_sync(cases.dataset_tags, self._workspace, self._dataset)]
         if not tags:
             tell("No case has tags.")
             return
 
         def work(field: forms.Field) -> int:
-            return tag_cases(self._workspace, self._dataset, list(self._selected), remove=[str(field.value)])
+            return cases.tag_cases(self._workspace, self._dataset, list(self._selected), remove=[str(field.value)])
 
         about = forms.About("Tag", "Removed from the selected cases, with its sub-tags.", required=True)
         self._ask("Remove a tag", lambda: forms.pick(about, tags, tags[0]), "Remove", work)
 
     def _set_group(self) -> None:
         def work(field: forms.Field) -> int:
-            return group_cases(self._workspace, self._dataset, list(self._selected), forms.written(field))
+            return cases.group_cases(self._workspace, self._dataset, list(self._selected), forms.written(field))
 
         about = forms.About("Group", "Related cases, counted together in statistics. Empty: no group.", "handbook")
         self._ask("Set the group", lambda: forms.line(about), "Set", work, is_required=False)
 
     def _delete(self) -> None:
         async def delete() -> None:
-            gone = await forms.attempt(lambda: delete_cases(self._workspace, self._dataset, list(self._selected)))
+            gone = await forms.attempt(lambda: cases.delete_cases(self._workspace, self._dataset, list(self._selected)))
             if gone is not None:
                 self._selected.clear()
                 offer_undo(self._workspace, gone.trash, f"{counted(gone.count)} deleted.")
@@ -367,9 +360,7 @@ class BulkBar:
 
         title = f"Delete {counted(len(self._selected))}?"
         with self._bar:
-            asked = confirmation(title, "Runs keep their own copies.", "Delete", delete, keep="Cancel")
-        asked.on("hide", asked.delete)
-        asked.open()
+            open_once(confirmation(title, "Runs keep their own copies.", "Delete", delete, keep="Cancel"))
 
     def _ask(
         self,
@@ -382,24 +373,18 @@ class BulkBar:
     ) -> None:
         """Open a dialog with one field; `work` gets it and returns how many cases it changed."""
 
-        async def confirmed() -> None:
+        async def confirmed(doing: ui.button | None = None) -> None:
             if is_required and forms.required(field) is None:
                 return
             number = await forms.attempt(lambda: work(field), by=doing)
             asked.close()
-            if number is not None:
-                tell(f"{counted(number)} {'was' if number == 1 else 'were'} changed.")
-                await self._on_change()
+            await self._tell(number)
 
-        with self._bar, dialog(title) as asked:
+        with self._bar, question(title, "", action, confirmed) as asked:
             field = make()
-            with ui.element("div").classes("actions"):
-                doing = button(action, confirmed, kind="primary")
-                button("Cancel", asked.close)
         if isinstance(field, ui.input):
-            field.props("autofocus").on("keydown.enter", confirmed)
-        asked.on("hide", asked.delete)
-        asked.open()
+            field.props("autofocus").on("keydown.enter", lambda: confirmed())
+        open_once(asked)
 
 
 _CLIPPED = 300

@@ -19,7 +19,7 @@ from evalflow.metrics.case_checks import PARAMS, asks_judge
 from evalflow.web.pages.check_fields import ParamFields, about_kind, in_words, offered_kinds, reusable_labels
 from evalflow.web.ui import forms
 from evalflow.web.ui.faults import tell_fault
-from evalflow.web.ui.parts import Latest, Tone, badge, button, capitalised, text
+from evalflow.web.ui.parts import Latest, Tone, badge, button, capitalised, icon_button, text
 from evalflow.web.ui.visitor import may, title_of
 
 WAIT_S = 0.35
@@ -162,7 +162,7 @@ class _CheckCard:
                 text(shared.title or shared.name if shared else str(check.get("name") or title), "h3")
                 self._state = ui.element("div").classes("check-state")
             said = (shared.description or in_words(shared.type, shared.params)) if shared else about
-            text(said, classes="muted small").props("dir=auto")
+            text(said, classes="muted small")
             if shared:
                 with ui.element("div").classes("muted small"):
                     text("Reusable check ", "span")
@@ -189,9 +189,7 @@ class _CheckCard:
                 ("content_copy", "Duplicate", lambda: self._cards.duplicated(number)),
                 ("close", "Remove", lambda: self._cards.removed(number)),
             ):
-                made = button("", work, kind="quiet", icon=icon)
-                made.props["aria-label"] = f"{label} check {number + 1}"
-                made.props["title"] = label
+                icon_button(icon, f"{label} check {number + 1}", work)
 
     def read(self) -> dict[str, Any]:
         """The check as it is."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -12,10 +13,21 @@ from nicegui import ui
 from evalflow.app.studio.checks import Check
 from evalflow.metrics.case_checks import COMPARISONS, PARAMS, meaning_of, starts_program
 from evalflow.metrics.json_schema import json_equal
-from evalflow.web.pages.group_fields import GroupFields
-from evalflow.web.pages.rule_fields import RuleFields, rule_in_words, yaml_map, yaml_text
+from evalflow.web.pages.rule_fields import (
+    CASED,
+    PATTERN,
+    Param,
+    RuleFields,
+    area_param,
+    json_param,
+    line_param,
+    number_param,
+    rule_in_words,
+    yaml_map,
+    yaml_text,
+)
 from evalflow.web.ui import forms
-from evalflow.web.ui.parts import button, capitalised, text
+from evalflow.web.ui.parts import button, capitalised, icon_button, text
 from evalflow.web.ui.visitor import may
 
 KINDS: Mapping[str, tuple[str, str, str]] = MappingProxyType({
@@ -37,15 +49,37 @@ KINDS: Mapping[str, tuple[str, str, str]] = MappingProxyType({
     "greater_than_equals": ("At least", "The answer is a number, at least a value.", "chevron_right"),
 })  # fmt: skip
 """Name, sentence and icon of the built-in checks that have fields of their own."""
-_REFERENCE = forms.About("Reference", "The ideal answer.", "Paris is the capital of France.", required=True)
+_REFERENCE = area_param(forms.About("Reference", "The ideal answer.", "Paris is the capital of France.", required=True))
 _CONTEXT = forms.About("Context", "What the answer may say. Empty: the earlier turns.", "The licence costs 40 pounds.")
-_KEYWORD = forms.About("Keyword", "A word or a sentence.", "Hello", required=True)
-_CASED = forms.About("Capital letters count", "“hello” then differs from “Hello”.")
-_PATTERN = forms.About("Pattern", "A regular expression.", r"\d+ pounds", required=True, code=True)
 _THRESHOLD = forms.About("Threshold", "0 to 1; 0.8 allows other words.", "0.8", required=True)
 _SCHEMA = forms.About("Schema", "A JSON Schema.", '{"type": "object"}', required=True, code=True)
 _VALUE = forms.About("Expected value", "A text or a number.", "40", required=True)
 _FIELD = forms.About("Field", "What is compared; usually the answer.", "answer", required=True, code=True)
+
+
+def _value_field(about: forms.About, given: Any) -> forms.Field:
+    return forms.line(about, None if given is None else forms.as_text(given))
+
+
+def _value_of(field: forms.Field) -> Any:
+    written = forms.written(field)
+    return written and forms.as_value(written)
+
+
+_COMPARED = {"expected_value": Param(_VALUE, _value_field, _value_of), "field": line_param(_FIELD, "answer")}
+_FIELDS: Mapping[str, Mapping[str, Param]] = MappingProxyType({
+    "correctness": {"reference": _REFERENCE},
+    "groundedness": {"context": area_param(_CONTEXT)},
+    "string_matching": {
+        "keyword": line_param(forms.About("Keyword", "A word or a sentence.", "Hello", required=True)),
+        "case_sensitive": CASED,
+    },
+    "regex_matching": {"pattern": line_param(PATTERN)},
+    "semantic_similarity": {"reference": _REFERENCE, "threshold": number_param(_THRESHOLD, 0.8)},
+    "json_schema": {"schema": json_param(_SCHEMA)},
+    **dict.fromkeys(COMPARISONS, _COMPARED),
+})  # fmt: skip
+"""The parameters of each kind that have a field of their own."""
 _RULE = "The agent should only answer in English."
 RULE_TIPS = "One behaviour a rule, that this conversation could break. For many conversations, write a reusable check."
 _PARAMS = forms.About("Parameters", "As YAML.", "checks:\n- identifier: greets", required=True, code=True)
@@ -145,7 +179,7 @@ class ParamFields:
         reusable: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._kind, self._params, self._on_change, self._rule_tips = kind, dict(params), on_change, rule_tips
-        self._reusable = reusable
+        self._reusable, self._own = reusable, _FIELDS.get(kind, {})
         self._fields: dict[str, forms.Field] = {}
         self._rules: list[str] = [str(rule) for rule in cast("Sequence[Any]", params.get("rules") or [""])]
         self._paths: list[dict[str, Any]] = [
@@ -168,70 +202,36 @@ class ParamFields:
             return self._within.read()
         if "params" in self._fields:
             return yaml_map(self._fields["params"], "params")
-        values = {**self._params, **{key: self._value(key) for key in self._fields if key not in _LISTS}}
+        values = {**self._params, **{key: param.read(self._fields[key]) for key, param in self._own.items()}}
         if self._kind == "conformity":
             values["rules"] = [rule.strip() for rule in self._rules if rule.strip()]
         if self._kind == "metadata":
             values["json_path_rules"] = [self._path_rule(one) for one in self._paths if one.get("json_path")]
         return {key: value for key, value in values.items() if value is not None}
 
-    def _value(self, key: str) -> Any:
-        field = self._fields[key]
-        if key == "case_sensitive":
-            return bool(field.value)
-        if key == "threshold":
-            return field.value
-        written = forms.written(field)
-        if key == "schema":
-            try:
-                return json.loads(written or "")
-            except ValueError:
-                return written
-        return forms.as_value(written) if key == "expected_value" and written else written
-
     def _build(self) -> None:
-        value = self._params.get
+        for key, param in self._own.items():
+            self._fields[key] = param.build(self._params.get(key))
         match self._kind:
-            case "correctness":
-                self._fields["reference"] = forms.area(_REFERENCE, value("reference"))
             case "conformity":
                 text(self._rule_tips, classes="help")
                 self._place = ui.element("div").classes("stack rules")
                 self._show_rules()
-            case "groundedness":
-                self._fields["context"] = forms.area(_CONTEXT, value("context"))
-            case "string_matching":
-                self._fields["keyword"] = forms.line(_KEYWORD, value("keyword"))
-                self._fields["case_sensitive"] = cast("Any", forms.tick(_CASED, bool(value("case_sensitive", True))))
-            case "regex_matching":
-                self._fields["pattern"] = forms.line(_PATTERN, value("pattern"))
             case "metadata":
                 self._place = ui.element("div").classes("stack rules")
                 self._show_paths()
-            case "semantic_similarity":
-                self._fields["reference"] = forms.area(_REFERENCE, value("reference"))
-                self._fields["threshold"] = forms.number_field(_THRESHOLD, value("threshold", 0.8)).props("step=0.05")
             case "rule":
                 self._within = RuleFields(self._params, self._on_change)
             case "group":
                 self._build_group()
-            case "json_schema":
-                given = value("schema")
-                self._fields["schema"] = forms.area(_SCHEMA, json.dumps(given, indent=2) if given else "")
-            case _ if self._kind in COMPARISONS:
-                given = value("expected_value")
-                self._fields["expected_value"] = forms.line(_VALUE, None if given is None else forms.as_text(given))
-                self._fields["field"] = forms.line(_FIELD, value("field", "answer"))
-            case _:
+            case _ if not self._own:
                 self._fields["params"] = forms.area(_PARAMS, yaml_text(self._params))
+            case _:
+                pass
 
     def _build_group(self) -> None:
-        def member(kind: str, params: Mapping[str, Any]) -> ParamFields | None:
-            return ParamFields(kind, params, self._on_change, reusable=self._reusable) if kind in PARAMS else None
-
         with ui.element("div").classes("stack") as built:
-            offered = {**offered_kinds(), **self._reusable}
-            self._within = GroupFields(self._params, offered, member, self._on_change)
+            self._within = GroupFields(self._params, self._reusable, self._on_change)
         if self._params and not json_equal(self._within.read(), self._params):  # as of an invalid member
             built.delete()
             self._within = None
@@ -248,7 +248,7 @@ class ParamFields:
                     field.on_value_change(lambda event, n=number: self._set_rule(n, str(event.value or "")))
                     self._fields.setdefault("rules", field)
                     if len(self._rules) > 1 and may("edit"):
-                        _remove(f"Remove rule {number + 1}", lambda n=number: self._drop(self._rules, n))
+                        icon_button("close", f"Remove rule {number + 1}", partial(self._drop, self._rules, number))
             if may("edit"):
                 button("Add a rule", lambda: self._more(self._rules, ""), kind="quiet", icon="add")
 
@@ -264,7 +264,7 @@ class ParamFields:
                 with ui.element("div").classes("path-row"):
                     self._path_fields(number, rule)
                     if len(self._paths) > 1 and may("edit"):
-                        _remove(f"Remove value {number + 1}", lambda n=number: self._drop(self._paths, n))
+                        icon_button("close", f"Remove value {number + 1}", partial(self._drop, self._paths, number))
             if may("edit"):
                 button("Add a value", lambda: self._more(self._paths, {}), kind="quiet", icon="add")
 
@@ -310,5 +310,134 @@ class ParamFields:
         self._on_change()
 
 
-def _remove(label: str, on_click: Callable[[], object]) -> None:
-    button("", on_click, kind="quiet", icon="close").props["aria-label"] = label
+_MEMBER = forms.About("Check", required=True)
+_CALLED = forms.About("Called", "In the group's reason; empty: the check's own name.")
+_WEIGHT = forms.About("Weight", "How much it counts; 0: it is shown only.", required=True)
+_PASSES_FROM = forms.About("Passes from", "A share of 0 to 1; empty: the score is the share that pass.", "0.6")
+_FIRST = "string_matching"
+
+
+class GroupFields:
+    """The fields of a group.
+
+    `reusable` are the checks of one's own that it may have, by name; `on_change` is called with each change.
+    """
+
+    def __init__(self, params: Mapping[str, Any], reusable: Mapping[str, str], on_change: Callable[[], object]) -> None:
+        self._params, self._reusable, self._on_change = dict(params), reusable, on_change
+        self._members: list[_Member] = []
+        self._place = ui.element("div").classes("stack")
+        given = params.get("threshold")
+        self._threshold = forms.number_field(_PASSES_FROM, given if isinstance(given, int | float) else None)
+        self._threshold.props("step=0.05").on_value_change(lambda _: on_change())
+        given = params.get("checks")
+        self._show(cast("Sequence[Any]", given) if isinstance(given, list) else ())
+
+    @property
+    def fields(self) -> dict[str, forms.Field]:
+        """The fields by key path, such as `checks[0].params.keyword`."""
+        members = {
+            f"checks[{number}].{key}": field
+            for number, member in enumerate(self._members)
+            for key, field in member.fields.items()
+        }
+        first = {"checks": next(iter(members.values()))} if members else {"checks": self._threshold}
+        return {"threshold": cast("forms.Field", self._threshold), **members, **first}
+
+    def read(self) -> dict[str, Any]:
+        """The parameters as they are, whether they are right or not."""
+        threshold = forms.number_of(self._threshold)
+        kept = {key: value for key, value in self._params.items() if key not in ("checks", "threshold")}
+        limited = {} if threshold is None and "threshold" not in self._params else {"threshold": threshold}
+        return {**kept, "checks": [member.read() for member in self._members], **limited}
+
+    def _show(self, members: Sequence[Any]) -> None:
+        self._place.clear()
+        self._members.clear()
+        with self._place:
+            for number, one in enumerate(members):
+                check = cast("Mapping[str, Any]", one) if isinstance(one, Mapping) else {"identifier": one}
+                with ui.element("div").classes("nested stack"):
+                    self._members.append(_Member(check, self._reusable, self._on_change))
+                    if may("edit"):
+                        self._foot(number)
+            if may("edit"):
+                button("Add a check to the group", self._added, kind="quiet", icon="add")
+
+    def _foot(self, number: int) -> None:
+        with ui.element("div").classes("actions"):
+            for icon, label, step in (("arrow_upward", "Move up", -1), ("arrow_downward", "Move down", 1)):
+                icon_button(icon, f"{label} check {number + 1} of the group", partial(self._moved, number, step))
+            removing = button("Remove", lambda: self._removed(number), kind="quiet", icon="close")
+            removing.props["aria-label"] = f"Remove check {number + 1} of the group"
+
+    def _checks(self) -> list[dict[str, Any]]:
+        return [member.read() for member in self._members]
+
+    def _added(self) -> None:
+        self._again([*self._checks(), {"identifier": _FIRST, "params": {}}])
+
+    def _removed(self, number: int) -> None:
+        checks = self._checks()
+        self._again([*checks[:number], *checks[number + 1 :]])
+
+    def _moved(self, number: int, step: int) -> None:
+        checks = self._checks()
+        if 0 <= number + step < len(checks):
+            checks.insert(number + step, checks.pop(number))
+            self._again(checks)
+
+    def _again(self, checks: Sequence[Mapping[str, Any]]) -> None:
+        self._show(checks)
+        self._on_change()
+
+
+class _Member:
+    """The fields of one check of a group; keys without a field are kept."""
+
+    def __init__(self, check: Mapping[str, Any], reusable: Mapping[str, str], on_change: Callable[[], object]) -> None:
+        self._check, self._reusable, self._on_change = dict(check), reusable, on_change
+        self._params: ParamFields | None = None
+        offered = {**offered_kinds(), **reusable}
+        self._identifier = str(check.get("identifier", _FIRST))
+        gone = {} if self._identifier in offered else {self._identifier: f"{self._identifier}: does not exist"}
+        self._kind = forms.pick(_MEMBER, {**gone, **offered}, self._identifier)
+        self._place = ui.element("div").classes("stack params")
+        with forms.pair():
+            weight = check.get("weight", 1)
+            self._weight = forms.number_field(_WEIGHT, weight if isinstance(weight, int | float) else None)
+            self._name = forms.line(_CALLED, check.get("name"))
+        self._on = forms.tick(forms.About("On"), check.get("enabled", True) is not False)
+        self._show(cast("Mapping[str, Any]", check.get("params") or {}))
+        self._kind.on_value_change(self._retyped)
+        for field in (self._weight, self._name, self._on):
+            field.on_value_change(lambda _: on_change())
+
+    @property
+    def fields(self) -> dict[str, forms.Field]:
+        own: dict[str, forms.Field] = {"identifier": self._kind, "weight": self._weight, "name": self._name}
+        params: Mapping[str, forms.Field] = self._params.fields if self._params else {}
+        return {**own, **{f"params.{key}": field for key, field in params.items()}}
+
+    def read(self) -> dict[str, Any]:
+        params = self._params.read() if self._params else self._check.get("params") or {}
+        values: dict[str, Any] = {"params": params, "weight": forms.number_of(self._weight)}
+        values |= {"name": forms.written(self._name), "enabled": bool(self._on.value)}
+        default: dict[str, Any] = {"params": {}, "weight": 1, "name": None, "enabled": True}
+        given = {key: value for key, value in values.items() if key in self._check or value != default[key]}
+        return {**self._check, "identifier": self._identifier, **given}
+
+    def _show(self, params: Mapping[str, Any]) -> None:
+        self._place.clear()
+        with self._place:
+            if self._identifier in PARAMS:
+                self._params = ParamFields(self._identifier, params, self._on_change, reusable=self._reusable)
+            else:
+                self._params = None
+                text("A reusable check, with its own parameters.", classes="muted small")
+
+    def _retyped(self) -> None:
+        self._identifier = str(self._kind.value)
+        self._check.pop("params", None)
+        self._show({})
+        self._on_change()

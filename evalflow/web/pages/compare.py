@@ -6,7 +6,7 @@ import math
 import uuid
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from urllib.parse import urlencode
+from typing import TYPE_CHECKING
 
 from anyio import to_thread
 from nicegui import ui
@@ -14,17 +14,45 @@ from nicegui import ui
 from evalflow.app.core.comparison import KINDS, ComparisonOptions, Obstacle
 from evalflow.app.studio import comparing
 from evalflow.app.studio.bots import Bot
+from evalflow.app.studio.comparing import leading_row, passing_metrics
 from evalflow.app.studio.reruns import bot_with_prompt, run_with_prompt
 from evalflow.app.studio.runs import Run, get_run
 from evalflow.app.studio.space import Workspace
-from evalflow.report.comparison import Comparison
+from evalflow.report.comparison import VERDICTS, Comparison
+from evalflow.report.verdict import verdict_in_words
+from evalflow.report.wording import method, number, p_value, signed
 from evalflow.web.pages.compare_cases import ChangeQuery, changed_cases
-from evalflow.web.pages.compare_verdict import verdict
-from evalflow.web.pages.runs import ACTIVE, name_of, when
+from evalflow.web.pages.runs import ACTIVE, in_a_sentence, name_of, when
 from evalflow.web.ui import forms
 from evalflow.web.ui.frame import frame, guarded_page
-from evalflow.web.ui.parts import address, button, empty, fill, fold, link_button, message, polled, section, text
-from evalflow.web.ui.visitor import may
+from evalflow.web.ui.parts import (
+    ProgressBar,
+    Tone,
+    across,
+    address,
+    badge,
+    button,
+    cell,
+    counted,
+    empty,
+    fold,
+    joined,
+    later,
+    link_button,
+    message,
+    picture,
+    polled,
+    section,
+    shape,
+    table,
+    table_row,
+    text,
+)
+from evalflow.web.ui.visitor import may, title_of
+
+if TYPE_CHECKING:
+    from evalflow.summary.compare import ComparisonRow
+
 
 _ABOUT = "What changed between two runs, case by case, and whether it could be chance."
 _BEFORE = forms.About("Run A", "The earlier run; comparable runs come first.", required=True)
@@ -59,8 +87,8 @@ def add() -> None:
         if not runs or (len(runs) < 2 and not b):
             title = "One run so far" if runs else "No run has ended yet"
             about = "Run the same test cases and metrics twice with a change in between; then compare here."
-            with frame("Compare", place="Compare", about=_ABOUT), empty("compare_arrows", title, about):
-                link_button("To the runs", "/runs", primary=True)
+            with frame("Compare", place="Compare", about=_ABOUT):
+                empty("compare_arrows", title, about, ("To the runs", "/runs"))
             return
         after = await to_thread.run_sync(get_run, workspace, b) if b else runs[0]
         before = await to_thread.run_sync(get_run, workspace, a) if a else None
@@ -120,7 +148,7 @@ def _picks(
                 button("Compare", lambda: ui.navigate.to(chosen()), kind="" if before else "primary")
             if before is not None:
                 link_button("Swap A and B", _Pair(after.run_id, before.run_id, margin=accepted).path())
-    b.on_value_change(lambda: ui.navigate.to(f"/compare?{urlencode({'b': str(b.value)})}"))
+    b.on_value_change(lambda: ui.navigate.to(address("/compare", {"b": b.value})))
 
 
 def _option(run: Run) -> str:
@@ -144,19 +172,14 @@ def _wait(workspace: Workspace, waiting: Run) -> None:
     with ui.element("section").classes("verdict-first waits"):
         text(f"{name_of(waiting)} is running", "h2", "verdict-in-words")
         done = text("", "p", "muted").props("aria-live=polite")
-        bar = ui.element("div").classes("progress")
-        bar.props("role=progressbar aria-valuemin=0 aria-valuemax=100 aria-label='Finished scores'")
-        with bar:
-            filled = ui.element("i")
+        bar = ProgressBar()
         link_button("To the run", f"/runs/{waiting.run_id}")
 
     def tell_progress(run: Run) -> None:
         progress = run.progress
-        share = min(1.0, progress.done / progress.expected) if progress.expected else 0.0
         of = f" of {progress.expected:,}" if progress.expected else ""
         done.set_text(f"{progress.done:,}{of} scores so far. The comparison appears here when the run ends.")
-        filled.style(f"width: {100 * share:.1f}%")
-        bar.props["aria-valuenow"] = round(100 * share)
+        bar.show(progress.done, progress.expected)
 
     async def poll() -> None:
         run = await to_thread.run_sync(get_run, workspace, waiting.run_id)
@@ -186,11 +209,7 @@ def _result(workspace: Workspace, runs: tuple[Run, Run], pair: _Pair) -> None:
             verdict(found, runs)
             changed_cases(workspace, runs, query, pair.path)
 
-    async def read() -> Comparison | list[Obstacle]:
-        return await to_thread.run_sync(compare)
-
-    place = ui.element("div")
-    ui.timer(0, lambda: fill(place, "Comparing …", read, show, "These runs cannot be compared"), once=True)
+    later(ui.element("div"), "Comparing …", compare, show, "These runs cannot be compared")
 
 
 def _show_obstacles(obstacles: Sequence[Obstacle], pair: _Pair) -> None:
@@ -202,8 +221,8 @@ def _show_obstacles(obstacles: Sequence[Obstacle], pair: _Pair) -> None:
         with ui.element("div").classes("actions"):
             link_button("Compare anyway", replace(pair, allow=kinds).path())
             if may("edit"):
-                link_button("Run A again, as B was", f"/runs/new?{urlencode({'source': pair.b})}")
-            link_button("Choose another run A", f"/compare?{urlencode({'b': pair.b})}")
+                link_button("Run A again, as B was", address("/runs/new", {"source": pair.b}))
+            link_button("Choose another run A", address("/compare", {"b": pair.b}))
 
 
 def _prompt_form(workspace: Workspace, run: Run, bot: Bot) -> None:
@@ -226,3 +245,154 @@ def _prompt_form(workspace: Workspace, run: Run, bot: Bot) -> None:
             starting = button("Run and compare", start, kind="primary", icon="play_arrow")
             about = f"Asks {bot.title} the same test cases again, and compares with {name_of(run)}."
             text(about, "span", "small muted")
+
+
+_TONES: dict[str, Tone] = {"better": "pass", "worse": "fail", "cannot_tell": ""}
+_HEADS = ("Metric", "A", "B", "B minus A, with its 95 % interval", "Verdict")
+_MARGIN_VERDICTS: dict[bool | None, tuple[str, Tone]] = {
+    True: ("not worse", "pass"),
+    False: ("worse", "fail"),
+    None: ("cannot tell whether worse", "warn"),
+}
+_MIDDLE = 13
+"""Distance in pixels from the top to the line of an interval."""
+_LEGEND = (
+    "A difference is clear if its adjusted p-value is below 0.05 and its interval excludes 0. “Could detect” is the "
+    "true difference that this many cases would find four times in five."
+)
+_SIGNS = {"better": "▲", "worse": "▼", "cannot_tell": "="}
+
+
+def verdict(found: Comparison, runs: tuple[Run, Run]) -> None:
+    """The verdict in a sentence, the two runs, and a line for each metric."""
+    rows = [replace(one, metric=title_of("metric", one.metric, runs[1].bot)) for one in found.rows]
+    row, passing = leading_row(found.rows, runs[1]), passing_metrics(runs[1])
+    [flips] = found.flips
+    with ui.element("section").classes("verdict-first"):
+        said = [replace(one, metric=in_a_sentence(one.metric, runs[1])) for one in found.rows if one is not row]
+        first = replace(row, metric=in_a_sentence(row.metric, runs[1]))
+        text(verdict_in_words(first, said), "h2", f"verdict-in-words {row.verdict}")
+        if passing:
+            better, worse = flips.improved, flips.worsened
+            what, several = ("result", " over all metrics") if len(passing) > 1 else ("case", "")
+            said = f"{counted(better, what)} flipped to pass, {worse:,} to fail{several}."
+            text(said if better or worse else "No case flipped between pass and fail.", "p", "flips-in-words")
+        with ui.element("div").classes("sides"):
+            for side, run in zip("AB", runs, strict=True):
+                _side(side, run)
+        for note in found.notes:
+            message(_with_titles(note, found.rows, runs[1].bot))
+    with section("Metric by metric", "B minus A, over the cases scored in both runs."):
+        _table(rows)
+        if found.margin is not None:
+            _against(rows, found.margin)
+        with fold("How this was tested").classes("tested"):
+            _statistics(replace(found, rows=rows))
+
+
+def _with_titles(note: str, rows: Sequence[ComparisonRow], bot: str) -> str:
+    """A note on a metric of a dataset, with what people call both."""
+    for dataset, metric in dict.fromkeys((row.dataset, row.metric) for row in rows):
+        start = f"{dataset}, {metric}"
+        if note.startswith((f"{start}:", f"{start},")):
+            return f"{title_of('dataset', dataset)}, {title_of('metric', metric, bot)}{note.removeprefix(start)}"
+    return note
+
+
+def _side(side: str, run: Run) -> None:
+    with ui.element("div").classes("side"):
+        badge(side, "accent")
+        ui.link(name_of(run), f"/runs/{run.run_id}")
+        text(f"{title_of('bot', run.bot)} · {when(run.created_at)}", "span", "small muted")
+
+
+def _table(rows: Sequence[ComparisonRow]) -> None:
+    span = _span([row for row in rows if _is_small(row)])
+    several = len({row.dataset for row in rows}) > 1
+
+    with table(_HEADS, "table stacked"):
+        for one in rows:
+            _row(one, span if _is_small(one) else _span([one]), several)
+
+
+def _row(one: ComparisonRow, span: float, several: bool) -> None:
+    found = one.found
+    with table_row(one.metric, _about(one, several)):
+        cell("A", number(found.value_a))
+        cell("B", number(found.value_b))
+        with cell(_HEADS[3], classes="drawn"):
+            _interval(one, span)
+            ends = "no interval" if found.low is None else f"{signed(found.low)} to {signed(found.high)}"
+            with ui.element("div").classes("said"):
+                text(signed(found.difference), "strong")
+                text(ends, "span", "small muted")
+        with cell("Verdict", classes=""):
+            badge(f"{_SIGNS[one.verdict]} {VERDICTS[one.verdict]}", _TONES[one.verdict])
+
+
+def _statistics(found: Comparison) -> None:
+    with table(("Metric", found.p_name, "Could detect", "Cases", "Interval by"), "table stacked"):
+        for row in found.rows:
+            cases = f"{row.found.n:,}"
+            if row.found.clusters != row.found.n:
+                cases += f" in {row.found.clusters:,} clusters"
+            with ui.element("tr"):
+                text(joined(row.metric, row.called, row.tag), "th").props("scope=row")
+                cell(found.p_name, p_value(row.p_adjusted))
+                cell("Could detect", number(row.detectable))
+                cell("Cases", cases)
+                cell("Interval by", method(row.found.method), "")
+    with ui.element("div").classes("legend small muted"):
+        for note in (*found.judges, f"A {found.family}.", _LEGEND):
+            text(note, "p")
+
+
+def _against(rows: Sequence[ComparisonRow], margin: float) -> None:
+    """Whether B is not worse by more than the margin, metric by metric."""
+    with ui.element("ul").classes("card margins"):
+        for row in rows:
+            found = row.document(margin)
+            words, tone = _MARGIN_VERDICTS[found["not_worse"]]
+            needed = found["cases_needed"]
+            more = f"About {needed:,} cases would decide, if the difference stays the same." if needed else ""
+            with ui.element("li"):
+                badge(words, tone)
+                text(f"{row.metric}, {_about(row, several=True)}", "span")
+                text(f"by more than {margin:g}. {more}", "span", "small muted")
+
+
+def _about(row: ComparisonRow, several: bool) -> str:
+    lower = "" if row.higher_is_better else "lower is better"
+    return ", ".join(
+        part
+        for part in (row.called.replace("_", " ") or "mean", row.dataset if several else "", row.judge, lower)
+        if part
+    )
+
+
+def _interval(row: ComparisonRow, span: float) -> None:
+    found = row.found
+    with picture(
+        f"difference {signed(found.difference)}, interval {signed(found.low)} to {signed(found.high)}", "difference"
+    ):
+        shape("line", "zero", x1="50%", x2="50%", y1=0, y2=2 * _MIDDLE)
+        if found.low is not None and found.high is not None:
+            ends = {"x1": across(_across(found.low, span)), "x2": across(_across(found.high, span))}
+            shape("line", f"line {row.verdict}", y1=_MIDDLE, y2=_MIDDLE, **ends)
+        if found.difference is not None:
+            shape("circle", f"dot {row.verdict}", cx=across(_across(found.difference, span)), cy=_MIDDLE, r=5)
+
+
+def _across(value: float, span: float) -> float:
+    return 0.5 + 0.48 * value / span
+
+
+def _span(rows: Sequence[ComparisonRow]) -> float:
+    ends = [abs(end) for row in rows for end in (row.found.low, row.found.high, row.found.difference) if end]
+    return max(ends, default=1.0)
+
+
+def _is_small(row: ComparisonRow) -> bool:
+    """Whether the row fits the common scale; rows in other units get a separate scale."""
+    found = row.found
+    return all(end is None or abs(end) <= 1 for end in (found.low, found.high, found.difference))

@@ -188,7 +188,7 @@ class ChangeList:
             head.on("click", partial(self._pick, i), args=[])
             with head:
                 badge(label, tone)
-                text(change.question or change.case_id, "span", "line question").props("dir=auto")
+                text(change.question or change.case_id, "span", "line question")
                 more = f" and {change.others:,} more" if change.others else ""
                 text(f"{title_of('metric', change.metric, self._runs[1].bot)}{more}", "span", "small muted line")
                 text(figures, "span", "num")
@@ -291,7 +291,7 @@ def _side_by_side(change: Change, runs: tuple[Run, Run], sides: Sequence[tuple[S
         message("The scores of this case are not in the database.", "The runs may be only partly imported.")
         return
     text(f"Case {change.case_id} of {title_of('dataset', change.dataset)}", "p", "small muted")
-    text(first.question, "p", "text asked").props("dir=auto")
+    text(first.question, "p", "text asked")
     if not change.is_answered_otherwise:
         message("Both runs have the same answer; only the scores differ.")
     with ui.element("div").classes("split"):
@@ -304,7 +304,7 @@ def _side_by_side(change: Change, runs: tuple[Run, Run], sides: Sequence[tuple[S
                     _answer(next(own), stretches.get(position), tag)
     if first.reference:
         text("Expected", "h3")
-        text(first.reference, "p", "text muted").props("dir=auto")
+        text(first.reference, "p", "text muted")
     for metric in _metrics(found):
         with ui.element("div").classes("metric-in-both"):
             text(title_of("metric", metric, runs[1].bot), "h3")
@@ -342,4 +342,4 @@ def _score(side: str, score: Score) -> None:
                 badge("pass" if score.passed else "fail", "pass" if score.passed else "fail")
             if score.repeat:
                 text(f"repeat {score.repeat + 1}", "span", "small muted")
-        text(why(score) or "no reason given", "p", "text small muted").props("dir=auto")
+        text(why(score) or "no reason given", "p", "text small muted")

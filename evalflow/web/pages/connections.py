@@ -5,25 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
+from typing import Any
 
 from anyio import to_thread
 from nicegui import ui
 
-from evalflow.app.studio.connections import (
-    ConnectionDraft,
-    StoredConnection,
-    create_connection,
-    delete_connection,
-    get_connection,
-    list_connections,
-    update_connection,
-)
+from evalflow.app.studio import connections
 from evalflow.app.studio.space import Workspace
 from evalflow.app.studio.titles import name_for
 from evalflow.web.ui import forms
-from evalflow.web.ui.dialogs import Deleting, Saving, State
+from evalflow.web.ui.dialogs import Deleting, Edited, Saving
 from evalflow.web.ui.frame import frame, guarded_page
-from evalflow.web.ui.parts import Tone, badge, button, cell, empty, link_button, table, text
+from evalflow.web.ui.parts import (
+    Tone,
+    badge,
+    button,
+    cell,
+    empty,
+    link_button,
+    table,
+    table_row,
+    text,
+)
 from evalflow.web.ui.visitor import may
 
 _TRAIL = [("Connections", "/connections")]
@@ -52,8 +55,8 @@ def add() -> None:
     """Register the pages."""
 
     @guarded_page("/connections", "edit")
-    async def connections(workspace: Workspace) -> None:
-        found = await to_thread.run_sync(list_connections, workspace)
+    async def listed(workspace: Workspace) -> None:
+        found = await to_thread.run_sync(connections.list_connections, workspace)
         with frame("Connections", place="Connections", about=_ABOUT) as actions:
             if found:
                 if may("own"):
@@ -62,11 +65,9 @@ def add() -> None:
                 _table(found)
             elif may("own"):
                 about = "Add the services that bots and judges may call: an address, its key and its networks."
-                with empty("cable", "No connections yet", about):
-                    link_button("New connection", "/connections/new", primary=True)
+                empty("cable", "No connections yet", about, ("New connection", "/connections/new"))
             else:
-                with empty("cable", "No connections yet", "The owner of this server adds them."):
-                    pass
+                empty("cable", "No connections yet", "The owner of this server adds them.")
 
     @guarded_page("/connections/new", "own")
     async def new(workspace: Workspace) -> None:
@@ -75,24 +76,17 @@ def add() -> None:
 
     @guarded_page("/connections/{connection}", "own")
     async def edit(workspace: Workspace, connection: str) -> None:
-        found = await to_thread.run_sync(get_connection, workspace, connection)
+        found = await to_thread.run_sync(connections.get_connection, workspace, connection)
         with frame(f"Edit {found.name}", place="Connections", trail=_TRAIL) as actions:
             with actions:
                 button("Delete", _deletion(workspace, found).open, kind="danger")
             _ConnectionForm(workspace, found)
 
 
-def _table(connections: Sequence[StoredConnection]) -> None:
+def _table(found: Sequence[connections.StoredConnection]) -> None:
     with table(("Connection", "Address", "Key", "Networks"), "table stacked connections"):
-        for one in connections:
-            with ui.element("tr"):
-                with ui.element("th").props("scope=row"):
-                    if may("own"):
-                        ui.link(one.name, f"/connections/{one.name}").classes("name")
-                    else:
-                        text(one.name, classes="name")
-                    if one.description:
-                        text(one.description, classes="small muted")
+        for one in found:
+            with table_row(one.name, one.description, f"/connections/{one.name}" if may("own") else ""):
                 with cell("Address", classes=""):
                     text(one.address, "span", "mono")
                 with cell("Key", classes=""), ui.element("div").classes("actions"):
@@ -102,36 +96,31 @@ def _table(connections: Sequence[StoredConnection]) -> None:
                 cell("Networks", ", ".join(one.networks), "")
 
 
-def _key_state(one: StoredConnection) -> tuple[str, Tone]:
+def _key_state(one: connections.StoredConnection) -> tuple[str, Tone]:
     if one.is_key_set is None:
         return "needs no key", ""
     return ("set", "pass") if one.is_key_set else ("not set", "fail")
 
 
-def _deletion(workspace: Workspace, one: StoredConnection) -> Deleting:
-    return Deleting(
-        f"Delete {one.name}?",
-        "It must not be in use: what uses it is named, and stays as it is.",
-        lambda version: delete_connection(workspace, one.name, version),
-        partial(_state, workspace, one.name),
-        _shown(one),
-        "/connections",
-    )
+def _deletion(workspace: Workspace, one: connections.StoredConnection) -> Deleting[connections.StoredConnection]:
+    about = "It must not be in use: what uses it is named, and stays as it is."
+    delete = partial(connections.delete_connection, workspace, one.name)
+    return Deleting(_edited(workspace, one), f"Delete {one.name}?", about, delete, "/connections")
 
 
-def _state(workspace: Workspace, name: str) -> State:
-    return _shown(get_connection(workspace, name))
+def _edited(workspace: Workspace, one: connections.StoredConnection | None) -> Edited[connections.StoredConnection]:
+    return Edited(partial(connections.get_connection, workspace, one.name if one else ""), _content, one)
 
 
-def _shown(one: StoredConnection) -> State:
+def _content(one: connections.StoredConnection) -> dict[str, Any]:
     content = {"address": one.address, "api_key_env": one.api_key_env, "networks": list(one.networks)}
-    return {**content, "description": one.description}, one.version
+    return {**content, "description": one.description}
 
 
 class _ConnectionForm:
     """The form of a connection; of a new one if `stored` is None."""
 
-    def __init__(self, workspace: Workspace, stored: StoredConnection | None) -> None:
+    def __init__(self, workspace: Workspace, stored: connections.StoredConnection | None) -> None:
         self._workspace, self._stored = workspace, stored
         self._fields: dict[str, forms.Field] = {}
         with forms.form():
@@ -152,8 +141,7 @@ class _ConnectionForm:
             with ui.element("div").classes("actions"):
                 self._button = button("Save" if stored else "Add", self._save, kind="primary")
                 link_button("Cancel", "/connections")
-        name, version = (stored.name, stored.version) if stored else ("", 0)
-        self._saving = Saving[StoredConnection](partial(_state, workspace, name), version, f"/connections/{name}")
+        self._saving = Saving(_edited(workspace, stored), f"/connections/{stored.name if stored else ''}")
 
     def _settle(self) -> None:
         """Turn what was typed into a name."""
@@ -161,7 +149,7 @@ class _ConnectionForm:
             self._name.value = name_for(typed, (), "connection")
 
     async def _save(self) -> None:
-        draft = ConnectionDraft(
+        draft = connections.ConnectionDraft(
             address=forms.written(self._address) or "",
             api_key_env=forms.written(self._key),
             networks=forms.lines_of(self._networks),
@@ -170,9 +158,9 @@ class _ConnectionForm:
         mine = asdict(draft)
         name = self._stored.name if self._stored else forms.written(self._name) or ""
 
-        def work(version: int) -> StoredConnection:
+        def work(version: int) -> connections.StoredConnection:
             if self._stored is None:
-                return create_connection(self._workspace, name, draft)
-            return update_connection(self._workspace, name, version, mine)
+                return connections.create_connection(self._workspace, name, draft)
+            return connections.update_connection(self._workspace, name, version, mine)
 
         await self._saving.save(work, mine, self._fields, self._button, lambda _: forms.leave("/connections"))

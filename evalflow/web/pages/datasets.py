@@ -8,28 +8,17 @@ from functools import partial
 from anyio import to_thread
 from nicegui import ui
 
+from evalflow.app.studio import datasets
 from evalflow.app.studio.answer_examples import fill_examples, lacking_examples
 from evalflow.app.studio.cases import copy_dataset, dataset_tags
-from evalflow.app.studio.datasets import (
-    DATASETS,
-    CaseRow,
-    Dataset,
-    FoundCases,
-    create_dataset,
-    declared_page,
-    delete_dataset,
-    get_dataset,
-    list_datasets,
-    update_dataset,
-)
 from evalflow.app.studio.definitions import taken_names
 from evalflow.app.studio.space import Workspace
 from evalflow.web.pages.cases import PAGE_SIZE, CaseBrowser, CaseList, CaseSearch, case_table, declared_row, number_of
 from evalflow.web.ui import forms
-from evalflow.web.ui.dialogs import Deleting, Saving, State
+from evalflow.web.ui.dialogs import Deleting, Edited, Saving
 from evalflow.web.ui.frame import frame, guarded_page
+from evalflow.web.ui.naming import TitleField
 from evalflow.web.ui.parts import Tone, badge, button, card, counted, empty, link_button, section, tell, text
-from evalflow.web.ui.title_field import TitleField
 from evalflow.web.ui.visitor import may
 
 _TRAIL = [("Test cases", "/datasets")]
@@ -39,8 +28,8 @@ def add() -> None:
     """Register the pages."""
 
     @guarded_page("/datasets")
-    async def datasets(workspace: Workspace) -> None:
-        found = await to_thread.run_sync(list_datasets, workspace)
+    async def listed(workspace: Workspace) -> None:
+        found = await to_thread.run_sync(datasets.list_datasets, workspace)
         own = [dataset for dataset in found if dataset.origin == "workspace"]
         about = "The questions for your bots, with what is expected. A dataset is a set of cases."
         with frame("Test cases", place="Test cases", about=about) as actions:
@@ -50,25 +39,23 @@ def add() -> None:
                         link_button("New dataset", "/datasets/new", primary=True)
                 _cards(own)
             elif not may("edit"):
-                with empty("checklist", "No test cases yet", "Editors of the project collect them."):
-                    pass
+                empty("checklist", "No test cases yet", "Editors of the project collect them.")
             else:
                 about = "Start with a few real questions. Paste them, upload a file, or write them here."
-                with empty("checklist", "Collect your first test cases", about):
-                    link_button("New dataset", "/datasets/new", primary=True)
+                empty("checklist", "Collect your first test cases", about, ("New dataset", "/datasets/new"))
             with section("Ready to use", "Declared in conf/. Copy one to change it."):
                 _cards([dataset for dataset in found if dataset.origin == "conf"])
 
     @guarded_page("/datasets/new", "edit")
     async def new(workspace: Workspace, source: str = "") -> None:
-        copied = await to_thread.run_sync(get_dataset, workspace, source) if source else None
-        taken = await to_thread.run_sync(taken_names, workspace, DATASETS)
+        copied = await to_thread.run_sync(datasets.get_dataset, workspace, source) if source else None
+        taken = await to_thread.run_sync(taken_names, workspace, datasets.DATASETS)
         with frame(f"Copy of {copied.title}" if copied else "New dataset", place="Test cases", trail=_TRAIL):
             _DatasetEditor(workspace, None, copied, taken)
 
     @guarded_page("/datasets/{dataset}/edit", "edit")
     async def edit(workspace: Workspace, dataset: str) -> None:
-        found = await to_thread.run_sync(get_dataset, workspace, dataset)
+        found = await to_thread.run_sync(datasets.get_dataset, workspace, dataset)
         trail = [(found.title, f"/datasets/{found.name}")]
         with frame(f"Edit {found.title}", place="Test cases", trail=trail):
             _DatasetEditor(workspace, found, None)
@@ -84,14 +71,14 @@ def add() -> None:
         state: str = "",
     ) -> None:
         search = CaseSearch(tag, text, number_of(first), number_of(row) or None, state)
-        found = await to_thread.run_sync(get_dataset, workspace, dataset)
+        found = await to_thread.run_sync(datasets.get_dataset, workspace, dataset)
         if found.origin == "conf":
             _declared(workspace, found, search, await to_thread.run_sync(_declared_page, workspace, dataset, search))
             return
         await _own(workspace, found, search)
 
 
-async def _own(workspace: Workspace, found: Dataset, search: CaseSearch) -> None:
+async def _own(workspace: Workspace, found: datasets.Dataset, search: CaseSearch) -> None:
     tags = await to_thread.run_sync(dataset_tags, workspace, found.name)
     with frame(found.title, place="Test cases", about=found.description, trail=_TRAIL) as actions:
         with actions:
@@ -100,13 +87,14 @@ async def _own(workspace: Workspace, found: Dataset, search: CaseSearch) -> None
             await _offer_examples(workspace, found.name)
             await CaseList(workspace, found.name, tags, search).refresh()
         elif not may("edit"):
-            with empty("playlist_add", "No test cases yet", "Editors of the project add them."):
-                pass
+            empty("playlist_add", "No test cases yet", "Editors of the project add them.")
         else:
             about = "Paste questions or a table, upload an Excel, CSV or JSON lines file, or write one case by hand."
-            with empty("playlist_add", "No test cases yet", about):
-                link_button("Paste or upload", f"/datasets/{found.name}/add", primary=True)
-                link_button("Write one", f"/datasets/{found.name}/cases/new")
+            steps = (
+                ("Paste or upload", f"/datasets/{found.name}/add"),
+                ("Write one", f"/datasets/{found.name}/cases/new"),
+            )
+            empty("playlist_add", "No test cases yet", about, *steps)
 
 
 async def _offer_examples(workspace: Workspace, dataset: str) -> None:
@@ -127,9 +115,9 @@ async def _offer_examples(workspace: Workspace, dataset: str) -> None:
         filling = button(f"Take the answers of {latest.title or latest.run_id}", fill)
 
 
-def _cards(datasets: list[Dataset]) -> None:
+def _cards(shown: list[datasets.Dataset]) -> None:
     with ui.element("div").classes("cards"):
-        for dataset in datasets:
+        for dataset in shown:
             badges: list[tuple[str, Tone]] = [] if dataset.cases is None else [(counted(dataset.cases), "accent")]
             if dataset.drafts:
                 badges.append((counted(dataset.drafts, "draft"), "warn"))
@@ -138,7 +126,9 @@ def _cards(datasets: list[Dataset]) -> None:
             card(dataset.title, f"/datasets/{dataset.name}", dataset.description, badges)
 
 
-def _declared(workspace: Workspace, dataset: Dataset, search: CaseSearch, page: FoundCases[CaseRow]) -> None:
+def _declared(
+    workspace: Workspace, dataset: datasets.Dataset, search: CaseSearch, page: datasets.FoundCases[datasets.CaseRow]
+) -> None:
     with frame(dataset.title, place="Test cases", about=dataset.description, trail=_TRAIL) as actions:
         with actions:
             if may("edit"):
@@ -149,7 +139,7 @@ def _declared(workspace: Workspace, dataset: Dataset, search: CaseSearch, page: 
         DeclaredList(workspace, dataset.name, search, page)
 
 
-def _actions(workspace: Workspace, dataset: Dataset) -> None:
+def _actions(workspace: Workspace, dataset: datasets.Dataset) -> None:
     if not may("edit"):
         _export_link(dataset)
         return
@@ -160,39 +150,39 @@ def _actions(workspace: Workspace, dataset: Dataset) -> None:
         _export_link(dataset)
     link_button("Edit", f"/datasets/{dataset.name}/edit")
     link_button("Copy", f"/datasets/new?source={dataset.name}")
-    asked = Deleting(
-        f"Delete {dataset.title}?",
-        f"Its {counted(dataset.cases or 0)} are deleted too; runs keep their own copies.",
-        lambda version: delete_dataset(workspace, dataset.name, version),
-        lambda: _state(get_dataset(workspace, dataset.name)),
-        _state(dataset),
-        "/datasets",
+    edited = Edited(
+        partial(datasets.get_dataset, workspace, dataset.name),
+        lambda now: {**_content(now), "cases": counted(now.cases or 0)},
+        dataset,
     )
-    button("Delete", asked.open, kind="danger")
+    about = f"Its {counted(dataset.cases or 0)} are deleted too; runs keep their own copies."
+    delete = partial(datasets.delete_dataset, workspace, dataset.name)
+    button("Delete", Deleting(edited, f"Delete {dataset.title}?", about, delete, "/datasets").open, kind="danger")
 
 
-def _state(dataset: Dataset) -> State:
-    about = {"title": dataset.title, "description": dataset.description, "reply": dataset.generates}
-    return {**about, "cases": counted(dataset.cases or 0)}, dataset.version
+def _content(dataset: datasets.Dataset) -> dict[str, str]:
+    return {"title": dataset.title, "description": dataset.description, "reply": _REPLIES[dataset.generates]}
 
 
-def _export_link(dataset: Dataset) -> None:
+def _export_link(dataset: datasets.Dataset) -> None:
     link = link_button("Export as JSON lines", f"/api/v1/datasets/{dataset.name}/export")
     link.props(f'download="{dataset.name}.jsonl" title="All cases as JSON lines, which load again as a dataset"')
 
 
-class DeclaredList(CaseBrowser[CaseRow]):
+class DeclaredList(CaseBrowser[datasets.CaseRow]):
     """The cases of a dataset of conf/; the first page is passed in."""
 
-    def __init__(self, workspace: Workspace, dataset: str, search: CaseSearch, page: FoundCases[CaseRow]) -> None:
+    def __init__(
+        self, workspace: Workspace, dataset: str, search: CaseSearch, page: datasets.FoundCases[datasets.CaseRow]
+    ) -> None:
         self._workspace = workspace
         super().__init__(dataset, page.tags, search)
         self.show(page)
 
-    def _read(self, search: CaseSearch, is_wanted: Callable[[], bool]) -> FoundCases[CaseRow]:
+    def _read(self, search: CaseSearch, is_wanted: Callable[[], bool]) -> datasets.FoundCases[datasets.CaseRow]:
         return _declared_page(self._workspace, self._dataset, search, is_wanted)
 
-    def _table(self, items: Sequence[CaseRow]) -> None:
+    def _table(self, items: Sequence[datasets.CaseRow]) -> None:
         with case_table():
             for row in items:
                 declared_row(row)
@@ -200,8 +190,8 @@ class DeclaredList(CaseBrowser[CaseRow]):
 
 def _declared_page(
     workspace: Workspace, dataset: str, search: CaseSearch, is_wanted: Callable[[], bool] = lambda: True
-) -> FoundCases[CaseRow]:
-    return declared_page(workspace, dataset, search.first, PAGE_SIZE, **search.found, is_wanted=is_wanted)
+) -> datasets.FoundCases[datasets.CaseRow]:
+    return datasets.declared_page(workspace, dataset, search.first, PAGE_SIZE, **search.found, is_wanted=is_wanted)
 
 
 _REPLIES = {"answer": "A text", "actual": "A label, or a list of ids"}
@@ -217,7 +207,11 @@ class _DatasetEditor:
     """The form of a dataset: a stored one, a copy, or a new one, which gets none of the names `taken`."""
 
     def __init__(
-        self, workspace: Workspace, stored: Dataset | None, copied: Dataset | None, taken: Collection[str] = ()
+        self,
+        workspace: Workspace,
+        stored: datasets.Dataset | None,
+        copied: datasets.Dataset | None,
+        taken: Collection[str] = (),
     ) -> None:
         self._workspace, self._stored, self._copied = workspace, stored, copied
         shown = stored or copied
@@ -233,13 +227,13 @@ class _DatasetEditor:
                 label = "Save" if stored else "Copy" if copied else "Create"
                 self._button = button(label, self._save, kind="primary")
                 link_button("Cancel", f"/datasets/{shown.name}" if shown else "/datasets")
-        name, version = (stored.name, stored.version) if stored else ("", 0)
-        self._saving = Saving[Dataset](partial(_form_state, workspace, name), version, f"/datasets/{name}/edit")
+        edited = Edited(partial(datasets.get_dataset, workspace, name), _content, stored)
+        self._saving = Saving(edited, f"/datasets/{name}/edit")
 
     async def _save(self) -> None:
         with forms.faults_shown(self._fields):
             name, title = self._title.read(self._fields)
-            work: Callable[[int], Dataset]
+            work: Callable[[int], datasets.Dataset]
             if self._copied:
                 source, mine = self._copied.name, {}
                 work = lambda _: copy_dataset(self._workspace, source, name, title)  # noqa: E731
@@ -247,17 +241,11 @@ class _DatasetEditor:
                 about, kind = forms.written(self._description) or "", self._reply.value
                 mine = {"title": title, "description": about, "reply": _REPLIES[kind]}
                 if self._stored:
-                    work = lambda version: update_dataset(  # noqa: E731
+                    work = lambda version: datasets.update_dataset(  # noqa: E731
                         self._workspace, name, version, title=title, description=about, generates=kind
                     )
                 else:
-                    work = lambda _: create_dataset(self._workspace, name, about, kind, title)  # noqa: E731
+                    work = lambda _: datasets.create_dataset(self._workspace, name, about, kind, title)  # noqa: E731
             await self._saving.save(
                 work, mine, self._fields, self._button, lambda dataset: forms.leave(f"/datasets/{dataset.name}")
             )
-
-
-def _form_state(workspace: Workspace, name: str) -> State:
-    found = get_dataset(workspace, name)
-    content = {"title": found.title, "description": found.description, "reply": _REPLIES[found.generates]}
-    return content, found.version

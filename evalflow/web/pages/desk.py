@@ -17,7 +17,7 @@ from evalflow.app.studio.review_desk import DeskItem, OwnProgress
 from evalflow.app.studio.space import NotFoundError, TakenError, Workspace
 from evalflow.errors import EvalflowError, UserError
 from evalflow.web.ui import forms
-from evalflow.web.ui.dialogs import dialog
+from evalflow.web.ui.dialogs import dialog, question
 from evalflow.web.ui.faults import tell_fault
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.grading import Grading
@@ -256,7 +256,7 @@ class Desk:
             self._to(found, await to_thread.run_sync(review_desk.own_progress, self._workspace, self._review))
 
     def _declining(self) -> ui.dialog:
-        async def decline() -> None:
+        async def decline(_: ui.button) -> None:
             asked.close()
             assert self._item is not None
             given = (self._review, self._item.item, forms.written(reason) or "")
@@ -265,11 +265,8 @@ class Desk:
         about = (
             "Somebody else gets it, and you do not see it again. If you only cannot judge a part, use “Cannot tell”."
         )
-        with dialog("Decline this answer?", about) as asked:
+        with question("Decline this answer?", about, "Decline", decline, kind="danger") as asked:
             reason = forms.line(_REASON)
-            with ui.element("div").classes("actions"):
-                button("Decline", decline, kind="danger")
-                button("Cancel", asked.close)
         return asked
 
 
@@ -290,14 +287,14 @@ def _reading(item: DeskItem) -> None:
         text(item.answer, classes="text").props("dir=auto tabindex=-1")
     if item.reference:
         with fold("Expected answer").classes("aside-of-answer"):
-            text(item.reference, classes="text").props("dir=auto")
+            text(item.reference, classes="text")
     if item.contexts is not None:
         found = counted(len(item.contexts), "passage") if item.contexts else "no passages"
         with fold(f"What the bot was given: {found}").classes("aside-of-answer"), ui.element("div").classes("stack"):
             for number, context in enumerate(item.contexts, 1):
                 with ui.element("div"):
-                    text(str(context.get("title") or f"Passage {number}"), "h3").props("dir=auto")
-                    text(str(context["text"]), classes="text").props("dir=auto")
+                    text(str(context.get("title") or f"Passage {number}"), "h3")
+                    text(str(context["text"]), classes="text")
 
 
 _WHO = {"user": "User", "assistant": "Bot", "system": "Instruction"}
@@ -307,7 +304,7 @@ def bubble(role: str, content: str) -> None:
     """One turn of a conversation."""
     with ui.element("div").classes(f"utterance {role if role in _WHO else 'other'}"):
         text(_WHO.get(role, role.capitalize()), classes="small muted")
-        text(content, classes="text").props("dir=auto")
+        text(content, classes="text")
 
 
 def _keys_dialog() -> ui.dialog:
@@ -330,7 +327,7 @@ def _lost(error: UserError, comment: str, again: Callable[[], Any]) -> None:
         link_button("To your reviews", "/reviews")
     if comment:
         text("Your comment, which was not saved:", "p", "small muted")
-        text(comment, "p", "text").props("dir=auto")
+        text(comment, "p", "text")
 
 
 def _ending(progress: OwnProgress, again: Callable[[], Any]) -> None:

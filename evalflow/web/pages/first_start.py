@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from anyio import to_thread
@@ -17,7 +18,7 @@ from evalflow.app.studio.space import Workspace
 from evalflow.errors import EvalflowError, UserError
 from evalflow.records import Answer
 from evalflow.web.ui import forms
-from evalflow.web.ui.endpoint import ModelField, key_field, pick_connection
+from evalflow.web.ui.endpoint import ADDRESS, KEY, MODEL, ModelField, key_field, pick_connection, show_answer
 from evalflow.web.ui.faults import reveal
 from evalflow.web.ui.parts import Latest, address, button, in_sentences, link_button, message, text
 from evalflow.web.ui.visitor import may
@@ -31,15 +32,10 @@ _STEPS = (
     ),
     ("Scored cases", "Read the worst answers first, each with its score and the reason. Then test your own bot."),
 )
-_ADDRESS = forms.About(
-    "Address", "The base URL of any OpenAI-compatible service, up to and including /v1. Empty: OpenAI's.",
-    "http://127.0.0.1:11434/v1", code=True,
-)  # fmt: skip
-_KEY = forms.About(
-    "API key", "The name of the environment variable that holds the key, never the key itself.", "OPENAI_API_KEY",
-    code=True,
-)  # fmt: skip
-_MODEL = forms.About("Model", "The model's name. Those that the address lists are offered.", "gpt-4.1-mini", True, True)
+_ADDRESS = replace(
+    ADDRESS, help="The base URL of any OpenAI-compatible service, up to and including /v1. Empty: OpenAI's."
+)
+_MODEL = replace(MODEL, help="The model's name. Those that the address lists are offered.")
 _QUESTION = forms.About("First question", "What a user would ask your bot.", "What does the licence cost?", True)
 _EXPECTED = forms.About("Expected answer", "The ideal answer.", "40 pounds a year")
 _CRITERIA = forms.About(
@@ -91,7 +87,7 @@ class _OwnBot:
         self._creation = uuid.uuid4().hex
         with forms.form():
             if connections is None:
-                self._called = {"base_url": forms.line(_ADDRESS), "api_key_env": key_field(_KEY, "")}
+                self._called = {"base_url": forms.line(_ADDRESS), "api_key_env": key_field(KEY, "")}
             else:
                 self._called = {"connection": pick_connection({}, connections)}
             for field in self._called.values():
@@ -142,12 +138,7 @@ class _OwnBot:
             reveal(self._reply)
 
     def _show(self, answer: Answer) -> None:
-        if answer.status == "error":
-            message("The bot gave no answer", answer.error or "", "fail")
-            return
-        text("Answer", "h3")
-        text(answer.answer or "(nothing)", classes="text said")
-        if not self._case.default_slot.children:
+        if show_answer(answer) and not self._case.default_slot.children:
             with self._case:
                 self._ask_what_is_good()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import groupby, pairwise
-from urllib.parse import urlencode
 
 from anyio import to_thread
 from nicegui import ui
@@ -27,11 +26,11 @@ from evalflow.web.ui.parts import (
     empty,
     interval,
     joined,
-    link_button,
     message,
     section,
     shape,
     table,
+    table_row,
     text,
 )
 from evalflow.web.ui.visitor import root_path, title_of
@@ -56,8 +55,8 @@ def add() -> None:
         known = await to_thread.run_sync(tracked_metrics, workspace)
         if not known:
             about = "Every finished run adds a point here with its interval, so that you can tell changes from noise."
-            with frame("History", place="History", about=_ABOUT), empty("timeline", "No run has ended yet", about):
-                link_button("To the runs", "/runs", primary=True)
+            with frame("History", place="History", about=_ABOUT):
+                empty("timeline", "No run has ended yet", about, ("To the runs", "/runs"))
             return
         if not metric:
             names = list(dict.fromkeys(one.bot for one in known))
@@ -134,7 +133,7 @@ def _picks(known: Sequence[TrackedMetric], chosen: TrackedMetric, statistic: str
 
     def go(one: TrackedMetric, name: str) -> None:
         query = {"bot": one.bot, "dataset": one.dataset, "metric": one.metric, "statistic": name}
-        ui.navigate.to(f"/history?{urlencode(query)}")
+        ui.navigate.to(address("/history", query))
 
     with ui.element("div").classes("card form wide"), ui.element("div").classes("pair top"):
         what = forms.pick(_WHAT, options, str(known.index(chosen)))
@@ -175,10 +174,7 @@ def _table(points: Sequence[HistoryPoint]) -> None:
 
 
 def _row(point: HistoryPoint) -> None:
-    with ui.element("tr"):
-        with ui.element("th").props("scope=row"):
-            ui.link(point.title or point.run_id, f"/runs/{point.run_id}").classes("name")
-            text(when(point.at), classes="small muted")
+    with table_row(point.title or point.run_id, when(point.at), f"/runs/{point.run_id}"):
         cell("Value", number(point.value))
         cell("95 % interval", interval(point.low, point.high, none="–"))
         cell("Scored", f"{point.n_scored:,} of {point.n:,}")

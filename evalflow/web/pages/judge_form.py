@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
@@ -16,24 +16,17 @@ from evalflow.app.studio.space import Workspace
 from evalflow.errors import Problem, UserError
 from evalflow.web.pages.metric_trial import CaseFields, show_score
 from evalflow.web.ui import forms
-from evalflow.web.ui.dialogs import Saving, State
-from evalflow.web.ui.endpoint import CALLED, endpoint_fields
+from evalflow.web.ui.dialogs import Edited, Saving
+from evalflow.web.ui.endpoint import ADDRESS, CALLED, KEY, MODEL, endpoint_fields
 from evalflow.web.ui.faults import reveal
+from evalflow.web.ui.naming import TitleField
 from evalflow.web.ui.parts import button, link_button, text
-from evalflow.web.ui.title_field import TitleField
 from evalflow.web.ui.visitor import may, title_of
 
 _LINES = {
-    "model": forms.About("Model", "The provider's model name.", "gpt-4.1-mini", required=True, code=True),
-    "base_url": forms.About(
-        "Address", "The base URL, up to and including /v1. Empty: OpenAI's.", "http://127.0.0.1:11434/v1", code=True
-    ),
-    "api_key_env": forms.About(
-        "API key",
-        "The name of the environment variable that holds the key, never the key itself. Empty: no key.",
-        "OPENAI_API_KEY",
-        code=True,
-    ),
+    "model": MODEL,
+    "base_url": ADDRESS,
+    "api_key_env": replace(KEY, help=f"{KEY.help} Empty: no key."),
 }
 MODES = {
     "json_schema": "JSON schema",
@@ -106,8 +99,7 @@ class _JudgeForm:
                         link_button("Cancel", "/judges")
             if may("edit"):
                 trial_card(workspace, choices, self._tried, self._fields)
-        name, version = (stored.name, stored.version) if stored else ("", 0)
-        self._saving = Saving[StoredJudge](partial(judge_state, workspace, name), version, f"/judges/{name}")
+        self._saving = Saving(edited_judge(workspace, stored), f"/judges/{name}")
 
     def _build(self) -> None:
         raise NotImplementedError
@@ -234,10 +226,13 @@ class _EmbeddedForm(_JudgeForm):
         return {**self._config, "kind": "embedded", "calibrated": bool(self._calibrated.value)}
 
 
-def judge_state(workspace: Workspace, name: str) -> State:
-    """The stored judge, for comparison."""
-    found = judges.get_judge(workspace, name)
-    return {"title": found.title, **found.config, "description": found.description}, found.version
+def edited_judge(workspace: Workspace, stored: StoredJudge | None) -> Edited[StoredJudge]:
+    """A judge as it is stored; None: a new one."""
+
+    def content(one: StoredJudge) -> dict[str, Any]:
+        return {"title": one.title, **one.config, "description": one.description}
+
+    return Edited(partial(judges.get_judge, workspace, stored.name if stored else ""), content, stored)
 
 
 def trial_card(

@@ -18,12 +18,24 @@ from evalflow.app.studio.metric_trial import JUDGED, TriedJudge
 from evalflow.app.studio.metrics import list_library
 from evalflow.app.studio.space import Workspace
 from evalflow.config.yaml_text import MISSING
-from evalflow.web.pages.judge_form import JudgeChoices, judge_form, judge_state, trial_card
+from evalflow.web.pages.judge_form import JudgeChoices, edited_judge, judge_form, trial_card
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import Deleting
+from evalflow.web.ui.endpoint import judge_labels, missing_key_note
 from evalflow.web.ui.frame import frame, guarded_page
-from evalflow.web.ui.judges import judge_labels, missing_key_note
-from evalflow.web.ui.parts import badge, button, cell, counted, facts, link_button, message, section, table, text
+from evalflow.web.ui.parts import (
+    badge,
+    button,
+    cell,
+    counted,
+    facts,
+    link_button,
+    message,
+    section,
+    table,
+    table_row,
+    text,
+)
 from evalflow.web.ui.visitor import may, title_of
 
 _TRAIL = [("Judges", "/judges")]
@@ -48,11 +60,11 @@ def add() -> None:
                     link_button("New judge", "/judges/new", primary=True)
             own = [judge for judge in found if judge.origin == "workspace"]
             if own:
-                _table(own, "table stacked judges")
+                _table(own)
             else:
                 message("No judges of your own yet.", "Runs can use those below, which conf/ declares.")
             with section("Ready to use", "As conf/ declares them, read-only."):
-                _table([judge for judge in found if judge.origin == "conf"], "table stacked judges")
+                _table([judge for judge in found if judge.origin == "conf"])
 
     @guarded_page("/judges/new", "edit")
     async def new(workspace: Workspace, kind: str = "openai") -> None:
@@ -87,14 +99,10 @@ def _choices(workspace: Workspace) -> JudgeChoices:
     return JudgeChoices(connection_names(workspace), judge_labels(single), metrics, datasets, taken)
 
 
-def _table(found: Sequence[StoredJudge], classes: str) -> None:
-    with table(("Judge", "Model", "Key", "Used by"), classes):
+def _table(found: Sequence[StoredJudge]) -> None:
+    with table(("Judge", "Model", "Key", "Used by"), "table stacked judges"):
         for one in found:
-            with ui.element("tr"):
-                with ui.element("th").props("scope=row"):
-                    ui.link(one.title, f"/judges/{one.name}").classes("name")
-                    if one.description:
-                        text(one.description, classes="small muted")
+            with table_row(one.title, one.description, f"/judges/{one.name}"):
                 cell("Model", _made_of(one.config), "")
                 with cell("Key", classes=""):
                     if one.missing_key:
@@ -102,8 +110,8 @@ def _table(found: Sequence[StoredJudge], classes: str) -> None:
                     else:
                         has_model = one.config.get("kind") != "embedded"
                         text("ready" if has_model else "needs none", "span", "small muted")
-                runs = counted(one.runs, "run") if one.runs else ""
-                cell("Used by", ", ".join([*map(_user, one.used_by), *([runs] if runs else [])]) or "–", "")
+                runs = [counted(one.runs, "run")] if one.runs else []
+                cell("Used by", ", ".join([*map(_user, one.used_by), *runs]) or "–", "")
 
 
 def _user(name: str) -> str:
@@ -166,12 +174,7 @@ def kind_in_words(config: Mapping[str, Any]) -> str:
     return next((one.name for one in _KINDS if one.value == kind), kind)
 
 
-def _deletion(workspace: Workspace, one: StoredJudge) -> Deleting:
-    return Deleting(
-        f"Delete {one.title}?",
-        "Metrics that use it must have another judge first. Runs keep their copy.",
-        lambda version: judges.delete_judge(workspace, one.name, version),
-        partial(judge_state, workspace, one.name),
-        (one.config, one.version),
-        "/judges",
-    )
+def _deletion(workspace: Workspace, one: StoredJudge) -> Deleting[StoredJudge]:
+    about = "Metrics that use it must have another judge first. Runs keep their copy."
+    delete = partial(judges.delete_judge, workspace, one.name)
+    return Deleting(edited_judge(workspace, one), f"Delete {one.title}?", about, delete, "/judges")

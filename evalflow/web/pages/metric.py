@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from anyio import to_thread
@@ -18,10 +19,10 @@ from evalflow.app.studio.space import Workspace
 from evalflow.web.pages.metric_form import NEW, MetricForm, YamlForm, why_no_form
 from evalflow.web.pages.metric_trial import TrialCard
 from evalflow.web.ui import forms
-from evalflow.web.ui.dialogs import Deleting, Saving, State
+from evalflow.web.ui.dialogs import Deleting, Edited, Saving
 from evalflow.web.ui.frame import frame, guarded_page
+from evalflow.web.ui.naming import TitleField
 from evalflow.web.ui.parts import button, link_button, message, plain_button, text
-from evalflow.web.ui.title_field import TitleField
 from evalflow.web.ui.visitor import may, title_of
 
 
@@ -117,10 +118,7 @@ class _MetricEditor:
         with ui.element("div").classes("section actions"):
             self._button = button("Save", self._save, kind="primary")
             link_button("Cancel", self._path)
-        name, version = (stored.name, stored.version) if stored else ("", 0)
-        self._saving = Saving[metrics.MetricDefinition](
-            lambda: self._read_stored(name), version, f"{self._path}/{name}"
-        )
+        self._saving = Saving(self._edited(), f"{self._path}/{stored.name if stored else ''}")
 
     def _build(self, view: str, definition: Mapping[str, Any], why: str = "") -> None:
         """Show a definition as the form or as YAML; `why` it has no form."""
@@ -159,20 +157,15 @@ class _MetricEditor:
                 query = "?view=yaml" if view == "yaml" else ""
                 ui.run_javascript(f"history.replaceState(null, '', location.pathname + {query!r})")
 
-    def deletion(self, metric: metrics.MetricDefinition) -> Deleting:
+    def deletion(self, metric: metrics.MetricDefinition) -> Deleting[metrics.MetricDefinition]:
         """A dialog that asks before the metric is deleted."""
-        return Deleting(
-            f"Delete {metric.title}?",
-            "Runs that used it stay, with their scores.",
-            lambda version: metrics.delete_metric(self._workspace, self._bot, metric.name, version),
-            lambda: self._read_stored(metric.name),
-            (_content(metric), metric.version),
-            self._path,
-        )
+        about = "Runs that used it stay, with their scores."
+        delete = partial(metrics.delete_metric, self._workspace, self._bot, metric.name)
+        return Deleting(self._edited(), f"Delete {metric.title}?", about, delete, self._path)
 
-    def _read_stored(self, name: str) -> State:
-        found = metrics.get_metric(self._workspace, self._bot, name)
-        return _content(found), found.version
+    def _edited(self) -> Edited[metrics.MetricDefinition]:
+        name = self._stored.name if self._stored else ""
+        return Edited(partial(metrics.get_metric, self._workspace, self._bot, name), _content, self._stored)
 
     def _draft(self, unnamed: str = "") -> metrics.MetricDraft:
         prompts = self._form.prompts() if isinstance(self._form, YamlForm) else self._prompts

@@ -13,7 +13,7 @@ from evalflow.app.studio.judges import StoredJudge
 from evalflow.app.studio.metric_trial import WrittenSteps
 from evalflow.errors import Problem, UserError
 from evalflow.web.ui import forms
-from evalflow.web.ui.judges import judge_labels, missing_key_note
+from evalflow.web.ui.endpoint import judge_labels, missing_key_note
 from evalflow.web.ui.parts import badge, button, message, text
 from evalflow.web.ui.visitor import title_of
 

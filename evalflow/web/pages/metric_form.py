@@ -20,8 +20,8 @@ from evalflow.app.studio.metric_yaml import KEY, metric_yaml, read_metric_yaml
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.metrics.registry import METRIC_KINDS
 from evalflow.web.pages.metric_fields import JudgeFields, ScaleFields, StepsFields, WriteSteps
+from evalflow.web.pages.metrics import GraphDrawing
 from evalflow.web.ui import forms
-from evalflow.web.ui.graph import GraphDrawing
 from evalflow.web.ui.parts import button, text
 
 

@@ -16,6 +16,7 @@ from evalflow.app.studio.metrics import MetricDraft
 from evalflow.app.studio.space import Workspace
 from evalflow.records import ScoreRecord
 from evalflow.web.ui import forms
+from evalflow.web.ui.endpoint import show_answer
 from evalflow.web.ui.faults import reveal
 from evalflow.web.ui.parts import badge, button, facts, message, text
 from evalflow.web.ui.visitor import title_of
@@ -157,11 +158,9 @@ class TrialCard:
             asked = self._workspace, self._bot, (draft := self._draft()), self._case.read()
             found = await self._workspace.ask(lambda: try_metric(*asked))
             with self._result:
-                if found.answer.status == "error":
-                    message("The bot gave no answer", found.answer.error or "", "fail")
-                elif not self._case.fields["answer"].value and found.answer.answer:
-                    text("Answer", "h3")
-                    text(found.answer.answer, classes="text said")
+                is_asked = not self._case.fields["answer"].value and found.answer.answer
+                if is_asked or found.answer.status == "error":
+                    show_answer(found.answer)
                 for score in found.scores:
                     is_own = score.metric == draft.name
                     show_score(score, (draft.title if is_own else "") or title_of("metric", score.metric, self._bot))
@@ -201,7 +200,7 @@ def show_score(score: ScoreRecord, metric: str) -> None:
         with ui.element("div").classes("actions"):
             text(f"{score.score:.2f}" if score.score is not None else "no score", "div", "figure")
             badge(score.status, "fail" if score.status == "error" else "accent")
-            text(metric, "span", "muted small").props("dir=auto")
+            text(metric, "span", "muted small")
         if score.error:
             message(score.error, "", "fail")
         if score.reason:

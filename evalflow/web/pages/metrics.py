@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from itertools import groupby
 from types import MappingProxyType
 from typing import Any, cast
-from urllib.parse import quote
 
 from anyio import to_thread
 from nicegui import ui
@@ -15,10 +14,22 @@ from evalflow.app.studio.bots import get_bot, list_bots
 from evalflow.app.studio.metric_yaml import metric_yaml
 from evalflow.app.studio.metrics import MetricDefinition, get_library, list_library, list_metrics
 from evalflow.app.studio.space import Workspace
+from evalflow.report.graphs import drawing_of
 from evalflow.web.ui import forms
 from evalflow.web.ui.frame import frame, guarded_page
-from evalflow.web.ui.graph import GraphDrawing
-from evalflow.web.ui.parts import Tone, button, card, counted, empty, facts, link_button, message, section, text
+from evalflow.web.ui.parts import (
+    Tone,
+    address,
+    button,
+    card,
+    counted,
+    empty,
+    facts,
+    link_button,
+    message,
+    section,
+    text,
+)
 from evalflow.web.ui.visitor import may, title_of
 
 
@@ -34,9 +45,8 @@ def add() -> None:
         with frame(f"Metrics of {owner.title}", place="Bots", about=about, trail=trail) as actions:
             if owner.origin == "conf":
                 about = "This bot is defined in conf/; its runs use the library. A copy can have its own metrics."
-                with empty("content_copy", "Metrics belong to your own bots", about):
-                    if may("edit"):
-                        link_button("Copy this bot", f"/bots/new?source={bot}", primary=True)
+                copy = [("Copy this bot", f"/bots/new?source={bot}")] if may("edit") else []
+                with empty("content_copy", "Metrics belong to your own bots", about, *copy):
                     link_button("See the library", "/library")
             elif found:
                 if may("edit"):
@@ -49,9 +59,8 @@ def add() -> None:
                     link_button("See the library", "/library")
             else:
                 about = "Describe a good answer in words and try it on a case, or start from the library."
-                with empty("rule", "Define a good answer", about):
-                    link_button("New metric", f"/bots/{bot}/metrics/new", primary=True)
-                    link_button("From the library", f"/library?bot={bot}")
+                steps = ("New metric", f"/bots/{bot}/metrics/new"), ("From the library", f"/library?bot={bot}")
+                empty("rule", "Define a good answer", about, *steps)
 
     @guarded_page("/library")
     async def library(workspace: Workspace, bot: str = "") -> None:
@@ -66,7 +75,7 @@ def add() -> None:
         found = await to_thread.run_sync(get_library, workspace, metric)
         known = await to_thread.run_sync(list_bots, workspace)
         bots = {one.name: one.title for one in known if one.origin == "workspace"}
-        trail = [("Metrics", f"/library?bot={quote(bot)}" if bot else "/library")]
+        trail = [("Metrics", address("/library", {"bot": bot}))]
         with frame(found.title, place="Metrics", about=str(found.definition.get("description", "")), trail=trail):
             _facts(found.definition)
             if may("edit"):
@@ -99,7 +108,7 @@ class _MetricSearch:
     """All metrics by family; a search finds those that contain all of its words."""
 
     def __init__(self, metrics: list[MetricDefinition], bot: str) -> None:
-        query = f"?bot={quote(bot)}" if bot else ""
+        query = address("", {"bot": bot})
         self._families: list[tuple[ui.element, list[tuple[ui.element, str]]]] = []
         with ui.element("div").classes("filters"):
             self._search = forms.line(
@@ -195,3 +204,21 @@ FAMILIES: Mapping[str, str] = MappingProxyType(
     {"g_eval": "G-Eval", "rag": "RAG", **{name: name.capitalize() for name in _CAPITALISED}}
 )
 """The headings of the families that ship; other people's are as they wrote them."""
+
+
+class GraphDrawing:
+    """Draws the graph of a metric of kind `graph`; nothing for another kind, and while the graph has a mistake."""
+
+    def __init__(self, definition: Mapping[str, Any]) -> None:
+        self._place = ui.element("figure").classes("graph")
+        self.show(definition)
+
+    def show(self, definition: Mapping[str, Any]) -> None:
+        """Draw another definition instead."""
+        lines = drawing_of(definition)
+        self._place.clear()
+        self._place.set_visibility(bool(lines))
+        if lines:
+            with self._place:
+                text("The way of a case", "figcaption", "label")
+                text("\n".join(lines), "pre", "card code-block").props("tabindex=0")

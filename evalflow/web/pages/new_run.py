@@ -32,10 +32,9 @@ from evalflow.web.pages.run_simulator import SimulatorFields
 from evalflow.web.pages.runs import name_of
 from evalflow.web.ui import forms
 from evalflow.web.ui.budget import left_in_words
-from evalflow.web.ui.endpoint import CALLED, endpoint_fields
+from evalflow.web.ui.endpoint import ADDRESS, CALLED, KEY, MODEL, endpoint_fields, judge_labels, missing_key_note
 from evalflow.web.ui.faults import FaultSummary, reveal, unfold
 from evalflow.web.ui.frame import frame, guarded_page
-from evalflow.web.ui.judges import judge_labels, missing_key_note
 from evalflow.web.ui.parts import Latest, button, facts, link_button, message, text
 from evalflow.web.ui.ticks import unpacked
 from evalflow.web.ui.visitor import title_of
@@ -245,19 +244,11 @@ _ANSWERS = {
 }
 _GENERATE: Mapping[str, bool | str] = {"true": True, "missing": "missing", "false": False}
 _ENDPOINT = {
-    "model": forms.About("Its model", "The provider's model name. Empty: the one in conf/.", "gpt-4.1-mini", code=True),
-    "base_url": forms.About(
-        "Its address",
-        "The base URL, up to and including /v1. Empty: the one in conf/.",
-        "http://127.0.0.1:11434/v1",
-        code=True,
+    "model": replace(MODEL, label="Its model", help=f"{MODEL.help} Empty: the one in conf/.", required=False),
+    "base_url": replace(
+        ADDRESS, label="Its address", help="The base URL, up to and including /v1. Empty: the one in conf/."
     ),
-    "api_key_env": forms.About(
-        "Its API key",
-        "The name of the environment variable that holds the key, never the key itself.",
-        "OPENAI_API_KEY",
-        code=True,
-    ),
+    "api_key_env": replace(KEY, label="Its API key"),
 }
 _CONNECTION = forms.About("Its connection", "The service and its key. Empty: the address in conf/.")
 _LIMITS = {

@@ -8,29 +8,30 @@ from functools import partial
 from anyio import to_thread
 from nicegui import ui
 
+from evalflow.app.studio import projects
 from evalflow.app.studio.access import Role
 from evalflow.app.studio.definitions import taken_names
-from evalflow.app.studio.projects import (
-    PROJECTS,
-    Member,
-    Project,
-    create_project,
-    delete_project,
-    get_project,
-    list_members,
-    list_projects,
-    remove_member,
-    set_role,
-    update_project,
-)
 from evalflow.app.studio.space import Workspace
 from evalflow.web.ui import forms
 from evalflow.web.ui.budget import budget_section
-from evalflow.web.ui.dialogs import Deleting, Saving, State, confirmation, dialog
+from evalflow.web.ui.dialogs import Deleting, Edited, Saving, confirmation, question
 from evalflow.web.ui.frame import frame, guarded_page
-from evalflow.web.ui.parts import badge, button, cell, counted, empty, joined, section, table, tell, text
-from evalflow.web.ui.title_field import TitleField
-from evalflow.web.ui.visitor import may, visitor
+from evalflow.web.ui.naming import TitleField
+from evalflow.web.ui.parts import (
+    badge,
+    button,
+    cell,
+    counted,
+    empty,
+    icon_button,
+    joined,
+    named,
+    section,
+    table,
+    tell,
+    text,
+)
+from evalflow.web.ui.visitor import may, name_here
 
 _ABOUT = "Bots, test cases and runs belong to a project, and so do the people who work with them."
 _ROLES: dict[Role, str] = {
@@ -49,24 +50,23 @@ def add() -> None:
     """Register the pages."""
 
     @guarded_page("/projects", "account")
-    async def projects(workspace: Workspace) -> None:
-        found = await to_thread.run_sync(list_projects, workspace)
+    async def listed(workspace: Workspace) -> None:
+        found = await to_thread.run_sync(projects.list_projects, workspace)
         with frame("Projects", place="Projects", about=_ABOUT) as actions:
             if may("own"):
                 with actions:
-                    taken = await to_thread.run_sync(taken_names, workspace, PROJECTS)
+                    taken = await to_thread.run_sync(taken_names, workspace, projects.PROJECTS)
                     button("New project", _creating(workspace, taken).open, kind="primary")
             if found:
                 _table(found)
             else:
                 about = "You are signed in, but no member of any project. Ask an admin of yours to add you"
-                with empty("folder_off", "No projects yet", f"{about}: you are {_name_of_visitor()}."):
-                    pass
+                empty("folder_off", "No projects yet", f"{about}: you are {name_here()}.")
 
     @guarded_page("/projects/{project}", "admin")
     async def one(there: Workspace, project: str) -> None:
-        found = await to_thread.run_sync(get_project, there, project)
-        members = await to_thread.run_sync(list_members, there)
+        found = await to_thread.run_sync(projects.get_project, there, project)
+        members = await to_thread.run_sync(projects.list_members, there)
         with frame(
             found.title, place="Projects", about=found.description, trail=[("Projects", "/projects")]
         ) as actions:
@@ -83,21 +83,16 @@ def add() -> None:
                     _AboutForm(there, found)
 
 
-def _name_of_visitor() -> str:
-    actor = visitor().actor
-    return actor.name if actor else ""
-
-
-def _link(project: Project, label: str) -> ui.element:
+def _link(project: projects.Project, label: str) -> ui.element:
     """A link to a project, from any project."""
     with ui.element("a").props(f'href="/p/{project.name}/"') as anchor:
         text(label, "span")
     return anchor
 
 
-def _table(projects: Sequence[Project]) -> None:
+def _table(found: Sequence[projects.Project]) -> None:
     with table(("Project", "You are", "Members", "Bots", "Datasets", "Runs", ""), "table stacked projects"):
-        for project in projects:
+        for project in found:
             with ui.element("tr"):
                 with ui.element("th").props("scope=row"):
                     _link(project, project.title).classes("name")
@@ -112,47 +107,36 @@ def _table(projects: Sequence[Project]) -> None:
 
 
 def _creating(workspace: Workspace, taken: Collection[str]) -> ui.dialog:
-    async def create() -> None:
+    async def create(creating: ui.button) -> None:
         fields = {**title.fields, "project.description": description}
         with forms.faults_shown(fields, creating):
             name, called = title.read(fields)
-            work = lambda: create_project(workspace, name, forms.written(description) or "", called)  # noqa: E731
+            work = lambda: projects.create_project(workspace, name, forms.written(description) or "", called)  # noqa: E731
             made = await to_thread.run_sync(work)
             ui.navigate.to(f"/projects/{made.name}")
 
-    with dialog("New project", "It begins empty; you then add its members.") as asked:
-        with ui.element("div").classes("form"):
-            title = TitleField("project", "Fees desk", taken)
-            description = forms.line(_DESCRIPTION)
-        with ui.element("div").classes("actions"):
-            creating = button("Create", create, kind="primary")
-            button("Cancel", asked.close)
+    about = "It begins empty; you then add its members."
+    with question("New project", about, "Create", create) as asked, ui.element("div").classes("form"):
+        title = TitleField("project", "Fees desk", taken)
+        description = forms.line(_DESCRIPTION)
     return asked
 
 
-def _deletion(there: Workspace, project: Project) -> Deleting:
-    return Deleting(
-        f"Delete {project.title}?",
-        "Only an empty project can be deleted. Its memberships and tokens end; the audit keeps what was done in it.",
-        lambda version: delete_project(there, version),
-        partial(_state, there),
-        _content(project),
-        "/projects",
-    )
+def _deletion(there: Workspace, project: projects.Project) -> Deleting[projects.Project]:
+    about = "Only an empty project can be deleted. Its memberships and tokens end; the audit keeps what was done in it."
+    delete = partial(projects.delete_project, there)
+    return Deleting(_edited(there, project), f"Delete {project.title}?", about, delete, "/projects")
 
 
-def _state(there: Workspace) -> State:
-    return _content(get_project(there, there.project))
-
-
-def _content(project: Project) -> State:
-    return {"title": project.title, "description": project.description}, project.version
+def _edited(there: Workspace, project: projects.Project) -> Edited[projects.Project]:
+    read = partial(projects.get_project, there, there.project)
+    return Edited(read, lambda now: {"title": now.title, "description": now.description}, project)
 
 
 class _MemberList:
     """The members, whose roles can be changed, and a form to add one."""
 
-    def __init__(self, there: Workspace, members: Sequence[Member]) -> None:
+    def __init__(self, there: Workspace, members: Sequence[projects.Member]) -> None:
         self._there = there
         with section("Members", "A change holds at once, in open pages and for tokens too."):
             self._rows = ui.element("div").props("aria-live=polite")
@@ -167,7 +151,7 @@ class _MemberList:
                 with ui.element("div").classes("actions"):
                     self._adding = button("Add", self._add)
 
-    def _show(self, members: Sequence[Member]) -> None:
+    def _show(self, members: Sequence[projects.Member]) -> None:
         self._rows.clear()
         with self._rows:
             if not members:
@@ -177,18 +161,16 @@ class _MemberList:
                 for member in members:
                     self._row(member)
 
-    def _row(self, member: Member) -> None:
+    def _row(self, member: projects.Member) -> None:
+        is_fixed = member.is_owner and not may("own")
         with ui.element("tr"):
             with ui.element("th").props("scope=row"):
-                text(member.full_name or member.name, classes="name")
-                if member.full_name:
-                    text(member.name, classes="small muted")
+                named(member.full_name or member.name, member.name if member.full_name else "")
                 with ui.element("div").classes("actions"):
                     if member.is_owner:
                         badge("owner of the server", "accent")
                     if member.is_disabled:
                         badge("disabled", "warn")
-            is_fixed = member.is_owner and not may("own")
             with cell("Role", classes=""):
                 role = ui.select(_OPTIONS, value=member.role).props("outlined dense")
                 role.props["aria-label"] = f"Role of {member.name}"
@@ -196,24 +178,20 @@ class _MemberList:
                 role.on_value_change(lambda: self._set(member.name, role.value))
             with cell("", classes="act"):
                 if not is_fixed:
-                    remove = confirmation(
-                        f"Remove {member.name}?",
-                        "They lose their role here at once, and their tokens of this project are deleted.",
-                        "Remove",
-                        partial(self._remove, member.name),
-                        keep="Cancel",
-                    )
-                    made = button("", remove.open, kind="quiet", icon="close")
-                    made.props(f'aria-label="Remove {member.name}" title="Remove"')
+                    self._remove_button(member.name)
+
+    def _remove_button(self, name: str) -> None:
+        about = "They lose their role here at once, and their tokens of this project are deleted."
+        remove = confirmation(f"Remove {name}?", about, "Remove", partial(self._remove, name), keep="Cancel")
+        icon_button("close", f"Remove {name}", remove.open)
 
     async def _set(self, name: str, role: Role) -> None:
-        made = await forms.attempt(lambda: set_role(self._there, name, role))
-        if made is not None:
+        if await forms.succeeds(partial(projects.set_role, self._there, name, role)):
             tell(f"{name} is now {role}.")
         await self._refresh()
 
     async def _remove(self, name: str) -> None:
-        if await forms.attempt(lambda: remove_member(self._there, name) or True):
+        if await forms.succeeds(partial(projects.remove_member, self._there, name)):
             tell(f"{name} was removed.")
         await self._refresh()
 
@@ -222,14 +200,16 @@ class _MemberList:
         if name is None:
             return
         fields = {"user": self._name}
-        made = await forms.attempt(lambda: set_role(self._there, name, self._role.value), fields, by=self._adding)
+        made = await forms.attempt(
+            lambda: projects.set_role(self._there, name, self._role.value), fields, by=self._adding
+        )
         if made is not None:
             self._name.value = ""
             tell(f"{name} is now {made.role}.")
             await self._refresh()
 
     async def _refresh(self) -> None:
-        members = await forms.attempt(lambda: list_members(self._there))
+        members = await forms.attempt(lambda: projects.list_members(self._there))
         if members is None:  # the visitor has given up the right
             ui.navigate.to("/projects")
         else:
@@ -237,21 +217,20 @@ class _MemberList:
 
 
 class _AboutForm:
-    def __init__(self, there: Workspace, project: Project) -> None:
+    def __init__(self, there: Workspace, project: projects.Project) -> None:
         self._there = there
         with forms.form():
             self._title = TitleField("project", "Fees desk", title=project.title, name=project.name)
             self._description = forms.area(_DESCRIPTION, project.description)
             with ui.element("div").classes("actions"):
                 self._button = button("Save", self._save)
-        path = f"/projects/{project.name}"
-        self._saving = Saving[Project](partial(_state, there), project.version, path)
-        self._path = path
+        self._path = f"/projects/{project.name}"
+        self._saving = Saving(_edited(there, project), self._path)
 
     async def _save(self) -> None:
         fields = {**self._title.fields, "project.description": self._description}
         with forms.faults_shown(fields):
             _, title = self._title.read(fields)
             mine = {"title": title, "description": forms.written(self._description) or ""}
-            work = partial(update_project, self._there, values=mine)
+            work = partial(projects.update_project, self._there, values=mine)
             await self._saving.save(work, mine, fields, self._button, lambda _: forms.leave(self._path))

@@ -22,8 +22,7 @@ from evalflow.web.pages.results_filter import FilterBar, ResultQuery, Tags
 from evalflow.web.pages.run_case import case_content, case_heading
 from evalflow.web.pages.runs import ACTIVE, metric_titles, metrics_of
 from evalflow.web.ui.faults import tell_fault
-from evalflow.web.ui.markup import markup
-from evalflow.web.ui.parts import Latest, address, button, counted, text
+from evalflow.web.ui.parts import Latest, address, button, counted, icon_button, markup, text
 from evalflow.web.ui.ticks import packed, tick_markup
 from evalflow.web.ui.visitor import may, root_path, title_of
 
@@ -352,9 +351,7 @@ class ResultPanel:
                     ("Next case (j)", "j", "keyboard_arrow_down", lambda: on_step(1)),
                     ("Close (Escape)", "Escape", "close", on_close),
                 ):
-                    made = button("", act, kind="quiet", icon=icon)
-                    made.props["aria-label"] = made.props["title"] = label
-                    made.props["data-key"] = key
+                    icon_button(icon, label, act).props["data-key"] = key
             self._content = ui.element("div").classes("panel-content").props("tabindex=-1")
         self._panel.set_visibility(False)
 
@@ -364,7 +361,7 @@ class ResultPanel:
         self._whole.props["href"] = path
         self._content.clear()
         with self._content:
-            text(case_heading(case), "h2").props("dir=auto")
+            text(case_heading(case), "h2")
             case_content(self._workspace, self._run, case)
         self._panel.set_visibility(True)
         self._content.run_method("scrollTo", 0, 0)

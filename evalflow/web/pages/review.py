@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from urllib.parse import quote
 
@@ -10,31 +11,41 @@ from anyio import to_thread
 from nicegui import ui
 
 from evalflow.app.studio import review_calibration, review_results, reviews
+from evalflow.app.studio.review_calibration import IssuedCertificate, JudgedCase, ReviewResult
 from evalflow.app.studio.review_results import Disagreement, HumanAgreement, ReviewProgress
-from evalflow.app.studio.reviews import REVIEWS, Review, ReviewMetric
+from evalflow.app.studio.reviews import Review, ReviewMetric
 from evalflow.app.studio.space import Workspace
+from evalflow.errors import command
+from evalflow.report.calibration import Calibration, CorrectedRow
 from evalflow.report.wording import number
-from evalflow.web.pages.review_result import show_result
 from evalflow.web.pages.review_setup import guidelines_section, people_section
 from evalflow.web.pages.reviews import desk_address
 from evalflow.web.ui import forms
-from evalflow.web.ui.dialogs import Deleting, State
+from evalflow.web.ui.dialogs import Deleting, Edited
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.grading import grades_of, named
 from evalflow.web.ui.parts import (
     address,
     badge,
     button,
+    capitalised,
+    cell,
+    copyable,
     counted,
     empty,
-    fill,
     fold,
     joined,
+    later,
     link_button,
+    message,
     section,
+    table,
+    table_row,
+    tell,
     text,
 )
-from evalflow.web.ui.visitor import visitor
+from evalflow.web.ui.verdict import CAUSES
+from evalflow.web.ui.visitor import title_of, visitor
 
 _REASON = forms.About("Why", "For those who read it later.", "The fee is on the page that it quotes.", required=True)
 _AGREES = (
@@ -70,12 +81,7 @@ def add() -> None:
 def _later(read: Callable[[], object], build: Callable[..., object], title: str, about: str = "") -> None:
     """A section that is read after the first paint."""
     with section(title, about):
-        place = ui.element("div").classes("stack")
-    ui.timer(
-        0,
-        partial(fill, place, "Reading …", lambda: to_thread.run_sync(read), build, f"{title}: not there yet."),
-        once=True,
-    )
+        later(ui.element("div").classes("stack"), "Reading …", read, build, f"{title}: not there yet.")
 
 
 def _actions(workspace: Workspace, review: Review) -> None:
@@ -89,12 +95,8 @@ def _actions(workspace: Workspace, review: Review) -> None:
 
     async def change() -> None:
         work = reviews.close_review if review.state == "open" else reviews.reopen_review
-        if await forms.attempt(lambda: work(workspace, review.name, review.version), by=changing):
+        if await forms.succeeds(partial(work, workspace, review.name, review.version), by=changing):
             ui.navigate.reload()
-
-    def stored() -> State:
-        row = REVIEWS.get(workspace, review.name)
-        return {"state": row["state"], "people": row["people"]}, row["version"]
 
     changing = button("Close the review" if review.state == "open" else "Reopen the review", change)
     changing.props["title"] = (
@@ -102,15 +104,11 @@ def _actions(workspace: Workspace, review: Review) -> None:
         if review.state == "open"
         else "People can go on"
     )
-    asked = Deleting(
-        f"Delete {review.name}?",
-        "Its labels are deleted too. Download them first if you need them.",
-        lambda version: reviews.delete_review(workspace, review.name, version),
-        stored,
-        ({"state": review.state, "people": list(review.people)}, review.version),
-        "/reviews",
-    )
-    button("Delete", asked.open, kind="danger")
+    read = partial(reviews.get_review, workspace, review.name)
+    edited = Edited(read, lambda now: {"state": now.state, "people": list(now.people)}, review)
+    about = "Its labels are deleted too. Download them first if you need them."
+    delete = partial(reviews.delete_review, workspace, review.name)
+    button("Delete", Deleting(edited, f"Delete {review.name}?", about, delete, "/reviews").open, kind="danger")
 
 
 def _progress(review: Review, found: ReviewProgress) -> None:
@@ -146,8 +144,7 @@ def _agreement(review: Review, found: HumanAgreement) -> str:
 
 def _disagreements(workspace: Workspace, review: Review, found: Sequence[Disagreement]) -> None:
     if not found:
-        with empty("handshake", "No disagreement", "Nobody has judged an answer differently from somebody else."):
-            pass
+        empty("handshake", "No disagreement", "Nobody has judged an answer differently from somebody else.")
     metrics = {metric.name: metric for metric in review.metrics}
     waiting = [one for one in found if not one.is_resolved]
     if found:
@@ -162,14 +159,14 @@ def _disagreement(workspace: Workspace, review: Review, metric: ReviewMetric, on
             text(f"{metric.title} of answer {one.item + 1}", "h3")
             badge("decided", "pass") if one.is_resolved else badge("to be decided", "warn")
         for turn in one.content.get("messages", ()):
-            text(f"{turn['role']}: {turn['content']}", "p", "text small muted").props("dir=auto")
-        text(str(one.content.get("answer") or ""), "p", "text").props("dir=auto")
+            text(f"{turn['role']}: {turn['content']}", "p", "text small muted")
+        text(str(one.content.get("answer") or ""), "p", "text")
         with ui.element("ul"):
             for label in one.labels:
                 words = joined(named(metric.scale, label.value), label.comment, "flagged" if label.is_flagged else "")
-                text(words, "li").props("dir=auto")
+                text(words, "li")
         if one.is_resolved:
-            text(f"Decided: {named(metric.scale, one.resolved)}. {one.reason}", "p", "text").props("dir=auto")
+            text(f"Decided: {named(metric.scale, one.resolved)}. {one.reason}", "p", "text")
         with fold("Decide again" if one.is_resolved else "Decide"), ui.element("div").classes("form"):
             _deciding(workspace, review, metric, one)
 
@@ -189,9 +186,115 @@ def _deciding(workspace: Workspace, review: Review, metric: ReviewMetric, one: D
         why = forms.required(reason)
         if why is None:
             return
-        work = lambda: review_results.resolve(workspace, review.name, one.item, metric.name, chosen, why) or True  # noqa: E731
-        if await forms.attempt(work, {"value": field, "reason": reason}, deciding):
+        work = partial(review_results.resolve, workspace, review.name, one.item, metric.name, chosen, why)
+        if await forms.succeeds(work, {"value": field, "reason": reason}, deciding):
             ui.navigate.reload()
 
     with ui.element("div").classes("actions"):
         deciding = button("Decide", decide, kind="primary")
+
+
+_CLOSING = "Closing it gives out no more answers; what people have begun they may still submit."
+_SAVING = (
+    "Gates and reports of the run then count people's labels, and later runs with the same judge, metric and prompts "
+    "show how far the judge can be trusted."
+)
+_MOST = 20
+"""The most cases that are shown of those where judge and people differ."""
+
+
+def show_result(workspace: Workspace, review: Review, found: ReviewResult) -> None:
+    """The content of the section."""
+    titles = {metric.name: metric.title for metric in review.metrics}
+    rows = _corrected(found.calibration, titles) if found.calibration else ()
+    if not rows:
+        message("There are too few labels to say anything of the judge.", "Go on labelling.", "")
+    elif found.is_provisional:
+        message("Provisional: people are still labelling.", _CLOSING, "")
+    for row in rows:
+        with ui.element("article").classes("card stack"):
+            text(row.sentence, "p", "text")
+            for warning in row.warnings:
+                text(warning, "p", "small muted text")
+    for note in found.calibration.notes if found.calibration else ():
+        text(f"{capitalised(note)}.", "p", "small muted text")
+    if rows:
+        _saving(workspace, review, found, titles)
+    for metric in review.metrics:
+        _against(review, metric, [one for one in found.cases if one.metric == metric.name])
+
+
+def _corrected(found: Calibration, titles: Mapping[str, str]) -> Sequence[CorrectedRow]:
+    """What people's labels make of each mean, in words with the titles of the metrics."""
+    return replace(
+        found, rows=[replace(row, metric=titles.get(row.metric, row.metric)) for row in found.rows]
+    ).corrected_means
+
+
+def _saving(workspace: Workspace, review: Review, found: ReviewResult, titles: Mapping[str, str]) -> None:
+    with ui.element("section").classes("card stack").props('aria-label="Calibration of the run"'):
+        with ui.element("div").classes("actions"):
+            text("Calibration of the run", "h3")
+            badge("saved", "pass") if found.is_saved else badge("not saved")
+        for one in found.certificates:
+            _certificate(one, titles.get(one.metric, one.metric))
+        if found.is_saved:
+            run = f"/runs/{quote(review.run_id, safe='')}"
+            text("The run's gates and reports count these labels.", "p", "small muted")
+            ui.link("To the run", run).classes("small")
+        elif review.state == "open":
+            text("Close the review to save its calibration: until then it is provisional.", "p", "muted")
+        else:
+            text(_SAVING, "p", "muted")
+            with ui.element("div").classes("actions"):
+                saving = button("Save the calibration", lambda: _save(workspace, review, saving), kind="primary")
+        text("The same on the command line, with the labels downloaded as labels.csv:", "p", "small muted")
+        copyable(command("calibrate", workspace.runs / review.run_id, "--labels", "labels.csv"))
+
+
+def _certificate(one: IssuedCertificate, metric: str) -> None:
+    judge = title_of("judge", one.judge)
+    if one.issued_at:
+        text(f"Certificate of {judge}, {one.issued_at[:10]}: {one.agreement}.", "p", "text")
+    elif one.why_not:
+        text(f"No certificate of {judge} for {metric}: {one.why_not}.", "p", "text")
+    else:
+        text(f"Saving issues a certificate of {judge} for {metric}.", "p", "text")
+
+
+async def _save(workspace: Workspace, review: Review, saving: ui.button) -> None:
+    work = lambda: review_calibration.save_calibration(workspace, review.name)  # noqa: E731
+    saved = await forms.attempt(work, by=saving)
+    if saved is None:
+        return
+    for change in saved.changes:
+        tell(capitalised(change))
+    ui.navigate.reload()
+
+
+def _against(review: Review, metric: ReviewMetric, found: Sequence[JudgedCase]) -> None:
+    text(f"{metric.title}: judge against people", "h3", "against")
+    if not found:
+        text("No answer has both a score and a label yet.", "p", "muted")
+        return
+    apart = [one for one in found if one.difference]
+    same = f"{len(found) - len(apart):,} of {counted(len(found), 'answer')}"
+    text(f"Judge and people say the same of {same}.", "p", "muted")
+    if not apart:
+        return
+
+    with table(("Answer", "Judge", "People", "Judge's reason", "Who is wrong?"), "table stacked"):
+        for one in apart[:_MOST]:
+            with table_row(
+                one.case_id, path="" if one.position is None else f"/runs/{review.run_id}/cases/{one.position}"
+            ):
+                cell("Judge", number(one.score, 2))
+                cell("People", number(one.human, 2))
+                with cell("Judge's reason", classes=""):
+                    text(one.reason or "–", "span", "small text")
+                with cell("Who is wrong?", classes=""), ui.element("div").classes("actions"):
+                    for cause, word in CAUSES.items():
+                        about = {"cause": cause, "run": review.run_id, "position": one.position, "metric": metric.name}
+                        ui.link(word, address("/tasks/new", about)).classes("small")
+    if len(apart) > _MOST:
+        text(f"The first {_MOST} of {len(apart):,}.", "p", "small muted")

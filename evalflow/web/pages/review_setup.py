@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from urllib.parse import quote
 
 from nicegui import ui
 
 from evalflow.app.studio import review_guidelines, reviews
 from evalflow.app.studio.review_results import PersonProgress, ReviewProgress
-from evalflow.app.studio.reviews import REVIEWS, Labeller, Review, ReviewMetric
+from evalflow.app.studio.reviews import Labeller, Review, ReviewMetric
 from evalflow.app.studio.space import Workspace
 from evalflow.web.pages.runs import seconds_in_words
 from evalflow.web.ui import forms
-from evalflow.web.ui.dialogs import Saving, State, confirmation
-from evalflow.web.ui.parts import badge, button, cell, counted, fold, joined, section, table, text
+from evalflow.web.ui.dialogs import Edited, Saving, confirmation
+from evalflow.web.ui.parts import (
+    badge,
+    button,
+    cell,
+    counted,
+    fold,
+    joined,
+    section,
+    table,
+    text,
+)
 
 _ADDED = forms.About("Add people", "Members of the project who may label.", required=True)
 _NOBODY = "Everybody who may label in this project is among them. An admin of the project makes others annotators."
@@ -28,6 +39,7 @@ def people_section(
     """Who labels, how far each of them is, and adding and removing people."""
     others = {one.name: joined(one.name, one.full_name) for one in may_label if one.name not in review.people}
     is_alone = len(review.people) == 1 and not others
+
     heads = ("Person", "Done", "Median time", "Declined", "Flagged", *(() if is_alone else ("",)))
     with section("People"):
         with table(heads, "table stacked"):
@@ -47,7 +59,7 @@ def people_section(
 
 def _person(person: PersonProgress) -> None:
     seconds = person.median_seconds
-    with ui.element("th").props("scope=row dir=auto"):
+    with ui.element("th").props("scope=row"):
         text(person.name, "span", "name")
         if not person.is_invited:
             badge("removed")
@@ -96,7 +108,7 @@ async def _change(
         now = reviews.get_review(workspace, review.name)
         return reviews.change_people(workspace, review.name, now.version, people(now.people))
 
-    if await forms.attempt(work, fields, by):
+    if await forms.succeeds(work, fields, by):
         forms.saved()
         ui.navigate.reload()
 
@@ -113,8 +125,8 @@ def guidelines_section(workspace: Workspace, review: Review, progress: ReviewPro
 
 def _giving_again(workspace: Workspace, review: Review, outdated: int) -> None:
     async def again() -> None:
-        work = lambda: review_guidelines.give_out_again(workspace, review.name, review.version)  # noqa: E731
-        if await forms.attempt(work, by=giving):
+        work = partial(review_guidelines.give_out_again, workspace, review.name, review.version)
+        if await forms.succeeds(work, by=giving):
             forms.saved()
             ui.navigate.reload()
 
@@ -133,9 +145,9 @@ def _giving_again(workspace: Workspace, review: Review, outdated: int) -> None:
 def _guidelines(workspace: Workspace, review: Review, metric: ReviewMetric, given: Mapping[int, int]) -> None:
     older = sum(number for version, number in given.items() if version != metric.rubric)
     with ui.element("div").classes("actions"):
-        text(metric.title, "h3").props("dir=auto")
+        text(metric.title, "h3")
         badge(f"version {metric.rubric}")
-    text(metric.guidelines or "None.", "p", "text").props("dir=auto")
+    text(metric.guidelines or "None.", "p", "text")
     current = counted(given.get(metric.rubric, 0), "label")
     left_out = f"{counted(older, 'label')} by older versions left out of agreement, corrected mean and certificate"
     text(joined(f"{current} by this version", left_out if older else ""), "p", "small muted")
@@ -145,13 +157,12 @@ def _guidelines(workspace: Workspace, review: Review, metric: ReviewMetric, give
         with fold("Earlier versions"), ui.element("div").classes("stack"):
             for version, content in reversed(list(enumerate(metric.older, 1))):
                 text(f"Version {version}, {counted(given.get(version, 0), 'label')}", "h4")
-                text(content or "None.", "p", "text").props("dir=auto")
+                text(content or "None.", "p", "text")
 
 
 def _editing(workspace: Workspace, review: Review, metric: ReviewMetric, given: int) -> None:
-    def stored() -> State:
-        row = REVIEWS.get(workspace, review.name)
-        return {"guidelines": row["guidelines"][metric.name]}, row["version"]
+    def content(now: Review) -> dict[str, str]:
+        return {"guidelines": next(one.guidelines for one in now.metrics if one.name == metric.name)}
 
     async def save() -> None:
         new = str(field.value or "")
@@ -171,7 +182,8 @@ def _editing(workspace: Workspace, review: Review, metric: ReviewMetric, given: 
         text(_consequence(metric, given), "p", "small text")
         with ui.element("div").classes("actions"):
             saving_button = button(f"Save as version {metric.rubric + 1}", save, kind="primary")
-    saving = Saving[Review](stored, review.version, f"/reviews/{quote(review.name, safe='')}")
+    edited = Edited(partial(reviews.get_review, workspace, review.name), content, review)
+    saving = Saving(edited, f"/reviews/{quote(review.name, safe='')}")
 
 
 def _consequence(metric: ReviewMetric, given: int) -> str:

@@ -18,7 +18,7 @@ from evalflow.app.studio.space import Workspace
 from evalflow.web.pages.runs import name_of
 from evalflow.web.ui import forms
 from evalflow.web.ui.frame import frame, guarded_page
-from evalflow.web.ui.parts import Latest, badge, button, counted, empty, joined, link_button, text
+from evalflow.web.ui.parts import Latest, address, badge, button, counted, empty, joined, link_button, text
 from evalflow.web.ui.visitor import may
 
 _ABOUT = "People judge answers without seeing scores. What they say shows how far a judge can be trusted."
@@ -67,8 +67,8 @@ def add() -> None:
         trail = [("Reviews", "/reviews")]
         with frame("New review", place="Reviews", about=_ABOUT, trail=trail):
             if not runs and not run:
-                with empty("play_circle", "No run has ended yet", "A review judges the answers of a run."):
-                    link_button("To the runs", "/runs", primary=True)
+                about = "A review judges the answers of a run."
+                empty("play_circle", "No run has ended yet", about, ("To the runs", "/runs"))
                 return
             chosen = run or runs[0].run_id
             names = {one.run_id: name_of(one) for one in runs} | {chosen: chosen}
@@ -96,21 +96,19 @@ def _listed(space: Workspace) -> list[tuple[ReviewEntry, _Own | None]]:
 def _none() -> None:
     if may("edit"):
         about = "Let two people or more judge some answers of a run, and see whether its judge agrees with them."
-        with empty("rate_review", "No reviews yet", about):
-            link_button("New review", "/reviews/new", primary=True)
+        empty("rate_review", "No reviews yet", about, ("New review", "/reviews/new"))
     else:
-        with empty("inbox", "Nothing to label", "When somebody needs your judgement, it appears here."):
-            pass
+        empty("inbox", "Nothing to label", "When somebody needs your judgement, it appears here.")
 
 
 def _card(entry: ReviewEntry, own: _Own | None) -> None:
     with ui.element("article").classes("card review stack"):
         with ui.element("div").classes("named"):
             if entry.review is None:
-                text(entry.name, "h2").props("dir=auto")
+                text(entry.name, "h2")
             else:
                 with ui.element("h2"):
-                    ui.link(entry.name, f"/reviews/{quote(entry.name, safe='')}").props("dir=auto")
+                    ui.link(entry.name, f"/reviews/{quote(entry.name, safe='')}")
             if entry.state == "closed":
                 badge("closed")
         if entry.review is not None:
@@ -159,7 +157,7 @@ class _ReviewForm:
         with forms.form():
             with forms.fieldset("What is judged"):
                 picked = forms.pick(_RUN, runs, run)
-                picked.on_value_change(lambda: ui.navigate.to(f"/reviews/new?run={quote(str(picked.value))}"))
+                picked.on_value_change(lambda: ui.navigate.to(address("/reviews/new", {"run": picked.value})))
                 known = {metric.name: metric.title for metric in found.metrics}
                 chosen = list(found.judged or known)
                 self._metrics = forms.several(_METRICS, known, chosen)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import Any, cast
@@ -14,7 +15,7 @@ from nicegui import ui
 from evalflow.config.yaml_text import safe_yaml
 from evalflow.metrics.json_schema import json_equal
 from evalflow.web.ui import forms
-from evalflow.web.ui.parts import button, capitalised
+from evalflow.web.ui.parts import button, capitalised, icon_button
 from evalflow.web.ui.visitor import may
 
 OPERATIONS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType({
@@ -61,34 +62,114 @@ _COMPARED = forms.About("Compared with", required=True)
 _AGAINST = forms.About("Other field", "A field of the test case.", "reference", required=True, code=True)
 _OPERATION = forms.About("Rule", "The answer …", required=True)
 _UNITS = ("characters", "words", "lines", "items")
-_VALUES = forms.About("Texts", "One a line.", "refund\nmoney back", required=True)
-_CASED = forms.About("Capital letters count", "“hello” then differs from “Hello”.")
-_TEXTS = {
-    "value": forms.About("Text", example="refund", required=True),
-    "pattern": forms.About("Pattern", "A regular expression.", r"\d+ pounds", required=True, code=True),
-}
-_NUMBERS = {
-    "value": forms.About("Number", example="40", required=True),
-    "tolerance": forms.About("Difference allowed", example="0.5"),
-    "min": forms.About("At least", example="1"),
-    "max": forms.About("At most", example="50"),
-}
-_PATH = forms.About("JSON path", "Where the value is.", "$.days", required=True, code=True)
+_TEXT = forms.About("Text", example="refund", required=True)
+_NUMBER = forms.About("Number", example="40", required=True)
+PATTERN = forms.About("Pattern", "A regular expression.", r"\d+ pounds", required=True, code=True)
 _HOW = forms.About("The value there", required=True)
 _EXPECTED = {
     "equals": forms.About("Value", "A text, a number, or JSON.", "21", required=True, code=True),
     "contains": forms.About("Text", example="refund", required=True),
-    "matches": forms.About("Pattern", "A regular expression.", r"\d+ pounds", required=True, code=True),
+    "matches": PATTERN,
 }
-_SCHEMA = forms.About("Schema", "A JSON Schema.", '{"required": ["days"]}', required=True, code=True)
-_ANYWHERE = forms.About("One object in the text is enough", "Otherwise the whole text must be JSON.")
-_ELEMENTS = forms.About("Elements", "That it must have, each as its path from the root, one a line.", "loan.days")
 _LIMIT_WORDS = (("min", "at least"), ("max", "at most"))
-_UNIT = forms.About("Counted", required=True)
 _KEPT = ("normalize", "trim", "relative")
 """Keys without a field, which stay as they are."""
 _FIELD = forms.About("Field", "What is looked at; empty: the answer.", "metadata.language", code=True)
 _YAML = forms.About("Rule", "As YAML.", "op: contains\nvalue: refund", required=True, code=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """A parameter with a field of its own.
+
+    Attributes:
+        make: Builds the field for a value.
+        read: The value of the field.
+        default: The value if there is none.
+    """
+
+    about: forms.About
+    make: Callable[[forms.About, Any], forms.Field]
+    read: Callable[[forms.Field], Any]
+    default: Any = None
+
+    def build(self, given: Any) -> forms.Field:
+        """The field for a value; None: the default."""
+        return self.make(self.about, self.default if given is None else given)
+
+
+def line_param(about: forms.About, default: str | None = None) -> Param:
+    """A text of one line."""
+    return Param(about, lambda about, given: forms.line(about, _as_str(given)), forms.written, default)
+
+
+def area_param(about: forms.About) -> Param:
+    """A text of several lines."""
+    return Param(about, lambda about, given: forms.area(about, _as_str(given)), forms.written)
+
+
+def number_param(about: forms.About, default: float | None = None) -> Param:
+    """A number; empty is None."""
+    return Param(about, _number_field, forms.number_of, default)
+
+
+def tick_param(about: forms.About, *, default: bool) -> Param:
+    """Yes or no."""
+    make: Any = forms.tick
+    return Param(about, lambda about, given: make(about, given is True), lambda field: bool(field.value), default)
+
+
+def json_param(about: forms.About) -> Param:
+    """JSON in several lines; what is no JSON is read as text."""
+
+    def make(about: forms.About, given: Any) -> forms.Field:
+        return forms.area(about, "" if given is None else json.dumps(given, ensure_ascii=False, indent=2))
+
+    def read(field: forms.Field) -> Any:
+        written = forms.written(field)
+        return None if written is None else forms.as_value(written)
+
+    return Param(about, make, read)
+
+
+def _lines_param(about: forms.About, default: list[str] | None = None) -> Param:
+    def make(about: forms.About, given: Any) -> forms.Field:
+        return forms.area(about, "\n".join(map(str, cast("Sequence[Any]", given if isinstance(given, list) else ()))))
+
+    return Param(about, make, forms.lines_of, default)
+
+
+def _unit_field(about: forms.About, given: Any) -> forms.Field:
+    return forms.pick(about, _UNITS, given if given in _UNITS else _UNITS[0])
+
+
+def _number_field(about: forms.About, given: Any) -> forms.Field:
+    return forms.number_field(about, given if isinstance(given, int | float) else None)
+
+
+def _as_str(given: Any) -> str | None:
+    return None if given is None else str(given)
+
+
+CASED = tick_param(forms.About("Capital letters count", "“hello” then differs from “Hello”."), default=True)
+_PARAMS: Mapping[str, Param] = {
+    "values": _lines_param(forms.About("Texts", "One a line.", "refund\nmoney back", required=True)),
+    "elements": _lines_param(
+        forms.About("Elements", "That it must have, each as its path from the root, one a line.", "loan.days"), []
+    ),
+    "case_sensitive": CASED,
+    "pattern": line_param(PATTERN),
+    "unit": Param(forms.About("Counted", required=True), _unit_field, lambda field: field.value, _UNITS[0]),
+    "min": number_param(forms.About("At least", example="1")),
+    "max": number_param(forms.About("At most", example="50")),
+    "tolerance": number_param(forms.About("Difference allowed", example="0.5")),
+    "path": line_param(forms.About("JSON path", "Where the value is.", "$.days", required=True, code=True)),
+    "schema": json_param(forms.About("Schema", "A JSON Schema.", '{"required": ["days"]}', required=True, code=True)),
+    "anywhere": tick_param(
+        forms.About("One object in the text is enough", "Otherwise the whole text must be JSON."), default=False
+    ),
+}
+"""The keys of `OPERATIONS` with one field each."""
 
 
 class RuleFields:
@@ -141,35 +222,22 @@ class RuleFields:
         return {"op": self._op, **kept, **given}
 
     def _values(self, key: str) -> dict[str, Any]:
-        """The values of one key of `OPERATIONS`."""
+        """The values of one key of `OPERATIONS`; a default is left out unless it was written."""
+        if key in _PARAMS:
+            value = _PARAMS[key].read(self._fields[key])
+            return {key: value} if value != _PARAMS[key].default or key in self._params else {}
         match key:
-            case "values" | "elements":
-                found = forms.lines_of(self._fields[key])
-                return {key: found} if found or key in self._params or key == "values" else {}
-            case "case_sensitive" | "anywhere":
-                is_on, default = bool(self._fields[key].value), key == "case_sensitive"
-                return {key: is_on} if is_on != default or key in self._params else {}
-            case "other_text" | "other_number":
-                if "against" in self._fields:
-                    return {"against": forms.written(self._fields["against"])}
-                field = self._fields["value"]
-                return {"value": forms.written(field) if key == "other_text" else forms.number_of(field)}
-            case "min" | "max" | "tolerance":
-                return {key: forms.number_of(self._fields[key])}
-            case "unit":
-                unit = self._fields[key].value
-                return {key: unit} if key in self._params or unit != _UNITS[0] else {}
-            case "schema":
-                written = forms.written(self._fields[key])
-                return {key: None if written is None else forms.as_value(written)}
             case "rule":
                 return {key: self._inner[0].read()}
             case "rules":
                 return {key: [one.read() for one in self._inner]}
             case "wanted":
                 return self._expected()
+            case _ if "against" in self._fields:
+                return {"against": forms.written(self._fields["against"])}
             case _:
-                return {key: forms.written(self._fields[key])}
+                field = self._fields["value"]
+                return {"value": forms.written(field) if key == "other_text" else forms.number_of(field)}
 
     def _expected(self) -> dict[str, Any]:
         how = str(self._fields["wanted"].value)
@@ -213,34 +281,16 @@ class RuleFields:
 
     def _build(self, key: str) -> None:
         given = self._params.get(key)
-        match key:
-            case "values" | "elements":
-                about = _VALUES if key == "values" else _ELEMENTS
-                shown = "\n".join(map(str, cast("Sequence[Any]", given if isinstance(given, list) else ())))
-                self._put(key, forms.area(about, shown))
-            case "case_sensitive":
-                self._put(key, cast("Any", forms.tick(_CASED, given is not False)))
-            case "anywhere":
-                self._put(key, cast("Any", forms.tick(_ANYWHERE, given is True)))
-            case "unit":
-                self._put(key, forms.pick(_UNIT, _UNITS, given if given in _UNITS else _UNITS[0]))
-            case "min" | "max" | "tolerance":
-                self._put(key, _number_field(key, given))
-            case "other_text" | "other_number":
-                self._build_other(key)
-            case "schema":
-                shown = "" if given is None else json.dumps(given, ensure_ascii=False, indent=2)
-                self._put(key, forms.area(_SCHEMA, shown))
-            case "rule":
-                self._nested(given)
-            case "rules":
-                self._several(cast("Sequence[Any]", given) if isinstance(given, list) else ({},))
-            case "path":
-                self._put(key, forms.line(_PATH, given))
-            case "wanted":
-                self._build_expected()
-            case _:
-                self._put(key, forms.line(_TEXTS[key], None if given is None else str(given)))
+        if key in _PARAMS:
+            self._put(key, _PARAMS[key].build(given))
+        elif key == "rule":
+            self._nested(given)
+        elif key == "rules":
+            self._several(cast("Sequence[Any]", given) if isinstance(given, list) else ({},))
+        elif key == "wanted":
+            self._build_expected()
+        else:
+            self._build_other(key)
 
     def _build_other(self, key: str) -> None:
         given = self._params.get("value")
@@ -249,9 +299,9 @@ class RuleFields:
         if "against" in self._params:
             self._put("against", forms.line(_AGAINST, self._params["against"]))
         elif key == "other_number":
-            self._put("value", _number_field("value", given))
+            self._put("value", _number_field(_NUMBER, given))
         else:
-            self._put("value", forms.line(_TEXTS["value"], None if given is None else str(given)))
+            self._put("value", forms.line(_TEXT, _as_str(given)))
 
         def chosen() -> None:
             before = {**self._params, **self.read()}
@@ -296,8 +346,7 @@ class RuleFields:
             with ui.element("div").classes("rule-row"):
                 self._nested(rule)
                 if len(rules) > 1 and may("edit"):
-                    remove = button("", partial(self._dropped, number), kind="quiet", icon="close")
-                    remove.props["aria-label"] = f"Remove rule {number + 1}"
+                    icon_button("close", f"Remove rule {number + 1}", partial(self._dropped, number))
         if may("edit"):
             button("Add a rule", self._added, kind="quiet", icon="add")
 
@@ -312,10 +361,6 @@ class RuleFields:
         self._params = {**self._params, **self.read(), "rules": rules}
         self._show()
         self._on_change()
-
-
-def _number_field(key: str, given: Any) -> ui.number:
-    return forms.number_field(_NUMBERS[key], given if isinstance(given, int | float) else None)
 
 
 def yaml_text(values: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 from anyio import to_thread
 from nicegui import ui
@@ -30,7 +30,9 @@ from evalflow.web.ui.budget import run_budget
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.headline import basis, gate_name, gates_in_words, heading, said_by_people
 from evalflow.web.ui.parts import (
+    ProgressBar,
     Tone,
+    address,
     badge,
     copyable,
     facts,
@@ -159,7 +161,7 @@ def _about(run: runs.Run, left_out: Mapping[str, LeftOutCases]) -> TextElement:
         )
         chosen = choice_in_words(run.request) if run.request else ""
         if which := joined(chosen, left_out_in_words(left_out)):
-            text(which, "span", "muted small").props("dir=auto")
+            text(which, "span", "muted small")
     return state
 
 
@@ -191,7 +193,7 @@ def _verdict(run: runs.Run) -> None:
                 text(people, "p", "text")
         if gates:
             failed = any(gate["passed"] is False for gate in run.facts["gates"])
-            text(gates, "p", "gates-said failed" if failed else "gates-said").props("dir=auto")
+            text(gates, "p", "gates-said failed" if failed else "gates-said")
         if headline is not None:
             basis(headline)
         for line in run.facts.get("sampling", ()):
@@ -210,10 +212,10 @@ def _onward(workspace: Workspace, run: runs.Run) -> None:
             if found.before is not None:
                 before = found.before.run
                 unlike = ", not comparable as it is" if found.before.obstacles else ""
-                path = f"/compare?{urlencode({'a': before.run_id, 'b': run.run_id})}"
+                path = address("/compare", {"a": before.run_id, "b": run.run_id})
                 about = f"{name_of(before)}, {when(before.created_at)}{unlike}"
                 _link("compare_arrows", "Compare with the run before", path, about)
-            _link("compare_arrows", "Compare with another run", f"/compare?{urlencode({'b': run.run_id})}")
+            _link("compare_arrows", "Compare with another run", address("/compare", {"b": run.run_id}))
             if found.bot:
                 _link("smart_toy", title_of("bot", found.bot), f"/bots/{quote(found.bot, safe='')}", "The bot")
             for dataset in found.datasets:
@@ -239,10 +241,7 @@ class ProgressCard:
         self._state = state
         with ui.element("div").classes("card stack watch"):
             self._what = text("", "h2").props("aria-live=polite")
-            self._bar = ui.element("div").classes("progress")
-            self._bar.props("role=progressbar aria-valuemin=0 aria-valuemax=100 aria-label='Finished scores'")
-            with self._bar:
-                self._filled = ui.element("i")
+            self._bar = ProgressBar()
             self._facts: dict[str, TextElement] = {}
             with ui.element("dl").classes("facts tight"):
                 for name in _progress_facts(run):
@@ -260,9 +259,7 @@ class ProgressCard:
         self._state.set_text(label)
         self._state.classes(replace=f"badge {tone}")
         self._what.set_text(_activity(run))
-        share = min(1.0, progress.done / progress.expected) if progress.expected else 0.0
-        self._filled.style(f"width: {100 * share:.1f}%")
-        self._bar.props["aria-valuenow"] = round(100 * share)
+        self._bar.show(progress.done, progress.expected)
         for name, value in _progress_facts(run).items():
             self._facts[name].set_text(value)
         self._latest.clear()
@@ -392,7 +389,7 @@ def _gates(bot: str, gates: Sequence[Mapping[str, Any]]) -> None:
         for gate in gates:
             with ui.element("li"):
                 badge(*_OUTCOMES[gate["passed"]])
-                text(gate_name(gate, bot), "span").props("dir=auto")
+                text(gate_name(gate, bot), "span")
                 if gate["value"] is not None:
                     ends = "" if gate["ci_low"] is None else f" ({interval(gate['ci_low'], gate['ci_high'])})"
                     text(f"is {number(gate['value'])}{ends}", "span", "muted")

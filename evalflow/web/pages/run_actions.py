@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from urllib.parse import urlencode
+from functools import partial
 
 from nicegui import ui
 
@@ -14,7 +14,7 @@ from evalflow.app.studio.space import Workspace
 from evalflow.web.pages.runs import ACTIVE
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import confirmation
-from evalflow.web.ui.parts import button, link_button, tell
+from evalflow.web.ui.parts import address, button, link_button, tell
 from evalflow.web.ui.visitor import may
 
 
@@ -23,7 +23,7 @@ def run_actions(workspace: Workspace, run: runs.Run) -> None:
 
     def act(work: Callable[[Workspace, str], runs.Run], done: str) -> Callable[[], object]:
         async def acted() -> None:
-            if await forms.attempt(lambda: work(workspace, run.run_id)):
+            if await forms.succeeds(partial(work, workspace, run.run_id)):
                 tell(done)
                 ui.navigate.reload()
 
@@ -41,7 +41,7 @@ def run_actions(workspace: Workspace, run: runs.Run) -> None:
     else:
         _repeatable_button(workspace, run)
     if run.facts:
-        link_button("New review", f"/reviews/new?{urlencode({'run': run.run_id})}")
+        link_button("New review", address("/reviews/new", {"run": run.run_id}))
     if run.state == "done" and run.progress.errors and run.origin == "workspace":
         errors = "error" if run.progress.errors == 1 else f"{run.progress.errors:,} errors"
         button(f"Retry the {errors}", act(runs.retry_errors, "Retrying what failed."))
@@ -53,7 +53,7 @@ def run_actions(workspace: Workspace, run: runs.Run) -> None:
 
 def _delete_button(workspace: Workspace, run: runs.Run) -> None:
     async def delete() -> None:
-        if await forms.attempt(lambda: runs.delete_run(workspace, run.run_id) or True):
+        if await forms.succeeds(partial(runs.delete_run, workspace, run.run_id)):
             ui.navigate.to("/runs")
 
     about = "It disappears from these pages. Its folder with all files stays, and can be opened again."
@@ -79,7 +79,7 @@ def _repeatable_button(workspace: Workspace, run: runs.Run) -> None:
     """For a run of the command line of which a part was not known here when it was opened: try again, or say which."""
 
     async def again() -> None:
-        if await forms.attempt(lambda: make_repeatable(workspace, run.run_id), by=pressed) is not None:
+        if await forms.succeeds(partial(make_repeatable, workspace, run.run_id), by=pressed):
             ui.navigate.to(_again_path(run))
 
     pressed = button("Run again with changes", again)

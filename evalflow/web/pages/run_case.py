@@ -6,7 +6,7 @@ import json
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 from anyio import to_thread
 from nicegui import ui
@@ -21,8 +21,7 @@ from evalflow.report.wording import number
 from evalflow.web.pages.results_filter import ResultQuery
 from evalflow.web.pages.runs import name_of
 from evalflow.web.ui.frame import frame, guarded_page
-from evalflow.web.ui.markup import filled
-from evalflow.web.ui.parts import badge, counted, fold, joined, lazy_fold, link_button, message, text
+from evalflow.web.ui.parts import address, badge, counted, filled, fold, joined, lazy_fold, link_button, message, text
 from evalflow.web.ui.score import prompts_fold, score_markup
 from evalflow.web.ui.verdict import AnswerSaid, verdict_bar
 from evalflow.web.ui.visitor import title_of
@@ -116,13 +115,13 @@ def _part(title: str) -> Generator[None]:
 
 def _case_path(case: RunCase) -> str:
     """The test cases of the dataset, with this one found."""
-    return f"/datasets/{quote(case.dataset, safe='')}?{urlencode({'text': case.case_id})}"
+    return address(f"/datasets/{quote(case.dataset, safe='')}", {"text": case.case_id})
 
 
 def _about(case: RunCase) -> None:
     with ui.element("div").classes("actions"):
         ui.link(joined(title_of("dataset", case.dataset), case.case_id), _case_path(case)).classes("small")
-        text(title_of("bot", case.target), "span", "muted small").props("dir=auto")
+        text(title_of("bot", case.target), "span", "muted small")
         if case.target_repeat:
             badge(f"answer {case.target_repeat + 1}")
         for tag in case.tags:
@@ -149,7 +148,7 @@ def _conversation(case: RunCase) -> None:
 def _turn(who: str, content: str, *, is_bots: bool) -> None:
     with ui.element("div").classes("spoken said" if is_bots else "spoken"):
         text(who, classes="small muted")
-        text(content, classes="text").props("dir=auto")
+        text(content, classes="text")
 
 
 def _expected(case: RunCase) -> None:
@@ -167,7 +166,7 @@ def _expected(case: RunCase) -> None:
             if content:
                 with ui.element("div"):
                     text(name, "h4")
-                    text(content, classes="text").props("dir=auto")
+                    text(content, classes="text")
         if contexts is not None:
             _contexts(contexts)
 
@@ -179,7 +178,7 @@ def _contexts(contexts: Sequence[Context]) -> None:
             text("No passages were found.", "p", "muted")
         for place, context in enumerate(contexts, 1):
             with fold(context.title or f"Context {place}", is_open=len(contexts) <= 3):
-                text(context.text, classes="text").props("dir=auto")
+                text(context.text, classes="text")
 
 
 def _plain(value: Any) -> str | None:

@@ -15,12 +15,13 @@ from evalflow.app.studio.space import Workspace
 from evalflow.report.wording import caveat, method, number, percent, series_name, varying, without_means_of_figures
 from evalflow.web.pages.run_threshold import ThresholdBar, bars
 from evalflow.web.pages.runs import history_path
-from evalflow.web.ui.markup import filled, markup
 from evalflow.web.ui.parts import (
     Tone,
     across,
+    filled,
     interval,
     joined,
+    markup,
     section,
     text,
 )

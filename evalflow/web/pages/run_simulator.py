@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from nicegui import ui
 
 from evalflow.web.ui import forms
-from evalflow.web.ui.endpoint import CALLED, endpoint_fields
+from evalflow.web.ui.endpoint import ADDRESS, CALLED, KEY, endpoint_fields
 from evalflow.web.ui.parts import text
 
 _KIND = "openai"
 _LINES = {
     "model": forms.About("Model of the user", "Plays the user. Empty: no user is simulated.", "gpt-4.1-mini"),
-    "base_url": forms.About(
-        "Address of the user's model",
-        "The base URL, up to and including /v1. Empty: OpenAI's.",
-        "http://127.0.0.1:11434/v1",
-        code=True,
-    ),
-    "api_key_env": forms.About(
-        "API key of the user's model",
-        "The name of the environment variable that holds the key. Empty: none is sent.",
-        "OPENAI_API_KEY",
-        code=True,
-    ),
+    "base_url": replace(ADDRESS, label="Address of the user's model"),
+    "api_key_env": replace(KEY, label="API key of the user's model", help=f"{KEY.help} Empty: none is sent."),
 }
 _CONNECTION = forms.About("Connection of the user's model", "The service and its key.")
 _TURNS = forms.About("Turns at most", "Answers of the bot in one conversation; empty: 10.", "10")

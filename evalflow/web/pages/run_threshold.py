@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,7 @@ from evalflow.app.studio.scores import Distribution, pass_rates
 from evalflow.app.studio.space import Workspace
 from evalflow.report.wording import method, number, percent
 from evalflow.web.ui import forms
-from evalflow.web.ui.markup import markup
-from evalflow.web.ui.parts import Latest, across, button, interval, picture, shape, tell, text
+from evalflow.web.ui.parts import Latest, across, button, interval, markup, picture, shape, tell, text
 from evalflow.web.ui.visitor import may, title_of
 
 if TYPE_CHECKING:
@@ -213,19 +213,18 @@ class ThresholdBar:
                 self._reset = button(label, self._reset_run)
 
     async def _apply_to_run(self) -> None:
-        work = lambda: keep_threshold(self._workspace, self._run.run_id, self._name, self._at)  # noqa: E731
-        if await forms.attempt(work, by=self._apply):
+        work = partial(keep_threshold, self._workspace, self._run.run_id, self._name, self._at)
+        if await forms.succeeds(work, by=self._apply):
             ui.navigate.reload()  # figures and gates change, too
 
     async def _reset_run(self) -> None:
-        if await forms.attempt(
-            lambda: restore_threshold(self._workspace, self._run.run_id, self._name), by=self._reset
-        ):
+        work = partial(restore_threshold, self._workspace, self._run.run_id, self._name)
+        if await forms.succeeds(work, by=self._reset):
             ui.navigate.reload()
 
     async def _carry_on(self) -> None:
         value = self._at
-        work = lambda: carry_threshold(self._workspace, self._run.run_id, self._name, value)  # noqa: E731
+        work = partial(carry_threshold, self._workspace, self._run.run_id, self._name, value)
         found = await forms.attempt(work, by=self._carry)
         if found is not None:
             bot = title_of("bot", self._run.bot)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import partial
-from urllib.parse import urlencode
 
 from anyio import to_thread
 from nicegui import ui
@@ -64,7 +63,7 @@ def in_a_sentence(metric: str, run: Run) -> str:
 def history_path(run: Run, metric: str) -> str:
     """The URL of a metric's history, on the first of the run's datasets."""
     words = {"bot": run.bot, "dataset": next(iter(run.facts.get("datasets", ())), ""), "metric": metric}
-    return f"/history?{urlencode(words)}"
+    return address("/history", words)
 
 
 def state_of(run: Run) -> tuple[str, Tone]:
@@ -225,14 +224,14 @@ def _row(run: Run) -> None:
     headline = headline_of(run) if run.facts else None
     with ui.link(target=f"/runs/{run.run_id}").classes("card run"):
         with ui.element("div").classes("what"):
-            text(name_of(run), "h2").props("dir=auto")
+            text(name_of(run), "h2")
             text(", ".join(metric_titles(run).values()) or run.run_id, "p", "muted small line")
             if run.state in ACTIVE and run.progress.expected:
                 text(f"{run.progress.done:,} of {run.progress.expected:,} scores", "p", "muted small")
         with ui.element("div").classes("overall"):
             if headline is not None:
                 heading(headline, "p")
-                text(joined(*about_what(headline)), "p", "muted small line").props("dir=auto")
+                text(joined(*about_what(headline)), "p", "muted small line")
         with ui.element("div").classes("state"):
             badge(*state_of(run))
             if any(gate["passed"] is False for gate in run.facts.get("gates", ())):
@@ -244,16 +243,12 @@ def _row(run: Run) -> None:
 
 def _none_yet(*, is_first: bool) -> None:
     if not is_first:
-        with empty("history", "No older runs", "This is the end of the list."):
-            link_button("To the newest", "/runs", primary=True)
-        return
-    if not may("edit"):
-        with empty("play_circle", "No runs yet", "Editors of the project start them."):
-            pass
-        return
-    about = "Pick a bot, test cases and metrics; check the estimate; then start and watch it run."
-    with empty("play_circle", "Start your first run", about):
-        link_button("New run", "/runs/new", primary=True)
+        empty("history", "No older runs", "This is the end of the list.", ("To the newest", "/runs"))
+    elif may("edit"):
+        about = "Pick a bot, test cases and metrics; check the estimate; then start and watch it run."
+        empty("play_circle", "Start your first run", about, ("New run", "/runs/new"))
+    else:
+        empty("play_circle", "No runs yet", "Editors of the project start them.")
 
 
 def _open_dialog(workspace: Workspace) -> ui.dialog:

@@ -12,10 +12,21 @@ from evalflow.app.studio.space import Workspace
 from evalflow.app.studio.tags import ProjectTag, TagRename, list_tags, plan_rename, rename_tag, spellings
 from evalflow.errors import EvalflowError
 from evalflow.web.ui import forms
-from evalflow.web.ui.dialogs import dialog
+from evalflow.web.ui.dialogs import dialog, open_once, undo_bar
 from evalflow.web.ui.frame import frame, guarded_page
-from evalflow.web.ui.parts import Latest, address, button, cell, counted, empty, link_button, message, table, tell, text
-from evalflow.web.ui.undo import undo_bar
+from evalflow.web.ui.parts import (
+    Latest,
+    address,
+    button,
+    cell,
+    counted,
+    empty,
+    link_button,
+    message,
+    table,
+    tell,
+    text,
+)
 from evalflow.web.ui.visitor import may, title_of
 
 _ABOUT = "Names on test cases, to filter, run and compare by. A sub-tag belongs to the tag before its >."
@@ -24,8 +35,6 @@ _SEARCHED = 12
 """From this number of tags on there is a search."""
 _SHOWN = 200
 """Maximum number of rows."""
-Renamer = Callable[[str, str], None]
-"""Opens the dialog for a tag, with a proposal for the new name."""
 
 
 def add() -> None:
@@ -89,9 +98,7 @@ class _TagList:
             for most, *others in alike:
                 for other in others:
                     with ui.element("div").classes("spelled"):
-                        text(f"{other.tag} ({counted(other.cases)}), {most.tag} ({counted(most.cases)})", "span").props(
-                            "dir=auto"
-                        )
+                        text(f"{other.tag} ({counted(other.cases)}), {most.tag} ({counted(most.cases)})", "span")
                         button(f"Merge into {most.tag}", partial(self._rename, other.tag, most.tag))
 
     def _row(self, one: ProjectTag) -> None:
@@ -100,15 +107,13 @@ class _TagList:
             with ui.element("th").props("scope=row") as head:
                 head.style(f"--level: {len(parents)}")
                 if parents:
-                    text(f"{' > '.join(parents)} > ", "span", "muted small").props("dir=auto")
-                text(name, "span", "name").props("dir=auto")
+                    text(f"{' > '.join(parents)} > ", "span", "muted small")
+                text(name, "span", "name")
             cell("Cases", f"{one.cases:,}")
             with cell("Datasets", classes=""), ui.element("div").classes("badges"):
                 for dataset, number in one.datasets.items():
-                    ui.link(
-                        f"{title_of('dataset', dataset)} ({number:,})",
-                        address(f"/datasets/{dataset}", {"tag": one.tag}),
-                    )
+                    path = address(f"/datasets/{dataset}", {"tag": one.tag})
+                    ui.link(f"{title_of('dataset', dataset)} ({number:,})", path)
             with cell("", classes="row-actions"):
                 if may("edit"):
                     made = button("Rename", partial(self._rename, one.tag, one.tag), kind="quiet")
@@ -116,8 +121,7 @@ class _TagList:
 
     def _rename(self, tag: str, proposed: str) -> None:
         with self._place:
-            asked = _RenameDialog(self._workspace, tag, proposed, self._renamed)
-        asked.open()
+            _RenameDialog(self._workspace, tag, proposed, self._renamed)
 
     async def _renamed(self, done: TagRename) -> None:
         await self.refresh()
@@ -155,12 +159,8 @@ class _RenameDialog:
                 button("Cancel", self._dialog.close)
         self._field.on_value_change(self._typed)
         self._field.on("keydown.enter", self._confirmed)
-        self._dialog.on("hide", self._dialog.delete)
         self._dialog.on("show", self._typed, args=[])
-
-    def open(self) -> None:
-        """Open the dialog."""
-        self._dialog.open()
+        open_once(self._dialog)
 
     async def _typed(self) -> None:
         is_latest, name = self._latest.begin(), str(self._field.value or "")

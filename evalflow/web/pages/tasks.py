@@ -10,35 +10,18 @@ from typing import Any, cast, get_args
 from anyio import to_thread
 from nicegui import ui
 
+from evalflow.app.studio import tasks
 from evalflow.app.studio.comments import CommentedOn
 from evalflow.app.studio.space import NotFoundError, Page, Workspace
-from evalflow.app.studio.tasks import (
-    Cause,
-    JudgeExample,
-    Priority,
-    Status,
-    Task,
-    TaskBoard,
-    TaskDraft,
-    TaskQuery,
-    create_task,
-    delete_task,
-    get_task,
-    list_tasks,
-    people_of,
-    task_board,
-    update_task,
-)
 from evalflow.app.studio.verdicts import score_verdicts
 from evalflow.errors import Problem, UserError
 from evalflow.web.ui import forms
-from evalflow.web.ui.comments import CommentList, name_here
-from evalflow.web.ui.dialogs import Deleting, dialog
+from evalflow.web.ui.dialogs import Deleting, Edited, question
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import address, badge, button, counted, empty, facts, joined, link_button, section, text
 from evalflow.web.ui.score import readable
-from evalflow.web.ui.verdict import CAUSES, STATUSES
-from evalflow.web.ui.visitor import local_time, may, title_of
+from evalflow.web.ui.verdict import CAUSES, STATUSES, CommentList
+from evalflow.web.ui.visitor import local_time, may, name_here, title_of
 
 PAGE_SIZE = 25
 _PRIORITIES = {"high": "High", "normal": "Normal", "low": "Low"}
@@ -52,17 +35,21 @@ def add() -> None:
     """Register the pages."""
 
     @guarded_page("/tasks")
-    async def tasks(
+    async def board_page(
         workspace: Workspace, mine: str = "", status: str = "", cause: str = "", bot: str = "", cursor: str = ""
     ) -> None:
         given = {"mine": mine, "status": status, "cause": cause, "bot": bot}
-        query = TaskQuery(_known(status, Status), _known(cause, Cause), name_here() if mine else None, bot or None)
-        board = await to_thread.run_sync(lambda: task_board(workspace, replace(query, status=None)))
-        columns: Sequence[Status] = [query.status] if query.status else get_args(Status)
-        found: dict[Status, Page[Task]] = {}
+        query = tasks.TaskQuery(
+            _known(status, tasks.Status), _known(cause, tasks.Cause), name_here() if mine else None, bot or None
+        )
+        board = await to_thread.run_sync(lambda: tasks.task_board(workspace, replace(query, status=None)))
+        columns: Sequence[tasks.Status] = [query.status] if query.status else get_args(tasks.Status)
+        found: dict[tasks.Status, Page[tasks.Task]] = {}
         for one in columns:
             wanted = replace(query, status=one)
-            found[one] = await to_thread.run_sync(partial(list_tasks, workspace, wanted, cursor or None, PAGE_SIZE))
+            found[one] = await to_thread.run_sync(
+                partial(tasks.list_tasks, workspace, wanted, cursor or None, PAGE_SIZE)
+            )
         with frame("Tasks", place="Tasks", about=_ABOUT) as actions:
             has_some = bool(board.counts) or any(given.values())
             if may("edit") and has_some:
@@ -79,13 +66,13 @@ def add() -> None:
     @guarded_page("/tasks/new", "edit")
     async def new(workspace: Workspace, cause: str = "", run: str = "", position: str = "", metric: str = "") -> None:
         place = int(position) if position.isascii() and position.isdecimal() and len(position) < 10 else None
-        draft = TaskDraft(
-            "", cause=_known(cause, Cause) or "unknown", run=run or None, position=place, metric=metric or None
+        draft = tasks.TaskDraft(
+            "", cause=_known(cause, tasks.Cause) or "unknown", run=run or None, position=place, metric=metric or None
         )
         if draft.run is not None and place is not None and draft.metric is not None:
             said = await to_thread.run_sync(score_verdicts, workspace, draft.run, place, draft.metric)
             draft = replace(draft, value=next((one.value for one in said.verdicts if one.is_mine), None))
-        people = await to_thread.run_sync(people_of, workspace)
+        people = await to_thread.run_sync(tasks.people_of, workspace)
         about = (
             f"About the score of {title_of('metric', metric)} for one answer" if place is not None and metric else ""
         )
@@ -96,8 +83,8 @@ def add() -> None:
     async def one(workspace: Workspace, task: str) -> None:
         if not (task.isascii() and task.isdecimal() and len(task) < 10):
             raise NotFoundError(Problem(f"there is no task {task!r}", "task"))
-        found = await to_thread.run_sync(get_task, workspace, int(task))
-        people = await to_thread.run_sync(people_of, workspace)
+        found = await to_thread.run_sync(tasks.get_task, workspace, int(task))
+        people = await to_thread.run_sync(tasks.people_of, workspace)
         with frame(found.title, place="Tasks", trail=[("Tasks", "/tasks")]) as actions:
             comments = _TaskPage(workspace, found, people, actions).comments
             await comments.load()
@@ -112,12 +99,13 @@ def _known(value: str, choices: Any) -> Any:
 
 def _none_yet() -> None:
     about = "Open one from a score in the results of a run, where you see what is wrong, or write one here."
-    with empty("task_alt", "No tasks yet", about if may("edit") else "Editors of the project open them."):
-        if may("edit"):
-            link_button("New task", "/tasks/new", primary=True)
+    if may("edit"):
+        empty("task_alt", "No tasks yet", about, ("New task", "/tasks/new"))
+    else:
+        empty("task_alt", "No tasks yet", "Editors of the project open them.")
 
 
-def _filter(given: Mapping[str, str], board: TaskBoard) -> None:
+def _filter(given: Mapping[str, str], board: tasks.TaskBoard) -> None:
     def go(**changed: str) -> str:
         return address("/tasks", {**given, **changed})
 
@@ -144,7 +132,7 @@ def _filter(given: Mapping[str, str], board: TaskBoard) -> None:
             field.on_value_change(lambda event, name=name: ui.navigate.to(go(**{name: event.value})))
 
 
-def _column(status: Status, page: Page[Task], count: int, given: Mapping[str, str]) -> None:
+def _column(status: tasks.Status, page: Page[tasks.Task], count: int, given: Mapping[str, str]) -> None:
     with ui.element("section").classes(status):
         with text("", "h2"):
             text(STATUSES[status], "span")
@@ -160,9 +148,9 @@ def _column(status: Status, page: Page[Task], count: int, given: Mapping[str, st
                 link_button("More", address("/tasks", {**given, "status": status, "cursor": page.next}))
 
 
-def _card(task: Task) -> None:
+def _card(task: tasks.Task) -> None:
     with ui.link(target=f"/tasks/{task.id}").classes("card"):
-        text(task.title, "h3").props("dir=auto")
+        text(task.title, "h3")
         text(joined(*_place(task), task.case_id), "p", "muted small line")
         with ui.element("div").classes("foot"):
             if task.priority != "normal":
@@ -178,7 +166,7 @@ def _card(task: Task) -> None:
 class _NewTask:
     """The form of a new task, filled in by what it is about."""
 
-    def __init__(self, workspace: Workspace, draft: TaskDraft, people: Sequence[str]) -> None:
+    def __init__(self, workspace: Workspace, draft: tasks.TaskDraft, people: Sequence[str]) -> None:
         self._workspace, self._draft = workspace, draft
         with forms.form():
             self._title = forms.line(_TITLE)
@@ -199,12 +187,12 @@ class _NewTask:
             self._draft,
             title=title,
             description=forms.written(self._description) or "",
-            cause=cast("Cause", self._cause.value),
-            priority=cast("Priority", self._priority.value),
+            cause=cast("tasks.Cause", self._cause.value),
+            priority=cast("tasks.Priority", self._priority.value),
             assignees=list(self._assignees.value),
         )
         fields = {"task.title": self._title, "task.description": self._description, "task.assignees": self._assignees}
-        made = await forms.attempt(lambda: create_task(self._workspace, draft), fields, by=self._creating)
+        made = await forms.attempt(lambda: tasks.create_task(self._workspace, draft), fields, by=self._creating)
         if made is not None:
             forms.leave(f"/tasks/{made.id}")
 
@@ -212,7 +200,7 @@ class _NewTask:
 class _TaskPage:
     """One task. What is chosen beside it is saved at once; title and description have a dialog."""
 
-    def __init__(self, workspace: Workspace, task: Task, people: Sequence[str], actions: ui.element) -> None:
+    def __init__(self, workspace: Workspace, task: tasks.Task, people: Sequence[str], actions: ui.element) -> None:
         self._workspace, self._task = workspace, task
         with actions:
             if may("edit"):
@@ -221,14 +209,14 @@ class _TaskPage:
         with ui.element("div").classes("task-page"):
             with ui.element("div"):
                 if task.description:
-                    text(task.description, classes="text").props("dir=auto")
+                    text(task.description, classes="text")
                 _subject(task)
                 with section("Comments"):
                     self.comments = CommentList(workspace, CommentedOn(task=task.id))
             with ui.element("div").classes("side card"):
                 self._side(task, people)
 
-    def _side(self, task: Task, people: Sequence[str]) -> None:
+    def _side(self, task: tasks.Task, people: Sequence[str]) -> None:
         known = {name: name for name in dict.fromkeys([*people, *task.assignees])}
         if may("edit"):
             self._pick("Status", "status", STATUSES)
@@ -250,53 +238,41 @@ class _TaskPage:
 
     async def _save(self, name: str, value: Any) -> None:
         """Save what was chosen. If somebody else has changed the task, the page shows what it is now."""
-        work = lambda: update_task(self._workspace, self._task.id, self._task.version, {name: value})  # noqa: E731
-        changed = await forms.attempt(work)
+        changed = await forms.attempt(
+            partial(tasks.update_task, self._workspace, self._task.id, self._task.version, {name: value})
+        )
         if changed is not None:
             self._task = changed
-        elif (now := await forms.attempt(lambda: get_task(self._workspace, self._task.id))) is not None:
+        elif (now := await forms.attempt(lambda: tasks.get_task(self._workspace, self._task.id))) is not None:
             self._task = now
 
     def _editing(self) -> ui.dialog:
-        async def save() -> None:
+        async def save(saving: ui.button) -> None:
             if (said := forms.required(title)) is None:
                 return
             values = {"title": said, "description": forms.written(description) or ""}
-            work = lambda: update_task(self._workspace, self._task.id, self._task.version, values)  # noqa: E731
-            fields = {"task.title": title, "task.description": description}
-            if await forms.attempt(work, fields, by=saving) is not None:
+            work = partial(tasks.update_task, self._workspace, self._task.id, self._task.version, values)
+            if await forms.succeeds(work, {"task.title": title, "task.description": description}, saving):
                 forms.leave(f"/tasks/{self._task.id}")
 
-        with dialog("Edit the task") as asked:
-            with forms.form():
-                title = forms.line(_TITLE, self._task.title)
-                description = forms.area(_DESCRIPTION, self._task.description)
-            with ui.element("div").classes("actions"):
-                saving = button("Save", save, kind="primary")
-                button("Cancel", asked.close)
+        with question("Edit the task", "", "Save", save) as asked, forms.form():
+            title = forms.line(_TITLE, self._task.title)
+            description = forms.area(_DESCRIPTION, self._task.description)
         return asked
 
-    def _deletion(self) -> Deleting:
-        def state() -> tuple[Mapping[str, Any], int]:
-            now = get_task(self._workspace, self._task.id)
-            return _content(now), now.version
-
-        return Deleting(
-            f"Delete “{self._task.title}”?",
-            "Its comments are deleted with it.",
-            lambda version: delete_task(self._workspace, self._task.id, version),
-            state,
-            (_content(self._task), self._task.version),
-            "/tasks",
-        )
+    def _deletion(self) -> Deleting[tasks.Task]:
+        task = self._task
+        edited = Edited(partial(tasks.get_task, self._workspace, task.id), _content, task)
+        delete = partial(tasks.delete_task, self._workspace, task.id)
+        return Deleting(edited, f"Delete “{task.title}”?", "Its comments are deleted with it.", delete, "/tasks")
 
 
-def _content(task: Task) -> Mapping[str, Any]:
+def _content(task: tasks.Task) -> Mapping[str, Any]:
     names = ("title", "description", "cause", "status", "priority", "assignees")
     return {name: value for name, value in asdict(task).items() if name in names}
 
 
-def _subject(task: Task) -> None:
+def _subject(task: tasks.Task) -> None:
     """What the task is about: the answer, and what the judge said."""
     if task.example is None and task.case_id is None and task.run is None:
         return
@@ -314,18 +290,18 @@ def _subject(task: Task) -> None:
                 text("Its run was deleted; this is what it showed.", "p", "muted small")
 
 
-def _place(task: Task) -> tuple[str | None, str | None]:
+def _place(task: tasks.Task) -> tuple[str | None, str | None]:
     """The titles of the bot and the metric."""
     bot = title_of("bot", task.bot) if task.bot else None
     return bot, title_of("metric", task.metric, task.bot or "") if task.metric else None
 
 
-def _example(example: JudgeExample, bot: str) -> None:
+def _example(example: tasks.JudgeExample, bot: str) -> None:
     with ui.element("div").classes("card stack"):
         for name, said in (("Question", example.question), ("Answer", example.answer or "No answer")):
             with ui.element("div"):
                 text(name, classes="small muted")
-                text(said, classes="text").props("dir=auto")
+                text(said, classes="text")
         judge = title_of("judge", example.judge) if example.judge else ""
         facts([
             ("Metric", title_of("metric", example.metric, bot)),
@@ -335,4 +311,4 @@ def _example(example: JudgeExample, bot: str) -> None:
         if example.reason:
             with ui.element("div"):
                 text("Reason", classes="small muted")
-                text(example.reason, classes="text").props("dir=auto")
+                text(example.reason, classes="text")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from anyio import to_thread
 from nicegui import ui
 
@@ -10,7 +12,7 @@ from evalflow.app.studio.space import Workspace
 from evalflow.app.studio.spending import RunSpending, budget_left, run_spending, set_budget
 from evalflow.calls.budget import UNITS
 from evalflow.web.ui import forms
-from evalflow.web.ui.dialogs import Saving, State
+from evalflow.web.ui.dialogs import Edited, Saving
 from evalflow.web.ui.parts import button, facts, polled, section, text
 from evalflow.web.ui.visitor import may
 
@@ -66,17 +68,13 @@ async def budget_section(workspace: Workspace) -> None:
 
 
 def _budget_form(workspace: Workspace, budget: ProjectBudget) -> None:
-    def stored() -> State:
-        found = budget_left(workspace)
-        return found.limits.model_dump(), found.version
-
     def done(_: ProjectBudget) -> None:
         forms.saved()
         ui.navigate.reload()
 
     async def save() -> None:
         values = {**budget.limits.model_dump(), **{unit: field.value for unit, field in fields.items()}}
-        await saving.save(lambda version: set_budget(workspace, values, version), values, fields, pressed, done)
+        await saving.save(partial(set_budget, workspace, values), values, fields, pressed, done)
 
     with forms.form():
         fields: dict[str, forms.Field] = {
@@ -84,4 +82,5 @@ def _budget_form(workspace: Workspace, budget: ProjectBudget) -> None:
         }
         with ui.element("div").classes("actions"):
             pressed = button("Save the budget", save, kind="primary")
-    saving = Saving[ProjectBudget](stored, budget.version, f"/projects/{workspace.project}")
+    edited = Edited(partial(budget_left, workspace), lambda found: found.limits.model_dump(), budget)
+    saving = Saving(edited, f"/projects/{workspace.project}")

@@ -1,4 +1,4 @@
-"""The fields of where a model is called: an address and its key's variable, or one of the server's connections."""
+"""The fields of where a model is called, and of a judge: an address and its key's variable, or a connection by name."""
 
 from __future__ import annotations
 
@@ -8,9 +8,21 @@ from typing import Any
 
 from nicegui import ui
 
+from evalflow.app.studio.judges import StoredJudge
+from evalflow.records import Answer
 from evalflow.web.ui import forms
-from evalflow.web.ui.parts import counted, text
+from evalflow.web.ui.parts import counted, message, text
 
+MODEL = forms.About("Model", "The provider's model name.", "gpt-4.1-mini", required=True, code=True)
+ADDRESS = forms.About(
+    "Address", "The base URL, up to and including /v1. Empty: OpenAI's.", "http://127.0.0.1:11434/v1", code=True
+)
+KEY = forms.About(
+    "API key",
+    "The name of the environment variable that holds the key, never the key itself.",
+    "OPENAI_API_KEY",
+    code=True,
+)
 CONNECTION = forms.About("Connection", "The service and its key, as the owner of the server lists them.", required=True)
 
 
@@ -55,6 +67,17 @@ def _whether_set(name: str | None) -> str:
     return f"{name} is set on this machine." if name in os.environ else f"{name} is not set on this machine yet."
 
 
+def show_answer(answer: Answer) -> bool:
+    """What a bot that was tried has answered, or why it has not; whether it has."""
+    if answer.status == "error":
+        message("The bot gave no answer", answer.error or "", "fail")
+        return False
+    content = answer.answer if answer.answer is not None else answer.actual
+    text("Answer", "h3")
+    text("(nothing)" if content is None else str(content), classes="text said")
+    return True
+
+
 class ModelField:
     """A field of a model's name, with those that its endpoint lists to choose from; any other can be typed."""
 
@@ -84,3 +107,18 @@ class ModelField:
 
 CALLED = ("base_url", "api_key_env")
 """The keys that a connection stands for."""
+
+
+def judge_labels(found: Sequence[StoredJudge]) -> dict[str, str]:
+    """The judges by name, as options of a field."""
+    return {one.name: f"{one.title} (key missing)" if one.missing_key else one.title for one in found}
+
+
+def missing_key_note(judge: StoredJudge | None, *, is_linked: bool = True) -> None:
+    """Say that the judge's key is not set, and how to set it; nothing if it is."""
+    if judge is None or not judge.missing_key:
+        return
+    hint = f"Set it before the server starts: export {judge.missing_key}=... Or choose another judge."
+    message(f"{judge.title}: {judge.missing_key} is not set in the server's environment.", hint, "warn")
+    if is_linked:
+        ui.link(f"Change {judge.title}", f"/judges/{judge.name}").classes("small")

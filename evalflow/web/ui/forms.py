@@ -18,7 +18,7 @@ from nicegui.elements.mixins.validation_element import ValidationElement
 from evalflow.app.studio.space import StaleError
 from evalflow.errors import EvalflowError, Problem, UserError
 from evalflow.web.ui.faults import Marked, clear_faults, reveal, show_faults
-from evalflow.web.ui.parts import button, capitalised, problems_of, text
+from evalflow.web.ui.parts import button, capitalised, icon_button, problems_of, text
 from evalflow.web.ui.visitor import root_path
 
 Field = ValidationElement[Any]
@@ -76,6 +76,15 @@ def leave(path: str) -> None:
     """Go to another page of the project without a warning about unsaved changes."""
     # In one script, because NiceGUI may send a navigation before an earlier script.
     ui.run_javascript(f"{_SAVED}; location.assign({json.dumps(root_path() + path)})")
+
+
+@contextmanager
+def save_bar(page: ui.element, save: Callable[[], object]) -> Generator[None]:
+    """A bar that stays in view: build the buttons inside, that of `save` first. Ctrl+S saves, too."""
+    with ui.element("div").classes("section actions save-bar"):
+        yield
+    for key in ("ctrl", "meta"):
+        page.on(f"keydown.{key}.s.prevent", save, args=[])
 
 
 @contextmanager
@@ -278,6 +287,13 @@ async def attempt(
     return None
 
 
+async def succeeds(
+    work: Callable[[], object], fields: Mapping[str, Field] | None = None, by: ui.button | None = None
+) -> bool:
+    """Like `attempt`, for work without a result: whether it raised no error."""
+    return await attempt(lambda: (work(),), fields, by) is not None
+
+
 def show(error: EvalflowError, fields: Mapping[str, Field]) -> None:
     """Show each problem at its field and focus the first; or those of no field, and those with links, in a summary."""
     elsewhere, first = place(error, fields)
@@ -401,8 +417,7 @@ class Pairs:
             name_field = line(About("Name", "The name used in prompts.", self._example[0], required=True), name)
             value_field = line(About("Value", "A text, a number, or JSON.", self._example[1], required=True), value)
             added = (row, name_field, value_field)
-            remove = button("", lambda: self._remove(added), kind="quiet", icon="close")
-            remove.props('aria-label="Remove this one"')
+            icon_button("close", "Remove this one", lambda: self._remove(added))
         self._pairs.append(added)
         return name_field
 

@@ -18,9 +18,9 @@ from starlette.responses import RedirectResponse, Response
 from evalflow.app.studio.access import ForbiddenError, Right, SignedOutError, expect_right
 from evalflow.app.studio.space import NotFoundError, Workspace
 from evalflow.errors import EvalflowError, InfrastructureError
+from evalflow.web.ui.dialogs import UNDO, offer_undo
 from evalflow.web.ui.faults import tell_fault
-from evalflow.web.ui.parts import empty, in_sentences, link_button, run_as_typed, text
-from evalflow.web.ui.undo import PARAMETER, offer_undo
+from evalflow.web.ui.parts import empty, in_sentences, run_as_typed, text
 from evalflow.web.ui.visitor import may, meet, root_path, visitor, workspace_of
 
 log = logging.getLogger("evalflow")
@@ -90,7 +90,7 @@ def frame(title: str, *, place: Place, about: str = "", trail: Sequence[tuple[st
     with content:
         yield actions
     request = ui.context.client.request
-    deleted = request.query_params.get(PARAMETER, "")
+    deleted = request.query_params.get(UNDO, "")
     if deleted.isdecimal() and len(deleted) < 10 and may("edit"):
         offer_undo(workspace_of(request), int(deleted))
 
@@ -240,9 +240,9 @@ _ERRORS: Mapping[type[EvalflowError], tuple[int, str]] = {
 
 def instead(title: str, about: str) -> None:
     """Build an error page with a link to continue."""
-    with frame(title, place=""), empty("explore_off", title, about):
-        words = {"/": "To the bots", "/reviews": "To your reviews", "/projects": "To your projects"}
-        link_button(words[_first_page()], _first_page(), primary=True)
+    words = {"/": "To the bots", "/reviews": "To your reviews", "/projects": "To your projects"}
+    with frame(title, place=""):
+        empty("explore_off", title, about, (words[_first_page()], _first_page()))
 
 
 def add() -> None:

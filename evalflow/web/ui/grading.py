@@ -43,10 +43,10 @@ class Grading:
                 self._add_cannot()
             self._whole.props["role"], self._whole.props["aria-labelledby"] = "group", title.html_id
             if metric.description:
-                text(metric.description, "p", "small muted").props("dir=auto")
+                text(metric.description, "p", "small muted")
             if metric.guidelines and metric.guidelines != metric.description:
                 with fold("Guideline", is_open=is_new):
-                    text(metric.guidelines, classes="text small").props("dir=auto")
+                    text(metric.guidelines, classes="text small")
             self._build()
             self._fault = text("", "p", "fault").props("role=alert")
         self._mark()
@@ -94,9 +94,9 @@ class Grading:
 
     def _grade(self, value: Grade, name: str, number: int, anchor: str) -> None:
         with ui.element("button").props("type=button").classes("grade") as made:
-            text(name, "span", "grade-name").props("dir=auto")
+            text(name, "span", "grade-name")
             if anchor:
-                text(anchor, "span", "anchor").props("dir=auto")
+                text(anchor, "span", "anchor")
             key = key_of(self._metric.scale, value, number)
             if key:
                 made.props["data-desk-key"] = key

@@ -44,9 +44,9 @@ def basis(headline: Headline, moment: str = "") -> None:
     """What the sentence is about: the metric, the dataset, the run's moment, and how many answers are scored."""
     scored = f"{headline.n_scored:,} of {counted(headline.n, 'answer')} scored"
     why = f"{scored}; shown because {headline.why}" if headline.why else scored
-    text(joined(*about_what(headline), moment, why), "p", "muted small").props("dir=auto")
+    text(joined(*about_what(headline), moment, why), "p", "muted small")
     if headline.judged:
-        text(headline.judged, "p", "muted small").props("dir=auto")
+        text(headline.judged, "p", "muted small")
 
 
 def said_by_people(headline: Headline) -> str:

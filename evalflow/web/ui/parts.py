@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from typing import Any, Literal, Self, TypeVar
 from urllib.parse import urlencode
 
+from anyio import to_thread
+from markupsafe import Markup, escape
 from nicegui import app, ui
 from nicegui.elements.mixins.text_element import TextElement
 
@@ -15,6 +18,7 @@ from evalflow.errors import EvalflowError, InfrastructureError, Problem, UserErr
 from evalflow.report.wording import number
 
 Tone = Literal["", "accent", "pass", "fail", "warn"]
+Kind = Literal["", "primary", "quiet", "danger"]
 T = TypeVar("T")
 
 
@@ -103,12 +107,19 @@ def button(
     label: str,
     on_click: Callable[..., Any] | None = None,
     *,
-    kind: Literal["", "primary", "quiet", "danger"] = "",
+    kind: Kind = "",
     icon: str | None = None,
 ) -> ui.button:
     """A button; only one per page should be `primary`."""
     made = ui.button(label, on_click=on_click, color=None, icon=icon)
     return made.props("unelevated no-caps :ripple=false").classes(f"button {kind}")
+
+
+def icon_button(icon: str, label: str, on_click: Callable[..., Any]) -> ui.button:
+    """A button with only an icon; `label` is its tooltip, and is read out."""
+    made = button("", on_click, kind="quiet", icon=icon)
+    made.props["aria-label"] = made.props["title"] = label
+    return made
 
 
 def link_button(label: str, path: str, *, primary: bool = False) -> ui.link:
@@ -171,6 +182,25 @@ def cell(label: str, content: str | None = None, classes: str = "num") -> ui.ele
     return made.classes(classes)
 
 
+@contextmanager
+def table_row(title: str, about: str = "", path: str = "") -> Generator[None]:
+    """A row of a table, named by its first cell as in `named`: build the other cells inside."""
+    with ui.element("tr"):
+        with ui.element("th").props("scope=row"):
+            named(title, about, path)
+        yield
+
+
+def named(title: str, about: str = "", path: str = "") -> None:
+    """What a row of a table is called, with a link to its page if it has one, and a line about it."""
+    if path:
+        ui.link(title, path).classes("name")
+    else:
+        text(title, classes="name")
+    if about:
+        text(about, classes="small muted")
+
+
 def facts(entries: Sequence[tuple[str, str]]) -> None:
     """Names and values side by side; an empty value is left out."""
     with ui.element("dl").classes("facts"):
@@ -192,15 +222,16 @@ def message(what: str, hint: str = "", tone: Tone = "") -> None:
                 text(hint, classes="hint text")
 
 
-@contextmanager
-def empty(icon: str, title: str, about: str) -> Generator[None]:
-    """A context manager for an empty state: build the buttons for the next step inside."""
+def empty(icon: str, title: str, about: str, *links: tuple[str, str]) -> ui.element:
+    """An empty state with links to next steps as (label, path), the first one primary; returns their place."""
     with ui.element("div").classes("empty"):
         ui.icon(icon).props("aria-hidden=true")
         text(title, "h2")
         text(about, "p", "muted")
-        with ui.element("div").classes("actions"):
-            yield
+        with ui.element("div").classes("actions") as steps:
+            for number, (label, path) in enumerate(links):
+                link_button(label, path, primary=not number)
+    return steps
 
 
 class Latest:
@@ -233,6 +264,12 @@ async def fill(
             place.clear()
             build(found)
     place.props(remove="aria-busy")
+
+
+def later(place: ui.element, waiting: str, read: Callable[[], T], build: Callable[[T], object], fault: str) -> None:
+    """Fill a place after the first paint; `read` may block."""
+    work = partial(to_thread.run_sync, read)
+    ui.timer(0, lambda: fill(place, waiting, work, build, fault), once=True)
 
 
 def polled(seconds: float, work: Callable[[], Awaitable[object]], *, active: bool = True) -> ui.timer:
@@ -319,6 +356,22 @@ def across(share: float) -> str:
     return f"{100 * share:.3f}%"
 
 
+class ProgressBar:
+    """A bar with the finished share of a run's scores."""
+
+    def __init__(self) -> None:
+        self._bar = ui.element("div").classes("progress")
+        self._bar.props("role=progressbar aria-valuemin=0 aria-valuemax=100 aria-label='Finished scores'")
+        with self._bar:
+            self._filled = ui.element("i")
+
+    def show(self, done: int, expected: int | None) -> None:
+        """Show how many are finished of those that are expected; None while that is not known."""
+        share = min(1.0, done / expected) if expected else 0.0
+        self._filled.style(f"width: {100 * share:.1f}%")
+        self._bar.props["aria-valuenow"] = round(100 * share)
+
+
 def tell(what: str) -> None:
     """A notification that disappears after a few seconds."""
     ui.notify(what, position="bottom-right", timeout=3500)
@@ -334,3 +387,18 @@ def copyable(content: str, tag: str = "code") -> None:
     with ui.element("div").classes("command"):
         text(content, tag).props("tabindex=0")
         button("Copy", copy, icon="content_copy")
+
+
+def markup(tag: str, *content: str, cls: str = "", **attributes: str) -> Markup:
+    """An element of that class as HTML. Texts are escaped, Markup is not. An attribute without a value is left out."""
+    named = {"class": cls.strip(), **attributes}
+    shown = "".join(f' {name}="{escape(value)}"' for name, value in named.items() if value)
+    inside = "" if tag == "input" else f"{''.join(map(escape, content))}</{tag}>"
+    return Markup(f"<{tag}{shown}>{inside}")  # noqa: S704 - all parts are escaped
+
+
+def filled(tag: str, *content: Markup, classes: str = "") -> ui.element:
+    """An element with HTML as its content, which cannot have other elements inside."""
+    made = ui.element(tag).classes(classes)
+    made.props["innerHTML"] = "".join(content)
+    return made

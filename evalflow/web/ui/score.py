@@ -13,8 +13,7 @@ from evalflow.app.studio.run_cases import JudgeCall, score_prompts
 from evalflow.app.studio.scores import Score
 from evalflow.app.studio.space import Workspace
 from evalflow.report.wording import cost, number
-from evalflow.web.ui.markup import markup
-from evalflow.web.ui.parts import Tone, badge, copyable, fill, fold, lazy_fold, text
+from evalflow.web.ui.parts import Tone, badge, copyable, fill, fold, lazy_fold, markup, text
 from evalflow.web.ui.visitor import title_of
 
 _RENDERED = (

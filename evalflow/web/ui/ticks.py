@@ -10,7 +10,7 @@ from typing import Any
 from markupsafe import Markup
 from nicegui import ui
 
-from evalflow.web.ui.markup import markup
+from evalflow.web.ui.parts import markup
 
 LONGEST = 6000
 """Characters of packed numbers in an address; with more, servers on the way may refuse it."""

@@ -1,4 +1,4 @@
-"""What people say to a score: agree, disagree, comment, exclude it, open a task.
+"""What people say to a score or a task: agree, disagree, comment, exclude it, open a task.
 
 Buttons have the attribute `data-key` with the key that presses them in a panel: a, d, c.
 """
@@ -15,17 +15,16 @@ from anyio import to_thread
 from nicegui import ui
 
 from evalflow.app.studio import verdicts
-from evalflow.app.studio.comments import Comment, CommentedOn, list_comments
+from evalflow.app.studio.comments import Comment, CommentedOn, add_comment, delete_comment, list_comments
 from evalflow.app.studio.scores import Score
 from evalflow.app.studio.space import Workspace
 from evalflow.app.studio.tasks import Task, TaskQuery, list_tasks
 from evalflow.app.studio.verdicts import Exclusion, ScoreVerdicts, Verdict, VerdictScale
 from evalflow.report.wording import number
 from evalflow.web.ui import forms
-from evalflow.web.ui.comments import MOST_SHOWN, CommentList
-from evalflow.web.ui.parts import address, button, counted, message, text
+from evalflow.web.ui.parts import address, button, counted, icon_button, message, text
 from evalflow.web.ui.score import prompts_fold
-from evalflow.web.ui.visitor import may, title_of
+from evalflow.web.ui.visitor import local_time, may, name_here, title_of
 
 CAUSES = {"bot": "Bot wrong", "test": "Test wrong", "judge": "Judge wrong", "unknown": "Don't know"}
 """What a person may find wrong in a result: the cause of a task, in words."""
@@ -237,8 +236,7 @@ class _VerdictBar:
 
     async def _do(self, work: Callable[..., None], *values: Any, fields: dict[str, forms.Field] | None = None) -> None:
         """Change something, and show it as it is then; an error stands at its field."""
-        done = await forms.attempt(lambda: work(self._workspace, *self._place, *values) or True, fields)
-        if done:
+        if await forms.succeeds(partial(work, self._workspace, *self._place, *values), fields):
             await self.load(is_changed=True)
 
 
@@ -263,3 +261,68 @@ def _people(those: Sequence[str]) -> str:
 def _shown(value: Any, scale: VerdictScale | None) -> str:
     words = next((words for one, words in (scale.choices if scale else ()) if one == value), None)
     return words or (number(value) if isinstance(value, float) else str(value))
+
+
+MOST_SHOWN = 500
+
+
+class CommentList:
+    """The comments on something, and a field to add one, which `is_open` shows at once."""
+
+    def __init__(self, workspace: Workspace, on: CommentedOn, *, is_open: bool = True) -> None:
+        self._workspace, self._on, self._is_open = workspace, on, is_open
+        self._list = ui.element("ul").classes("comments").props("aria-live=polite")
+        self._form = ui.element("div").classes("stack commenting")
+        self._form.set_visibility(is_open)
+        self._is_built = False
+        if is_open:
+            self._build()
+
+    def _build(self) -> None:
+        self._is_built = True
+        if may("edit"):
+            with self._form:
+                self._field = forms.area(forms.About("Your comment", required=True))
+                with ui.element("div").classes("actions"):
+                    self._adding = button("Add comment", self._add)
+
+    async def open(self) -> None:
+        """Show the field, or hide it again."""
+        if not self._is_built:
+            self._build()
+        self._form.set_visibility(not self._form.visible)
+        if self._form.visible:
+            self._field.run_method("focus")
+
+    async def load(self) -> None:
+        """Read the comments and show them."""
+        found = await to_thread.run_sync(lambda: list_comments(self._workspace, self._on, None, MOST_SHOWN))
+        if not self._list.is_deleted:
+            self.show(found.items)
+
+    def show(self, found: Sequence[Comment]) -> None:
+        """Show comments that were read already."""
+        self._list.clear()
+        with self._list:
+            for one in found:
+                with ui.element("li"):
+                    with ui.element("div").classes("actions small"):
+                        text(one.by, "strong")
+                        text(local_time(one.at), "span", "muted")
+                        if may("edit") and (one.by == name_here() or may("admin")):
+                            icon_button("delete", f"Delete the comment by {one.by}", partial(self._delete, one.id))
+                    text(one.text, classes="text")
+
+    async def _add(self) -> None:
+        said = forms.required(self._field)
+        if said is None:
+            return
+        fields = {"comment.text": self._field}
+        if await forms.attempt(lambda: add_comment(self._workspace, self._on, said), fields, by=self._adding):
+            self._field.value = ""
+            self._form.set_visibility(self._is_open)
+            await self.load()
+
+    async def _delete(self, comment: int) -> None:
+        await forms.attempt(lambda: delete_comment(self._workspace, comment))
+        await self.load()

@@ -63,6 +63,12 @@ def visitor() -> Visitor:
     return getattr(ui.context.client.request.state, "visitor", Visitor())
 
 
+def name_here() -> str:
+    """The name under which the visitor writes."""
+    actor = visitor().actor
+    return actor.name if actor else ""
+
+
 def title_of(kind: str, name: str, bot: str = "") -> str:
     """What people call the bot, metric, dataset, judge or project of a name; `bot`: whose metric it is.
 
