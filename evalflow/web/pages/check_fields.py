@@ -17,6 +17,7 @@ from evalflow.web.pages.rule_fields import (
     CASED,
     PATTERN,
     Param,
+    RowList,
     RuleFields,
     area_param,
     json_param,
@@ -28,7 +29,6 @@ from evalflow.web.pages.rule_fields import (
 )
 from evalflow.web.ui import forms
 from evalflow.web.ui.parts import button, capitalised, icon_button, text
-from evalflow.web.ui.visitor import may
 
 KINDS: Mapping[str, tuple[str, str, str]] = MappingProxyType({
     "correctness": ("Correctness", "All of the reference is in the answer. More is fine.", "task_alt"),
@@ -160,10 +160,6 @@ def _clipped(content: str) -> str:
     return content if len(content) <= _CLIPPED else f"{content[:_CLIPPED]}…"
 
 
-_LISTS = ("rules", "json_path_rules")
-"""Parameters with a field for each item; problems are shown at the first one."""
-
-
 class ParamFields:
     """The fields of a check's parameters; keys without a field are kept.
 
@@ -181,20 +177,18 @@ class ParamFields:
         self._kind, self._params, self._on_change, self._rule_tips = kind, dict(params), on_change, rule_tips
         self._reusable, self._own = reusable, _FIELDS.get(kind, {})
         self._fields: dict[str, forms.Field] = {}
-        self._rules: list[str] = [str(rule) for rule in cast("Sequence[Any]", params.get("rules") or [""])]
-        self._paths: list[dict[str, Any]] = [
-            dict(one) for one in cast("Sequence[Mapping[str, Any]]", params.get("json_path_rules") or [{}])
-        ]
+        self._rows: RowList[_RuleRow] | RowList[_PathRow] | None = None
         self._within: RuleFields | GroupFields | None = None
         self._build()
-        for key, field in self._fields.items():
-            if key not in _LISTS:
-                field.on_value_change(lambda _: self._on_change())
+        for field in self._fields.values():
+            field.on_value_change(lambda _: self._on_change())
 
     @property
     def fields(self) -> dict[str, forms.Field]:
         """The fields by key path."""
-        return {**self._fields, **(self._within.fields if self._within else {})}
+        if self._rows is not None:
+            return {"rules" if self._kind == "conformity" else "json_path_rules": self._rows.rows[0].field}
+        return self._within.fields if self._within else self._fields
 
     def read(self) -> dict[str, Any]:
         """The parameters as they are, whether they are right or not."""
@@ -204,9 +198,9 @@ class ParamFields:
             return yaml_map(self._fields["params"], "params")
         values = {**self._params, **{key: param.read(self._fields[key]) for key, param in self._own.items()}}
         if self._kind == "conformity":
-            values["rules"] = [rule.strip() for rule in self._rules if rule.strip()]
+            values["rules"] = [rule.strip() for rule in cast("Any", self._rows).read() if rule.strip()]
         if self._kind == "metadata":
-            values["json_path_rules"] = [self._path_rule(one) for one in self._paths if one.get("json_path")]
+            values["json_path_rules"] = [rule for rule in cast("Any", self._rows).read() if rule["json_path"]]
         return {key: value for key, value in values.items() if value is not None}
 
     def _build(self) -> None:
@@ -215,11 +209,13 @@ class ParamFields:
         match self._kind:
             case "conformity":
                 text(self._rule_tips, classes="help")
-                self._place = ui.element("div").classes("stack rules")
-                self._show_rules()
+                self._rows = RowList(self._rule_row, "", "rule", self._on_change, place="stack rules")
+                self._rows.show([str(rule) for rule in cast("Sequence[Any]", self._params.get("rules") or [""])])
             case "metadata":
-                self._place = ui.element("div").classes("stack rules")
-                self._show_paths()
+                self._rows = RowList(
+                    self._path_row, {}, "value", self._on_change, classes="path-row", place="stack rules"
+                )
+                self._rows.show(self._params.get("json_path_rules") or [{}])
             case "rule":
                 self._within = RuleFields(self._params, self._on_change)
             case "group":
@@ -237,77 +233,47 @@ class ParamFields:
             self._within = None
             self._fields["params"] = forms.area(_PARAMS, yaml_text(self._params))
 
-    def _show_rules(self) -> None:
-        self._place.clear()
-        self._fields.pop("rules", None)
-        with self._place:
-            for number, rule in enumerate(self._rules):
-                with ui.element("div").classes("rule-row"):
-                    field = ui.textarea(value=rule, placeholder=_RULE).props("outlined dense autogrow dir=auto")
-                    field.props["aria-label"] = f"Rule {number + 1}"
-                    field.on_value_change(lambda event, n=number: self._set_rule(n, str(event.value or "")))
-                    self._fields.setdefault("rules", field)
-                    if len(self._rules) > 1 and may("edit"):
-                        icon_button("close", f"Remove rule {number + 1}", partial(self._drop, self._rules, number))
-            if may("edit"):
-                button("Add a rule", lambda: self._more(self._rules, ""), kind="quiet", icon="add")
+    def _rule_row(self, number: int, rule: str) -> _RuleRow:
+        field = ui.textarea(value=rule, placeholder=_RULE).props("outlined dense autogrow dir=auto")
+        field.props["aria-label"] = f"Rule {number + 1}"
+        field.on_value_change(lambda _: self._on_change())
+        return _RuleRow(field)
 
-    def _set_rule(self, number: int, rule: str) -> None:
-        self._rules[number] = rule
-        self._on_change()
+    def _path_row(self, number: int, given: Mapping[str, Any]) -> _PathRow:
+        return _PathRow(number, given, self._on_change)
 
-    def _show_paths(self) -> None:
-        self._place.clear()
-        self._fields.pop("json_path_rules", None)
-        with self._place:
-            for number, rule in enumerate(self._paths):
-                with ui.element("div").classes("path-row"):
-                    self._path_fields(number, rule)
-                    if len(self._paths) > 1 and may("edit"):
-                        icon_button("close", f"Remove value {number + 1}", partial(self._drop, self._paths, number))
-            if may("edit"):
-                button("Add a value", lambda: self._more(self._paths, {}), kind="quiet", icon="add")
 
-    def _path_fields(self, number: int, rule: dict[str, Any]) -> None:
-        path = ui.input(value=rule.get("json_path", ""), placeholder="$.user.name").classes("code")
-        expected = rule.get("expected_value")
-        kind = rule.get("expected_value_type") or (
+class _RuleRow:
+    """A rule in words."""
+
+    def __init__(self, field: forms.Field) -> None:
+        self.field = field
+
+    def read(self) -> str:
+        return str(self.field.value or "")
+
+
+class _PathRow:
+    """What the metadata have at a JSON path; keys without a field are kept."""
+
+    def __init__(self, number: int, given: Mapping[str, Any], on_change: Callable[[], object]) -> None:
+        self._given, expected = given, given.get("expected_value")
+        kind = given.get("expected_value_type") or (
             "boolean" if isinstance(expected, bool) else "number" if isinstance(expected, int | float) else "string"
         )
-        rule["expected_value_type"] = kind
-        choice = ui.select(_TYPES, value=kind)
         shown = "" if expected is None else expected if isinstance(expected, str) else json.dumps(expected)
-        value = ui.input(value=shown, placeholder="John")
-        self._fields.setdefault("json_path_rules", path)
-        for field, key, label in (
-            (path, "json_path", "JSON path"),
-            (choice, "expected_value_type", "Kind"),
-            (value, "expected_value", "Value"),
-        ):
+        self.field: forms.Field = ui.input(value=given.get("json_path", ""), placeholder="$.user.name").classes("code")
+        self._kind = ui.select(_TYPES, value=kind)
+        self._value = ui.input(value=shown, placeholder="John")
+        for field, label in ((self.field, "JSON path"), (self._kind, "Kind"), (self._value, "Value")):
             field.props("outlined dense").props["aria-label"] = f"{label} {number + 1}"
-            field.on_value_change(lambda event, key=key: self._set_path(rule, key, event.value))
+            field.on_value_change(lambda _: on_change())
 
-    def _set_path(self, rule: dict[str, Any], key: str, value: Any) -> None:
-        rule[key] = value.strip() if isinstance(value, str) else value
-        self._on_change()
-
-    def _path_rule(self, rule: Mapping[str, Any]) -> dict[str, Any]:
-        value, kind = rule.get("expected_value"), rule.get("expected_value_type")
-        if isinstance(value, str) and kind in ("boolean", "number"):
-            value = forms.as_value(value)
-        return {**rule, "expected_value": "" if value is None else value}
-
-    def _drop(self, rows: list[Any], number: int) -> None:
-        del rows[number]
-        self._again()
-
-    def _more(self, rows: list[Any], row: Any) -> None:
-        rows.append(row)
-        self._again()
-
-    def _again(self) -> None:
-        (self._show_rules if self._kind == "conformity" else self._show_paths)()
-        self._on_change()
+    def read(self) -> dict[str, Any]:
+        kind, written = str(self._kind.value), forms.written(self._value) or ""
+        value = forms.as_value(written) if kind in ("boolean", "number") else written
+        path = forms.written(self.field) or ""
+        return {**self._given, "json_path": path, "expected_value_type": kind, "expected_value": value}
 
 
 _MEMBER = forms.About("Check", required=True)
@@ -325,20 +291,22 @@ class GroupFields:
 
     def __init__(self, params: Mapping[str, Any], reusable: Mapping[str, str], on_change: Callable[[], object]) -> None:
         self._params, self._reusable, self._on_change = dict(params), reusable, on_change
-        self._members: list[_Member] = []
-        self._place = ui.element("div").classes("stack")
+        new: dict[str, Any] = {"identifier": _FIRST, "params": {}}
+        self._members = RowList(
+            self._build, new, "check to the group", on_change, classes="nested stack", foot=self._foot
+        )
         given = params.get("threshold")
         self._threshold = forms.number_field(_PASSES_FROM, given if isinstance(given, int | float) else None)
         self._threshold.props("step=0.05").on_value_change(lambda _: on_change())
         given = params.get("checks")
-        self._show(cast("Sequence[Any]", given) if isinstance(given, list) else ())
+        self._members.show(cast("Sequence[Any]", given) if isinstance(given, list) else ())
 
     @property
     def fields(self) -> dict[str, forms.Field]:
         """The fields by key path, such as `checks[0].params.keyword`."""
         members = {
             f"checks[{number}].{key}": field
-            for number, member in enumerate(self._members)
+            for number, member in enumerate(self._members.rows)
             for key, field in member.fields.items()
         }
         first = {"checks": next(iter(members.values()))} if members else {"checks": self._threshold}
@@ -349,47 +317,19 @@ class GroupFields:
         threshold = forms.number_of(self._threshold)
         kept = {key: value for key, value in self._params.items() if key not in ("checks", "threshold")}
         limited = {} if threshold is None and "threshold" not in self._params else {"threshold": threshold}
-        return {**kept, "checks": [member.read() for member in self._members], **limited}
+        return {**kept, "checks": self._members.read(), **limited}
 
-    def _show(self, members: Sequence[Any]) -> None:
-        self._place.clear()
-        self._members.clear()
-        with self._place:
-            for number, one in enumerate(members):
-                check = cast("Mapping[str, Any]", one) if isinstance(one, Mapping) else {"identifier": one}
-                with ui.element("div").classes("nested stack"):
-                    self._members.append(_Member(check, self._reusable, self._on_change))
-                    if may("edit"):
-                        self._foot(number)
-            if may("edit"):
-                button("Add a check to the group", self._added, kind="quiet", icon="add")
+    def _build(self, _: int, one: Any) -> _Member:
+        check = cast("Mapping[str, Any]", one) if isinstance(one, Mapping) else {"identifier": one}
+        return _Member(check, self._reusable, self._on_change)
 
     def _foot(self, number: int) -> None:
         with ui.element("div").classes("actions"):
             for icon, label, step in (("arrow_upward", "Move up", -1), ("arrow_downward", "Move down", 1)):
-                icon_button(icon, f"{label} check {number + 1} of the group", partial(self._moved, number, step))
-            removing = button("Remove", lambda: self._removed(number), kind="quiet", icon="close")
+                move = partial(self._members.move, number, step)
+                icon_button(icon, f"{label} check {number + 1} of the group", move)
+            removing = button("Remove", partial(self._members.remove, number), kind="quiet", icon="close")
             removing.props["aria-label"] = f"Remove check {number + 1} of the group"
-
-    def _checks(self) -> list[dict[str, Any]]:
-        return [member.read() for member in self._members]
-
-    def _added(self) -> None:
-        self._again([*self._checks(), {"identifier": _FIRST, "params": {}}])
-
-    def _removed(self, number: int) -> None:
-        checks = self._checks()
-        self._again([*checks[:number], *checks[number + 1 :]])
-
-    def _moved(self, number: int, step: int) -> None:
-        checks = self._checks()
-        if 0 <= number + step < len(checks):
-            checks.insert(number + step, checks.pop(number))
-            self._again(checks)
-
-    def _again(self, checks: Sequence[Mapping[str, Any]]) -> None:
-        self._show(checks)
-        self._on_change()
 
 
 class _Member:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import yaml
 from nicegui import ui
@@ -172,6 +172,73 @@ _PARAMS: Mapping[str, Param] = {
 """The keys of `OPERATIONS` with one field each."""
 
 
+class _Row(Protocol):
+    def read(self) -> Any: ...
+
+
+RowType = TypeVar("RowType", bound=_Row)
+
+
+class RowList(Generic[RowType]):
+    """Rows of fields to which one can add, and from which one can remove; all are then built anew.
+
+    `build` gets the number of a row and its values, `new` are those of an added one. `foot` builds something below each
+    row in place of the button that removes it. `classes` are those of a row, `place` that of all.
+    """
+
+    def __init__(
+        self,
+        build: Callable[[int, Any], RowType],
+        new: Any,
+        noun: str,
+        on_change: Callable[[], object],
+        *,
+        classes: str = "rule-row",
+        place: str = "stack",
+        foot: Callable[[int], None] | None = None,
+    ) -> None:
+        self._build, self._new, self._noun, self._on_change = build, new, noun, on_change
+        self._classes, self._foot = classes, foot or self._remove_button
+        self.rows: list[RowType] = []
+        self._place = ui.element("div").classes(place)
+
+    def read(self) -> list[Any]:
+        """The values of all rows as they are."""
+        return [row.read() for row in self.rows]
+
+    def show(self, rows: Sequence[Any]) -> None:
+        """Build rows with these values."""
+        self._place.clear()
+        self.rows.clear()
+        with self._place:
+            for number, row in enumerate(rows):
+                with ui.element("div").classes(self._classes):
+                    self.rows.append(self._build(number, row))
+                    if may("edit") and (len(rows) > 1 or self._foot != self._remove_button):
+                        self._foot(number)
+            if may("edit"):
+                button(f"Add a {self._noun}", lambda: self.change([*self.read(), self._new]), kind="quiet", icon="add")
+
+    def change(self, rows: Sequence[Any]) -> None:
+        """Show other values, and report the change."""
+        self.show(rows)
+        self._on_change()
+
+    def remove(self, number: int) -> None:
+        """Remove a row."""
+        self.change([row for place, row in enumerate(self.read()) if place != number])
+
+    def move(self, number: int, step: int) -> None:
+        """Move a row up or down."""
+        rows = self.read()
+        if 0 <= number + step < len(rows):
+            rows.insert(number + step, rows.pop(number))
+            self.change(rows)
+
+    def _remove_button(self, number: int) -> None:
+        icon_button("close", f"Remove {self._noun} {number + 1}", partial(self.remove, number))
+
+
 class RuleFields:
     """The fields of an operation, and of those within it; `on_change` is called with each change.
 
@@ -183,7 +250,8 @@ class RuleFields:
         self._params: dict[str, Any] = dict(params)
         self._on_change, self._has_field = on_change, has_field
         self._fields: dict[str, forms.Field] = {}
-        self._inner: list[RuleFields] = []
+        self._inner: RuleFields | None = None
+        self._rules: RowList[RuleFields] | None = None
         given = params.get("op", _FIRST)
         self._op: str = given if given in OPERATIONS else _OTHER
         choice = forms.pick(_OPERATION, _LABELS, self._op)
@@ -197,16 +265,10 @@ class RuleFields:
     @property
     def fields(self) -> dict[str, forms.Field]:
         """The fields by key path, such as `value`, or `rules[1].value` of an operation within it."""
-        inner = {
-            f"{'rules' if self._has_several else 'rule'}{f'[{number}]' if self._has_several else ''}.{key}": field
-            for number, one in enumerate(self._inner)
-            for key, field in one.fields.items()
-        }
-        return {**self._fields, **inner}
-
-    @property
-    def _has_several(self) -> bool:
-        return self._op in ("any", "all")
+        inner = {"rule": self._inner} if self._inner else {}
+        inner |= {f"rules[{number}]": one for number, one in enumerate(self._rules.rows if self._rules else ())}
+        within = {f"{name}.{key}": field for name, one in inner.items() for key, field in one.fields.items()}
+        return {**self._fields, **within}
 
     def read(self) -> dict[str, Any]:
         """The operation as it is, whether it is right or not."""
@@ -228,9 +290,9 @@ class RuleFields:
             return {key: value} if value != _PARAMS[key].default or key in self._params else {}
         match key:
             case "rule":
-                return {key: self._inner[0].read()}
+                return {key: cast("RuleFields", self._inner).read()}
             case "rules":
-                return {key: [one.read() for one in self._inner]}
+                return {key: cast("RowList[RuleFields]", self._rules).read()}
             case "wanted":
                 return self._expected()
             case _ if "against" in self._fields:
@@ -245,7 +307,7 @@ class RuleFields:
             case "exists" | "absent":
                 return {"missing": how == "absent"}
             case "rule":
-                return {"rule": self._inner[0].read()}
+                return {"rule": cast("RuleFields", self._inner).read()}
             case "equals":
                 return {how: forms.as_value(str(self._fields[how].value or ""))}
             case _:
@@ -265,7 +327,7 @@ class RuleFields:
     def _show(self) -> None:
         self._place.clear()
         self._fields.clear()
-        self._inner.clear()
+        self._inner = self._rules = None
         with self._place:
             if self._op == _OTHER:
                 self._put("op", forms.area(_YAML, yaml_text(self._params)))
@@ -284,9 +346,10 @@ class RuleFields:
         if key in _PARAMS:
             self._put(key, _PARAMS[key].build(given))
         elif key == "rule":
-            self._nested(given)
+            self._inner = self._nested(given)
         elif key == "rules":
-            self._several(cast("Sequence[Any]", given) if isinstance(given, list) else ({},))
+            self._rules = RowList(lambda _, rule: self._nested(rule), {}, "rule", self._on_change)
+            self._rules.show(cast("Sequence[Any]", given) if isinstance(given, list) else ({},))
         elif key == "wanted":
             self._build_expected()
         else:
@@ -319,7 +382,7 @@ class RuleFields:
         choice = forms.pick(_HOW, _WANTED, how)
         self._put("wanted", choice)
         if how == "rule":
-            self._nested(self._params.get("rule"), has_field=False)
+            self._inner = self._nested(self._params.get("rule"), has_field=False)
         elif how in _EXPECTED:
             expected = self._params.get(how, "")
             shown = forms.as_text(expected) if how == "equals" else str(expected or "")
@@ -335,32 +398,10 @@ class RuleFields:
 
         choice.on_value_change(chosen)
 
-    def _nested(self, params: Any, *, has_field: bool | None = None) -> None:
+    def _nested(self, params: Any, *, has_field: bool | None = None) -> RuleFields:
         given: Mapping[str, Any] = cast("Mapping[str, Any]", params) if isinstance(params, Mapping) else {}
-        has_field = self._has_field if has_field is None else has_field
         with ui.element("div").classes("nested stack"):
-            self._inner.append(RuleFields(given, self._on_change, has_field=has_field))
-
-    def _several(self, rules: Sequence[Any]) -> None:
-        for number, rule in enumerate(rules):
-            with ui.element("div").classes("rule-row"):
-                self._nested(rule)
-                if len(rules) > 1 and may("edit"):
-                    icon_button("close", f"Remove rule {number + 1}", partial(self._dropped, number))
-        if may("edit"):
-            button("Add a rule", self._added, kind="quiet", icon="add")
-
-    def _dropped(self, number: int) -> None:
-        rules = [one.read() for one in self._inner]
-        self._again([*rules[:number], *rules[number + 1 :]])
-
-    def _added(self) -> None:
-        self._again([*(one.read() for one in self._inner), {}])
-
-    def _again(self, rules: Sequence[Mapping[str, Any]]) -> None:
-        self._params = {**self._params, **self.read(), "rules": rules}
-        self._show()
-        self._on_change()
+            return RuleFields(given, self._on_change, has_field=self._has_field if has_field is None else has_field)
 
 
 def yaml_text(values: Mapping[str, Any]) -> str:

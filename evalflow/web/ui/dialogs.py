@@ -120,12 +120,12 @@ def _shown(value: Any) -> str:
     return content if len(content) <= LONGEST_SHOWN else f"{content[:LONGEST_SHOWN]}…"
 
 
-class _Versioned(Protocol):
+class _HasVersion(Protocol):
     @property
     def version(self) -> int: ...
 
 
-V = TypeVar("V", bound=_Versioned)
+V = TypeVar("V", bound=_HasVersion)
 
 
 @dataclass(frozen=True, slots=True)
