@@ -155,7 +155,7 @@ def rank_range(low: int, high: int) -> str:
     return str(low) if low == high else f"{low} to {high}"
 
 
-def counted(n: int, noun: str) -> str:
+def counted(n: int, noun: str = "case") -> str:
     """A count with its noun: `1 case`, `2,000 cases`."""
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 

@@ -1,35 +1,45 @@
-"""The bots: the list with import, one bot with a question to try it, and its form."""
+"""The bots: the list, one with its settings, and a bot as files: downloaded, written to a folder, read from one."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from anyio import to_thread
 from nicegui import ui
 
 from evalflow.app.studio.bot_home import Headline, headlines
-from evalflow.app.studio.bots import BOTS, Bot, create_bot, delete_bot, get_bot, list_bots, try_bot, update_bot
+from evalflow.app.studio.bots import BOTS, Bot, delete_bot, get_bot, list_bots
 from evalflow.app.studio.connections import connection_names
 from evalflow.app.studio.datasets import Dataset, list_datasets
 from evalflow.app.studio.definitions import given, taken_names
 from evalflow.app.studio.runs import latest_datasets
-from evalflow.app.studio.space import Workspace
-from evalflow.errors import Problem, UserError
-from evalflow.records import Answer
-from evalflow.web.pages.bot_files import download_dialog, export_dialog, import_dialog
+from evalflow.app.studio.space import Workspace, within
+from evalflow.app.studio.transfer import export_files, import_files
+from evalflow.errors import command
+from evalflow.web.pages.bot_form import BotEditor, BotForm, BotTrial, edited_bot
 from evalflow.web.pages.first_start import first_steps
 from evalflow.web.ui import forms
-from evalflow.web.ui.dialogs import Deleting, Edited, Saving
-from evalflow.web.ui.endpoint import ADDRESS, CALLED, KEY, MODEL, key_field, pick_connection, show_answer
-from evalflow.web.ui.faults import reveal
+from evalflow.web.ui.dialogs import Deleting, dialog, folder_dialog, question
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.headline import sentence
 from evalflow.web.ui.naming import TitleField
-from evalflow.web.ui.parts import Tone, badge, button, card, empty, facts, link_button, message, section, text
-from evalflow.web.ui.visitor import may
+from evalflow.web.ui.parts import (
+    Tone,
+    address,
+    badge,
+    button,
+    card,
+    empty,
+    facts,
+    link_button,
+    section,
+    tell,
+    text,
+)
+from evalflow.web.ui.visitor import may, title_of
 
 KINDS = {"openai": "OpenAI-compatible", "http": "HTTP service", "recorded": "Recorded answers"}
 _LABELS = {
@@ -82,7 +92,7 @@ def add() -> None:
             config = given(copied.config) if copied else {"kind": "openai"}
             field = partial(TitleField, "bot", "Support bot", taken)
             form = BotForm(config, field, copied.description if copied else "", connections)
-            _BotEditor(workspace, form, None)
+            BotEditor(workspace, form, None)
 
     @guarded_page("/bots/{bot}/edit", "edit")
     async def edit(workspace: Workspace, bot: str) -> None:
@@ -91,7 +101,7 @@ def add() -> None:
         trail = [(f"Settings of {found.title}", f"/bots/{bot}/settings")]
         with frame(f"Edit {found.title}", place="Bots", trail=trail):
             field = partial(TitleField, "bot", "Support bot", title=found.title, name=found.name)
-            _BotEditor(workspace, BotForm(found.config, field, found.description, connections), found)
+            BotEditor(workspace, BotForm(found.config, field, found.description, connections), found)
 
     @guarded_page("/bots/{bot}/settings")
     async def settings(workspace: Workspace, bot: str) -> None:
@@ -139,16 +149,8 @@ def _actions(workspace: Workspace, bot: Bot, datasets: Sequence[Dataset], used: 
             button("Export to a folder", export_dialog(workspace, bot.name, own, used).open)
         about = "Its metrics are deleted too; its runs and their results stay."
         delete = partial(delete_bot, workspace, bot.name)
-        asked = Deleting(_edited(workspace, bot), f"Delete {bot.title}?", about, delete, "/")
+        asked = Deleting(edited_bot(workspace, bot), f"Delete {bot.title}?", about, delete, "/")
         button("Delete", asked.open, kind="danger")
-
-
-def _edited(workspace: Workspace, bot: Bot | None) -> Edited[Bot]:
-    return Edited(partial(get_bot, workspace, bot.name if bot else ""), _content, bot)
-
-
-def _content(bot: Bot) -> dict[str, Any]:
-    return {"title": bot.title, "description": bot.description, **bot.config}
 
 
 def _connection(bot: Bot) -> None:
@@ -165,257 +167,58 @@ def _connection(bot: Bot) -> None:
                 text(str(bot.config[key]), classes="text muted")
 
 
-class BotTrial:
-    """A card to ask the bot a question. `config` returns its configuration or raises UserError, shown at `fields`."""
-
-    def __init__(
-        self,
-        workspace: Workspace,
-        name: Callable[[], str],
-        config: Callable[[], Mapping[str, Any]],
-        fields: Mapping[str, forms.Field],
-    ) -> None:
-        self._workspace = workspace
-        self._name, self._config, self._fields = name, config, fields
-        with ui.element("div").classes("card trial stack"):
-            text("Try it", "h2")
-            about = forms.About("Question", "Sent unchanged; not saved.", "What does the licence cost?", required=True)
-            self._question = forms.area(about)
-            with ui.element("div").classes("actions"):
-                self._asking = button("Ask", self._ask)
-            self._reply = ui.element("div").props("aria-live=polite")
-
-    async def _ask(self) -> None:
-        self._reply.clear()
-        with forms.faults_shown({**self._fields, "question": self._question}, self._asking):
-            asked = self._name(), self._config(), forms.written(self._question) or ""
-            answer = await self._workspace.ask(lambda: try_bot(self._workspace, *asked))
-            with self._reply:
-                _show(answer)
-            reveal(self._reply)
+_CASES = forms.About("Test cases", "As JSON lines.")
 
 
-def _show(answer: Answer) -> None:
-    if not show_answer(answer):
-        return
-    usage = answer.usage
-    facts([
-        ("Time", f"{answer.latency_s:.2f} s" if answer.latency_s is not None else ""),
-        ("Tokens", f"{usage.input_tokens} in, {usage.output_tokens} out" if usage else ""),
-        ("Contexts", "" if answer.contexts is None else str(len(answer.contexts))),
-    ])  # fmt: skip
+def import_dialog(workspace: Workspace) -> ui.dialog:
+    """A dialog that asks for a folder to import."""
+
+    async def take(path: str, field: forms.Field, by: ui.button) -> None:
+        work = lambda: import_files(workspace, Path(within(workspace, Path(path))))  # noqa: E731
+        found = await forms.attempt(work, {"folder": field}, by)
+        if found is not None:
+            ui.navigate.to(f"/bots/{found.bots[0]}" if found.bots else "/datasets")
+
+    folder = forms.About("Folder", "A folder with conf/ and, if needed, prompts/ and data/.", "exported", required=True)
+    about = "You can then edit its bot, metrics and test cases here; the files do not change."
+    return folder_dialog("Import a folder", about, folder, "Import", take)
 
 
-class _BotEditor:
-    """The form of a bot with its trial and buttons; of a new one if `bot` is None."""
+def download_dialog(bot: str, datasets: Mapping[str, str], chosen: Sequence[str]) -> ui.dialog:
+    """A dialog that downloads a bot with some datasets as a zip archive."""
 
-    def __init__(self, workspace: Workspace, bot_form: BotForm, bot: Bot | None) -> None:
-        self._workspace, self._form, self._bot = workspace, bot_form, bot
-        with ui.element("div").classes("section"):
-            BotTrial(workspace, lambda: bot_form.title.name or "bot", bot_form.read, bot_form.fields)
-        with ui.element("div").classes("section actions"):
-            self._button = button("Save", self._save, kind="primary")
-            link_button("Cancel", f"/bots/{bot.name}/settings" if bot else "/")
-        self._saving = Saving(_edited(workspace, bot), f"/bots/{bot.name if bot else ''}/edit")
+    def path() -> str:
+        return address(f"/api/v1/bots/{bot}/archive", {"dataset": list(picked.value) if picked else []})
 
-    async def _save(self) -> None:
-        with forms.faults_shown(self._form.fields):
-            config, (name, title) = self._form.read(), self._form.title.read(self._form.fields)
-            description = forms.written(self._form.description) or ""
-
-            def work(version: int) -> Bot:
-                if self._bot is None:
-                    return create_bot(self._workspace, name, config, description, title)
-                return update_bot(
-                    *(self._workspace, name, version), config=config, description=description, title=title
-                )
-
-            mine = {"title": title, "description": description, **config}
-            place = f"/bots/{name}/settings" if self._bot else f"/bots/{name}"
-            await self._saving.save(work, mine, self._form.fields, self._button, lambda _: forms.leave(place))
+    about = "A zip with its metrics, prompts, judges and checks; unpacked, it runs on the command line. Keys stay here."
+    with dialog(f"Download {title_of('bot', bot)}", about) as asked:
+        picked = forms.several(_CASES, datasets, [name for name in chosen if name in datasets]) if datasets else None
+        with ui.element("div").classes("actions"):
+            link = link_button("Download the zip", path(), primary=True).props("download").on("click", asked.close)
+            button("Cancel", asked.close)
+        if picked:
+            picked.on_value_change(lambda: link.props.update(href=path()))
+    return asked
 
 
-_OPTIONS = (
-    forms.FormOption("openai", "OpenAI-compatible", "OpenAI, or any OpenAI-compatible service.", "hub"),
-    forms.FormOption("http", "HTTP service", "Your own bot behind a JSON API.", "http"),
-    forms.FormOption("recorded", "Recorded answers", "Answers are already in your test cases.", "inventory_2"),
-)
-_KEY = "api_key_env"
-"""Null means that no key is sent; if the key is left out, the default applies."""
-_DEFAULT_KEY = "OPENAI_API_KEY"
-_TIMEOUT = forms.About("Time-out (seconds)", "How long to wait for an answer before trying again.", "60")
-_SYSTEM_PROMPT = forms.About(
-    "System prompt",
-    "Sent before every question. It can use inputs of the case, e.g. {{ vars.plan }}.",
-    "You answer questions about our fees.",
-)
-_TEMPERATURE = forms.About("Temperature", "0 gives the most repeatable answers.", "0")
-_MAX_TOKENS = forms.About("Maximum length (tokens)", "Of an answer. Empty: the model's own limit.", "500")
-_URL = forms.About("Address", "The URL that takes questions.", "http://127.0.0.1:9000/chat", required=True, code=True)
-_PATH = forms.About("Path", "Below the connection's address; empty: the address itself.", "/chat", code=True)
-_METHOD = forms.About("Method", "The HTTP method; usually POST.", required=True)
-_HEADERS = forms.About(
-    "Headers",
-    "One per line. Never write a secret here: ${oc.env:NAME} reads the environment variable NAME.",
-    "Authorization: Bearer ${oc.env:BOT_KEY}",
-    code=True,
-)
-_PLAIN_HEADERS = forms.About(
-    "Headers", "One per line; the connection's key is sent by itself.", "Accept-Language: en", code=True
-)
-_BODY = forms.About(
-    "Body",
-    "JSON with {{ question }} in place of the question. Empty: the whole case is sent.",
-    '{"input": "{{ question }}"}',
-    code=True,
-)
-_PATHS = {
-    "answer": forms.About("Answer", "The JSONPath of the answer in the reply.", "$.output.text", code=True),
-    "contexts": forms.About(
-        "Contexts", "The JSONPath of the passages that the answer is based on.", "$.documents[*].text", code=True
-    ),
-    "actual": forms.About(
-        "Prediction",
-        "The JSONPath of a label or a list of ids, for bots that classify or retrieve.",
-        "$.label",
-        code=True,
-    ),
-    "trace": forms.About(
-        "Trace", "The JSONPath of the OpenTelemetry trace, for tool calls, tokens and cost.", "$.trace", code=True
-    ),
-}
+def export_dialog(workspace: Workspace, bot: str, datasets: Mapping[str, str], used: Sequence[str]) -> ui.dialog:
+    """A dialog that writes a bot with some datasets to a folder of this machine."""
 
+    async def export(exporting: ui.button) -> None:
+        path = forms.required(folder)
+        if path is None:
+            return
 
-class BotForm:
-    """The fields of a bot.
+        def work() -> None:
+            export_files(workspace, Path(within(workspace, Path(path))), bot, list(chosen.value) if chosen else [])
 
-    Keys of the configuration without a field are kept. `title` builds the field of the title. `connections`: the names
-    of those that it may call, to choose from; None: any address may be called.
-    """
+        if await forms.succeeds(work, {"folder": folder}, exporting):
+            asked.close()
+            tell(f"Exported. List its contents with: {command('list', '--config-dir', f'{path}/conf')}")
 
-    def __init__(
-        self,
-        config: Mapping[str, Any],
-        title: Callable[[], TitleField],
-        description: str,
-        connections: Sequence[str] | None,
-    ) -> None:
-        self._config, self._connections = dict(config), connections
-        self._kind: str = config.get("kind", "openai")
-        self.fields: dict[str, forms.Field] = {}
-        with forms.form():
-            with forms.fieldset("About"):
-                self.title = title()
-                self.fields |= self.title.fields
-                about = forms.About("Description", "One sentence on what the bot is for.", "Answers questions on fees.")
-                self.description = forms.area(about, description)
-            forms.choices("Connection", _OPTIONS, self._kind, self._choose)
-            self._connection = ui.element("div").classes("form")
-        self._fill()
-
-    def read(self) -> dict[str, Any]:
-        """The configuration."""
-        kept = self._config if self._config.get("kind") == self._kind else {}
-        values: dict[str, Any] = {}
-        problems: list[Problem] = []
-        for key, field in self.fields.items():
-            if key.startswith("target."):
-                try:
-                    values[key.removeprefix("target.")] = _value(key, field)
-                except UserError as error:
-                    problems += error.problems
-        if problems:
-            raise UserError(problems)
-        config = {**kept, "kind": self._kind, **values}
-        if self._connections is not None:
-            config = {key: value for key, value in config.items() if key not in CALLED}
-        return {key: value for key, value in config.items() if value is not None or key == _KEY}
-
-    def _choose(self, kind: str) -> None:
-        self._kind = kind
-        self._fill()
-
-    def _fill(self) -> None:
-        for key in [key for key in self.fields if key.startswith("target.")]:
-            del self.fields[key]
-        self._connection.clear()
-        with self._connection:
-            {"openai": self._openai, "http": self._http, "recorded": self._recorded}[self._kind]()
-
-    def _openai(self) -> None:
-        with forms.fieldset("Endpoint"):
-            self._add("model", forms.line, MODEL)
-            if self._connections is None:
-                self._add("base_url", forms.line, ADDRESS)
-                self._key_field()
-            else:
-                self._pick(self._connections)
-        with forms.fieldset("Request", "group"):
-            self._add("system_prompt", forms.area, _SYSTEM_PROMPT)
-            with forms.pair():
-                self._add("temperature", forms.number_field, _TEMPERATURE)
-                self._add("max_tokens", forms.number_field, _MAX_TOKENS)
-            self._add("timeout_s", forms.number_field, _TIMEOUT)
-
-    def _http(self) -> None:
-        headers: Mapping[str, str] = self._config.get("headers") or {}
-        body = self._config.get("body")
-        with forms.fieldset("Endpoint"):
-            if self._connections is None:
-                self._add("url", forms.line, _URL)
-            else:
-                self._pick(self._connections)
-                self._add("url", forms.line, _PATH)
-            methods = ("POST", "GET", "PUT", "PATCH")
-            self.fields["target.method"] = forms.pick(_METHOD, methods, self._config.get("method", "POST"))
-            lines = "\n".join(f"{name}: {value}" for name, value in headers.items())
-            about = _HEADERS if self._connections is None else _PLAIN_HEADERS
-            self.fields["target.headers"] = forms.area(about, lines)
-        with forms.fieldset("Request and reply", "group"):
-            self.fields["target.body"] = forms.area(_BODY, _as_json(body))
-            for key, about in _PATHS.items():
-                value = self._config.get(key)
-                self.fields[f"target.{key}"] = forms.line(about, value if isinstance(value, str) else _as_json(value))
-            self._add("timeout_s", forms.number_field, _TIMEOUT)
-
-    def _recorded(self) -> None:
-        message("Nothing to set up: runs score the recorded answers in your test cases.")
-
-    def _pick(self, connections: Sequence[str]) -> None:
-        """The field of the connection, where problems of what it stands for are shown too."""
-        field = pick_connection(self._config, connections)
-        self.fields |= {f"target.{key}": field for key in ("connection", *CALLED)}
-
-    def _key_field(self) -> None:
-        self.fields[f"target.{_KEY}"] = key_field(KEY, self._config.get(_KEY, _DEFAULT_KEY))
-
-    def _add(self, key: str, make: Callable[[forms.About, Any], forms.Field], about: forms.About) -> None:
-        self.fields[f"target.{key}"] = make(about, self._config.get(key))
-
-
-def _value(key: str, field: forms.Field) -> Any:
-    if isinstance(field, ui.number):
-        return forms.number_of(field)
-    content, name = forms.written(field), key.removeprefix("target.")
-    if content is None:
-        return None
-    if name == "headers":
-        return _parse_headers(content)
-    if name != "body" and not (name in _PATHS and content.startswith("{")):
-        return content
-    try:
-        return json.loads(content)
-    except ValueError as error:
-        raise UserError(Problem(f"not valid JSON: {error}", key, "texts in double quotes")) from None
-
-
-def _parse_headers(content: str) -> dict[str, str]:
-    rows = [row.partition(":") for row in content.splitlines() if row.strip()]
-    broken = next((name for name, colon, _ in rows if not colon), None)
-    if broken is not None:
-        raise UserError(Problem(f"{broken!r} has no colon", "target.headers", "Name: value, one per line"))
-    return {name.strip(): value.strip() for name, _, value in rows}
-
-
-def _as_json(value: Any) -> str:
-    return "" if value is None else json.dumps(value, indent=2, ensure_ascii=False)
+    about = "With its metrics and their prompts, as files for the command line."
+    with question(f"Export {title_of('bot', bot)}", about, "Write the files", export) as asked:
+        help = "A new folder, inside the one where evalflow was started."
+        folder = forms.line(forms.About("Folder", help, "exported", required=True))
+        chosen = forms.several(_CASES, datasets, [name for name in used if name in datasets]) if datasets else None
+    return asked

@@ -17,10 +17,11 @@ from evalflow.app.studio.run_request import RunRequest
 from evalflow.app.studio.scores import failed_cases
 from evalflow.app.studio.space import Workspace
 from evalflow.errors import EvalflowError
+from evalflow.report.wording import counted, joined
 from evalflow.web.pages.runs import name_of, when
 from evalflow.web.ui import forms
 from evalflow.web.ui.faults import tell_fault
-from evalflow.web.ui.parts import counted, joined, message, text
+from evalflow.web.ui.parts import message, text
 from evalflow.web.ui.visitor import title_of
 
 _KINDS = {

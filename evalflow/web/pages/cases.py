@@ -17,6 +17,7 @@ from evalflow.app.studio.checks import list_checks
 from evalflow.app.studio.datasets import FoundCases, question_of
 from evalflow.app.studio.space import Workspace
 from evalflow.app.studio.tags import project_tags
+from evalflow.report.wording import counted, joined
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import confirmation, dialog, offer_undo, open_once, question
 from evalflow.web.ui.faults import tell_fault
@@ -26,9 +27,8 @@ from evalflow.web.ui.parts import (
     address,
     badge,
     button,
-    counted,
+    clipped,
     empty,
-    joined,
     link_button,
     tell,
     text,
@@ -387,8 +387,6 @@ class BulkBar:
         open_once(asked)
 
 
-_CLIPPED = 300
-"""Maximum number of characters in a cell."""
 _SHOWN_TAGS = 4
 
 
@@ -413,12 +411,6 @@ def declared_row(row: Mapping[str, Any]) -> None:
             text(clipped(question_of(row)) or "(no question)", classes="clamp")
             _foot(row)
         _expected_and_tags(row)
-
-
-def clipped(value: object) -> str:
-    """A text shortened for a cell."""
-    content = "" if value is None else str(value)
-    return content if len(content) <= _CLIPPED else content[:_CLIPPED] + "…"
 
 
 def _foot(row: Mapping[str, Any], *, is_draft: bool = False) -> None:

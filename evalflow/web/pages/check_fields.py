@@ -28,7 +28,7 @@ from evalflow.web.pages.rule_fields import (
     yaml_text,
 )
 from evalflow.web.ui import forms
-from evalflow.web.ui.parts import button, capitalised, icon_button, text
+from evalflow.web.ui.parts import button, capitalised, clipped, icon_button, text
 
 KINDS: Mapping[str, tuple[str, str, str]] = MappingProxyType({
     "correctness": ("Correctness", "All of the reference is in the answer. More is fine.", "task_alt"),
@@ -110,14 +110,14 @@ def in_words(kind: str, params: Mapping[str, Any]) -> str:
     """What a check with these parameters demands, as a sentence."""
 
     def quoted(key: str) -> str:
-        return f"“{_clipped(forms.as_text(params.get(key, '')))}”"
+        return f"“{clipped(forms.as_text(params.get(key, '')), _CLIPPED)}”"
 
     match kind:
         case "correctness":
             return f"All of {quoted('reference')} is in the answer."
         case "conformity" if params.get("rules"):
             rules = [str(rule) for rule in cast("Sequence[Any]", params["rules"])]
-            return " ".join(_clipped(rule) for rule in rules[:3]) + (
+            return " ".join(clipped(rule, _CLIPPED) for rule in rules[:3]) + (
                 f" And {len(rules) - 3} more." if rules[3:] else ""
             )
         case "groundedness":
@@ -151,13 +151,9 @@ def _paths_in_words(params: Mapping[str, Any]) -> list[str]:
     verbs = {"string": "contains", "boolean": "is", "number": "equals"}
     return [
         f"{one.get('json_path')} {verbs.get(str(one.get('expected_value_type')), 'is')} "
-        f"{_clipped(forms.as_text(one.get('expected_value')))}"
+        f"{clipped(forms.as_text(one.get('expected_value')), _CLIPPED)}"
         for one in rules
     ]
-
-
-def _clipped(content: str) -> str:
-    return content if len(content) <= _CLIPPED else f"{content[:_CLIPPED]}…"
 
 
 class ParamFields:

@@ -17,11 +17,12 @@ from evalflow.app.studio.checks import Check, CheckDraft, CheckExample
 from evalflow.app.studio.space import Workspace
 from evalflow.errors import EvalflowError
 from evalflow.metrics.case_checks import JUDGED
+from evalflow.report.wording import counted
 from evalflow.web.pages.check_fields import ParamFields, offered_kinds, reusable_labels
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import Edited, Saving
 from evalflow.web.ui.naming import TitleField
-from evalflow.web.ui.parts import Latest, Tone, badge, button, capitalised, counted, icon_button, link_button, text
+from evalflow.web.ui.parts import Latest, Tone, badge, button, capitalised, icon_button, link_button, text
 from evalflow.web.ui.visitor import may, title_of
 
 _DESCRIPTION = forms.About("Description", "When to use it.", "For every bot of the British branches.")

@@ -15,6 +15,7 @@ from evalflow.app.studio.cases import Deleted, dataset_tags
 from evalflow.app.studio.checks import Check
 from evalflow.app.studio.datasets import list_datasets
 from evalflow.app.studio.space import Workspace
+from evalflow.report.wording import counted, joined
 from evalflow.web.pages.cases import CaseSearch
 from evalflow.web.pages.check_fields import about_kind, in_words, offered_kinds
 from evalflow.web.pages.check_form import CheckForm, edited_check
@@ -27,10 +28,8 @@ from evalflow.web.ui.parts import (
     badge,
     button,
     cell,
-    counted,
     empty,
     fold,
-    joined,
     link_button,
     section,
     table,

@@ -20,7 +20,7 @@ from evalflow.app.studio.runs import Run, get_run
 from evalflow.app.studio.space import Workspace
 from evalflow.report.comparison import VERDICTS, Comparison
 from evalflow.report.verdict import verdict_in_words
-from evalflow.report.wording import method, number, p_value, signed
+from evalflow.report.wording import counted, joined, method, number, p_value, signed
 from evalflow.web.pages.compare_cases import ChangeQuery, changed_cases
 from evalflow.web.pages.runs import ACTIVE, in_a_sentence, name_of, when
 from evalflow.web.ui import forms
@@ -33,10 +33,8 @@ from evalflow.web.ui.parts import (
     badge,
     button,
     cell,
-    counted,
     empty,
     fold,
-    joined,
     later,
     link_button,
     message,

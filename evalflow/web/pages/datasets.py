@@ -13,12 +13,13 @@ from evalflow.app.studio.answer_examples import fill_examples, lacking_examples
 from evalflow.app.studio.cases import copy_dataset, dataset_tags
 from evalflow.app.studio.definitions import taken_names
 from evalflow.app.studio.space import Workspace
+from evalflow.report.wording import counted
 from evalflow.web.pages.cases import PAGE_SIZE, CaseBrowser, CaseList, CaseSearch, case_table, declared_row, number_of
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import Deleting, Edited, Saving
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.naming import TitleField
-from evalflow.web.ui.parts import Tone, badge, button, card, counted, empty, link_button, section, tell, text
+from evalflow.web.ui.parts import Tone, badge, button, card, empty, link_button, section, tell, text
 from evalflow.web.ui.visitor import may
 
 _TRAIL = [("Test cases", "/datasets")]

@@ -16,12 +16,13 @@ from evalflow.app.studio import review_desk
 from evalflow.app.studio.review_desk import DeskItem, OwnProgress
 from evalflow.app.studio.space import NotFoundError, TakenError, Workspace
 from evalflow.errors import EvalflowError, UserError
+from evalflow.report.wording import counted, joined
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import dialog, question
 from evalflow.web.ui.faults import tell_fault
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.grading import Grading
-from evalflow.web.ui.parts import button, capitalised, counted, empty, fold, joined, link_button, text
+from evalflow.web.ui.parts import button, capitalised, empty, fold, link_button, text
 
 SAVE_S = 0.8
 """Seconds between a change and its draft being saved."""

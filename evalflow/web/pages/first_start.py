@@ -18,7 +18,16 @@ from evalflow.app.studio.space import Workspace
 from evalflow.errors import EvalflowError, UserError
 from evalflow.records import Answer
 from evalflow.web.ui import forms
-from evalflow.web.ui.endpoint import ADDRESS, KEY, MODEL, ModelField, key_field, pick_connection, show_answer
+from evalflow.web.ui.endpoint import (
+    ADDRESS,
+    KEY,
+    MODEL,
+    ModelField,
+    by_problem,
+    key_field,
+    pick_connection,
+    show_answer,
+)
 from evalflow.web.ui.faults import reveal
 from evalflow.web.ui.parts import Latest, address, button, in_sentences, link_button, message, text
 from evalflow.web.ui.visitor import may
@@ -97,9 +106,7 @@ class _OwnBot:
                     field.on_value_change(self._offer_models)
             self._model = ModelField(_MODEL)
             self._question = forms.area(_QUESTION)
-            called = ("base_url", "api_key_env", "connection")
-            first = next(iter(self._called.values()))
-            self._fields |= {f"target.{key}": self._called.get(key, first) for key in called}
+            self._fields |= by_problem("target", self._called)
             self._fields |= {"target.model": self._model.field, "question": self._question}
             with ui.element("div").classes("actions"):
                 self._trying = button("Try it", self._try, icon="send")

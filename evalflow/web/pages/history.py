@@ -11,7 +11,7 @@ from nicegui import ui
 
 from evalflow.app.studio.comparing import History, HistoryPoint, TrackedMetric, histories, history, tracked_metrics
 from evalflow.app.studio.space import Workspace
-from evalflow.report.wording import number
+from evalflow.report.wording import counted, joined, number
 from evalflow.web.pages.runs import when
 from evalflow.web.ui import forms
 from evalflow.web.ui.frame import frame, guarded_page
@@ -22,10 +22,8 @@ from evalflow.web.ui.parts import (
     badge,
     caption,
     cell,
-    counted,
     empty,
     interval,
-    joined,
     message,
     section,
     shape,

@@ -17,12 +17,13 @@ from evalflow.app.studio import uploads
 from evalflow.app.studio.datasets import own_row
 from evalflow.app.studio.space import Workspace
 from evalflow.errors import Problem, UserError
-from evalflow.web.pages.cases import case_table, clipped, declared_row
+from evalflow.report.wording import counted
+from evalflow.web.pages.cases import case_table, declared_row
 from evalflow.web.security.guards import LARGEST_UPLOAD
 from evalflow.web.ui import forms
 from evalflow.web.ui.faults import FaultSummary, reveal
 from evalflow.web.ui.frame import frame, guarded_page
-from evalflow.web.ui.parts import Latest, button, counted, link_button, message, text
+from evalflow.web.ui.parts import Latest, button, clipped, link_button, message, text
 from evalflow.web.ui.visitor import title_of
 
 LARGEST_PASTE = 1_000_000

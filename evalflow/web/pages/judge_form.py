@@ -17,7 +17,7 @@ from evalflow.errors import Problem, UserError
 from evalflow.web.pages.metric_trial import CaseFields, show_score
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import Edited, Saving
-from evalflow.web.ui.endpoint import ADDRESS, CALLED, KEY, MODEL, endpoint_fields
+from evalflow.web.ui.endpoint import ADDRESS, CALLED, KEY, MODEL, by_problem, endpoint_fields
 from evalflow.web.ui.faults import reveal
 from evalflow.web.ui.naming import TitleField
 from evalflow.web.ui.parts import button, link_button, text
@@ -128,11 +128,8 @@ class _ModelForm(_JudgeForm):
     """One model behind an OpenAI-compatible endpoint."""
 
     def _build(self) -> None:
-        connections = self._choices.connections
-        self._endpoint = endpoint_fields(_LINES, self._config, connections)
-        if connections is not None:
-            self._fields |= {f"judge.{key}": self._endpoint["connection"] for key in CALLED}
-        self._fields |= {f"judge.{key}": field for key, field in self._endpoint.items()}
+        self._endpoint = endpoint_fields(_LINES, self._config, self._choices.connections)
+        self._fields |= by_problem("judge", self._endpoint)
         about = forms.About("Reply format", "How the model is told the format: JSON schema, if it supports that.")
         self._fields["judge.mode"] = self._mode = forms.pick(about, MODES, self._config.get("mode", "json_schema"))
         help = "G-Eval then asks once and weights the grades; otherwise it samples several replies."

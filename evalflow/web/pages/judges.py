@@ -18,6 +18,7 @@ from evalflow.app.studio.metric_trial import JUDGED, TriedJudge
 from evalflow.app.studio.metrics import list_library
 from evalflow.app.studio.space import Workspace
 from evalflow.config.yaml_text import MISSING
+from evalflow.report.wording import counted
 from evalflow.web.pages.judge_form import JudgeChoices, edited_judge, judge_form, trial_card
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import Deleting
@@ -27,7 +28,6 @@ from evalflow.web.ui.parts import (
     badge,
     button,
     cell,
-    counted,
     facts,
     link_button,
     message,

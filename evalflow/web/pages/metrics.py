@@ -15,6 +15,7 @@ from evalflow.app.studio.metric_yaml import metric_yaml
 from evalflow.app.studio.metrics import MetricDefinition, get_library, list_library, list_metrics
 from evalflow.app.studio.space import Workspace
 from evalflow.report.graphs import drawing_of
+from evalflow.report.wording import counted
 from evalflow.web.ui import forms
 from evalflow.web.ui.frame import frame, guarded_page
 from evalflow.web.ui.parts import (
@@ -22,7 +23,6 @@ from evalflow.web.ui.parts import (
     address,
     button,
     card,
-    counted,
     empty,
     facts,
     link_button,

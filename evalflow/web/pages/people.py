@@ -11,6 +11,7 @@ from nicegui import ui
 from evalflow.app.studio import people, sessions
 from evalflow.app.studio.access import ROLES, Role
 from evalflow.app.studio.space import Workspace
+from evalflow.report.wording import joined
 from evalflow.web.pages.runs import when
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import Deleting, Edited, Saving, confirmation, dialog, question
@@ -22,7 +23,6 @@ from evalflow.web.ui.parts import (
     copyable,
     empty,
     facts,
-    joined,
     link_button,
     section,
     table,

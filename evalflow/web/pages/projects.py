@@ -12,6 +12,7 @@ from evalflow.app.studio import projects
 from evalflow.app.studio.access import Role
 from evalflow.app.studio.definitions import taken_names
 from evalflow.app.studio.space import Workspace
+from evalflow.report.wording import counted, joined
 from evalflow.web.ui import forms
 from evalflow.web.ui.budget import budget_section
 from evalflow.web.ui.dialogs import Deleting, Edited, Saving, confirmation, question
@@ -21,10 +22,8 @@ from evalflow.web.ui.parts import (
     badge,
     button,
     cell,
-    counted,
     empty,
     icon_button,
-    joined,
     named,
     section,
     table,

@@ -17,12 +17,12 @@ from evalflow.app.studio.runs import Run
 from evalflow.app.studio.scores import ResultCell, ResultRow, order_results, read_results
 from evalflow.app.studio.space import Workspace
 from evalflow.errors import EvalflowError
-from evalflow.report.wording import number
+from evalflow.report.wording import counted, number
 from evalflow.web.pages.results_filter import FilterBar, ResultQuery, Tags
 from evalflow.web.pages.run_case import case_content, case_heading
 from evalflow.web.pages.runs import ACTIVE, metric_titles, metrics_of
 from evalflow.web.ui.faults import tell_fault
-from evalflow.web.ui.parts import Latest, address, button, counted, icon_button, markup, text
+from evalflow.web.ui.parts import Latest, address, button, icon_button, markup, text
 from evalflow.web.ui.ticks import packed, tick_markup
 from evalflow.web.ui.visitor import may, root_path, title_of
 

@@ -17,7 +17,7 @@ from evalflow.app.studio.reviews import Review, ReviewMetric
 from evalflow.app.studio.space import Workspace
 from evalflow.errors import command
 from evalflow.report.calibration import Calibration, CorrectedRow
-from evalflow.report.wording import number
+from evalflow.report.wording import counted, joined, number
 from evalflow.web.pages.review_setup import guidelines_section, people_section
 from evalflow.web.pages.reviews import desk_address
 from evalflow.web.ui import forms
@@ -31,10 +31,8 @@ from evalflow.web.ui.parts import (
     capitalised,
     cell,
     copyable,
-    counted,
     empty,
     fold,
-    joined,
     later,
     link_button,
     message,

@@ -12,6 +12,7 @@ from evalflow.app.studio import review_guidelines, reviews
 from evalflow.app.studio.review_results import PersonProgress, ReviewProgress
 from evalflow.app.studio.reviews import Labeller, Review, ReviewMetric
 from evalflow.app.studio.space import Workspace
+from evalflow.report.wording import counted, joined
 from evalflow.web.pages.runs import seconds_in_words
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import Edited, Saving, confirmation
@@ -19,9 +20,7 @@ from evalflow.web.ui.parts import (
     badge,
     button,
     cell,
-    counted,
     fold,
-    joined,
     section,
     table,
     text,

@@ -15,10 +15,11 @@ from evalflow.app.studio import review_desk, reviews
 from evalflow.app.studio.reviews import Candidates, Review, ReviewEntry, ReviewRequest, Shown
 from evalflow.app.studio.runs import list_runs
 from evalflow.app.studio.space import Workspace
+from evalflow.report.wording import counted, joined
 from evalflow.web.pages.runs import name_of
 from evalflow.web.ui import forms
 from evalflow.web.ui.frame import frame, guarded_page
-from evalflow.web.ui.parts import Latest, address, badge, button, counted, empty, joined, link_button, text
+from evalflow.web.ui.parts import Latest, address, badge, button, empty, link_button, text
 from evalflow.web.ui.visitor import may
 
 _ABOUT = "People judge answers without seeing scores. What they say shows how far a judge can be trusted."

@@ -19,7 +19,7 @@ from evalflow.app.studio.run_files import RunFile, list_files
 from evalflow.app.studio.scores import note_view, run_tags
 from evalflow.app.studio.space import Workspace
 from evalflow.errors import UserError
-from evalflow.report.wording import cost, number
+from evalflow.report.wording import cost, joined, number
 from evalflow.web.pages.case_choice import choice_in_words, left_out_in_words
 from evalflow.web.pages.results import Found, ResultTable, find
 from evalflow.web.pages.results_filter import ResultQuery, Tags
@@ -37,7 +37,6 @@ from evalflow.web.ui.parts import (
     copyable,
     facts,
     interval,
-    joined,
     message,
     polled,
     section,

@@ -17,11 +17,11 @@ from evalflow.app.studio.scores import Score, note_view, order_results
 from evalflow.app.studio.space import NotFoundError, Workspace
 from evalflow.errors import Problem
 from evalflow.records import Context
-from evalflow.report.wording import number
+from evalflow.report.wording import counted, joined, number
 from evalflow.web.pages.results_filter import ResultQuery
 from evalflow.web.pages.runs import name_of
 from evalflow.web.ui.frame import frame, guarded_page
-from evalflow.web.ui.parts import address, badge, counted, filled, fold, joined, lazy_fold, link_button, message, text
+from evalflow.web.ui.parts import address, badge, filled, fold, lazy_fold, link_button, message, text
 from evalflow.web.ui.score import prompts_fold, score_markup
 from evalflow.web.ui.verdict import AnswerSaid, verdict_bar
 from evalflow.web.ui.visitor import title_of

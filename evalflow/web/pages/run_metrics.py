@@ -12,7 +12,16 @@ from nicegui import ui
 from evalflow.app.studio.runs import Run
 from evalflow.app.studio.scores import Distribution, distribution, summary
 from evalflow.app.studio.space import Workspace
-from evalflow.report.wording import caveat, method, number, percent, series_name, varying, without_means_of_figures
+from evalflow.report.wording import (
+    caveat,
+    joined,
+    method,
+    number,
+    percent,
+    series_name,
+    varying,
+    without_means_of_figures,
+)
 from evalflow.web.pages.run_threshold import ThresholdBar, bars
 from evalflow.web.pages.runs import history_path
 from evalflow.web.ui.parts import (
@@ -20,7 +29,6 @@ from evalflow.web.ui.parts import (
     across,
     filled,
     interval,
-    joined,
     markup,
     section,
     text,

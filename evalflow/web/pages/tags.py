@@ -11,6 +11,7 @@ from nicegui import ui
 from evalflow.app.studio.space import Workspace
 from evalflow.app.studio.tags import ProjectTag, TagRename, list_tags, plan_rename, rename_tag, spellings
 from evalflow.errors import EvalflowError
+from evalflow.report.wording import counted
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import dialog, open_once, undo_bar
 from evalflow.web.ui.frame import frame, guarded_page
@@ -19,7 +20,6 @@ from evalflow.web.ui.parts import (
     address,
     button,
     cell,
-    counted,
     empty,
     link_button,
     message,

@@ -15,10 +15,11 @@ from evalflow.app.studio.comments import CommentedOn
 from evalflow.app.studio.space import NotFoundError, Page, Workspace
 from evalflow.app.studio.verdicts import score_verdicts
 from evalflow.errors import Problem, UserError
+from evalflow.report.wording import counted, joined
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import Deleting, Edited, question
 from evalflow.web.ui.frame import frame, guarded_page
-from evalflow.web.ui.parts import address, badge, button, counted, empty, facts, joined, link_button, section, text
+from evalflow.web.ui.parts import address, badge, button, empty, facts, link_button, section, text
 from evalflow.web.ui.score import readable
 from evalflow.web.ui.verdict import CAUSES, STATUSES, CommentList
 from evalflow.web.ui.visitor import local_time, may, name_here, title_of

@@ -16,7 +16,7 @@ from evalflow.app.studio.trash import restore
 from evalflow.errors import EvalflowError
 from evalflow.web.ui.faults import has_faults, path_of, reveal, tell_fault
 from evalflow.web.ui.forms import About, Field, attempt, leave, line, required
-from evalflow.web.ui.parts import Kind, address, button, capitalised, message, table, text
+from evalflow.web.ui.parts import Kind, address, button, capitalised, clipped, message, table, text
 
 Content = Mapping[str, Any]
 T = TypeVar("T")
@@ -117,7 +117,7 @@ def _shown(value: Any) -> str:
     if value is None or value is False or value in ("", [], {}):
         return ""
     content = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1)
-    return content if len(content) <= LONGEST_SHOWN else f"{content[:LONGEST_SHOWN]}…"
+    return clipped(content, LONGEST_SHOWN)
 
 
 class _HasVersion(Protocol):

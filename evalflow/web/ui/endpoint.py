@@ -10,8 +10,9 @@ from nicegui import ui
 
 from evalflow.app.studio.judges import StoredJudge
 from evalflow.records import Answer
+from evalflow.report.wording import counted
 from evalflow.web.ui import forms
-from evalflow.web.ui.parts import counted, message, text
+from evalflow.web.ui.parts import message, text
 
 MODEL = forms.About("Model", "The provider's model name.", "gpt-4.1-mini", required=True, code=True)
 ADDRESS = forms.About(
@@ -41,6 +42,12 @@ def endpoint_fields(
         return {key: forms.line(about, values.get(key)) for key, about in lines.items()}
     kept = {key: forms.line(about, values.get(key)) for key, about in lines.items() if key not in CALLED}
     return {**kept, "connection": pick_connection(values, connections, about)}
+
+
+def by_problem(prefix: str, fields: Mapping[str, forms.Field]) -> dict[str, forms.Field]:
+    """Fields of an endpoint by the keys that problems name; those of what a connection stands for are shown at it."""
+    called = dict.fromkeys(CALLED, fields["connection"]) if "connection" in fields else {}
+    return {f"{prefix}.{key}": field for key, field in {**fields, **called}.items()}
 
 
 def pick_connection(

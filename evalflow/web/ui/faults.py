@@ -10,7 +10,8 @@ from nicegui import ui
 
 from evalflow.app.studio.space import StaleError
 from evalflow.errors import EvalflowError, Problem, Subject
-from evalflow.web.ui.parts import button, capitalised, counted, plain_button, problems_of, sentence, text
+from evalflow.report.wording import counted
+from evalflow.web.ui.parts import button, capitalised, plain_button, problems_of, sentence, text
 from evalflow.web.ui.visitor import root_path, title_of
 
 _FOCUS = """setTimeout(() => {{

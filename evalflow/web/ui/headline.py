@@ -8,8 +8,8 @@ from typing import Any
 from nicegui import ui
 
 from evalflow.app.studio.bot_home import Headline
-from evalflow.report.wording import counted, number, percent
-from evalflow.web.ui.parts import interval, joined, text
+from evalflow.report.wording import counted, joined, number, percent
+from evalflow.web.ui.parts import interval, text
 from evalflow.web.ui.visitor import title_of
 
 

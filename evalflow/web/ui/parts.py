@@ -56,14 +56,10 @@ def sentence(content: str) -> str:
     return f"{capitalised(content)}{'' if content[-1:] in '.?!' else '.'}"
 
 
-def counted(count: int, what: str = "case") -> str:
-    """A number with its noun: `1 case`, `5,000 cases`."""
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
-def joined(*parts: str | None) -> str:
-    """The parts that are not empty, with dots between them."""
-    return " · ".join(part for part in parts if part)
+def clipped(value: object, most: int = 300) -> str:
+    """A text of at most so many characters; empty for None."""
+    content = "" if value is None else str(value)
+    return content if len(content) <= most else f"{content[:most]}…"
 
 
 def address(path: str, query: Mapping[str, object]) -> str:

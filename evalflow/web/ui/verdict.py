@@ -20,9 +20,9 @@ from evalflow.app.studio.scores import Score
 from evalflow.app.studio.space import Workspace
 from evalflow.app.studio.tasks import Task, TaskQuery, list_tasks
 from evalflow.app.studio.verdicts import Exclusion, ScoreVerdicts, Verdict, VerdictScale
-from evalflow.report.wording import number
+from evalflow.report.wording import counted, number
 from evalflow.web.ui import forms
-from evalflow.web.ui.parts import address, button, counted, icon_button, message, text
+from evalflow.web.ui.parts import address, button, icon_button, message, text
 from evalflow.web.ui.score import prompts_fold
 from evalflow.web.ui.visitor import local_time, may, name_here, title_of
 
