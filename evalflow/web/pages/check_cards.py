@@ -20,6 +20,7 @@ from evalflow.web.pages.check_fields import ParamFields, about_kind, in_words, o
 from evalflow.web.ui import forms
 from evalflow.web.ui.faults import tell_fault
 from evalflow.web.ui.parts import Latest, Tone, badge, button, capitalised, icon_button, text
+from evalflow.web.ui.rows import RowList
 from evalflow.web.ui.visitor import may, title_of
 
 WAIT_S = 0.35
@@ -54,12 +55,11 @@ class CheckCards:
         self._workspace, self._shared, self._row, self._on_change = workspace, shared, row, on_change
         self.reusable = reusable_labels(shared.values())
         self._latest = Latest()
-        self._cards: list[_CheckCard] = []
         with ui.element("div").classes("checks-head"):
             text("Checks", "h2")
             text("What a good answer must do. Each is tried on the answer example.", classes="help")
         self._bot: ui.select | None = None
-        self._place = ui.element("div").classes("stack")
+        self._cards = RowList(self._card, None, "check", self.changed, classes="", foot=self._foot)
         self._none = text("No checks yet. Add one below.", classes="muted")
         if may("edit"):
             self._adding()
@@ -67,11 +67,12 @@ class CheckCards:
             if bots and may("edit"):
                 about = forms.About("Judge of", "“Try” asks the judge of its runs: one call each.", required=True)
                 self._bot = forms.pick(about, {bot: title_of("bot", bot) for bot in bots}, bots[0])
-        self._show([dict(check) for check in given])
+        self._cards.show([dict(check) for check in given])
+        self._mark()
 
     def read(self) -> list[dict[str, Any]]:
         """The checks as they are."""
-        return [card.read() for card in self._cards]
+        return self._cards.read()
 
     def _adding(self) -> None:
         options = {**offered_kinds(), **self.reusable}
@@ -80,39 +81,33 @@ class CheckCards:
                 ui.menu_item(label, partial(self._add, name))
 
     def _add(self, name: str) -> None:
-        self._show([*self.read(), {"identifier": name, "enabled": True, "params": {}}])
-        self.changed()
+        self._cards.change([*self.read(), {"identifier": name, "enabled": True, "params": {}}])
 
-    def _show(self, checks: Sequence[Mapping[str, Any]]) -> None:
-        self._place.clear()
-        self._cards.clear()
-        with self._place:
-            for number, check in enumerate(checks):
-                self._cards.append(_CheckCard(self, number, check, self._shared.get(check["identifier"])))
-        self._none.set_visibility(not checks)
-        self._judging.set_visibility(any(card.is_judged for card in self._cards))
+    def _card(self, _: int, check: Any) -> _CheckCard:
+        return _CheckCard(self, check, self._shared.get(check["identifier"]))
 
-    def moved(self, number: int, step: int) -> None:
-        """Move a card up or down."""
-        checks = self.read()
-        if 0 <= number + step < len(checks):
-            checks.insert(number + step, checks.pop(number))
-            self._show(checks)
-            self.changed()
+    def _foot(self, number: int) -> None:
+        with self._cards.rows[number].foot:
+            for icon, label, work in (
+                ("arrow_upward", "Move up", partial(self._cards.move, number, -1)),
+                ("arrow_downward", "Move down", partial(self._cards.move, number, 1)),
+                ("content_copy", "Duplicate", partial(self._duplicate, number)),
+                ("close", "Remove", partial(self._cards.remove, number)),
+            ):
+                icon_button(icon, f"{label} check {number + 1}", work)
 
-    def removed(self, number: int) -> None:
-        """Remove a card."""
-        self._show([check for place, check in enumerate(self.read()) if place != number])
-        self.changed()
-
-    def duplicated(self, number: int) -> None:
+    def _duplicate(self, number: int) -> None:
         """Add a copy of a card below it."""
         checks = self.read()
-        self._show([*checks[: number + 1], json.loads(json.dumps(checks[number])), *checks[number + 1 :]])
-        self.changed()
+        self._cards.change([*checks[: number + 1], json.loads(json.dumps(checks[number])), *checks[number + 1 :]])
+
+    def _mark(self) -> None:
+        self._none.set_visibility(not self._cards.rows)
+        self._judging.set_visibility(any(card.is_judged for card in self._cards.rows))
 
     def changed(self) -> None:
-        """Something on a card has changed."""
+        """Something on a card has changed, or there are other cards."""
+        self._mark()
         self._on_change()
 
     def try_soon(self) -> None:
@@ -123,7 +118,7 @@ class CheckCards:
         is_latest = self._latest.begin()
         await asyncio.sleep(WAIT_S)
         row = self._row()
-        if not is_latest() or row is None or not self._cards:
+        if not is_latest() or row is None or not self._cards.rows:
             return
         asked, checks = row.get("demo_answer"), self.read()
         try:
@@ -131,7 +126,7 @@ class CheckCards:
         except EvalflowError as error:
             found = [CheckTrial("unscored", str(error))] * len(checks)
         if is_latest():
-            for card, trial in zip(self._cards, found, strict=True):
+            for card, trial in zip(self._cards.rows, found, strict=True):
                 card.show(trial, asked)
 
     async def judge(self, card: _CheckCard, by: ui.button) -> None:
@@ -147,8 +142,8 @@ class CheckCards:
 
 
 class _CheckCard:
-    def __init__(self, cards: CheckCards, number: int, check: Mapping[str, Any], shared: Check | None) -> None:
-        self._cards, self._number, self._check = cards, number, dict(check)
+    def __init__(self, cards: CheckCards, check: Mapping[str, Any], shared: Check | None) -> None:
+        self._cards, self._check = cards, dict(check)
         self._judged: tuple[str, CheckTrial] | None = None
         identifier = str(check["identifier"])
         kind = shared.type if shared else identifier
@@ -171,25 +166,12 @@ class _CheckCard:
                 given: Mapping[str, Any] = check.get("params") or {}
                 self._fields = ParamFields(identifier, given, cards.changed, reusable=cards.reusable)
             self._result = text("", classes="check-reason").props("aria-live=polite dir=auto")
-            self._foot(bool(check.get("enabled", True)))
-
-    def _foot(self, on: bool) -> None:
-        with ui.element("div").classes("actions check-foot"):
-            self._on = ui.checkbox("On", value=on).props("dense")
-            self._on.on_value_change(lambda _: self._cards.changed())
-            if not may("edit"):
-                return
-            if self.is_judged:
-                self._trying = button("Try", self._judge, icon="gavel")
-                self._trying.props["title"] = "Asks the judge once, which costs money"
-            number = self._number
-            for icon, label, work in (
-                ("arrow_upward", "Move up", lambda: self._cards.moved(number, -1)),
-                ("arrow_downward", "Move down", lambda: self._cards.moved(number, 1)),
-                ("content_copy", "Duplicate", lambda: self._cards.duplicated(number)),
-                ("close", "Remove", lambda: self._cards.removed(number)),
-            ):
-                icon_button(icon, f"{label} check {number + 1}", work)
+            with ui.element("div").classes("actions check-foot") as self.foot:
+                self._on = ui.checkbox("On", value=bool(check.get("enabled", True))).props("dense")
+                self._on.on_value_change(lambda _: cards.changed())
+                if self.is_judged and may("edit"):
+                    self._trying = button("Try", self._judge, icon="gavel")
+                    self._trying.props["title"] = "Asks the judge once, which costs money"
 
     def read(self) -> dict[str, Any]:
         """The check as it is."""

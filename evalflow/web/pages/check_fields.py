@@ -17,7 +17,6 @@ from evalflow.web.pages.rule_fields import (
     CASED,
     PATTERN,
     Param,
-    RowList,
     RuleFields,
     area_param,
     json_param,
@@ -29,6 +28,7 @@ from evalflow.web.pages.rule_fields import (
 )
 from evalflow.web.ui import forms
 from evalflow.web.ui.parts import button, capitalised, clipped, icon_button, text
+from evalflow.web.ui.rows import RowList
 
 KINDS: Mapping[str, tuple[str, str, str]] = MappingProxyType({
     "correctness": ("Correctness", "All of the reference is in the answer. More is fine.", "task_alt"),
