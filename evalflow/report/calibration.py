@@ -13,10 +13,21 @@ from rich.table import Table
 from evalflow.records.manifest import Manifest
 from evalflow.report.calibration_findings import calibration_pictures, in_words, measured, shown_measures, warnings_of
 from evalflow.report.members import MemberAdvice
-from evalflow.report.page import PageHead, judge_lines, write_page
+from evalflow.report.page import (
+    INTERVAL,
+    METHOD,
+    Bar,
+    Cell,
+    PageColumn,
+    PageHead,
+    PageTable,
+    judge_lines,
+    write_page,
+)
 from evalflow.report.wording import (
     bracketed,
     counted,
+    cut,
     folded,
     interval,
     joined,
@@ -27,9 +38,11 @@ from evalflow.report.wording import (
     print_cut,
     print_indented,
     series_name,
+    signed,
     table_of,
     varying,
 )
+from evalflow.stats.arrays import Estimated
 from evalflow.stats.prediction import CorrectedMean
 from evalflow.summary.agreement import Raters
 from evalflow.summary.calibration import CalibrationRow, MissingLabels
@@ -38,6 +51,7 @@ Series = tuple[str, str, str, str | None]  # dataset, metric, target and judge
 _SHOWN = 10  # number of disagreements to show unfolded
 _WORST = 5
 _NAME = 30
+_CORRECTED = "corrected by people"
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +177,8 @@ def write_calibration(path: Path, found: Calibration) -> None:
     context = {
         "found": found,
         "blocks": [_block(row, found.advice_on(row)) for row in found.rows],
-        "shown": _SHOWN,
+        "worst": _answers_table(found.who, found.disagreements[:_SHOWN]),
+        "smaller": _answers_table(found.who, found.disagreements[_SHOWN:]),
     }
     write_page(path, "calibration.html.jinja", head, context)
 
@@ -180,13 +195,75 @@ def _block(row: CalibrationRow, advice: MemberAdvice | None) -> dict[str, Any]:
         "c": row.corrected,
         "words": in_words(row),
         "warnings": warnings_of(row),
-        "measures": [(words, one, measured(name)) for name, words, one in measures if one.value is not None],
+        "means": _means_table(row),
+        "measures": _measures_table(row, measures),
         "unknown": list(unknown.items()),
         "pictures": calibration_pictures(row),
         "advice": advice,
-        "tags": [one for one in row.tags if one.corrected.estimate is not None],
-        "few": [one for one in row.tags if one.corrected.estimate is None],
+        "tags": _tags_table(row.who, [one for one in row.tags if one.corrected.estimate is not None]),
+        "few": _tags_table(row.who, [one for one in row.tags if one.corrected.estimate is None]),
     }
+
+
+def _means_table(row: CalibrationRow) -> PageTable:
+    rows: list[Sequence[Cell]] = [
+        (name.strip(), number(value), Bar(value, low, high), how) for name, value, low, high, how in _mean_rows(row)
+    ]
+    if row.by_class is not None and row.biased_sample:
+        other, name = row.by_class, "the other answers, if people chose by what they thought of them"
+        rows.append((name, number(other.value), Bar(other.value, other.low, other.high), method(other.method)))
+    return PageTable(
+        [PageColumn(f"Mean over all {row.named}"), PageColumn("Mean", "num value"), INTERVAL, METHOD], rows
+    )
+
+
+def _measures_table(row: CalibrationRow, measures: Sequence[tuple[str, str, Estimated]]) -> PageTable:
+    shown = [((words, measured(name)), one) for name, words, one in measures if one.value is not None]
+    if row.raters is not None:
+        shown.append((("people with each other (Krippendorff's alpha)", "the ceiling"), row.raters.alpha))
+    rows = [(name, number(one.value), interval(one.low, one.high), method(one.method)) for name, one in shown]
+    return PageTable([PageColumn("Measure"), PageColumn("Value", "num value"), INTERVAL, METHOD], rows)
+
+
+def corrected_table(found: Calibration) -> PageTable:
+    """The means before and after the correction by human labels."""
+    heads = [
+        PageColumn("Metric"), PageColumn(f"{found.who.capitalize()} alone", "num"), INTERVAL,
+        PageColumn("Corrected by people", "num value"), INTERVAL, METHOD,
+    ]  # fmt: skip
+    rows = [
+        (one.name, number(c.judge_mean), interval(judged.low, judged.high), number(c.estimate),
+         interval(c.low, c.high), method(c.method))
+        for one in found.corrected_means
+        for c, judged in [(one.row.corrected, one.row.judged)]
+    ]  # fmt: skip
+    return PageTable(heads, rows)
+
+
+def _tags_table(who: str, rows: Sequence[CalibrationRow]) -> PageTable:
+    heads = [PageColumn(name, "num") for name in ("Labels", "Answers", who.capitalize(), "People")]
+    cells = [
+        (row.tag or "", f"{c.n:,}", f"{c.n + c.n_unlabelled:,}", number(c.judge_mean), number(c.human_mean),
+         number(c.estimate), interval(c.low, c.high), method(c.method))
+        for row in rows
+        for c in (row.corrected,)
+    ]  # fmt: skip
+    return PageTable([PageColumn("Tag"), *heads, PageColumn("Corrected", "num value"), INTERVAL, METHOD], cells)
+
+
+def _answers_table(who: str, rows: Sequence[Mapping[str, Any]]) -> PageTable:
+    columns = [
+        PageColumn("Case"), PageColumn("Metric"), PageColumn(who.capitalize(), "num"), PageColumn("People", "num"),
+        PageColumn("Difference", "num value", f"{who.capitalize()} minus people"),
+        PageColumn(f"The {who}'s reason", "wide"), PageColumn("What people said", "wide"),
+    ]  # fmt: skip
+    cells = [
+        ((one["case_id"], cut(one["question"], 160), cut(one["answer"], 300)), one["metric"], number(one["score"]),
+         number(one["human"]), signed(one["difference"]), cut(one["reason"] or "–", 400),
+         ", ".join(one["said"]) + (f": {cut(one['comment'], 300)}" if one["comment"] else ""))
+        for one in rows
+    ]  # fmt: skip
+    return PageTable(columns, cells)
 
 
 def print_calibration(console: Console, found: Calibration) -> None:
@@ -234,21 +311,27 @@ def _print_row(console: Console, row: CalibrationRow) -> None:
         console.print(literal(f"{counted(left, 'tag')} {have} too few labels for an estimate by tag", style="dim"))
 
 
-def _means(row: CalibrationRow) -> Table:
+def _mean_rows(row: CalibrationRow) -> list[tuple[str, float | None, float | None, float | None, str]]:
+    """The means by the judge, by people and by both: name, value, low, high and method."""
     c = row.corrected
     scored = f", on {row.answers.height:,} scored" if row.failed[1] else ""
     means = [
-        (f"{row.who} alone{scored}", c.judge_mean, row.judged.low, row.judged.high, row.judged.method, ""),
-        (f"people alone, on {counted(c.n, 'answer')}", c.human_mean, c.human_low, c.human_high, "", ""),
-        ("corrected by people", c.estimate, c.low, c.high, c.method, "bold"),
+        (f"{row.who} alone{scored}", c.judge_mean, row.judged.low, row.judged.high, method(row.judged.method)),
+        (f"people alone, on {counted(c.n, 'answer')}", c.human_mean, c.human_low, c.human_high, ""),
+        (_CORRECTED, c.estimate, c.low, c.high, method(c.method)),
     ]
     if c.finite_low is not None and c.n_unlabelled:
-        means.append(("  for exactly these answers", c.estimate, c.finite_low, c.finite_high, "", ""))
+        means.append(("  for exactly these answers", c.estimate, c.finite_low, c.finite_high, ""))
+    return means
+
+
+def _means(row: CalibrationRow) -> Table:
+    c = row.corrected
     rows = [
-        (literal(name, style), literal(number(value), style), interval(low, high),
-         literal(plain_line(method(how)) if how else "", "dim"))
-        for name, value, low, high, how, style in means
-    ]  # fmt: skip
+        (literal(name, style), literal(number(value), style), interval(low, high), literal(plain_line(how), "dim"))
+        for name, value, low, high, how in _mean_rows(row)
+        for style in ["bold" if name == _CORRECTED else ""]
+    ]
     head = f"mean over {c.n + c.n_unlabelled:,} {row.named}"
     return table_of({head: "word", "": "number", "95 % interval": "number", "how": "text"}, rows, gap=2)
 

@@ -17,13 +17,14 @@ from rich.text import Text
 from evalflow.lazy import pl
 from evalflow.records.manifest import Manifest
 from evalflow.report.charts import Picture, draw
-from evalflow.report.page import PageHead, judge_lines, write_page
+from evalflow.report.page import INTERVAL, METHOD, Cell, PageColumn, PageHead, PageTable, judge_lines, write_page
 from evalflow.report.svg import IntervalPoint, interval_chart
 from evalflow.report.wording import (
     ADJUSTMENTS,
     SHORT_ADJUSTMENTS,
     ColumnKind,
     counted,
+    cut,
     folded,
     interval,
     joined,
@@ -166,15 +167,58 @@ def write_comparison(path: Path, found: Comparison) -> None:
     )
     context = {
         "found": found,
-        "rows": [
-            row.document(found.margin) | {"higher_is_better": row.higher_is_better, "called": row.called}
-            for row in found.rows
-        ],
-        "verdicts": VERDICTS,
+        "differences": _differences_table(found),
+        "changes": [(changed, _flips_table(changed, found)) for changed in found.flips],
         "pictures": difference_pictures(found.rows, paired=found.paired),
         "summary": in_words(found.rows),
     }
     write_page(path, "comparison.html.jinja", head, context)
+
+
+def _differences_table(found: Comparison) -> PageTable:
+    columns = [
+        PageColumn("Metric"), PageColumn("A", "num"), PageColumn("B", "num"), PageColumn("B minus A", "num value"),
+        INTERVAL, PageColumn("p", "num"), PageColumn(found.p_name, "num"), PageColumn("Verdict", "strong"),
+        PageColumn("Cases", "num"), PageColumn("Could detect", "num"), METHOD,
+    ]  # fmt: skip
+    cells: list[Sequence[Cell]] = []
+    for row in found.rows:
+        one, tag = row.found, f", {row.tag}" if row.tag else ""
+        lower = "" if row.higher_is_better else ", lower is better"
+        pair = f" · {row.pair[1]} against {row.pair[0]}" if found.several else ""
+        clusters = f"{one.clusters:,} clusters" if one.clusters != one.n else ""
+        verdict = VERDICTS[row.verdict]
+        cells.append((
+            (row.metric, f"{row.called or 'mean'}{tag}{lower} · {row.dataset}{pair}"),
+            number(one.value_a), number(one.value_b), signed(one.difference), interval(one.low, one.high, signed),
+            p_value(one.p_value), p_value(row.p_adjusted),
+            verdict if found.margin is None else (verdict, _not_worse(row, found.margin)),
+            (f"{one.n:,}", clusters), number(row.detectable), method(one.method),
+        ))  # fmt: skip
+    return PageTable(columns, cells)
+
+
+def _not_worse(row: ComparisonRow, margin: float) -> str:
+    """Whether B is not worse than A by more than the margin, and how many cases would decide it."""
+    words = {True: "not worse", False: "worse", None: "cannot tell whether worse"}
+    needed = row.cases_to_decide(margin)
+    more = f"; about {needed:,} cases would decide at the same difference" if needed else ""
+    return f"{words[row.not_worse(margin)]} by more than {margin:g}{more}"
+
+
+def _flips_table(changed: FlippedCases, found: Comparison) -> PageTable:
+    columns = [
+        PageColumn("Case"), PageColumn("Metric"), PageColumn("A", "num"), PageColumn("B", "num"),
+        PageColumn("Change", "num value", "Below 0 is worse"), PageColumn("Reason in B"),
+    ]  # fmt: skip
+    passes = {True: "pass", False: "fail", None: ""}
+    cells = [
+        ((row["case_id"], cut(found.questions.get((row["dataset"], row["case_id"])), 160)), row["metric"],
+         *((number(row[f"score_{side}"]), passes[row[f"passed_{side}"]]) for side in "ab"),
+         signed(row["change"]), cut(row["reason"] or "–", 300))
+        for row in changed.rows
+    ]  # fmt: skip
+    return PageTable(columns, cells)
 
 
 def difference_pictures(rows: Sequence[ComparisonRow], *, paired: bool = True) -> list[Picture]:
@@ -284,12 +328,8 @@ def _details(row: ComparisonRow) -> str:
 
 
 def _print_margin(console: Console, found: Comparison, margin: float) -> None:
-    words = {True: "not worse", False: "worse", None: "cannot tell whether worse"}
     for row in found.rows:
-        needed = row.cases_to_decide(margin)
-        verdict = f"{_name(row)}: {words[row.not_worse(margin)]} by more than {margin:g}"
-        more = f"; about {needed:,} cases would decide at the same difference" if needed else ""
-        console.print(literal(verdict + more), soft_wrap=True)
+        console.print(literal(f"{_name(row)}: {_not_worse(row, margin)}"), soft_wrap=True)
 
 
 def _print_flips(console: Console, found: Comparison) -> None:
@@ -348,10 +388,5 @@ def _table(shown: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> Tabl
         asked = " / ".join(turn["content"] for turn in case["messages"] if turn["role"] == "user")
         said = case["answer"] if case["answer"] is not None else case["error"] or "–"
         value = json.dumps(score["value"]) if score["status"] == "scored" else score["status"]
-        table.add_row(*(literal(_short(text)) for text in (asked, said, case["reference"] or "–", value)))
+        table.add_row(*(literal(cut(text, _LINES)) for text in (asked, said, case["reference"] or "–", value)))
     return table
-
-
-def _short(text: str) -> str:
-    line = plain_line(text)
-    return line if len(line) <= _LINES else f"{line[:_LINES]} …"

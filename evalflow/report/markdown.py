@@ -14,6 +14,7 @@ from evalflow.report.reported import Reported
 from evalflow.report.wording import (
     caveat_lines,
     cost,
+    cut,
     headline_rows,
     interval,
     number,
@@ -104,19 +105,14 @@ def _flipped(flips: FlippedCases, found: Comparison) -> Iterator[str]:
         yield "| | case | metric | question | before | now | reason |"
         yield "|---|---|---|---|--:|--:|---|"
     for row in rows:
-        asked = _short(found.questions.get((row["dataset"], row["case_id"]), ""))
+        asked = cut(found.questions.get((row["dataset"], row["case_id"])), _LONGEST)
         texts = (row["case_id"], row["metric"], asked)
         scores = (number(row["score_a"], 2), number(row["score_b"], 2))
         way = "fails now" if row["passed_a"] else "passes now"
-        yield f"| {' | '.join((way, *map(_text, texts), *scores, _text(_short(row['reason'] or ''))))} |"
+        yield f"| {' | '.join((way, *map(_text, texts), *scores, _text(cut(row['reason'], _LONGEST))))} |"
     if left > 0:
         yield f"\n{left} more in compare.html"
     yield "\n</details>"
-
-
-def _short(text: str) -> str:
-    line = plain_line(text)
-    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]} …"
 
 
 def _corrected(means: Sequence[CorrectedRow], who: str) -> Iterator[str]:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich import box
 from rich.table import Table
@@ -30,6 +30,7 @@ JUDGE = "judge: "
 """What the line of a judge begins with."""
 _NAMED = 4
 _MINUTE = 60
+_FOLDED = 34  # width of the names in a terminal's table
 _SEEN = {
     "seen": "sees", "not seen": "is blind to", "not kept": "is misled by",
     "cannot tell": "leaves open, with so few cases,",
@@ -248,6 +249,57 @@ def _figures(certificate: Mapping[str, Any]) -> Iterator[str]:
         yield f"bias {bias:+.3f}"
 
 
+class PageColumn(NamedTuple):
+    """The heading of a column, the class of its cells (empty for text), and what the heading explains if pointed at."""
+
+    name: str
+    style: str = ""
+    about: str = ""
+
+
+class Bar(NamedTuple):
+    """A value with its interval, and perhaps a limit, drawn as a bar with the interval below."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    limit: float | None = None
+
+
+Cell = str | tuple[str, ...] | Bar
+"""A text, a text with smaller ones below it, or a bar."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageTable:
+    """A table of a page. Each row begins with its name."""
+
+    columns: Sequence[PageColumn]
+    rows: Sequence[Sequence[Cell]]
+    caption: str = ""
+
+
+def terminal_table(found: PageTable, without: str = "") -> Table:
+    """The table for a terminal, without the smaller texts of its cells, and without the column of a name."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    shown = [place for place, column in enumerate(found.columns) if column.name != without]
+    for column in (found.columns[place] for place in shown):
+        heading = literal(f"{column.name[:1].lower()}{column.name[1:]}")
+        if column.style:
+            table.add_column(heading, justify="right", no_wrap=True)
+        else:
+            table.add_column(heading, overflow="fold")
+    for row in found.rows:
+        texts = [cell if isinstance(cell, str) else str(cell[0]) for cell in row]
+        texts[0] = wording.folded(texts[0], _FOLDED)
+        table.add_row(*(literal(texts[place]) for place in shown))
+    return table
+
+
+INTERVAL = PageColumn("95 % interval", "interval")
+METHOD = PageColumn("Method", "method")
+
+
 _TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -316,10 +368,10 @@ def environment() -> Environment:
         lstrip_blocks=True,
         bytecode_cache=Compiled(str(_TEMPLATES / "__pycache__")),
     )
-    filters = {name: getattr(wording, name) for name in ("number", "signed", "p_value", "percent", "cost", "method")}
+    filters = {name: getattr(wording, name) for name in ("number", "percent", "cost", "method")}
     untyped: Any = made
     untyped.filters |= filters
-    untyped.globals |= {"interval": wording.interval, "signed": wording.signed}
+    untyped.globals |= {"interval": wording.interval}
     return made
 
 

@@ -14,7 +14,7 @@ from evalflow.datasets.perturbations import ABOUT
 from evalflow.paths import write_atomically
 from evalflow.records.manifest import Manifest
 from evalflow.report.charts import draw
-from evalflow.report.page import PageHead, facts, judge_lines, seen, write_page
+from evalflow.report.page import PageColumn, PageHead, PageTable, facts, judge_lines, seen, terminal_table, write_page
 from evalflow.report.svg import IntervalPoint, interval_chart
 from evalflow.report.wording import (
     ColumnKind,
@@ -32,6 +32,7 @@ from evalflow.stats.arrays import Estimated
 from evalflow.summary.fixture_agreement import FixtureGap
 from evalflow.summary.proof import ChangeRow, Proof
 
+_COUNTED = (PageColumn("Change"), PageColumn("Cases", "num"))
 HEADINGS = {True: "Faults, which must worsen the score", False: "Changes that must leave the score as it is"}
 
 
@@ -49,24 +50,26 @@ def share(rate: Estimated | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ProofTable:
-    """What a metric's judge sees, in the report of a later run; rows have the change, cases, share and finding."""
+    """What a metric's judge sees, in the report of a later run."""
 
     title: str
-    rows: Sequence[tuple[str, int, str, str]]
+    table: PageTable
 
 
 def proof_tables(manifest: Manifest) -> list[ProofTable]:
     """A table for each metric of the run whose judge was proved as it is now."""
     tables: list[ProofTable] = []
     for metric, about in manifest.metrics.items():
-        rows: list[tuple[str, int, str, str]] = []
+        rows: list[Sequence[str]] = []
         for row in (about.proof or {}).get("rows") or ():
             verb = "seen" if row["fault"] else "kept"
             known: Mapping[str, Any] = {"std_error": None, **row["as_expected"]}  # a run.json may lack the error
             rate = Estimated(**known)
-            rows.append((row["change"].replace("_", " "), rate.n, f"{verb} in {share(rate)}", row["finding"]))
+            rows.append((row["change"].replace("_", " "), str(rate.n), f"{verb} in {share(rate)}", row["finding"]))
         if about.proof and rows:
-            tables.append(ProofTable(joined(metric, about.judge, f"proved on {about.proof['dataset']}"), rows))
+            heads = [*_COUNTED, PageColumn("Share, 95 % interval", "interval"), PageColumn("Finding")]
+            name = joined(metric, about.judge, f"proved on {about.proof['dataset']}")
+            tables.append(ProofTable(name, PageTable(heads, rows)))
     return tables
 
 
@@ -136,12 +139,7 @@ def print_proof(console: Console, proof: Proof) -> None:
 def _print_people(console: Console, proof: Proof) -> None:
     if proof.people is None:
         return
-    kinds: dict[str, ColumnKind] = {"as people": "name", "n": "number", "same": "number", "95 % interval": "number"}
-    cells = [
-        [name, str(rate.n), percent(rate.value), interval(rate.low, rate.high, percent)]
-        for name, rate in agreement(proof).items()
-    ]
-    console.print(table_of(kinds, cells))
+    console.print(terminal_table(_people_table(proof)))
     for line in people_lines(proof):
         console.print(literal(line), soft_wrap=True)
     for one in proof.people.furthest:
@@ -159,6 +157,39 @@ def _cells(row: ChangeRow) -> Sequence[str]:
     return [name, str(rate.n), value, interval(rate.low, rate.high, percent), signed(shift.value), row.finding]
 
 
+def _people_table(proof: Proof) -> PageTable:
+    heads = [PageColumn("Cases of the fixture"), PageColumn("Cases", "num")]
+    rows = [(name, str(rate.n), share(rate)) for name, rate in agreement(proof).items()]
+    return PageTable([*heads, PageColumn("People's score, 95 % interval", "interval")], rows)
+
+
+def _furthest_table(proof: Proof) -> PageTable:
+    heads = [
+        PageColumn("Case"), PageColumn("Judge", "num"), PageColumn("People", "num"),
+        PageColumn("Why people score it so"), PageColumn("Why the judge does"),
+    ]  # fmt: skip
+    furthest = proof.people.furthest if proof.people else ()
+    rows = [
+        (one.case_id, score_of(one.judge), score_of(one.person), one.why or "–", one.reason or "–") for one in furthest
+    ]
+    return PageTable(heads, rows)
+
+
+def _changes_table(proof: Proof, is_fault: bool) -> PageTable:
+    flips = [PageColumn("Verdict flips", "interval")] if proof.accepted else []
+    heads = [
+        *_COUNTED, PageColumn(f"{'Seen' if is_fault else 'Kept'}, 95 % interval", "interval"),
+        PageColumn("Mean change", "num value"), *flips, PageColumn("Not scored", "num"), PageColumn("Finding"),
+    ]  # fmt: skip
+    rows = [
+        ((row.change.replace("_", " "), ABOUT.get(row.change, "")), str(row.as_expected.n), share(row.as_expected),
+         number(row.shift.value), *([share(row.flips)] if flips else []), str(row.unscored), row.finding)
+        for row in proof.rows
+        if row.fault == is_fault
+    ]  # fmt: skip
+    return PageTable(heads, rows)
+
+
 def write_proof(folder: Path, manifest: Manifest, proof: Proof) -> list[Path]:
     """Write proof.html, one self-contained page, and proof.json into a run's folder."""
     page, document = folder / "proof.html", folder / "proof.json"
@@ -170,13 +201,13 @@ def write_proof(folder: Path, manifest: Manifest, proof: Proof) -> list[Path]:
     about = "Each dot is the share of cases in which the score did what it should."
     chart = interval_chart(points, (0, 1), "share as it should be", 0.5) if points else None
     head = PageHead("Proof", title(proof), manifest.run_id, judge_lines(manifest), facts=facts(manifest), wide=True)
-    show = {"share": share, "about": ABOUT, "headings": HEADINGS, "score": score_of, "agreement": agreement(proof)}
     context = {
-        "proof": proof,
         "people_lines": people_lines(proof),
+        "people": _people_table(proof),
+        "furthest": _furthest_table(proof),
         "lines": lines_of(proof),
+        "changes": [(heading, _changes_table(proof, is_fault)) for is_fault, heading in HEADINGS.items()],
         "pictures": [draw(title(proof), about, chart)] if chart else [],
-        "show": show,
     }
     write_page(page, "proof.html.jinja", head, context)
     write_atomically(document, json.dumps(proof.document(), indent=2, ensure_ascii=False) + "\n")

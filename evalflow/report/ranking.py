@@ -13,7 +13,7 @@ from rich.console import Console
 from evalflow.paths import replacing, safe_text
 from evalflow.records.manifest import Manifest
 from evalflow.report.charts import Picture, draw
-from evalflow.report.page import PageHead, judge_lines, write_page
+from evalflow.report.page import INTERVAL, PageColumn, PageHead, PageTable, judge_lines, terminal_table, write_page
 from evalflow.report.svg import IntervalPoint, interval_chart
 from evalflow.report.wording import (
     ColumnKind,
@@ -90,21 +90,7 @@ def print_rankings(console: Console, found: RankingPage) -> None:
         console.print(literal(line, style="dim"), soft_wrap=True)
     for ranking in found.rankings:
         console.print(literal(title(ranking), style="bold"), soft_wrap=True)
-        show = signed if ranking.by in ("pairs", "verdicts") else number
-        lines = [
-            [
-                folded(row.run, _NAME),
-                str(row.rank),
-                rank_range(row.rank_low, row.rank_high),
-                show(row.value),
-                interval(row.low, row.high, show),
-            ]
-            for row in ranking.rows
-        ]
-        value = _BY[ranking.by].partition(",")[0]
-        names = ("rank", "95 % ranks", value, "95 % interval")
-        numbers: dict[str, ColumnKind] = dict.fromkeys(names, "number")
-        console.print(table_of({"run": "name", **numbers}, lines))
+        console.print(terminal_table(_ranks_table(ranking), without="Left out"))
         for sentence in ranking.sentences:
             console.print(literal(sentence), soft_wrap=True)
         console.print(literal(method_line(ranking), style="dim"), soft_wrap=True)
@@ -150,9 +136,12 @@ def write_ranking(folder: Path, found: RankingPage) -> list[Path]:
     head = PageHead("Ranking", title_of_page, "on the cases that all runs scored", found.judges, wide=True)
     context = {
         "found": found,
+        "rankings": [
+            (ranking, title(ranking), _ranks_table(ranking), method_line(ranking)) for ranking in found.rankings
+        ],
+        "items": [(table, [*_items_tables(table)]) for table in found.items],
+        "short_title": short_title(found.short) if found.short else "",
         "pictures": [_picture(ranking) for ranking in found.rankings],
-        "most": _CASES,
-        "show": {"short": short_title, "heading": title, "method": method_line, "ranks": rank_range, "by": _BY},
     }
     write_page(page, "ranking.html.jinja", head, context)
     _write_rows(table, _csv_rows(found.rankings))
@@ -161,6 +150,43 @@ def write_ranking(folder: Path, found: RankingPage) -> list[Path]:
     about = ({"dataset": one.dataset, "metric": one.metric} | row for one in found.items for row in one.rows.to_dicts())
     _write_rows(cases, about)
     return [page, table, cases]
+
+
+def _ranks_table(ranking: Ranking) -> PageTable:
+    heads = [
+        PageColumn("Run"), PageColumn("Rank", "num value"), PageColumn("95 % ranks", "num"),
+        PageColumn(_BY[ranking.by].partition(",")[0].capitalize(), "num"), INTERVAL, PageColumn("Left out", "num"),
+    ]  # fmt: skip
+    show = signed if ranking.by in ("pairs", "verdicts") else number
+    rows = [
+        (row.run, str(row.rank), rank_range(row.rank_low, row.rank_high), show(row.value),
+         interval(row.low, row.high, show), f"{row.left_out:,}")
+        for row in ranking.rows
+    ]  # fmt: skip
+    return PageTable(heads, rows)
+
+
+def _items_tables(table: ItemTable) -> Iterator[PageTable]:
+    heads = [
+        PageColumn("Case"), PageColumn("Mean", "num"), PageColumn("Spread", "num"),
+        PageColumn("Discrimination", "num value"), INTERVAL, PageColumn("Adjusted p", "num"),
+        PageColumn("Against labels", "num"),
+    ]  # fmt: skip
+    parts = {
+        "Better runs score worse: a wrong key, or chance": table.of("key_suspect", "reversed"),
+        "Scores against people's labels": table.contradicted,
+        "Separate the runs": [*reversed(table.of("separates"))],
+    }
+    for caption, items in parts.items():
+        rows = [
+            (row["case_id"], number(row["mean"]), number(row["spread"]), number(row["discrimination"]),
+             interval(row["ci_low"], row["ci_high"]), p_value(row["p_adjusted"]),
+             f"{row['contradicted']} of {row['labelled']}" if row["labelled"] else "–")
+            for row in items[:_CASES]
+        ]  # fmt: skip
+        rest = f": the first {_CASES} of {len(items):,}; items.csv has all" if len(items) > _CASES else ""
+        if rows:
+            yield PageTable(heads, rows, f"{caption}{rest}")
 
 
 def _write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:

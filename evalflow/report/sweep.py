@@ -14,7 +14,7 @@ from evalflow.records.manifest import Manifest, SweepManifest
 from evalflow.report import svg
 from evalflow.report.charts import Picture, Rows, draw, interval_pictures, mean_point
 from evalflow.report.console import print_table
-from evalflow.report.page import Fact, PageHead, facts, judge_lines, write_page
+from evalflow.report.page import INTERVAL, Cell, Fact, PageColumn, PageHead, PageTable, facts, judge_lines, write_page
 from evalflow.report.wording import (
     ADJUSTMENTS,
     ColumnKind,
@@ -23,6 +23,7 @@ from evalflow.report.wording import (
     counted,
     folded,
     headline_rows,
+    interval,
     joined,
     literal,
     number,
@@ -94,16 +95,36 @@ _CHOICE_VERDICTS = {
 _CHOICE_MEASURES = {"kappa": "Cohen's kappa", "spearman": "Spearman's correlation"}
 
 
-def choice_tables(boards: Rows) -> list[tuple[str, str, list[dict[str, Any]]]]:
-    """A heading, the measure, and the judges with their verdicts in words, for each dataset, metric and target."""
-    return [
-        (
-            _title(board),
-            _CHOICE_MEASURES[board["measure"]],
-            [{**row, "verdict": _CHOICE_VERDICTS[row["verdict"]]} for row in board["ranking"]],
-        )
-        for board in boards
-    ]
+def choice_tables(boards: Rows) -> list[tuple[str, PageTable]]:
+    """A heading, and the judges with their verdicts, for each dataset, metric and target."""
+    return [(_title(board), _choice_table(board)) for board in boards]
+
+
+def _choice_table(board: Mapping[str, Any]) -> PageTable:
+    heads = [
+        PageColumn("Judge"), PageColumn(_CHOICE_MEASURES[board["measure"]], "num value"), INTERVAL,
+        PageColumn("Verdict"), PageColumn("Cost", "num"), PageColumn("Corrected mean", "num value"), INTERVAL,
+    ]  # fmt: skip
+    rows: list[Sequence[Cell]] = []
+    for place, row in enumerate(board["ranking"], 1):
+        c: Mapping[str, Any] = row["corrected"] or {"estimate": None, "ci_low": None, "ci_high": None, "n_labels": 0}
+        p = "" if row["p_adjusted"] is None else f", p {p_value(row['p_adjusted'])} ({ADJUSTMENTS['holm']})"
+        rows.append((
+            (f"{place}. {row['judge']}", row["run"]), number(row["value"]), interval(row["ci_low"], row["ci_high"]),
+            f"{_CHOICE_VERDICTS[row['verdict']]}{p}", cost(row["cost_usd"]), number(c["estimate"]),
+            (interval(c["ci_low"], c["ci_high"]), f"by {c['n_labels']} labels"),
+        ))  # fmt: skip
+    return PageTable(heads, rows)
+
+
+def _agreement_table(agreement: pl.DataFrame) -> PageTable:
+    numbers = [PageColumn(name, "num") for name in ("Common scores", "Same pass or fail", "Rank correlation")]
+    rows = [
+        (row["metric"], f"{row['judge_a']} and {row['judge_b']}", f"{row['n']:,}", percent(row["agreement"]),
+         number(row["correlation"], 2))
+        for row in agreement.iter_rows(named=True)
+    ]  # fmt: skip
+    return PageTable([PageColumn("Metric"), PageColumn("Judges"), *numbers], rows)
 
 
 def split_sentence(*, split: bool) -> str:
@@ -294,7 +315,7 @@ def write_sweep_report(
         "choice_notes": choice["notes"] if choice else [],
         "split": split_sentence(split=choice["split"]) if choice else "",
         "choice_pictures": choice_pictures(choice["choice"]) if choice else [],
-        "agreement": agreement.to_dicts(),
+        "agreement": _agreement_table(agreement),
         "matrices": judge_matrices(agreement.to_dicts(), rows),
         "runs": [_cost(name, about) for name, about, _ in runs],
     }

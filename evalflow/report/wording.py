@@ -217,6 +217,12 @@ def plain_line(text: str) -> str:
     return " ".join(plain(text).split())
 
 
+def cut(text: str | None, most: int) -> str:
+    """The beginning of a text on one line, up to the end of a word."""
+    line = plain_line(text or "")
+    return line if len(line) <= most else f"{line[:most].rpartition(' ')[0] or line[:most]} …"
+
+
 def literal(text: str, style: str = "") -> Text:
     """Untrusted text to print or to put into a table cell: no markup, no control characters."""
     return Text(plain(text), style=style)

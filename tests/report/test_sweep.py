@@ -41,7 +41,7 @@ def test_metrics_by_judge_agreement_and_cost(page, make_run, make_case):
     assert words.count("judge: a (nature of a), uncalibrated judge: b (nature of b), uncalibrated") == 1
     assert "Metric a b faithfulness mean 0.500 0.460 to 0.540" in words
     assert "n 3: 3 scored, 0 undefined, 0 error, 0 skipped" in words
-    assert "faithfulness a b 3 67 % 1.00" in words
+    assert "faithfulness a and b 3 67 % 1.00" in words
     assert re.findall(r"<h3>(.*?) · faithfulness</h3>", text) == ["Same pass or fail", "Rank correlation"]
     assert "on faithfulness, and below it the number of answers. Highest: a and b (67 %)." in words
     assert "0_judge=a done 3 – – $0.2500" in words
