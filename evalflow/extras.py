@@ -3,10 +3,24 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Generator
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, requires
+
+from evalflow.errors import Problem, UserError
 
 PACKAGE = "evalflow-llm"
 """The name of the distribution; `evalflow` on the Python Package Index is another project."""
+
+
+@contextmanager
+def packages_of(extra: str, where: str) -> Generator[None]:
+    """Import packages of an extra in the block; UserError with the command that installs them if one is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        what = f"this needs the package {error.name}, which is not installed"
+        raise UserError(Problem(what, where, install_command(extra))) from None
 
 
 def install_command(extra: str) -> str:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalflow.calls.connections import Connections
 from evalflow.errors import InfrastructureError, Problem, UserError
-from evalflow.extras import install_command
+from evalflow.extras import packages_of
 from evalflow.paths import OWN_FOLDER, completed, private_folder, write_atomically
 
 if TYPE_CHECKING:
@@ -101,11 +101,8 @@ class StoredFolder:
             self._store = self._opened(place)
 
     def _opened(self, place: str) -> ObjectStore:
-        try:
+        with packages_of("objects", self._where):
             from obstore.store import HTTPStore, from_url
-        except ModuleNotFoundError as error:
-            what = f"this needs the package {error.name}, which is not installed"
-            raise UserError(Problem(what, self._where, install_command("objects"))) from None
         if self._scheme != "hf":
             return from_url(self.address, client_options=_CLIENT, retry_config=_RETRIES)
         found = _HUB.fullmatch(place)

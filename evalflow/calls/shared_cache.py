@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalflow.calls.cache_store import Entry, pack, unpack
 from evalflow.errors import Problem, UserError
-from evalflow.extras import install_command
+from evalflow.extras import packages_of
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -144,11 +144,8 @@ def _settle(answer: Answered, entry: Entry | None) -> None:
 
 
 def _connected(url: str) -> Connection[Any]:
-    try:
+    with packages_of("postgres", _KEY):
         import psycopg
-    except ModuleNotFoundError as error:
-        what = f"this needs the package {error.name}, which is not installed"
-        raise UserError(Problem(what, _KEY, install_command("postgres"))) from None
     try:
         database = psycopg.connect(url, autocommit=True, connect_timeout=_CONNECT_S)
         try:

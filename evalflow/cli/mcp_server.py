@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from evalflow.errors import Problem, UserError
-from evalflow.extras import install_command
+from evalflow.extras import packages_of
 from evalflow.paths import new_run_id
 from evalflow.version import __version__
 
@@ -45,11 +45,8 @@ RunName = Annotated[str, Field(description="a run's folder, such as outputs/late
 
 def run_mcp(*, allow_run: bool) -> int:
     """Serve the tools until standard input ends."""
-    try:
+    with packages_of("mcp", "mcp"):
         server = tools(allow_run=allow_run)
-    except ModuleNotFoundError as error:
-        what = f"this needs the package {error.name}, which is not installed"
-        raise UserError(Problem(what, "mcp", install_command("mcp"))) from None
     server.run("stdio")
     return 0
 

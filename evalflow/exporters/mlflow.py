@@ -12,7 +12,7 @@ from evalflow.engine import manifest as manifests
 from evalflow.errors import Problem, UserError
 from evalflow.exporters.finished import FinishedRun, environment, expect_same
 from evalflow.exporters.otel_events import shortened
-from evalflow.extras import install_command
+from evalflow.extras import packages_of
 from evalflow.records.manifest import ExportFacts
 from evalflow.redaction import public_address
 from evalflow.report.results_csv import AnsweredCase, Score, json_or_text
@@ -49,11 +49,8 @@ def _client(uri: str | None) -> Generator[Any]:
         hint = "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or the whole address in MLFLOW_TRACKING_URI"
         raise UserError(Problem("an address on the command line has no password", "--to", f"set {hint}"))
     with environment(_ENVIRONMENT):
-        try:
+        with packages_of("mlflow", "export mlflow"):
             mlflow: Any = importlib.import_module("mlflow")
-        except ModuleNotFoundError as error:
-            what = f"this needs the package {error.name}, which is not installed"
-            raise UserError(Problem(what, "export mlflow", install_command("mlflow"))) from None
         logging.getLogger("mlflow").setLevel(logging.WARNING)
         if uri is not None:
             mlflow.set_tracking_uri(uri)

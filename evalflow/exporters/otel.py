@@ -17,9 +17,8 @@ from evalflow.calls.http import HttpRequest, HttpTransport, Response, TransportE
 from evalflow.calls.limiter import retry_after_s
 from evalflow.calls.networks import Networks
 from evalflow.engine.journal import lock
-from evalflow.errors import Problem, UserError
 from evalflow.exporters.otel_events import Event, encoded
-from evalflow.extras import install_command
+from evalflow.extras import packages_of
 from evalflow.paths import private_file
 
 PATH = "/v1/logs"
@@ -62,11 +61,8 @@ def _own_headers() -> dict[str, str]:
 
 def expect_installed(where: str) -> None:
     """UserError without the packages of the extra `otel`."""
-    try:
+    with packages_of("otel", where):
         encoded(())
-    except ModuleNotFoundError as error:
-        what = f"this needs the package {error.name}, which is not installed"
-        raise UserError(Problem(what, where, install_command("otel"))) from None
 
 
 class DeliveryLog:

@@ -11,7 +11,7 @@ from evalflow.engine import manifest as manifests
 from evalflow.errors import Problem, UserError
 from evalflow.exporters.finished import FinishedRun, environment, expect_same
 from evalflow.exporters.otel_events import shortened
-from evalflow.extras import install_command
+from evalflow.extras import packages_of
 from evalflow.records.manifest import ExportFacts
 from evalflow.redaction import public_address
 from evalflow.report.results_csv import AnsweredCase, Score, by_column, columns_of_scores, json_or_text
@@ -51,12 +51,9 @@ def _client(address: str | None, project: str) -> Generator[tuple[Any, Any, str]
     """The module, its client, and the address of the project."""
     own = {} if address is None else {"WANDB_BASE_URL": address}
     with environment(_ENVIRONMENT, **own):
-        try:
+        with packages_of("weave", "export weave"):
             env: Any = importlib.import_module("weave.trace.env")
             weave: Any = importlib.import_module("weave")
-        except ModuleNotFoundError as error:
-            what = f"this needs the package {error.name}, which is not installed"
-            raise UserError(Problem(what, "export weave", install_command("weave"))) from None
         if not env.weave_wandb_api_key():  # its client would ask for one at the terminal
             what = f"no key of {public_address(env.wandb_base_url())} is known"
             raise UserError(Problem(what, "export weave", "set WANDB_API_KEY in the environment or in .env"))

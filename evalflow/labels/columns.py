@@ -58,25 +58,19 @@ def _seed(value: Any) -> int:
     return int(value if isinstance(value, int) else str(value).strip().removesuffix(".0"))
 
 
-def _seconds(value: Any) -> float:
-    number = _number(value)
-    if not math.isfinite(number) or number < 0:
-        raise ValueError(f"{value!r} is not a number from 0 on")
-    return number
+def _number_that(fits: Callable[[float], bool], what: str) -> Callable[[Any], float]:
+    def read(value: Any) -> float:
+        number = _number(value)
+        if not (math.isfinite(number) and fits(number)):
+            raise ValueError(f"{value!r} is not {what}")
+        return number
+
+    return read
 
 
-def _weight(value: Any) -> float:
-    number = _number(value)
-    if not math.isfinite(number) or number <= 0:
-        raise ValueError(f"{value!r} is not a number above 0")
-    return number
-
-
-def _probability(value: Any) -> float:
-    number = _number(value)
-    if not 0 < number <= 1:
-        raise ValueError(f"{value!r} is not a probability above 0")
-    return number
+_seconds = _number_that(lambda number: number >= 0, "a number from 0 on")
+_weight = _number_that(lambda number: number > 0, "a number above 0")
+_probability = _number_that(lambda number: 0 < number <= 1, "a probability above 0")
 
 
 def _truth(value: Any) -> bool:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import html
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from io import StringIO
 from pathlib import Path
-from typing import Any, NamedTuple
+from shutil import copyfileobj
+from tempfile import TemporaryFile
+from typing import Any, NamedTuple, TextIO
 
 from evalflow.lazy import pl
 from evalflow.paths import replacing
@@ -58,27 +62,46 @@ def write_junit(path: Path, run: Reported) -> None:
     """
     own = run.scores.filter(pl.col("member_of").is_null())
     cells = own.filter(pl.col("threshold").is_not_null())
-    judged = [(gate["name"], _of_gate(gate)) for gate in run.gates]
     failed = {str(gate["of_metric"]) for gate in run.gates if gate["passed"] is False}
     errors = own.select((pl.col("status") == "error").mean()).collect(engine="streaming").item()
     too_many = errors is not None and not passes(errors, run.max_error_rate, higher_is_better=False)
     decides = _Decides(failed, errors=too_many)
-    kinds = [verdict.kind for _, verdict in judged]
-    counts = {"tests": len(kinds), "failures": kinds.count("failure"), "errors": kinds.count("error")}
-    totals = [{**counts, "skipped": kinds.count("skipped"), "time": 0.0}, _cell_totals(cells, decides)]
-    judges = _judges(run.manifest)
-    with replacing(path) as file:
-        file.write('<?xml version="1.0" encoding="utf-8"?>\n')
-        whole = {name: sum(total[name] for total in totals) for name in (*counts, "time")}
-        file.write(f"<testsuites{_attributes({'name': str(run.manifest.run_id), **whole})}>\n")
-        file.write(f"<testsuite{_attributes({'name': 'gates', **totals[0]})}>\n{judges}")
-        file.writelines(_case("gates", name, None, verdict) for name, verdict in judged)
-        file.write("</testsuite>\n")
-        file.write(f"<testsuite{_attributes({'name': 'scores', **totals[1]})}>\n{judges}")
+    with replacing(path) as file, TemporaryFile("w+", encoding="utf-8") as body:
+        gates, scores = _Suite("gates", StringIO()), _Suite("scores", body)
+        for gate in run.gates:
+            gates.add("gates", gate["name"], None, _of_gate(gate))
         for cell in iterate_rows(cells.select(_SHOWN)):
-            classname = f"{cell['dataset']}.{cell['metric']}"
-            file.write(_case(classname, _name(cell), cell["latency_s"], _of_cell(cell, decides)))
-        file.write("</testsuite>\n</testsuites>\n")
+            scores.add(f"{cell['dataset']}.{cell['metric']}", _name(cell), cell["latency_s"], _of_cell(cell, decides))
+        file.write('<?xml version="1.0" encoding="utf-8"?>\n')
+        totals = zip(gates.totals().items(), scores.totals().values(), strict=True)
+        whole = {name: one + other for (name, one), other in totals if name != "skipped"}
+        file.write(f"<testsuites{_attributes({'name': str(run.manifest.run_id), **whole})}>\n")
+        for suite in (gates, scores):
+            file.write(f"<testsuite{_attributes({'name': suite.name, **suite.totals()})}>\n{_judges(run.manifest)}")
+            suite.body.seek(0)
+            copyfileobj(suite.body, file)
+            file.write("</testsuite>\n")
+        file.write("</testsuites>\n")
+
+
+@dataclass(slots=True)
+class _Suite:
+    """A suite with its test cases as text, which stand behind their totals in the file."""
+
+    name: str
+    body: TextIO
+    kinds: Counter[str | None] = field(default_factory=Counter[str | None])
+    seconds: float = 0.0
+
+    def add(self, classname: str, name: str, seconds: float | None, verdict: _Verdict) -> None:
+        self.kinds[verdict.kind] += 1
+        self.seconds += seconds or 0.0
+        self.body.write(_case(classname, name, seconds, verdict))
+
+    def totals(self) -> dict[str, float]:
+        kinds = {"failures": "failure", "errors": "error", "skipped": "skipped"}
+        counts = {name: self.kinds[kind] for name, kind in kinds.items()}
+        return {"tests": self.kinds.total(), **counts, "time": self.seconds}
 
 
 def _judges(manifest: Manifest) -> str:
@@ -147,21 +170,6 @@ def _name(cell: Mapping[str, Any]) -> str:
     if cell["judge"]:
         parts.append(f"judge {cell['judge']}#{cell['repeat']}")
     return " | ".join(parts)
-
-
-def _cell_totals(cells: pl.LazyFrame, decides: _Decides) -> dict[str, float]:
-    scored = pl.col("status") == "scored"
-    failed = scored & pl.col("passed").not_() & pl.col("metric").is_in(list(decides.failed))
-    error = (pl.col("status") == "error") & decides.errors
-    passed = scored & pl.col("passed")
-    row = cells.select(
-        tests=pl.len(),
-        failures=failed.sum(),
-        errors=error.sum(),
-        skipped=pl.len() - failed.sum() - error.sum() - passed.sum(),
-        time=pl.col("latency_s").sum(),
-    ).collect(engine="streaming")
-    return row.row(0, named=True)
 
 
 def _clean(text: str) -> str:

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from evalflow.paths import replacing
 from evalflow.report.calibration import corrected_table
@@ -21,9 +21,6 @@ from evalflow.report.proof import proof_tables
 from evalflow.report.reported import Reported, with_title, with_titles
 from evalflow.report.results_csv import CasesWriter, MiscategorisedWriter, ResultsWriter, json_or_text, rows
 from evalflow.report.wording import PARTS, joined, series_name, varying, without_means_of_figures
-
-if TYPE_CHECKING:
-    pass
 
 _NAMES = ("metric", "statistic", "tag", *PARTS)
 _STYLES = ("page.css", "tables.css", "explorer.css")

@@ -116,10 +116,6 @@ class AssertionReader:
             raise Untranslatable("its opposite treats text that is no JSON in another way", COMMAND)
         return Translated(kind="rule", params={"op": "not", "rule": rule} if inverse else rule, weight=weight)
 
-    def filled(self, text: str, variables: Mapping[str, Any]) -> str:
-        """A text with the variables of the case; Untranslatable if its template cannot be rendered."""
-        return render(text, variables)
-
     def _weight(self, declared: Mapping[str, Any]) -> float:
         weight = _number(declared.get("weight"))
         if weight is not None and weight < 0:

@@ -13,12 +13,11 @@ from evalflow.errors import Problem, UserError
 from evalflow.importers.files import output_text
 from evalflow.importers.ledger import Ledger
 from evalflow.importers.located import LocatedList, LocatedMap, place
-from evalflow.importers.promptfoo.csv_tests import csv_rows, row_as_test
+from evalflow.importers.promptfoo.csv_tests import PROGRAM_FILE, csv_rows, row_as_test
 from evalflow.importers.sources import MissingFile, SourceFolder, read_document, read_rows, read_text
 from evalflow.jsonvalues import as_list, as_map, as_number
 from evalflow.paths import shown
 
-_PROGRAMS = re.compile(r"\.(py|js|ts|mjs|cjs|mts|cts)(:[\w.]+)?\Z")
 _LISTED = ("assertScoringFunction", "provider", "providers", "prompts")
 """Keys of a test that have no like: the test is listed for each, and taken without."""
 _KNOWN = frozenset({"vars", "assert", "description", "threshold", "metadata", "options", "providerOutput"})
@@ -97,9 +96,11 @@ class TestReader:
             if isinstance(entry, str):
                 yield from self._files(entry, spot)
             elif not isinstance(entry, Mapping):
-                self._leave("tests", f"test {number + 1}", spot, "it is neither an object nor a file", "write `vars:`")
+                self.ledger.leave(
+                    "tests", f"test {number + 1}", spot, "it is neither an object nor a file", "write `vars:`"
+                )
             elif "path" in entry and not {"vars", "assert", "providerOutput"} & set(cast("Mapping[str, Any]", entry)):
-                self._leave("tests", "tests", spot, "they come from a program with a configuration", PROGRAM)
+                self.ledger.leave("tests", "tests", spot, "they come from a program with a configuration", PROGRAM)
             else:
                 yield cast("Mapping[str, Any]", entry), place(entry, spot), base
 
@@ -107,16 +108,16 @@ class TestReader:
         """The tests in files."""
         plain = name.removeprefix("file://")
         if re.match(r"https?://|huggingface://", name):
-            self._leave("tests", f"tests {name}", where, "they are on another machine", "download them first")
+            self.ledger.leave("tests", f"tests {name}", where, "they are on another machine", "download them first")
             return
-        if _PROGRAMS.search(plain) or plain.endswith((".xlsx", ".xls")):
-            hint = PROGRAM if _PROGRAMS.search(plain) else "save it as CSV"
-            self._leave("tests", f"tests {name}", where, "they come from a program or a spreadsheet", hint)
+        if PROGRAM_FILE.search(plain) or plain.endswith((".xlsx", ".xls")):
+            hint = PROGRAM if PROGRAM_FILE.search(plain) else "save it as CSV"
+            self.ledger.leave("tests", f"tests {name}", where, "they come from a program or a spreadsheet", hint)
             return
         try:
             paths = self.folder.matching(plain, self.base, where)
         except MissingFile as failure:
-            self._leave("tests", f"tests {name}", where, failure.reason, failure.hint)
+            self.ledger.leave("tests", f"tests {name}", where, failure.reason, failure.hint)
             return
         for path in paths:
             ending = path.suffix.lower()
@@ -139,7 +140,7 @@ class TestReader:
         configs = known.get("config")
         if not isinstance(configs, list) or not all(isinstance(one, Mapping) for one in cast("list[Any]", configs)):
             hint = "write its tests out under `tests`"
-            self._leave("tests", f"scenario {number + 1}", where, "its configurations are no objects", hint)
+            self.ledger.leave("tests", f"scenario {number + 1}", where, "its configurations are no objects", hint)
             return
         tests = list(self._entries(known.get("tests") or [{}], where, self.base))
         for config, (own, spot, base) in product(cast("list[Mapping[str, Any]]", configs), tests):
@@ -158,11 +159,11 @@ class TestReader:
         merged = {**default, **{key: value for key, value in own.items() if value is not None}}
         for key in _LISTED:
             if merged.get(key) and not (key in ("provider", "providers", "prompts") and key not in own):
-                self._leave("settings", f"{key} of a test", where, "a run has one target for all its cases")
+                self.ledger.leave("settings", f"{key} of a test", where, "a run has one target for all its cases")
         for key in sorted({*own} - _KNOWN - {*_LISTED}):
-            self._leave("settings", f"{key} of a test", where, *NO_LIKE)
+            self.ledger.leave("settings", f"{key} of a test", where, *NO_LIKE)
         for key in unknown_options(own.get("options")):
-            self._leave("settings", f"options.{key} of a test", where, *REASONS.get(key, NO_LIKE))
+            self.ledger.leave("settings", f"options.{key} of a test", where, *REASONS.get(key, NO_LIKE))
         variables = {**_vars(default.get("vars"), self, self.base), **_vars(own.get("vars"), self, base)}
         without = options.get("disableDefaultAsserts") is True
         asserts = [*([] if without else _list(default.get("assert"))), *_list(own.get("assert"))]
@@ -184,8 +185,8 @@ class TestReader:
         if not isinstance(value, str) or not value.startswith("file://"):
             return value
         file = value.removeprefix("file://")
-        if _PROGRAMS.search(file):
-            self._leave("variables", f"variable {name}", where, f"it comes from the program {file}", PROGRAM)
+        if PROGRAM_FILE.search(file):
+            self.ledger.leave("variables", f"variable {name}", where, f"it comes from the program {file}", PROGRAM)
             return ""
         found: list[Any] = []
         for path in self.folder.matching(file, base, where):
@@ -194,9 +195,6 @@ class TestReader:
             else:
                 found.append(read_text(path))
         return found[0] if len(found) == 1 else found
-
-    def _leave(self, part: str, what: str, where: str, reason: str, hint: str = "") -> None:
-        self.ledger.leave(part, what, where, reason, hint)
 
 
 def unknown_options(declared: Any) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from evalflow.importers.ledger import Ledger, Untranslatable
 from evalflow.importers.located import LocatedList, LocatedMap, place
+from evalflow.importers.nunjucks import render
 from evalflow.importers.promptfoo.asserts import NOTES, AssertionReader, Translated, name_of
 from evalflow.jsonvalues import as_list, as_map, as_number
 from evalflow.metrics.case_checks import JUDGED
@@ -134,7 +135,7 @@ class CheckWriter:
         if found.metric == "context_recall":
             if not isinstance(declared.get("value"), str):
                 raise Untranslatable("it has no text to look for in the context", "give it a `value`")
-            fields["reference"] = self.reader.filled(str(declared["value"]), variables)
+            fields["reference"] = render(str(declared["value"]), variables)
         self.judged = True
         self.metrics.setdefault(found.metric, found.threshold)
 

@@ -25,7 +25,7 @@ _TYPES = (
 )
 _CELL = re.compile(rf"(not-)?({_TYPES})(?:\((\d+(?:\.\d+)?)\))?(?::(.*))?", re.DOTALL)
 _LISTS = frozenset({"contains-all", "contains-any", "icontains-all", "icontains-any"})
-_PROGRAM = re.compile(r"\.(py|js|ts|mjs|cjs|mts|cts)(:[\w.]+)?\Z")
+PROGRAM_FILE = re.compile(r"\.(py|js|ts|mjs|cjs|mts|cts)(:[\w.]+)?\Z")
 _STARTS = (
     ("javascript:", "javascript"), ("fn:", "javascript"), ("eval:", "javascript"), ("grade:", "llm-rubric"),
     ("llm-rubric:", "llm-rubric"), ("python:", "python"),
@@ -86,7 +86,7 @@ def assert_of_cell(text: str, where: str) -> LocatedMap:
     for start, kind in _STARTS:
         if text.startswith(start):
             return _located({"type": kind, "value": text.removeprefix(start).strip()}, where)
-    if text.startswith("file://") and _PROGRAM.search(text):
+    if text.startswith("file://") and PROGRAM_FILE.search(text):
         return _located({"type": "python" if ".py" in text else "javascript", "value": text}, where)
     cell = _CELL.fullmatch(text)
     if not cell:
