@@ -13,10 +13,11 @@ from typing import Any, cast
 
 from evalflow.config.schema import TextToSend
 from evalflow.engine.folder import RunFolder
+from evalflow.engine.manifest import now
 from evalflow.errors import Problem, UserError, command
 from evalflow.lazy import pl
 from evalflow.llm.embedded import NATURE as EMBEDDED_NATURE
-from evalflow.records.manifest import Manifest
+from evalflow.records.manifest import ExportFacts, Manifest
 from evalflow.redaction import public_address
 from evalflow.report.results_csv import AnsweredCase
 
@@ -105,6 +106,11 @@ class FinishedRun:
         for path in (self.folder.scores, self.folder.path / "summary.parquet"):
             found.update(path.read_bytes())
         return found.hexdigest()
+
+    def sent(self, to: str, where: str, sent: int, own: str | None, why: str | None) -> ExportFacts:
+        """What run.json says of an export: how many scores were sent, and its id there (`own`)."""
+        unsent = self.count_scores() - sent
+        return ExportFacts(to=to, where=where, at=now(), sent=sent, unsent=unsent, why=why, id=own)
 
     def count_scores(self) -> int:
         """The number of scores in any state, without those of a panel's members."""

@@ -8,14 +8,13 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from evalflow.engine import manifest as manifests
 from evalflow.errors import Problem, UserError
 from evalflow.exporters.finished import FinishedRun, environment, expect_same
 from evalflow.exporters.otel_events import shortened
 from evalflow.extras import packages_of
 from evalflow.records.manifest import ExportFacts
 from evalflow.redaction import public_address
-from evalflow.report.results_csv import AnsweredCase, Score, json_or_text
+from evalflow.report.results_csv import AnsweredCase, Score
 
 _RUN, _DIGEST, _WHOLE = "evalflow.run_id", "evalflow.digest", "evalflow.whole"
 _ENVIRONMENT = {
@@ -60,15 +59,7 @@ def _client(uri: str | None) -> Generator[Any]:
 def _facts(
     run: FinishedRun, mlflow: Any, sent: int, *, run_id: str | None = None, why: str | None = None
 ) -> ExportFacts:
-    return ExportFacts(
-        to="mlflow",
-        where=public_address(mlflow.get_tracking_uri()),
-        at=manifests.now(),
-        sent=sent,
-        unsent=run.count_scores() - sent,
-        why=why,
-        id=run_id,
-    )
+    return run.sent("mlflow", public_address(mlflow.get_tracking_uri()), sent, run_id, why)
 
 
 class _MlflowExport:
@@ -114,12 +105,11 @@ class _MlflowExport:
             self._mlflow.log_artifact(str(file))
 
     def _log_answer(self, row: AnsweredCase) -> None:
-        answer, case = row.answer, row.case
+        case = row.case
         with self._mlflow.start_span("answer") as span:
             if self._run.text == "all":
-                said = answer and (answer.answer if answer.answer is not None else answer.actual)
                 span.set_inputs({"question": case.question})
-                span.set_outputs(None if said is None else json_or_text(said))
+                span.set_outputs(row.said)
             tags = {"dataset": case.dataset, "case.id": case.id, "target": row.target}
             tags["target_repeat"] = str(row.target_repeat)
             self._mlflow.update_current_trace(tags={f"evalflow.{name}": text for name, text in tags.items()})

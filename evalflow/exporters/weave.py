@@ -7,14 +7,13 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from evalflow.engine import manifest as manifests
 from evalflow.errors import Problem, UserError
 from evalflow.exporters.finished import FinishedRun, environment, expect_same
 from evalflow.exporters.otel_events import shortened
 from evalflow.extras import packages_of
 from evalflow.records.manifest import ExportFacts
 from evalflow.redaction import public_address
-from evalflow.report.results_csv import AnsweredCase, Score, by_column, columns_of_scores, json_or_text
+from evalflow.report.results_csv import AnsweredCase, Score, by_column, columns_of_scores
 
 _ENVIRONMENT = {
     "WANDB_ERROR_REPORTING": "false",
@@ -106,13 +105,12 @@ class _WeaveExport:
 
     def _log_answer(self, logger: Any, row: AnsweredCase) -> int:
         """Log an answer; returns the number of its scores."""
-        answer, case = row.answer, row.case
+        case = row.case
         asked: dict[str, Any] = {"case": case.id, "dataset": case.dataset, "target_repeat": row.target_repeat}
-        said = None
         if self._run.text == "all":
             asked["question"] = case.question
-            said = answer and (answer.answer if answer.answer is not None else answer.actual)
-        prediction = logger.log_prediction(inputs=asked, output=None if said is None else json_or_text(said))
+        output = row.said if self._run.text == "all" else None
+        prediction = logger.log_prediction(inputs=asked, output=output)
         scores = by_column(row)
         for key, score in scores.items():
             prediction.log_score(self._names[key], self._told(score))
@@ -132,14 +130,5 @@ class _WeaveExport:
         return len(self._client.get_calls(filter={"trace_ids": [trace]}))
 
     def _facts(self, sent: int, call_id: str, why: str | None = None) -> ExportFacts:
-        unsent = self._run.count_scores() - sent
-        return ExportFacts(
-            to="weave",
-            where=self._where,
-            at=manifests.now(),
-            sent=sent,
-            unsent=unsent,
-            why=why,
-            id=call_id,
-            digest=self._run.digest,
-        )
+        found = self._run.sent("weave", self._where, sent, call_id, why)
+        return found.model_copy(update={"digest": self._run.digest})

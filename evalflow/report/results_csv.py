@@ -46,6 +46,14 @@ class AnsweredCase:
     answer: Answer | None
     scores: tuple[Score, ...]
 
+    @property
+    def said(self) -> str | None:
+        """The answer's text, or else what was done as JSON; None without either."""
+        if self.answer is None:
+            return None
+        said = self.answer.actual if self.answer.answer is None else self.answer.answer
+        return None if said is None else json_or_text(said)
+
 
 def rows(
     cases: Iterable[Case], answers: AnswerOf, scores: pl.LazyFrame, columns: Sequence[str] = COLUMNS
@@ -122,12 +130,9 @@ class ResultsWriter:
         self._writer.writerow([*FIXED, *(safe_text(column) for columns in self._series.values() for column in columns)])
 
     def write(self, row: AnsweredCase) -> None:
-        said = row.answer.answer if row.answer else None
-        if row.answer and said is None and row.answer.actual is not None:
-            said = json_or_text(row.answer.actual)
         case = row.case
         cells: list[Any] = [case.dataset, case.id, row.target, row.target_repeat]
-        cells += ["; ".join(case.tags), case.question or case.scenario or "", said or ""]
+        cells += ["; ".join(case.tags), case.question or case.scenario or "", row.said or ""]
         own = by_column(row)
         for key in self._series:
             cells += _cells(own.get(key))
