@@ -24,7 +24,7 @@ from evalflow.errors import Problem, UserError, command
 from evalflow.paths import shown
 from evalflow.report.calibration import Calibration, print_calibration, print_corrected
 from evalflow.report.sweep import print_choice
-from evalflow.report.wording import literal, print_json
+from evalflow.report.wording import literal, print_json, print_lines
 
 OTHER_HALF = "the half of the labels that did not choose the judge"
 
@@ -64,8 +64,7 @@ def calibrate(options: argparse.Namespace, console: Console) -> int:
     else:
         print_calibration(console, found)
         console.print()
-        for line in gates:
-            console.print(literal(line, style="bold"), soft_wrap=True)
+        print_lines(console, gates, "bold")
         _print_certificates(console, results)
         console.print(literal(f"report       {shown(folder.report)}"), soft_wrap=True)
         console.print(literal(f"page         {shown(folder.calibration_page)}"), soft_wrap=True)
@@ -131,8 +130,7 @@ def _is_estimated(calibrations: Iterable[Calibration]) -> bool:
 
 
 def _print_notes(console: Console, notes: Sequence[str]) -> None:
-    for note in notes:
-        console.print(literal(f"note: {note}", style="yellow"), soft_wrap=True)
+    print_lines(console, (f"note: {note}" for note in notes), "yellow")
 
 
 def _print_certificates(console: Console, results: Iterable[CertificateResult]) -> None:

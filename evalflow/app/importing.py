@@ -39,7 +39,7 @@ from evalflow.importers.traces import read_traces
 from evalflow.paths import private_folder, shown, write_atomically
 from evalflow.records.manifest import Manifest
 from evalflow.report.comparison import native_means, print_pairs
-from evalflow.report.wording import ColumnKind, literal, table_of
+from evalflow.report.wording import ColumnKind, literal, print_lines, table_of
 
 Importer = Callable[[ImportSource], ImportedConfig]
 FORMATS: Mapping[str, Importer] = {
@@ -81,8 +81,7 @@ def import_files(kind: str, path: str, console: Console, name: str | None = None
         texts |= {Path("prompts") / name: text for name, text in imported.prompts.items()}
         _write(texts, imported.data, console)
     _print_counts(console, imported.ledger)
-    for note in imported.notes:
-        console.print(literal(f"note   {note}"), soft_wrap=True)
+    print_lines(console, (f"note   {note}" for note in imported.notes))
     for words, remark in _commands(imported):
         propose_command(console, command("check", *words), remark)
     return 0

@@ -37,6 +37,7 @@ from evalflow.report.wording import (
     plain_line,
     print_cut,
     print_indented,
+    print_lines,
     series_name,
     signed,
     table_of,
@@ -268,17 +269,14 @@ def _answers_table(who: str, rows: Sequence[Mapping[str, Any]]) -> PageTable:
 
 def print_calibration(console: Console, found: Calibration) -> None:
     """Print means, findings and agreement of each judge and metric, then the worst disagreements."""
-    for line in judge_lines(found.manifest):
-        console.print(literal(line, style="dim"), soft_wrap=True)
+    print_lines(console, judge_lines(found.manifest), "dim")
     console.print(literal(f"labels: {found.source} ({found.rests_on})", style="dim"), soft_wrap=True)
-    for note in found.notes:
-        console.print(literal(f"note: {note}", style="yellow"), soft_wrap=True)
+    print_lines(console, (f"note: {note}" for note in found.notes), "yellow")
     for row, name in zip(found.rows, _names(found.rows), strict=True):
         console.print()
         console.print(literal(plain_line(name), style="bold"))
         _print_row(console, row)
-        for line in advice.lines() if (advice := found.advice_on(row)) else ():
-            console.print(literal(line), soft_wrap=True)
+        print_lines(console, advice.lines() if (advice := found.advice_on(row)) else ())
     worst, who = found.disagreements[:_WORST], found.who
     if not any(row.corrected.n for row in found.rows):  # no label that counts, so nothing to agree on
         return

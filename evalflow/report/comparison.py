@@ -34,6 +34,7 @@ from evalflow.report.wording import (
     p_value,
     plain_line,
     print_cut,
+    print_lines,
     signed,
     table_of,
 )
@@ -268,8 +269,7 @@ def _facts(manifest: Manifest) -> str:
 
 def print_comparison(console: Console, found: Comparison) -> None:
     """Print the runs, the table of differences, the family of tests, what was left out, and the worst flips."""
-    for line in found.judges:
-        console.print(literal(line, style="dim"), soft_wrap=True)
+    print_lines(console, found.judges, "dim")
     if not found.several:
         for label, name in zip("AB", found.runs, strict=True):
             console.print(literal(f"{label}  {name}", style="dim"), soft_wrap=True)
@@ -277,8 +277,7 @@ def print_comparison(console: Console, found: Comparison) -> None:
     console.print(literal(found.family, style="dim"), soft_wrap=True)
     if found.margin is not None:
         _print_margin(console, found, found.margin)
-    for note in found.notes:
-        console.print(literal(f"note: {note}", style="yellow"), soft_wrap=True)
+    print_lines(console, (f"note: {note}" for note in found.notes), "yellow")
     _print_flips(console, found)
 
 
@@ -289,8 +288,7 @@ def _print_rows(console: Console, found: Comparison) -> None:
             console.print(literal(f"B {pair[1]}\nA {pair[0]}", style="bold"), soft_wrap=True)
         numbers: dict[str, ColumnKind] = dict.fromkeys(("A", "B", "B - A", "95 % interval", found.p_name), "number")
         console.print(table_of({"metric": "name", **numbers, "verdict": "word"}, _lines(rows)))
-        for row in rows:
-            console.print(literal(f"{_name(row)}: {_details(row)}", style="dim"), soft_wrap=True)
+        print_lines(console, (f"{_name(row)}: {_details(row)}" for row in rows), "dim")
 
 
 def _lines(rows: Sequence[ComparisonRow]) -> Iterator[Sequence[str | Text]]:
@@ -328,8 +326,7 @@ def _details(row: ComparisonRow) -> str:
 
 
 def _print_margin(console: Console, found: Comparison, margin: float) -> None:
-    for row in found.rows:
-        console.print(literal(f"{_name(row)}: {_not_worse(row, margin)}"), soft_wrap=True)
+    print_lines(console, (f"{_name(row)}: {_not_worse(row, margin)}" for row in found.rows))
 
 
 def _print_flips(console: Console, found: Comparison) -> None:

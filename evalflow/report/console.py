@@ -27,6 +27,7 @@ from evalflow.report.wording import (
     plain,
     plain_line,
     print_cut,
+    print_lines,
     series_name,
     table_of,
     varying,
@@ -45,8 +46,7 @@ _LINE_EVERY = 10.0
 
 def print_summary(console: Console, manifest: Manifest, summary: pl.DataFrame, directions: Mapping[str, str]) -> None:
     """Print the judges and the table of a run: a line per metric, or per figure if the metric has figures."""
-    for line in (*judge_lines(manifest), *sample_lines(manifest)):
-        console.print(literal(line, style="dim"), soft_wrap=True)
+    print_lines(console, [*judge_lines(manifest), *sample_lines(manifest)], "dim")
     rows = headline_rows(summary)
     print_table(console, rows, varying(rows))
     for metric in dict.fromkeys(row["metric"] for row in rows):

@@ -22,6 +22,7 @@ from evalflow.report.wording import (
     p_value,
     percent,
     print_indented,
+    print_lines,
     series_name,
     varying,
     without_means_of_figures,
@@ -46,10 +47,8 @@ class Findings:
 
 def print_details(console: Console, details: Details, manifest: Manifest) -> None:
     """Print all findings of a run: excluded results, and findings of pairs, of repeats, and of panels."""
-    for text in exclusion_findings(details):
-        console.print(literal(text, style="yellow"), soft_wrap=True)
-    for text in preference_findings(details):
-        console.print(literal(text, style="dim"), soft_wrap=True)
+    print_lines(console, exclusion_findings(details), "yellow")
+    print_lines(console, preference_findings(details), "dim")
     sections = {
         "repeats (noise as standard deviations)": noise_findings(details),
         "panels and cascades (each member alone)": panel_findings(details, manifest),

@@ -25,6 +25,7 @@ from evalflow.report.wording import (
     literal,
     number,
     percent,
+    print_lines,
     signed,
     table_of,
 )
@@ -132,18 +133,15 @@ def print_proof(console: Console, proof: Proof) -> None:
             "95 % interval": "number", "mean change": "number", "": "name",
         }  # fmt: skip
         console.print(table_of(kinds, [_cells(row) for row in rows]))
-    for line in lines_of(proof):
-        console.print(literal(line), soft_wrap=True)
+    print_lines(console, lines_of(proof))
 
 
 def _print_people(console: Console, proof: Proof) -> None:
     if proof.people is None:
         return
     console.print(terminal_table(_people_table(proof)))
-    for line in people_lines(proof):
-        console.print(literal(line), soft_wrap=True)
-    for one in proof.people.furthest:
-        console.print(literal(f"- {difference(one)}"), soft_wrap=True)
+    print_lines(console, people_lines(proof))
+    print_lines(console, (f"- {difference(one)}" for one in proof.people.furthest))
 
 
 def difference(one: FixtureGap) -> str:

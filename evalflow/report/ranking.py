@@ -25,6 +25,7 @@ from evalflow.report.wording import (
     method,
     number,
     p_value,
+    print_lines,
     rank_range,
     signed,
     table_of,
@@ -86,23 +87,19 @@ def method_line(ranking: Ranking) -> str:
 
 def print_rankings(console: Console, found: RankingPage) -> None:
     """Print a table for each ranking, its sentences, and what was left out."""
-    for line in found.judges:
-        console.print(literal(line, style="dim"), soft_wrap=True)
+    print_lines(console, found.judges, "dim")
     for ranking in found.rankings:
         console.print(literal(title(ranking), style="bold"), soft_wrap=True)
         console.print(terminal_table(_ranks_table(ranking), without="Left out"))
-        for sentence in ranking.sentences:
-            console.print(literal(sentence), soft_wrap=True)
+        print_lines(console, ranking.sentences)
         console.print(literal(method_line(ranking), style="dim"), soft_wrap=True)
-        for note in ranking.notes:
-            console.print(literal(note, style="dim"), soft_wrap=True)
+        print_lines(console, ranking.notes, "dim")
     for table in found.items:
         _print_items(console, table)
     if found.short is not None:
         console.print(literal(short_title(found.short), style="bold"), soft_wrap=True)
         console.print(literal(found.short.sentence), soft_wrap=True)
-    for note in found.notes:
-        console.print(literal(f"note: {note}", style="yellow"), soft_wrap=True)
+    print_lines(console, (f"note: {note}" for note in found.notes), "yellow")
 
 
 def short_title(short: ShortSet) -> str:
@@ -112,8 +109,7 @@ def short_title(short: ShortSet) -> str:
 
 def _print_items(console: Console, table: ItemTable) -> None:
     console.print(literal(joined("cases", table.metric, table.dataset), style="bold"), soft_wrap=True)
-    for sentence in table.sentences:
-        console.print(literal(sentence), soft_wrap=True)
+    print_lines(console, table.sentences)
     suspects = table.of("key_suspect", "reversed")[:_SUSPECTS]
     if suspects:
         lines = [

@@ -271,6 +271,12 @@ def print_indented(console: Console, line: str, style: str = "dim", by: int = 2)
     console.print(Padding(literal(line, style=style), (0, 0, 0, by)))
 
 
+def print_lines(console: Console, lines: Iterable[str], style: str = "") -> None:
+    """Print lines of untrusted text, however long: the terminal wraps them."""
+    for line in lines:
+        console.print(literal(line, style=style), soft_wrap=True)
+
+
 def print_cut(console: Console, head: str, why: str) -> None:
     """Print a head with a reason on one line, cut at the end of the terminal."""
     line = Text.assemble(f"{head}  ", (plain_line(why), "dim"), no_wrap=True, overflow="ellipsis")
