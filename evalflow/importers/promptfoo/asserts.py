@@ -16,9 +16,11 @@ from evalflow.importers.located import Broken, LocatedMap, located_yaml
 from evalflow.importers.nunjucks import as_text, is_template, render
 from evalflow.importers.promptfoo.scripts import Rule, rule_of
 from evalflow.importers.sources import SourceFolder, read_document, read_text
-from evalflow.jsonvalues import as_list
+from evalflow.jsonvalues import as_list, as_map
 from evalflow.metrics.case_checks import PARAMS
 
+_Maker = Callable[[Any, Mapping[str, Any]], Rule]
+"""Makes the parameters of a check from the value of an assertion and all its keys."""
 _REMARKS = ("description", "name", "label", "id", "title", "comment", "reason")
 """Keys that promptfoo does not read."""
 _PROGRAMS = ("javascript", "python", "ruby")
@@ -104,12 +106,12 @@ class AssertionReader:
         if base in _JUDGED:
             if inverse:
                 raise Untranslatable("a judge is not asked for the opposite", "write the rubric the other way round")
-            check, params = _JUDGED[base](value, declared)
-            return Translated(kind=check, params=params, weight=weight)
+            check, make = _JUDGED[base]
+            return Translated(kind=check, params=make(value, declared), weight=weight)
         if base == "javascript" and isinstance(value, str):
             rule = rule_of(value, variables)
         elif base in _RULES:
-            rule = _RULES[base](value, declared, self)
+            rule = _RULES[base](value, declared)
         else:
             raise Untranslatable(f"there is no like of {kind}", _ELSEWHERE.get(base, COMMAND))
         if inverse and base == "javascript" and "json" in str(rule):
@@ -178,57 +180,57 @@ def _texts(value: Any) -> list[str]:
     return [as_text(one) for one in cast("list[Any]", value)]
 
 
-def _one(op: str, changes: Mapping[str, Any]) -> Callable[..., Rule]:
-    def rule(value: Any, _declared: Any, _reader: Any) -> Rule:
-        return {"op": op, "value": _required_text(value), **changes}
+def _filled(what: str) -> Callable[[Any], str]:
+    """Reads a text that must not be empty; `what` names it in the reason why there is no rule."""
 
-    return rule
+    def read(value: Any) -> str:
+        if not isinstance(value, str) or not value:
+            raise Untranslatable(f"it has no {what}", "give it a `value`")
+        return value
 
-
-def _several(op: str, changes: Mapping[str, Any]) -> Callable[..., Rule]:
-    def rule(value: Any, _declared: Any, _reader: Any) -> Rule:
-        return {"op": op, "values": _texts(value), **changes}
-
-    return rule
+    return read
 
 
-def _equals(value: Any, _declared: Any, _reader: Any) -> Rule:
+def _pattern(value: Any) -> str:
+    return python_regex(_filled("pattern")(value))
+
+
+def _schema(value: Any) -> dict[str, Any]:
+    schema = value
+    if isinstance(value, str) and value.strip():
+        try:
+            schema = located_yaml(value, "schema")
+        except Broken:
+            schema = None
+    if schema in (None, "") or isinstance(schema, bool):
+        schema = {}
+    if not isinstance(schema, dict):
+        raise Untranslatable("its schema is no object", "write a JSON Schema")
+    return cast("dict[str, Any]", schema)
+
+
+def _elements(value: Any) -> list[str]:
+    found = as_map(value).get("requiredElements") if isinstance(value, dict) else value
+    return (
+        [part.strip() for part in found.split(",")] if isinstance(found, str) else [str(one) for one in as_list(found)]
+    )
+
+
+def _criteria(value: Any) -> list[str]:
+    rules = cast("list[Any]", value) if isinstance(value, list) else [value]
+    if not rules or not all(isinstance(rule, str) and rule.strip() for rule in rules):
+        raise Untranslatable("its rubric is no text", "write it as text")
+    return [str(rule) for rule in rules]
+
+
+def _equals(value: Any, _declared: Any) -> Rule:
     if isinstance(value, dict | list) or value is None:
         return {"op": "jsonpath", "path": "$", "equals": value}
     return {"op": "equals", "value": as_text(value), **_EXACT}
 
 
-def _starts(value: Any, _declared: Any, _reader: Any) -> Rule:
-    if not isinstance(value, str) or not value:
-        raise Untranslatable("it has no text to compare with", "give it a `value`")
-    return {"op": "starts_with", "value": value, **_EXACT}
-
-
-def _regex(value: Any, _declared: Any, _reader: Any) -> Rule:
-    if not isinstance(value, str) or not value:
-        raise Untranslatable("it has no pattern", "give it a `value`")
-    return {"op": "regex", "pattern": python_regex(value), **_EXACT}
-
-
-def _json(anywhere: dict[str, Any]) -> Callable[..., Rule]:
-    def rule(value: Any, _declared: Any, _reader: Any) -> Rule:
-        schema = value
-        if isinstance(value, str) and value.strip():
-            try:
-                schema = located_yaml(value, "schema")
-            except Broken:
-                schema = None
-        if schema in (None, "") or isinstance(schema, bool):
-            schema = {}
-        if not isinstance(schema, dict):
-            raise Untranslatable("its schema is no object", "write a JSON Schema")
-        return {"op": "json_schema", "schema": schema, **anywhere}
-
-    return rule
-
-
-def _at_most(field: str, parts: float) -> Callable[..., Rule]:
-    def rule(_value: Any, declared: Mapping[str, Any], _reader: Any) -> Rule:
+def _at_most(field: str, parts: float) -> _Maker:
+    def rule(_value: Any, declared: Mapping[str, Any]) -> Rule:
         limit = _number(declared.get("threshold"))
         if limit is None:
             raise Untranslatable("it has no threshold", "give it a `threshold`")
@@ -237,12 +239,11 @@ def _at_most(field: str, parts: float) -> Callable[..., Rule]:
     return rule
 
 
-def _words(value: Any, _declared: Any, _reader: Any) -> Rule:
+def _words(value: Any, _declared: Any) -> Rule:
     if isinstance(value, dict):
         bounds = {key: one for key, one in cast("dict[str, Any]", value).items() if key in ("min", "max")}
     else:
-        text = as_text(value)
-        bounds = {"min": text, "max": text}
+        bounds = dict.fromkeys(("min", "max"), as_text(value))
     try:
         whole = {key: int(str(one)) for key, one in bounds.items()}
     except ValueError:
@@ -252,65 +253,48 @@ def _words(value: Any, _declared: Any, _reader: Any) -> Rule:
     return {"op": "length", "unit": "words", **whole}
 
 
-def _xml(value: Any, _declared: Any, _reader: Any) -> Rule:
-    found = cast("dict[str, Any]", value).get("requiredElements") if isinstance(value, dict) else value
-    elements = [part.strip() for part in found.split(",")] if isinstance(found, str) else as_list(found)
-    return {"op": "xml", "elements": [str(one) for one in elements]}
+def _similar(value: Any, declared: Mapping[str, Any]) -> dict[str, Any]:
+    threshold = _number(declared.get("threshold"))
+    several = as_list(value)
+    reference = _required_text(several[0] if len(several) == 1 else value)
+    return {"reference": reference, "threshold": 0.75 if threshold is None else threshold}
 
 
-def _html(_value: Any, _declared: Any, _reader: Any) -> Rule:
-    return {"op": "html"}
+def _rule(op: str, key: str, read: Callable[[Any], Any], more: Mapping[str, Any] | None = None) -> _Maker:
+    """Makes a rule of which one key has the assertion's value."""
+    return lambda value, _declared: {"op": op, key: read(value), **(more or {})}
 
 
-_RULES: Mapping[str, Callable[..., Rule]] = {
-    "contains": _one("contains", _EXACT),
-    "icontains": _one("contains", _FOLDED),
-    "contains-any": _several("contains_any", _EXACT),
-    "icontains-any": _several("contains_any", _FOLDED),
-    "contains-all": _several("contains_all", _EXACT),
-    "icontains-all": _several("contains_all", _FOLDED),
+_RULES: Mapping[str, _Maker] = {
+    "contains": _rule("contains", "value", _required_text, _EXACT),
+    "icontains": _rule("contains", "value", _required_text, _FOLDED),
+    "contains-any": _rule("contains_any", "values", _texts, _EXACT),
+    "icontains-any": _rule("contains_any", "values", _texts, _FOLDED),
+    "contains-all": _rule("contains_all", "values", _texts, _EXACT),
+    "icontains-all": _rule("contains_all", "values", _texts, _FOLDED),
     "equals": _equals,
-    "starts-with": _starts,
-    "regex": _regex,
-    "is-json": _json({}),
-    "contains-json": _json({"anywhere": True}),
-    "is-xml": _xml,
-    "is-html": _html,
+    "starts-with": _rule("starts_with", "value", _filled("text to compare with"), _EXACT),
+    "regex": _rule("regex", "pattern", _pattern, _EXACT),
+    "is-json": _rule("json_schema", "schema", _schema),
+    "contains-json": _rule("json_schema", "schema", _schema, {"anywhere": True}),
+    "is-xml": _rule("xml", "elements", _elements),
+    "is-html": lambda _value, _declared: {"op": "html"},
     "latency": _at_most("latency_s", 1000),
     "cost": _at_most("cost_usd", 1),
     "word-count": _words,
 }
-
-
-def _rubric(value: Any, _declared: Any) -> tuple[str, dict[str, Any]]:
-    rules = cast("list[Any]", value) if isinstance(value, list) else [value]
-    if not rules or not all(isinstance(rule, str) and rule.strip() for rule in rules):
-        raise Untranslatable("its rubric is no text", "write it as text")
-    return "conformity", {"rules": [str(rule) for rule in rules]}
-
-
-def _reference(value: Any, _declared: Any) -> tuple[str, dict[str, Any]]:
-    return "correctness", {"reference": _required_text(value)}
-
-
-def _similar(value: Any, declared: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    threshold = _number(declared.get("threshold"))
-    several = as_list(value)
-    reference: Any = several[0] if len(several) == 1 else value
-    return "semantic_similarity", {
-        "reference": _required_text(reference), "threshold": 0.75 if threshold is None else threshold,
-    }  # fmt: skip
-
-
-_JUDGED: Mapping[str, Callable[[Any, Mapping[str, Any]], tuple[str, dict[str, Any]]]] = {
-    "llm-rubric": _rubric,
-    "model-graded-closedqa": _rubric,
-    "g-eval": _rubric,
-    "factuality": _reference,
-    "model-graded-factuality": _reference,
-    "similar": _similar,
-    "similar:cosine": _similar,
+_JUDGED: Mapping[str, tuple[str, _Maker]] = {
+    **dict.fromkeys(
+        ("llm-rubric", "model-graded-closedqa", "g-eval"),
+        ("conformity", lambda value, _declared: {"rules": _criteria(value)}),
+    ),
+    **dict.fromkeys(
+        ("factuality", "model-graded-factuality"),
+        ("correctness", lambda value, _declared: {"reference": _required_text(value)}),
+    ),
+    **dict.fromkeys(("similar", "similar:cosine"), ("semantic_similarity", _similar)),
 }
+"""The check that asks the judge, and its parameters."""
 _METRICS: Mapping[str, str] = {
     "answer-relevance": "answer_relevancy",
     "context-faithfulness": "faithfulness",
