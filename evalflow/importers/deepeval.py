@@ -5,7 +5,6 @@ Keys are in snake_case in goldens, and in camelCase in runs. In JSON lines and C
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -14,6 +13,7 @@ from typing import Any, cast
 
 from evalflow.datasets.sources import SourceRow
 from evalflow.errors import Problem, UserError
+from evalflow.importers.exports import parsed
 from evalflow.importers.files import ImportedConfig, ImportSource
 from evalflow.importers.ledger import Ledger, Untranslatable
 from evalflow.importers.recorded import PARTS, Counterparts, recorded_cases
@@ -127,9 +127,9 @@ def _top_level(path: Path) -> set[str] | None:
 
 def _case(known: Mapping[str, Any]) -> dict[str, Any]:
     case = _conversation(known) if "turns" in known or known.get("scenario") else _single(known)
-    about = dict(as_map(_parsed(known.get("additional_metadata", known.get("metadata")))))
+    about = dict(as_map(parsed(known.get("additional_metadata", known.get("metadata")))))
     about |= {name: known[name] for name in ("name", "comments", "completion_time", "token_cost") if known.get(name)}
-    extra = dict(as_map(_parsed(known.get("custom_column_key_values"))))
+    extra = dict(as_map(parsed(known.get("custom_column_key_values"))))
     if "scenario" not in case:
         about_user = ("scenario", "expected_outcome", "user_description")
         extra |= {name: known[name] for name in about_user if known.get(name)}
@@ -159,7 +159,7 @@ def _single(known: Mapping[str, Any]) -> dict[str, Any]:
 
 def _conversation(known: Mapping[str, Any]) -> dict[str, Any]:
     """Turns as messages, each with what was retrieved for it; the last one of the assistant is the answer."""
-    listed = as_list(_parsed(known.get("turns")))
+    listed = as_list(parsed(known.get("turns")))
     messages = [_turn(cast("Mapping[str, Any]", turn)) for turn in listed if isinstance(turn, Mapping)]
     last = messages.pop() if messages and messages[-1]["role"] == "assistant" else None
     if not listed and known.get("scenario"):
@@ -183,23 +183,13 @@ def _snake(key: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", key).lower()
 
 
-def _parsed(value: Any) -> Any:
-    """The value of a cell that holds JSON."""
-    if not isinstance(value, str) or not value.lstrip().startswith(("[", "{")):
-        return value
-    try:
-        return json.loads(value)
-    except ValueError:
-        return value
-
-
 def _texts(value: Any) -> list[str] | None:
-    parsed = _parsed(value)
-    if isinstance(parsed, str):
-        return [part.strip() for part in parsed.split("|") if part.strip()] or None
-    if not isinstance(parsed, list):
+    known = parsed(value)
+    if isinstance(known, str):
+        return [part.strip() for part in known.split("|") if part.strip()] or None
+    if not isinstance(known, list):
         return None
-    return [text for one in cast("list[Any]", parsed) if (text := _context(one))] or None
+    return [text for one in cast("list[Any]", known) if (text := _context(one))] or None
 
 
 def _context(value: Any) -> str:
@@ -210,10 +200,10 @@ def _context(value: Any) -> str:
 
 
 def _calls(value: Any) -> list[Any] | None:
-    parsed = _parsed(value)
-    if isinstance(parsed, str):
-        return [{"name": name.strip()} for name in parsed.split(";") if name.strip()]
-    return [_call(one) for one in cast("list[Any]", parsed)] if isinstance(parsed, list) else None
+    known = parsed(value)
+    if isinstance(known, str):
+        return [{"name": name.strip()} for name in known.split(";") if name.strip()]
+    return [_call(one) for one in cast("list[Any]", known)] if isinstance(known, list) else None
 
 
 def _call(value: Any) -> Any:

@@ -287,7 +287,7 @@ def _contexts(value: Any) -> list[str]:
 
 def parsed(value: Any) -> Any:
     """The value of a text that is JSON: an object, a list, or a text in quotes."""
-    if not isinstance(value, str) or value[:1] not in ("{", "[", '"'):
+    if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "[", '"'):
         return value
     try:
         return json.loads(value)

@@ -16,7 +16,7 @@ from evalflow.importers.exports import field_of, message_of, parsed
 from evalflow.importers.files import ImportedConfig, ImportSource
 from evalflow.importers.ledger import Ledger, Untranslatable
 from evalflow.importers.recorded import PARTS, Counterparts, recorded_cases, score_number
-from evalflow.importers.sources import LARGEST_FILE, expect_text, read_document, read_rows
+from evalflow.importers.sources import LARGEST_FILE, begins_with, read_document, read_rows
 from evalflow.jsonvalues import as_list, as_map
 from evalflow.paths import shown
 
@@ -111,11 +111,8 @@ def _rows(path: Path) -> Iterator[SourceRow]:
 
 def _is_of_columns(path: Path) -> bool:
     """Whether the file is an object of columns, as pandas' to_json writes it, and no row of JSON lines."""
-    expect_text(path)
-    with path.open("rb") as file:
-        head = file.read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")
-    is_table = head.startswith(b"{") and any(head.startswith(f'{{"{name}":{{'.encode()) for name in _FIELDS)
-    return is_table and path.stat().st_size <= LARGEST_FILE
+    marks = tuple(f'{{"{name}":{{'.encode() for name in _FIELDS)
+    return begins_with(path, marks) and path.stat().st_size <= LARGEST_FILE
 
 
 def _case(source: SourceRow, columns: list[str], ledger: Ledger) -> dict[str, Any]:

@@ -175,9 +175,9 @@ def expect_object(item: Any, where: str) -> SourceRow:
     return SourceRow(where, cast("dict[str, Any]", item))
 
 
-def begins_with(path: Path, mark: bytes) -> bool:
-    """Whether the text of a file begins so, after white space and a byte order mark; UserError if it is no text."""
-    return _head(path).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(mark)
+def begins_with(path: Path, marks: bytes | tuple[bytes, ...]) -> bool:
+    """Whether a file begins with a mark, after white space and a byte order mark; UserError if it is no text."""
+    return _head(path).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(marks)
 
 
 def read_rows(path: Path) -> Iterator[SourceRow]:

@@ -90,6 +90,26 @@ class Calibration:
             for row, name in zip(rows, _names(rows), strict=True)
         ]
 
+    @property
+    def corrected_table(self) -> PageTable:
+        """The same means, before and after the correction."""
+        alone = PageColumn(f"{self.who.capitalize()} alone", "num")
+        heads = [
+            PageColumn("Metric"),
+            alone,
+            INTERVAL,
+            PageColumn("Corrected by people", "num value"),
+            INTERVAL,
+            METHOD,
+        ]
+        rows = [
+            (one.name, number(c.judge_mean), interval(judged.low, judged.high), number(c.estimate),
+             interval(c.low, c.high), method(c.method))
+            for one in self.corrected_means
+            for c, judged in [(one.row.corrected, one.row.judged)]
+        ]  # fmt: skip
+        return PageTable(heads, rows)
+
     def document(self) -> dict[str, Any]:
         return {
             "run_id": self.manifest.run_id,
@@ -224,21 +244,6 @@ def _measures_table(row: CalibrationRow, measures: Sequence[tuple[str, str, Esti
         shown.append((("people with each other (Krippendorff's alpha)", "the ceiling"), row.raters.alpha))
     rows = [(name, number(one.value), interval(one.low, one.high), method(one.method)) for name, one in shown]
     return PageTable([PageColumn("Measure"), PageColumn("Value", "num value"), INTERVAL, METHOD], rows)
-
-
-def corrected_table(found: Calibration) -> PageTable:
-    """The means before and after the correction by human labels."""
-    heads = [
-        PageColumn("Metric"), PageColumn(f"{found.who.capitalize()} alone", "num"), INTERVAL,
-        PageColumn("Corrected by people", "num value"), INTERVAL, METHOD,
-    ]  # fmt: skip
-    rows = [
-        (one.name, number(c.judge_mean), interval(judged.low, judged.high), number(c.estimate),
-         interval(c.low, c.high), method(c.method))
-        for one in found.corrected_means
-        for c, judged in [(one.row.corrected, one.row.judged)]
-    ]  # fmt: skip
-    return PageTable(heads, rows)
 
 
 def _tags_table(who: str, rows: Sequence[CalibrationRow]) -> PageTable:

@@ -67,7 +67,7 @@ def write_junit(path: Path, run: Reported) -> None:
     too_many = errors is not None and not passes(errors, run.max_error_rate, higher_is_better=False)
     decides = _Decides(failed, errors=too_many)
     with replacing(path) as file, TemporaryFile("w+", encoding="utf-8") as body:
-        gates, scores = _Suite("gates", StringIO()), _Suite("scores", body)
+        gates, scores = _TestSuite("gates", StringIO()), _TestSuite("scores", body)
         for gate in run.gates:
             gates.add("gates", gate["name"], None, _of_gate(gate))
         for cell in iterate_rows(cells.select(_SHOWN)):
@@ -85,7 +85,7 @@ def write_junit(path: Path, run: Reported) -> None:
 
 
 @dataclass(slots=True)
-class _Suite:
+class _TestSuite:
     """A suite with its test cases as text, which stand behind their totals in the file."""
 
     name: str

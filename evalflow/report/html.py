@@ -10,7 +10,6 @@ from tempfile import TemporaryFile
 from typing import Any, TextIO
 
 from evalflow.paths import replacing
-from evalflow.report.calibration import corrected_table
 from evalflow.report.cases import BLOCK, ExplorerWriter, most_informative, script_json
 from evalflow.report.charts import bins_of, charts, matrix_of
 from evalflow.report.ci import write_junit
@@ -54,7 +53,7 @@ def write_html(path: Path, run: Reported, explorer: ExplorerWriter) -> None:
         "parts": varying(rows),
         "metrics": run.metrics,
         "corrected": run.calibration.corrected_means if run.calibration else [],
-        "corrected_table": corrected_table(run.calibration) if run.calibration else None,
+        "corrected_table": run.calibration.corrected_table if run.calibration else None,
         "who": run.calibration.who if run.calibration else None,
         "pictures": charts(run.scores, run.summary, run.details, run.metrics),
         "preferences": preference_findings(run.details),

@@ -169,3 +169,9 @@ def test_a_conversation_whose_turns_do_not_alternate_can_be_run(tmp_path: Path) 
     found = read(tmp_path, [{"scenario": "s", "turns": turns}])
     assert found.datasets["old"]["allow_irregular"] is True
     assert "allow_irregular" not in read(tmp_path, [{"scenario": "s", "turns": turns[:1] + turns[4:]}]).datasets["old"]
+
+
+def test_a_cell_that_no_parser_can_nest_is_a_text(tmp_path: Path) -> None:
+    deep = "[" * 100_000
+    row = json.dumps({"input": "Q", "retrieval_context": deep})
+    assert rows(read(tmp_path, row, "goldens.jsonl"))[0]["contexts"] == [deep]
