@@ -27,7 +27,7 @@ Y - lambda F = lambda (Y - F) + (1 - lambda) Y they are added to both parts, by 
 stratified sample, a stratum without an observed error adds the variance of a smoothed rate (`unseen_variance`) instead.
 
 For clustered cases, variances are those of cluster sums (CR1) with the covariance of labelled and unlabelled cases of a
-cluster, folds consist of clusters, and t has G - 1 degrees of freedom. Intervals are not clipped to the scale.
+cluster, folds consist of clusters, and t has G - 1 degrees of freedom.
 `bench/calibration.py` measures the coverage.
 """
 
@@ -74,7 +74,7 @@ class CorrectedMean:
     """A judge's mean, corrected by labels. What cannot be estimated is None; `method` says why after a colon.
 
     Attributes:
-        estimate, low, high, std_error: People's mean over all answers; its interval is not clipped to the scale.
+        estimate, low, high, std_error: People's mean over all answers.
         lambda_: Weight of the judge, 0..1; mean over folds.
         judge_mean: The judge's own, over all answers.
         human_mean, bias: Of labelled answers; the bias is judge minus people.
@@ -108,19 +108,19 @@ class CorrectedMean:
 
 def corrected_mean(
     labels: ArrayLike, judged: ArrayLike, unlabelled: ArrayLike, *, clusters: ArrayLike | None = None,
-    unlabelled_clusters: ArrayLike | None = None, weights: ArrayLike | None = None, binary: bool | None = None,
-    bounded: bool = False, seed: int = 0,
+    unlabelled_clusters: ArrayLike | None = None, weights: ArrayLike | None = None, bounded: bool = False,
+    seed: int = 0,
 ) -> CorrectedMean:  # fmt: skip
     """Estimate people's mean over all answers from labels, the judge's scores of the same answers, and of the others.
 
     Clusters have the same names on both sides. Weights are 1 / the sampling probability of each labelled answer.
-    `binary` says whether labels are 0 or 1; None to detect it. `bounded`: 0 and 1 are the ends of the scale. The folds
-    do not depend on the order of the answers.
+    `bounded`: 0 and 1 are the ends of the scale, and so of the estimate and the intervals. The folds do not depend on
+    the order of the answers.
     """
     s = sample(
         labels, judged, unlabelled, clusters=clusters, unlabelled_clusters=unlabelled_clusters, weights=weights
     )  # fmt: skip
-    binary = bool(np.isin(s.labels, (0.0, 1.0)).all()) if binary is None else binary
+    binary = bool(np.isin(s.labels, (0.0, 1.0)).all())
     human = human_interval(s, binary, bounded=bounded)
     bias_low, bias_high = bias_interval(s)
     mean, off = (s.mean(s.labels), s.mean(s.judged - s.labels)) if s.labels.size else (None, None)
@@ -128,11 +128,18 @@ def corrected_mean(
     raw = float(everything.mean()) if everything.size else None
     estimate, found, lambda_ = _estimate(s, mean, human, seed)
     saved = _saved(s, human, found, binary) if lambda_ else (None if lambda_ is None else 0)
-    return CorrectedMean(
+    corrected = CorrectedMean(
         estimate, found.low, found.high, found.std_error, found.method, lambda_, raw, mean, human.low, human.high,
         off, bias_low, bias_high, s.labels.size, s.unlabelled.size, saved, *_finite(s, mean, human, lambda_, seed),
         observed_spread(s.labels, s.judged, s.units, s.step) if s.weights is None else None,
     )  # fmt: skip
+    return _clipped(corrected) if bounded else corrected
+
+
+def _clipped(found: CorrectedMean) -> CorrectedMean:
+    ends = ("estimate", "low", "high", "human_low", "human_high", "finite_low", "finite_high")
+    known = {name: getattr(found, name) for name in ends}
+    return replace(found, **{name: _share(end) for name, end in known.items() if end is not None})
 
 
 def corrected_difference(

@@ -16,7 +16,6 @@ from evalflow.stats.arrays import Interval
 from evalflow.stats.intervals import interval
 from evalflow.stats.labelled import sampling_bias
 from evalflow.stats.prediction import CorrectedMean, corrected_mean
-from evalflow.summary.calibration import within
 from evalflow.summary.compare import Pairing, Traits, by_case
 from evalflow.summary.slices import cluster_name
 
@@ -73,11 +72,8 @@ def adjusted_means(
         clusters = common["cluster"].to_numpy(), others["cluster"].to_numpy()
         bounded = metrics.get(metric, Traits()).bounded
         plain = interval(scores, clusters[0], bounded=bounded)
-        found = within(
-            corrected_mean(
-                scores, *sides, clusters=clusters[0], unlabelled_clusters=clusters[1], bounded=bounded, seed=seed
-            ),
-            bounded=bounded,
+        found = corrected_mean(
+            scores, *sides, clusters=clusters[0], unlabelled_clusters=clusters[1], bounded=bounded, seed=seed
         )
         differing = int((scores != sides[0]).sum())
         if differing >= FEWEST_DIFFERING and _narrower(found, plain) and not sampling_bias(*sides, *clusters).biased:

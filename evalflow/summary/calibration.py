@@ -101,7 +101,7 @@ class CalibrationRow:
     judge: str | None
     tag: str | None
     traits: Traits
-    # The means of judge and people, the bias, and the corrected estimate, clipped to bounded scales.
+    # The means of judge and people, the bias, and the corrected estimate.
     corrected: CorrectedMean
     # The pass rate, corrected like the mean; people pass an answer if their mean label reaches the threshold. None
     # without a threshold.
@@ -290,13 +290,12 @@ def _with_failed(answers: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
 def _corrected(answers: pl.DataFrame, *, bounded: bool, seed: int) -> CorrectedMean:
     labelled, rest = answers.filter(pl.col("human").is_not_null()), answers.filter(pl.col("human").is_null())
     clustered = answers["cluster"].n_unique() < answers.height
-    found = corrected_mean(
+    return corrected_mean(
         labelled["human"].to_numpy(), labelled["score"].to_numpy(), rest["score"].to_numpy(),
         clusters=labelled["cluster"].to_numpy() if clustered else None,
         unlabelled_clusters=rest["cluster"].to_numpy() if clustered else None,
         weights=weights_of(labelled), bounded=bounded, seed=seed,
     )  # fmt: skip
-    return within(found, bounded=bounded)
 
 
 def _pass_rate(answers: pl.DataFrame, traits: Traits, *, seed: int) -> CorrectedMean | None:
@@ -307,15 +306,6 @@ def _pass_rate(answers: pl.DataFrame, traits: Traits, *, seed: int) -> Corrected
     accepted = passes(human, float(threshold[0]), higher_is_better=traits.higher_is_better)
     people = pl.Series("human", np.where(np.isnan(human), np.nan, accepted)).fill_nan(None)
     return _corrected(answers.with_columns(people, score="passed"), bounded=True, seed=seed)
-
-
-def within(found: CorrectedMean, *, bounded: bool) -> CorrectedMean:
-    """The same, clipped to a bounded scale."""
-    if not bounded:
-        return found
-    ends = ("estimate", "low", "high", "human_low", "human_high", "finite_low", "finite_high")
-    known = {name: getattr(found, name) for name in ends}
-    return replace(found, **{name: min(max(end, 0.0), 1.0) for name, end in known.items() if end is not None})
 
 
 def _rate(labelled: pl.DataFrame, rest: pl.DataFrame) -> Estimated | None:
