@@ -66,12 +66,12 @@ def panel(rng: np.random.Generator, rates: tuple[float, ...], shared: float, lab
         said = [votes[new].sum(axis=1) > len(rates) / 2, votes[new, best], votes[new] @ weights >= 0.5, model]
         own = np.array([(one == truth[new]).mean() for one in said])
         right += own
-        span = found.ways[2].found
+        span = found.ways["weighted"]
         held += (span.low or 0) <= own[2] <= (span.high or 1)
         better += (found.gain.low or 0) > 0
-        for at, (_, _, _, interval) in enumerate(found.shared):
+        for at, (_, _, excess) in enumerate(found.shared):
             related = int(at == 2)  # the last pair
-            alike[related] += (interval.low or 0) > 0
+            alike[related] += (excess.low or 0) > 0
             pairs[related] += 1
     cells = [f"{one / made:.1%}" for one in (*right, held, better)]
     return " | ".join([str(labels), *cells, f"{alike[0] / pairs[0]:.1%}", f"{alike[1] / pairs[1]:.1%}"])
@@ -99,7 +99,7 @@ def cascade(rng: np.random.Generator, labels: int, runs: int) -> str:
         asked = sure < found.advised.threshold
         own = float((np.where(asked, votes[:, 1], votes[:, 0]) == truth).mean())
         agreed, cost = agreed + own, cost + 1 + 10 * float(asked.mean())
-        span = found.validated[1]
+        span = found.validated
         held += (span.low or 0) <= own <= (span.high or 1)
     cells = [f"{agreed / runs:.1%}", f"{all_agreed:.1%}", f"{cost / runs / 11:.0%}", f"{held / runs:.1%}"]
     return " | ".join([str(labels), *cells])
