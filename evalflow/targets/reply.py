@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from evalflow.apart import TooSlow
 from evalflow.calls.faults import excerpt
@@ -15,8 +15,9 @@ from evalflow.contexts import contexts
 from evalflow.errors import TargetError
 from evalflow.jsonvalues import Path, Unusable, json_path, kind, parsed
 from evalflow.records import Context, Usage
-from evalflow.traces.document import looks_like_trace, read_document
-from evalflow.traces.reading import TraceReading, read_reply
+
+if TYPE_CHECKING:
+    from evalflow.traces.reading import TraceReading
 
 Generated = Literal["answer", "actual"]
 _FORMS = {"answer": ("answer",), "actual": ("actual",), "metadata": ("metadata",)}
@@ -163,7 +164,12 @@ class ReplyReader:
     def _trace(self, reply: Any, fields: Mapping[str, Any], said: ParsedReply) -> TraceReading | None:
         path = self._paths.get("trace")
         value = fields.get("trace") if path is None else _at(path, reply, "trace")
-        if value is None or (path is None and not looks_like_trace(value)):
+        if value is None:
+            return None
+        from evalflow.traces.document import looks_like_trace, read_document
+        from evalflow.traces.reading import read_reply
+
+        if path is None and not looks_like_trace(value):
             return None
         try:
             tree = read_document(value, _trace_id(fields, said.metadata))

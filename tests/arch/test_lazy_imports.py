@@ -121,6 +121,7 @@ NOT_FOR_CHECKS = {
     "evalflow.summary.calibration",
     "evalflow.summary.compare",
     "evalflow.summary.judge_choice",
+    "evalflow.traces",
 }
 """Parts of evalflow that a run of a plain check has no use for."""
 

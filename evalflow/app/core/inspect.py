@@ -24,7 +24,6 @@ from evalflow.engine.scoring import Pair
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.llm.logprobs import choices
 from evalflow.llm.panel import JudgeWithEmbedder, Panel, single, with_probabilities
-from evalflow.metrics.case_checks import PARAMS
 from evalflow.protocols import Judge, Measured, Metric
 from evalflow.records import EMBED, Answer, Ask, Case
 from evalflow.summary.gate_config import parse_gates
@@ -224,6 +223,8 @@ def _way_around(found: Inspection, name: str) -> str:
         return ""
     free = [other for other, one in found.scored.items() if found.declared[other] == declared and one.judge is None]
     # `only` takes identifiers, and no names of checks; and a group may ask a judge in another case.
+    from evalflow.metrics.case_checks import PARAMS
+
     custom: Mapping[str, Any] = getattr(found.parts.metrics[declared].config, "custom", None) or {}
     types = {**{kind: kind for kind in PARAMS}, **{name: one.type for name, one in custom.items()}}
     names = dict.fromkeys(other.partition("#")[0] for other in free)
