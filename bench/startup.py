@@ -1,9 +1,9 @@
-"""Time to the first line on the screen and to the first request, against an empty Hydra job.
+"""Time to the first line on the screen, to the first request and to the end of a short run, against an empty Hydra job.
 
     python bench/startup.py [ROUNDS]
 
-Wall seconds, the least of ROUNDS (5). Everything is compiled before, as an installer does. The contract cache is what
-a second run in the same folder finds in .evalflow/contracts.
+The least of ROUNDS (5), which go through all commands by turns. Everything is compiled before, as an installer does.
+The contract cache is what a second run in the same folder finds in .evalflow/contracts.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import astuple
 from pathlib import Path
 
-from _lab import Endpoint, evalflow, folder, machine, measured, print_table, write_cases
+from _lab import Cost, Endpoint, evalflow, folder, machine, measured, print_table, write_cases
 
 import evalflow as package
 
+BASE = "empty Hydra job"
 EMPTY_JOB = """
 import hydra
 
@@ -40,22 +42,23 @@ def to_first_request(work: Path, cases: Path, warm: bool) -> float:
     return endpoint.first_s - begun
 
 
-def commands(work: Path, cases: Path) -> dict[str, Callable[[], float]]:
-    """What is timed, by name."""
+def commands(work: Path, cases: Path) -> dict[str, Callable[[], Cost]]:
+    """The whole commands that are measured, by name."""
 
-    def command(*words: str) -> Callable[[], float]:
-        return lambda: measured([sys.executable, *words], work).wall_s
+    def command(*words: str) -> Callable[[], Cost]:
+        return lambda: measured([sys.executable, *words], work)
 
     (work / "empty.py").write_text(EMPTY_JOB)
     check = evalflow("http://127.0.0.1:9/v1", cases, 8)[3:]
     return {
         "python -c pass": command("-c", "pass"),
         "import hydra, pydantic": command("-c", "import hydra, pydantic"),
-        "empty Hydra job": command("empty.py"),
+        BASE: command("empty.py"),
         "evalflow --help": command("-m", "evalflow", "--help"),
+        "evalflow list metric": command("-m", "evalflow", "list", "metric"),
         "evalflow check": command("-m", "evalflow", "check", *check),
-        "first request, contract not prepared": lambda: to_first_request(work, cases, warm=False),
-        "first request, contract on disk": lambda: to_first_request(work, cases, warm=True),
+        "evalflow dataset=rag metric=exact_match": command("-m", "evalflow", "dataset=rag", "metric=exact_match"),
+        "evalflow dataset=rag metric=faithfulness": command("-m", "evalflow", "dataset=rag", "metric=faithfulness"),
     }
 
 
@@ -66,10 +69,23 @@ def main() -> None:
     print(f"{machine()}; least of {rounds}\n")
     with folder() as work:
         cases = write_cases(work / "cases.jsonl", 10)
-        found = {name: min(run() for _ in range(rounds)) for name, run in commands(work, cases).items()}
-    base = found["empty Hydra job"]
-    rows = [(name, f"{seconds:.2f}", f"{seconds / base:.1f}") for name, seconds in found.items()]
-    print_table(("", "seconds", "x empty Hydra job"), rows)
+        whole = commands(work, cases)
+        costs = [{name: run() for name, run in whole.items()} for _ in range(rounds)]
+        first = {
+            name: min(to_first_request(work, cases, warm) for _ in range(rounds))
+            for name, warm in (("contract not prepared", False), ("contract on disk", True))
+        }
+    least = {name: [min(taken) for taken in zip(*(astuple(one[name]) for one in costs), strict=True)] for name in whole}
+    seconds, processor, _ = least[BASE]
+    print_table(
+        ("", "seconds", f"x {BASE}", "CPU s", f"x {BASE}", "MiB"),
+        [
+            (name, f"{wall:.2f}", f"{wall / seconds:.1f}", f"{cpu:.2f}", f"{cpu / processor:.1f}", f"{mib:.0f}")
+            for name, (wall, cpu, mib) in least.items()
+        ],
+    )
+    rows = [(f"first request, {name}", f"{wall:.2f}", f"{wall / seconds:.1f}") for name, wall in first.items()]
+    print_table(("", "seconds", f"x {BASE}"), rows)
 
 
 if __name__ == "__main__":
