@@ -66,6 +66,8 @@ def json_schema(schema: Mapping[str, Any]) -> Fault:
     Draft 2020-12, unless `$schema` names another; `format` is not checked, and nothing is fetched. ValueError for an
     invalid schema, or one that refers to something outside of it; TooSlow, also when called.
     """
+    for module in ("jsonschema", "referencing.jsonschema"):
+        import_module(module)  # not within the time limit, which a busy machine would need for it
     return within(PATIENCE_S, "the JSON Schema", partial(_checked, schema))
 
 

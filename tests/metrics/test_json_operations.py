@@ -1,5 +1,7 @@
 """Checks of numbers and of JSON: comparison, JSONPath, JSON Schema."""
 
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -240,6 +242,16 @@ def test_a_schema_that_goes_on_without_end_is_given_up(schema, value, monkeypatc
     monkeypatch.setattr(json_schema, "PATIENCE_S", 0.5)
     with pytest.raises(TooSlow, match=r"takes too long|takes more than|is too large"):
         found(JsonSchemaOperation(op="json_schema", schema=schema), value)
+
+
+def test_the_time_limit_of_a_schema_is_not_spent_on_imports(monkeypatch):
+    wanted = {"jsonschema", "referencing.jsonschema"}
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("jsonschema", "referencing")]:
+        monkeypatch.delitem(sys.modules, name)
+    known = []
+    monkeypatch.setattr(json_schema, "within", lambda *_: known.extend(wanted & sys.modules.keys()))
+    json_schema.json_schema({})
+    assert set(known) == wanted
 
 
 def test_a_format_is_an_annotation():
