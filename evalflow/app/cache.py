@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sqlite3
 import time
@@ -19,6 +18,7 @@ from rich.text import Text
 from evalflow.config.load import compose
 from evalflow.config.schema import CacheConfig
 from evalflow.errors import InfrastructureError, Problem, UserError
+from evalflow.report.wording import print_json
 
 if TYPE_CHECKING:
     from evalflow.calls.cache_store import Store
@@ -46,8 +46,7 @@ def cache_stats(path: Path, console: Console, *, as_json: bool) -> int:
         with _opened(path, reading=True) as store:
             stats = store.stats()
     if as_json:
-        console.file.write(json.dumps({"path": str(path), **asdict(stats)}, indent=2) + "\n")
-        return 0
+        return print_json(console, {"path": str(path), **asdict(stats)})
     private = f", {stats.private:,} of them for the run that made them only" if stats.private else ""
     rows = [
         ("file", str(path)),

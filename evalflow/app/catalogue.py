@@ -36,8 +36,7 @@ def print_kind(kind: str, members: Sequence[Option], console: Console, *, as_jso
     if as_json:
         facts = {"group": "metric", "kind": kind, "keys": keys, "metrics": names}
         facts |= {"yaml": shortest.text if shortest else None, "parts": [asdict(part) for part in _parts_of(kind)]}
-        console.file.write(json.dumps(facts, indent=2) + "\n")
-        return 0
+        return print_json(console, facts)
     console.print(literal(f"a kind of metric; of it are: {', '.join(names) or 'none yet'}", style="dim"))
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("key", style="bold")

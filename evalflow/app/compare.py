@@ -20,7 +20,7 @@ from evalflow.app.core.saved import (
     find_folder,
     find_run,
     jobs_of,
-    open_scored,
+    scored_runs,
 )
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError, command
@@ -60,10 +60,10 @@ def _pairs(given: Sequence[str]) -> tuple[Path, list[tuple[SavedRun, SavedRun]]]
     if len(given) > 2:
         hint = "name two, or the folder of a sweep for all pairs"
         raise UserError(Problem(f"{len(given)} runs", "command line", hint))
-    jobs = jobs_of(find_folder(given[0] if given else None)) if len(given) < 2 else None
+    folder = find_folder(given[0] if given else None)
+    jobs = jobs_of(folder) if len(given) < 2 else None
     if jobs is not None:
-        folder = find_folder(given[0] if given else None)
-        runs = [open_scored(RunFolder(job)) for job in jobs if RunFolder(job).scores.is_file()]
+        runs = scored_runs(jobs)
         if len(runs) < 2:
             raise UserError(Problem("fewer than two runs of this sweep have scores", str(folder)))
         return folder, list(combinations(runs, 2))

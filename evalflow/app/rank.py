@@ -12,7 +12,7 @@ from rich.console import Console
 
 from evalflow.app.core.options import check_new_name
 from evalflow.app.core.ranking import Standings, rank_runs, ranked_items
-from evalflow.app.core.saved import SavedRun, find_folder, jobs_of, open_scored
+from evalflow.app.core.saved import SavedRun, find_folder, jobs_of, open_scored, scored_runs
 from evalflow.app.core.screen import propose_command, write_new
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError, command
@@ -83,8 +83,7 @@ def _runs(given: Sequence[str]) -> tuple[Path, list[SavedRun]]:
     for word in words or [None]:
         folder = find_folder(word)
         jobs = jobs_of(folder)
-        paths = [folder] if jobs is None else [job for job in jobs if RunFolder(job).scores.is_file()]
-        runs += [open_scored(RunFolder(path)) for path in paths]
+        runs += [open_scored(RunFolder(folder))] if jobs is None else scored_runs(jobs)
     return folder, runs
 
 

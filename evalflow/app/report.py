@@ -24,7 +24,7 @@ from evalflow.paths import shown
 from evalflow.report.cases import print_case
 from evalflow.report.findings import exclusion_findings
 from evalflow.report.results_csv import AnsweredCase, as_answered
-from evalflow.report.wording import literal, number, percent, print_json
+from evalflow.report.wording import counted, literal, number, percent, print_json
 
 
 def report_again(given: Sequence[str], overrides: Sequence[str], console: Console) -> int:
@@ -103,7 +103,7 @@ def show_cases(options: argparse.Namespace, console: Console) -> int:
         console.print("no score of this run can fail: no threshold counts here; leave --failed out")
     left = ids.height - wanted.height
     more = f"; {left} more with --limit 0" if left else ""
-    console.print(f"{wanted.height} case{'' if wanted.height == 1 else 's'}{more}", style="dim")
+    console.print(f"{counted(wanted.height, 'case')}{more}", style="dim")
     return 0
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from evalflow.app.core.cases import offered
 from evalflow.app.core.connections import connection_problems
@@ -29,6 +29,7 @@ from evalflow.datasets.fields import field_map
 from evalflow.engine.scoring import Pair
 from evalflow.errors import Problem, UserError
 from evalflow.exporters.otel import expect_installed
+from evalflow.jsonvalues import as_map
 from evalflow.llm.panel import single, with_embedder
 from evalflow.llm.prices import price_facts, priced
 from evalflow.llm.registry import EMBEDDER_KINDS, JUDGE_KINDS, build_embedder, build_judge
@@ -106,11 +107,9 @@ def with_default_judge(words: Sequence[str], config_dir: Path | None, *, judged:
 def written_secrets(parts: Mapping[str, Any]) -> Iterator[Problem]:
     """Problems of plain-text secrets in addresses and headers, which would be saved with the run."""
     for key, part in parts.items():
-        values = cast("dict[str, Any]", part) if isinstance(part, dict) else {}
-        members = values.get("members")
-        if isinstance(members, dict):
-            named = cast("dict[str, Any]", members)
-            yield from written_secrets({f"{key}.members.{name}": member for name, member in named.items()})
+        values = as_map(part)
+        members = as_map(values.get("members"))
+        yield from written_secrets({f"{key}.members.{name}": member for name, member in members.items()})
         variable = values.get("api_key_env")
         if isinstance(variable, str) and "${" not in variable and not _VARIABLE.match(variable):
             hint = "name the variable that holds the key, such as OPENAI_API_KEY; the key itself is never written"
@@ -123,8 +122,7 @@ def written_secrets(parts: Mapping[str, Any]) -> Iterator[Problem]:
                 if SECRET_NAME.search(name) and value and "${" not in value:
                     hint = f"name a variable that holds it: {name}=${{oc.env:NAME}}"
                     yield Problem("a secret would be kept with the run", f"{key}.{address}", hint)
-        headers = values.get("headers")
-        for name, value in (cast("dict[str, Any]", headers) if isinstance(headers, dict) else {}).items():
+        for name, value in as_map(values.get("headers")).items():
             if SECRET_NAME.search(name) and "${" not in str(value):
                 hint = f"name a variable that holds it: {name}: ${{oc.env:NAME}}"
                 yield Problem("a secret would be kept with the run", f"{key}.headers.{name}", hint)

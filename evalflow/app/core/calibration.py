@@ -25,6 +25,7 @@ from evalflow.report.calibration import Calibration
 from evalflow.report.members import MemberAdvice, too_few
 from evalflow.report.page import verdict_of
 from evalflow.report.results_csv import as_answered
+from evalflow.report.wording import counted
 from evalflow.stats.prediction import MIN_LABELS
 from evalflow.summary.agreement import SERIES, label_frame, labelled_scores
 from evalflow.summary.calibration import CalibrationRow, calibrate_scores, disagreements
@@ -176,7 +177,7 @@ def no_certificate(row: CalibrationRow) -> str:
     """Why the labels do not suffice for a certificate; empty if they do."""
     n = row.answers["human"].count()
     if n < MIN_LABELS:
-        return f"{n} labelled answer{'' if n == 1 else 's'}, and it takes {MIN_LABELS}"
+        return f"{counted(n, 'labelled answer')}, and it takes {MIN_LABELS}"
     if row.constant[0]:
         return "all labels say the same, so that nothing shows whether judge and people agree"
     if row.biased_sample:

@@ -11,16 +11,17 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from evalflow.app.core.saved import SavedRun, declared_meaning, prepared_steps
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError
+from evalflow.jsonvalues import as_map
 from evalflow.paths import private_folder, write_atomically
 from evalflow.records.manifest import Manifest, MetricFacts
 from evalflow.report.wording import print_json
@@ -163,11 +164,10 @@ def _proof_of(manifest: Manifest, metric: str, folder: RunFolder) -> Mapping[str
     """What `prove` found for the judge and the metric as they are now: dataset, run_id, findings, people and rows."""
     for path in sorted(PROOFS.glob(f"{metric}_*.json"), key=lambda path: path.stat().st_mtime, reverse=True):
         try:
-            content: Any = json.loads(path.read_text(encoding="utf-8"))
+            about = as_map(json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError):
             log.warning("%s is no proof: remove it, and prove %s again", path, metric)
             continue
-        about = cast("dict[str, Any]", content) if isinstance(content, dict) else {}
         is_own = (about.get("schema"), about.get("judge")) == (_SCHEMA, manifest.metrics[metric].judge)
         if is_own and about.get("key") == key_of(manifest, metric, folder):
             return {part: about.get(part) for part in ("dataset", "run_id", "findings", "people", "rows")}
@@ -177,13 +177,12 @@ def _proof_of(manifest: Manifest, metric: str, folder: RunFolder) -> Mapping[str
 def _read(path: Path) -> Certificate:
     hint = "remove it, and calibrate again"
     try:
-        content: Any = json.loads(path.read_text(encoding="utf-8"))
-        values = dict(cast("Iterator[tuple[str, Any]]", content.items()))
+        values = {**as_map(json.loads(path.read_text(encoding="utf-8")))}
         version = values.pop("schema")
         if version != _SCHEMA:
             raise UserError(Problem(f"a certificate of another version (schema {version})", str(path), hint))
         return Certificate(**values)
-    except (OSError, ValueError, AttributeError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError):
         raise UserError(Problem("this is no certificate", str(path), hint)) from None
 
 

@@ -314,7 +314,7 @@ def notes_of(a: SavedRun, b: SavedRun, pairing: Pairing, names: tuple[str, str])
         left = [f"{row[key]} only in {name}" for key, name in alone if row[key]]
         left += [f"{row['unscored']} not scored in both"] if row["unscored"] else []
         if left:
-            common = f"{row['common']:,} case{'' if row['common'] == 1 else 's'} compared"
+            common = f"{counted(row['common'], 'case')} compared"
             yield f"{where}: {common}; left out: {', '.join(left)}"
     for run, name in zip((a, b), names, strict=True):
         yield from (f"{name}: {note}; the comparison counts them" for note in notes_on_exclusions(run.folder))

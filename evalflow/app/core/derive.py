@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from evalflow.report.calibration import Calibration
 
 Cases = Callable[[], Iterable[Case]]  # reads the cases of a run in any order; called only if gates have looks
-_OUTCOMES = {True: "passes", False: "fails", None: "is undecided"}
+OUTCOMES = {True: "passes", False: "fails", None: "is undecided"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +221,7 @@ def _labelled(row: GateRow) -> str:
         few = f"; {MIN_LABELS} would do to correct it" if row.labelled < MIN_LABELS else ""
         why = f" ({row.uncorrected})" if row.uncorrected and not few else ""
         return f"the {who} alone decides, in spite of {labels}{why}{few}"
-    return f"corrected by {labels}; by the {who} alone it {_OUTCOMES[row.judged.passed]}: {_value(row.judged)}"
+    return f"corrected by {labels}; by the {who} alone it {OUTCOMES[row.judged.passed]}: {_value(row.judged)}"
 
 
 def _missing(gate: Gate, why: str) -> str:
@@ -243,7 +243,7 @@ def _basis(row: GateRow) -> str:
     scores = f"{row.n_scored:,} of {row.n:,} scores" + (f" ({left})" if left else "")
     if row.compared is None:
         return f"rests on {scores}"
-    return f"rests on {row.compared:,} case{'' if row.compared == 1 else 's'} of both runs; this run has {scores}"
+    return f"rests on {counted(row.compared, 'case')} of both runs; this run has {scores}"
 
 
 def _excluded(gate: Gate, row: GateRow, details: Sequence[Mapping[str, Any]]) -> str:

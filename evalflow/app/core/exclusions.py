@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, fields
-from typing import Any
+from dataclasses import asdict
+
+from pydantic import TypeAdapter, ValidationError
 
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError
@@ -19,15 +20,10 @@ def read_exclusions(folder: RunFolder) -> list[ExcludedResult]:
     if not folder.exclusions.is_file():
         return []
     try:
-        found: list[dict[str, Any]] = json.loads(folder.exclusions.read_bytes())
-        excluded = [ExcludedResult(**one) for one in found]
-        kinds = {field.name: int if field.name == "target_repeat" else str for field in fields(ExcludedResult)}
-        if all(isinstance(getattr(one, name), kind) for one in excluded for name, kind in kinds.items()):
-            return excluded
-    except (ValueError, TypeError):
-        pass
-    hint = "restore it, or remove it so that no result is excluded"
-    raise UserError(Problem("this is no list of excluded results", str(folder.exclusions), hint))
+        return TypeAdapter(list[ExcludedResult]).validate_json(folder.exclusions.read_bytes(), strict=True)
+    except ValidationError:
+        hint = "restore it, or remove it so that no result is excluded"
+        raise UserError(Problem("this is no list of excluded results", str(folder.exclusions), hint)) from None
 
 
 def write_exclusions(folder: RunFolder, excluded: Sequence[ExcludedResult]) -> None:

@@ -10,15 +10,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import yaml
 
+from evalflow.app.core.assemble import KINDS
 from evalflow.config.engines import ENGINES
 from evalflow.config.explain import meanings_of
 from evalflow.config.key_notes import EXAMPLES, MEANINGS
-from evalflow.config.kinds import Kinds
 from evalflow.config.schema import DatasetConfig, RunConfig
-from evalflow.llm.registry import EMBEDDER_KINDS, JUDGE_KINDS
-from evalflow.metrics.registry import METRIC_KINDS
 from evalflow.paths import GROUPS, OWN_FOLDER, private_folder, share_dir, write_atomically
-from evalflow.targets.registry import SIMULATOR_KINDS, TARGET_KINDS
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -56,16 +53,9 @@ def group_schema(group: str) -> Schema:
         about = {part: {key: keys[part][key] for key in _ABOUT if key in keys[part]} for part in _PARTS}
         keys |= {part: {"type": "object", **about[part]} for part in _PARTS}
         return _finished(group, definitions, [{"$ref": "#/$defs/RunConfig"}])
-    registries: Mapping[str, Kinds[Any, Any]] = {
-        "judge": JUDGE_KINDS,
-        "target": TARGET_KINDS,
-        "embedder": EMBEDDER_KINDS,
-        "simulator": SIMULATOR_KINDS,
-        "metric": METRIC_KINDS,
-    }
     kinds: Mapping[str, type[BaseModel]] = ENGINES
     if group != "engine":
-        kinds = {name: registries[group].config(name) for name in registries[group].names()}
+        kinds = {name: KINDS[group].config(name) for name in KINDS[group].names()}
     definitions = _models(list(dict.fromkeys(kinds.values())))
     references = {kind: {"$ref": f"#/$defs/{model.__name__}"} for kind, model in kinds.items()}
     rules: list[Schema] = [

@@ -13,7 +13,8 @@ from typing import Any
 from rich.console import Console
 
 from evalflow import datasets, paths
-from evalflow.app.core.saved import SavedRun, answered_rows, find_scored, open_scored, without_unanswered
+from evalflow.app.core.reviewing import answers_to_label, labellable_scores, own_scores
+from evalflow.app.core.saved import SavedRun, answered_rows, find_scored, scored_runs
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError, command, did_you_mean
 from evalflow.labels.read import HERE, Elsewhere, LabelledAnswer, LeftOut, Parsed, answer_hash, bind, parse, parse_case
@@ -214,7 +215,7 @@ def _answered(run: SavedRun, given: Sequence[Label]) -> Iterator[LabelledAnswer]
 
 def finished_runs(folder: Path, jobs: Sequence[Path]) -> tuple[dict[str, SavedRun], list[str]]:
     """The runs of a sweep that have scores, by name, and a note for each other one; UserError if none has scores."""
-    runs = {job.name: open_scored(RunFolder(job)) for job in jobs if RunFolder(job).scores.is_file()}
+    runs = {run.name: run for run in scored_runs(jobs)}
     if not runs:
         hint = "finish each of them: " + "; ".join(command("resume", job) for job in jobs)
         raise UserError(Problem("no run of this sweep has scores yet", str(folder), hint))
@@ -279,8 +280,7 @@ def other_runs(folder: Path) -> Elsewhere:
     sweep = above.read_sweep() if above.manifest.is_file() else None
     if sweep is None or folder.name not in sweep.jobs:
         return HERE
-    others = [RunFolder(folder.parent / name) for name in sweep.jobs if name != folder.name]
-    return _everything([open_scored(one) for one in others if one.scores.is_file()])
+    return _everything(scored_runs(folder.parent / name for name in sweep.jobs if name != folder.name))
 
 
 def _everything(runs: Iterable[SavedRun], ids: Collection[str] | None = None) -> Elsewhere:
@@ -336,9 +336,8 @@ class _Sample:
         names = [wanted] if wanted else [name for name in known if known[name].judge] or list(known)
         scales = {name: label_scale(known[name].config, bounded=known[name].bounded) for name in names}
         self.metrics = {name: scale_text(scale) for name, scale in scales.items()}
-        own = pl.col("metric").is_in(names) & pl.col("member_of").is_null()
-        self._every = self.run.scores().filter(own)
-        self._scores = without_unanswered(self.run, self._every.filter(pl.col("status").is_in(["scored", "error"])))
+        self._every = own_scores(self.run, names)
+        self._scores = labellable_scores(self.run, names)
         self._added = 0
 
     def option_problems(self) -> Iterator[Problem]:
@@ -359,11 +358,7 @@ class _Sample:
             yield Problem(f"strata are of one metric, and there are {len(self.metrics)}", "command line", hint)
 
     def write(self) -> None:
-        group = pl.col("group").fill_null(pl.col("case_id"))
-        own = pl.col("score").mean(), pl.col("tags").first(), group.first()
-        answers = self._scores.group_by(CELL, maintain_order=True).agg(*own).collect().iter_rows()
-        found = [UnlabelledAnswer(row[:4], row[4], tuple(row[5] or ()), row[6]) for row in answers]
-        self.candidates = candidates = found
+        self.candidates = candidates = answers_to_label(self._scores)
         if not candidates:
             what = f"no answer can be labelled on {', '.join(self.metrics)}"
             hint = f"look at them: {command('cases', self.folder.path)}"

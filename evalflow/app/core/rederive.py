@@ -19,7 +19,7 @@ from evalflow.app.core.calibration import (
     saved_calibration,
 )
 from evalflow.app.core.certificates import with_certificates
-from evalflow.app.core.derive import Derived, decide, derive, evaluate_run_gates, report
+from evalflow.app.core.derive import OUTCOMES, Derived, decide, derive, evaluate_run_gates, report
 from evalflow.app.core.exclusions import write_exclusions
 from evalflow.app.core.labels import RunLabels
 from evalflow.app.core.saved import SavedRun, open_run, open_scored
@@ -37,7 +37,6 @@ from evalflow.summary.journal import json_line
 from evalflow.summary.summarise import Summary
 
 Calibrated = tuple[Calibration, list[CertificateResult], list[str]]
-_OUTCOMES = {True: "passes", False: "fails", None: "is undecided"}
 
 
 def rewrite(
@@ -92,7 +91,7 @@ def _gates_changed(run: SavedRun, derived: Derived) -> Iterator[str]:
     """The gates that people's labels decide otherwise than the judge alone, and the exit code if it changed."""
     changed = [gate for gate in derived.gates if gate["judged"] and gate["judged"]["passed"] != gate["passed"]]
     for gate in changed:
-        yield f"gate {_OUTCOMES[gate['passed']]}: {gate['message']}"
+        yield f"gate {OUTCOMES[gate['passed']]}: {gate['message']}"
     before = run.manifest.exit_code
     if before is not None and derived.exit_code != before:
         yield f"exit code of the run: {before} → {derived.exit_code}"

@@ -48,10 +48,18 @@ class DrawnReview:
     groups: tuple[int, int]
 
 
-def answers_to_label(run: SavedRun, metrics: Collection[str]) -> list[UnlabelledAnswer]:
-    """The answers of a run that have a score on a metric, or that the judge failed on; not those the bot failed on."""
-    own = pl.col("metric").is_in(list(metrics)) & pl.col("member_of").is_null()
-    scores = without_unanswered(run, run.scores().filter(own & pl.col("status").is_in(["scored", "error"])))
+def own_scores(run: SavedRun, metrics: Collection[str]) -> pl.LazyFrame:
+    """The scores of a run on these metrics, without those of a panel's members."""
+    return run.scores().filter(pl.col("metric").is_in(list(metrics)) & pl.col("member_of").is_null())
+
+
+def labellable_scores(run: SavedRun, metrics: Collection[str]) -> pl.LazyFrame:
+    """Its scores on these metrics, and where the judge failed; not those of answers that the bot failed on."""
+    return without_unanswered(run, own_scores(run, metrics).filter(pl.col("status").is_in(["scored", "error"])))
+
+
+def answers_to_label(scores: pl.LazyFrame) -> list[UnlabelledAnswer]:
+    """The answers that these scores are of."""
     group = pl.col("group").fill_null(pl.col("case_id"))
     columns = pl.col("score").mean(), pl.col("tags").first(), group.first()
     rows = scores.group_by(CELL, maintain_order=True).agg(*columns).collect().iter_rows()
@@ -72,7 +80,7 @@ def draw_review(
 
     UserError if the run has no such answers, or fewer than strata. The seed is drawn if there is none.
     """
-    candidates = answers_to_label(run, metrics)
+    candidates = answers_to_label(labellable_scores(run, metrics))
     if not candidates:
         what = f"no answer of the run can be labelled on {', '.join(metrics)}"
         raise UserError(Problem(what, "metrics", "choose metrics that the run has scored"))
@@ -105,8 +113,7 @@ def doubled(size: int, overlap: float) -> int:
 
 def _read(run: SavedRun, metrics: Collection[str], keys: Collection[Key]) -> Iterator[tuple[Key, str, dict[str, Any]]]:
     wanted = set(keys)
-    scores = run.scores().filter(pl.col("metric").is_in(list(metrics)) & pl.col("member_of").is_null())
-    for row in answered_rows(run, scores, {key[:2] for key in wanted}):
+    for row in answered_rows(run, own_scores(run, metrics), {key[:2] for key in wanted}):
         key = (row.case.dataset, row.case.id, row.target, row.target_repeat)
         if key in wanted and row.answer is not None:
             asked = {score["metric"] for score in row.scores if score["status"] in ("scored", "error")}

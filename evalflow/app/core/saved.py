@@ -7,12 +7,12 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from pydantic_core import from_json
 
@@ -25,6 +25,7 @@ from evalflow.config.schema import DatasetConfig
 from evalflow.config.validate import Composed
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError, command
+from evalflow.jsonvalues import as_list, as_map
 from evalflow.labels.sheet import CELL
 from evalflow.lazy import pl
 from evalflow.objects import StoredFolder, is_address
@@ -45,14 +46,6 @@ ANOTHER = (
     "name the folder of another run, such as one of outputs/runs: `compare` takes A and B, or A for the latest as B"
 )
 _ID = re.compile(rb'\{"id":("(?:[^"\\]|\\.)*")')  # the id with which a line of cases.jsonl begins
-# Parts of a line with one question, an answer and a reference, in their order.
-_TEXT = r'"(?:[^"\\]|\\.)*"'
-_LINE_ID = r'^\{"id":"([^"\\]+)"'
-_QUESTION = _LINE_ID + r',"messages":\[\{"role":"user","content":' + _TEXT + r"\}\]"
-_ANSWER = f'(?:,"answer":{_TEXT})?'
-_REFERENCE = f'^,"reference":{_TEXT}'
-_KEYS = ['"reference":', '"expected":']  # of which none may follow
-_ESCAPES = [r"\u", r"\/"]  # other ways to write a character
 # Keys that do not affect the meaning of a metric's scores; versions are compared separately.
 _NO_MEANING = (
     "threshold", "gate", "test_order", "faults", "fixture", "title", "description", "family", "judge", "steps_from",
@@ -133,47 +126,18 @@ class SavedRun:
     def case_digests(self) -> pl.DataFrame:
         """A hash of each case's question and expectation: dataset, case_id, digest; empty if the run wrote no cases.
 
-        Lines with one question and no expected value are not parsed, which takes a third of the time.
+        Hashes of different processes cannot be compared.
         """
-        names = [pl.repeat(name, facts.cases, eager=True) for name, facts in self.manifest.datasets.items()]
-        datasets_of, at = pl.concat(names), 0
-        found = [pl.DataFrame(schema={"dataset": pl.String, "case_id": pl.String, "digest": pl.UInt64})]
-        lines = pl.scan_lines(self.folder.cases, name="line") if self.folder.cases.is_file() else pl.LazyFrame()
-        for batch in lines.collect_batches(maintain_order=True):
-            own, at = datasets_of.slice(at, batch.height), at + batch.height
-            found.append(_digests(batch.head(own.len())).insert_column(0, own.alias("dataset")))
-        return pl.concat(found)
+        rows = [(name, *_digest_of(line)) for _, name, line in self.lines()]
+        schema = {"dataset": pl.String, "case_id": pl.String, "digest": pl.Int64}
+        return pl.DataFrame(rows, schema=schema, orient="row")
 
 
-def _digests(lines: pl.DataFrame) -> pl.DataFrame:
-    """The case_id and the digest of each line of cases.jsonl."""
-    rest = pl.col("line").str.replace(f"{_QUESTION}{_ANSWER}", "")
-    parts = lines.select(
-        "line", question=pl.col("line").str.extract(_QUESTION, 0), reference=rest.str.extract(_REFERENCE, 0),
-        others=rest.str.replace(_REFERENCE, "").str.contains_any(_KEYS),
-        escaped=pl.col("line").str.contains_any(_ESCAPES),
-    )  # fmt: skip
-    case_id = pl.col("question").str.extract(_LINE_ID, 1)
-    simple = pl.col("question").is_not_null() & ~pl.col("others") & ~pl.col("escaped")
-    said = pl.col("question") + pl.col("reference").fill_null("")
-    found = parts.select(case_id=pl.when(simple).then(case_id), said=pl.when(simple).then(said))
-    places = found["said"].is_null().arg_true()
-    parsed = [_said(line) for line in lines["line"].gather(places)]
-    for name, values in zip(("case_id", "said"), zip(*parsed, strict=True), strict=False):
-        found = found.with_columns(found[name].scatter(places, pl.Series(values)))
-    return found.select("case_id", digest=pl.col("said").hash())
-
-
-def _said(line: str) -> tuple[str, str]:
-    """The id of a line of cases.jsonl; and its questions and expectation as the beginning of a line with only these."""
+def _digest_of(line: bytes) -> tuple[str, int]:
+    """The id of a line of cases.jsonl, and a hash of its questions and expectation."""
     row: dict[str, Any] = from_json(line)
-    asked = [
-        {"role": "user", "content": turn["content"]} for turn in row.get("messages", ()) if turn["role"] != "assistant"
-    ]
-    said = {"id": row["id"], "messages": asked, "reference": row.get("reference")}
-    text = json_line({key: value for key, value in said.items() if value is not None})[:-1].decode()
-    expected = row.get("expected")
-    return row["id"], text if expected is None else text + json.dumps(expected, sort_keys=True)
+    asked = [turn["content"] for turn in row.get("messages", ()) if turn["role"] != "assistant"]
+    return row["id"], hash(json.dumps([asked, row.get("reference"), row.get("expected")], sort_keys=True))
 
 
 def open_run(folder: RunFolder, name: str = "") -> SavedRun:
@@ -184,6 +148,11 @@ def open_run(folder: RunFolder, name: str = "") -> SavedRun:
 def open_scored(folder: RunFolder, name: str = "") -> SavedRun:
     """Like `open_run`, for a run that has scores; UserError if it ended before its tables were written."""
     return expect_scores(open_run(folder, name))
+
+
+def scored_runs(jobs: Iterable[Path]) -> list[SavedRun]:
+    """The runs of a sweep that have scores."""
+    return [open_run(folder) for folder in map(RunFolder, jobs) if folder.scores.is_file()]
 
 
 def expect_scores(run: SavedRun) -> SavedRun:
@@ -299,7 +268,7 @@ def agree(manifest: Manifest, root: Path | None = None) -> None:
 
 def _new_programs(manifest: Manifest, agreed: Path) -> list[str]:
     """The programs that a run starts, as configured; empty if there are none, or they are agreed."""
-    found = [*_of_target(_map(manifest.config.get("target"))), *programs_of_metrics(manifest)]
+    found = [*_of_target(as_map(manifest.config.get("target"))), *programs_of_metrics(manifest)]
     if found and agreed.is_file() and _digest(manifest) in agreed.read_text(encoding="utf-8").split():
         return []
     return found
@@ -314,7 +283,7 @@ def _of_target(values: Mapping[str, Any]) -> Iterator[str]:
     except UserError:
         yield f"a target of kind {kind}"
         return
-    tools = [_map(tool).get("argv") for tool in _map(values.get("tools")).values()]
+    tools = [as_map(tool).get("argv") for tool in as_map(values.get("tools")).values()]
     if tools:
         yield from (_line(argv) for argv in tools if argv)
         yield from [str(values["module"])] if values.get("module") else []
@@ -324,18 +293,13 @@ def _of_target(values: Mapping[str, Any]) -> Iterator[str]:
 
 def programs_of_metrics(manifest: Manifest) -> Iterator[str]:
     """The programs that a run starts to score answers."""
-    for metric in _map(manifest.config.get("metric")).values():
-        for program in _map(_map(metric).get("commands")).values():
-            yield _line(_map(program).get("argv"))
+    for metric in as_map(manifest.config.get("metric")).values():
+        for program in as_map(as_map(metric).get("commands")).values():
+            yield _line(as_map(program).get("argv"))
 
 
 def _line(argv: object) -> str:
-    words = cast("Sequence[Any]", argv) if isinstance(argv, list) else [argv]
-    return shlex.join(str(word) for word in words)
-
-
-def _map(value: object) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+    return shlex.join(map(str, as_list(argv) or [argv]))
 
 
 def _digest(manifest: Manifest) -> str:

@@ -20,7 +20,7 @@ from evalflow.records.manifest import ExportFacts, Manifest
 from evalflow.report.cases import print_eval_steps, print_score
 from evalflow.report.console import follow, print_gates, print_summary, print_totals, print_worst, worst_rows
 from evalflow.report.findings import print_details
-from evalflow.report.wording import literal, plain
+from evalflow.report.wording import counted, literal, plain
 
 if TYPE_CHECKING:
     from evalflow.app.core.derive import Derived
@@ -47,17 +47,17 @@ class TerminalScreen:
         self._noted: set[str] = set()
 
     def starts(self, inspection: Inspection, folder: RunFolder) -> None:
-        counts = ", ".join(f"{n} case{'' if n == 1 else 's'} of {name}" for name, n in inspection.cases.items())
+        counts = ", ".join(f"{counted(n, 'case')} of {name}" for name, n in inspection.cases.items())
         metrics = ", ".join(inspection.parts.metrics)
-        scores = f"{inspection.cells:,} score{'' if inspection.cells == 1 else 's'}"
+        scores = counted(inspection.cells, "score")
         self._err.print(literal(f"{counts}; {metrics}; {scores}", style="bold"))
         for notice in dict.fromkeys(one for one in inspection.notices() if one not in self._noted):
             self._noted.add(notice)
             self._err.print(literal(f"note: {notice}", style="yellow"), soft_wrap=True)
 
     def joined(self, actors: int, nodes: int, dashboard: str) -> None:
-        where = f"{nodes} node{'' if nodes == 1 else 's'}" + (f", http://{dashboard}" if dashboard else "")
-        self._err.print(literal(f"ray: {actors} actor{'' if actors == 1 else 's'} on {where}"), soft_wrap=True)
+        where = counted(nodes, "node") + (f", http://{dashboard}" if dashboard else "")
+        self._err.print(literal(f"ray: {counted(actors, 'actor')} on {where}"), soft_wrap=True)
 
     def prepared(self, metric: str, entry: Mapping[str, Any], folder: RunFolder) -> None:
         if entry.get("kind") == "g_eval" and not entry["copied_from"]:

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import TypeAdapter
 
-from evalflow.app.core.reviewing import Method, StratifiedBy, answers_to_label, doubled, draw_review
+from evalflow.app.core.reviewing import (
+    Method,
+    StratifiedBy,
+    answers_to_label,
+    doubled,
+    draw_review,
+    labellable_scores,
+)
 from evalflow.app.core.saved import SavedRun, open_scored
 from evalflow.app.studio.access import ROLES, Role, may, requires
 from evalflow.app.studio.definitions import DefinitionStore
@@ -196,7 +203,7 @@ def candidates(space: Workspace, run_id: str, metrics: Sequence[str] = ()) -> Ca
     run = scored_run(space, run_id)
     judged = [name for name, metric in run.rules.metrics.items() if metric.judge]
     _expect_metrics(run, metrics)
-    found = answers_to_label(run, metrics or judged or list(run.rules.metrics))
+    found = answers_to_label(labellable_scores(run, metrics or judged or list(run.rules.metrics)))
     return Candidates(
         [as_metric(one, _guidelines(one)) for one in _metric_rows(run, list(run.rules.metrics))],
         judged,
@@ -214,7 +221,7 @@ def expected_interval(
     """The interval to be expected from labelling so many answers, and how many labels that takes."""
     run = scored_run(space, run_id)
     _expect_metrics(run, [metric])
-    found = answers_to_label(run, [metric])
+    found = answers_to_label(labellable_scores(run, [metric]))
     scores = [one.score for one in found if one.score is not None]
     mean = sum(scores) / len(scores) if scores else 0.5
     variance = sum((score - mean) ** 2 for score in scores) / (len(scores) - 1) if len(scores) > 1 else 0.0
