@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from rich.console import Console
 
 from evalflow.api.results import Report, RunCalibration, RunComparison, RunResult, scored_run
-from evalflow.app.core.assemble import settings_of, with_default_judge
-from evalflow.app.core.begin import RunOrder, keep_cases
+from evalflow.app.core.begin import RunOrder, keep_cases, order_of
 from evalflow.app.core.comparison import ComparisonOptions, Kind, compare_labelled, compare_pairs
 from evalflow.app.core.labels import bound_labels, other_runs
 from evalflow.app.core.open_run import inspected
@@ -26,11 +25,10 @@ from evalflow.app.core.saved import expect_two, find_run
 from evalflow.app.core.screen import TerminalScreen
 from evalflow.app.run import run as run_to_end
 from evalflow.config.env_file import load_env_file
-from evalflow.config.load import compose
 from evalflow.engine.deadline import Interrupter
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import EvalflowError, Problem, UserError, command
-from evalflow.paths import new_run_id, shown
+from evalflow.paths import shown
 from evalflow.report.comparison import write_comparison
 from evalflow.report.markdown import write_comparison_markdown
 
@@ -236,11 +234,7 @@ def _order(
     load_env_file()
     own = None if config_dir is None else Path(config_dir)
     words = [*_checked(overrides), *_target_words(target), *_cases_words(cases, overrides)]
-    words = with_default_judge(words, own)
-    run_id = new_run_id(words)
-    path = (Path("outputs", "runs", run_id) if folder is None else Path(folder)).absolute()
-    composed = compose(words, own, run_id, check=settings_of)
-    return RunOrder(composed, path, run_id, path if folder is None else None)
+    return order_of(words, own, None if folder is None else Path(folder))
 
 
 def _checked(overrides: Sequence[str]) -> Iterator[str]:

@@ -12,8 +12,8 @@ from typing import Any
 
 from rich.console import Console
 
-from evalflow.app.core.assemble import settings_of, with_default_judge
-from evalflow.app.core.begin import RunOrder, keep_cases
+from evalflow.app.core.assemble import settings_of
+from evalflow.app.core.begin import RunOrder, keep_cases, order_of
 from evalflow.app.core.certificates import save_proof
 from evalflow.app.core.fixtures import FixtureCase
 from evalflow.app.core.inspect import Inspection
@@ -21,11 +21,10 @@ from evalflow.app.core.open_run import inspected, opened
 from evalflow.app.core.proof_subject import ProofSubject
 from evalflow.app.core.saved import SavedRun, find_scored, open_run
 from evalflow.app.core.screen import TerminalScreen
-from evalflow.config.load import compose
 from evalflow.datasets import case_to_row
 from evalflow.datasets.perturbations import CHANGES, perturbed
 from evalflow.errors import Problem, UserError, command
-from evalflow.paths import new_run_id, shown
+from evalflow.paths import shown
 from evalflow.records import Case
 from evalflow.report.proof import print_proof, write_proof
 from evalflow.report.wording import counted, print_json
@@ -131,7 +130,7 @@ def _order(options: argparse.Namespace) -> RunOrder:
         others += _dataset_words(FIXTURE, map(_labelled_row, fixture))
     is_changeable = subject.reads_answer and subject.faults is not None
     if options.base == "none" or (fixture and not is_named and not is_changeable):
-        return _within(_composed(others, config_dir), options.calls)
+        return _within(order_of(others, config_dir), options.calls)
     subject.expect_changeable()
     try:
         bases = _bases(inspected(order), options.base)
@@ -141,9 +140,9 @@ def _order(options: argparse.Namespace) -> RunOrder:
         # The sample data lack what the metric needs: cases of the fixture have it.
         bases = [one.case for one in fixture if one.is_good and (one.case.answer or "").strip()]
         if len(bases) < _FEWEST:
-            return _within(_composed(others, config_dir), options.calls)
+            return _within(order_of(others, config_dir), options.calls)
     while True:
-        order = _composed([*others, *_changed_words(bases)], config_dir)
+        order = order_of([*others, *_changed_words(bases)], config_dir)
         calls = inspected(order).estimate.requests
         if calls <= _PLANNED * options.calls:
             return order
@@ -162,12 +161,12 @@ def _with_parts(
         word for word in others if _key(word).startswith("metric.") and not _key(word).startswith(f"metric.{metric}.")
     ]
     alone = [f"metric={metric}", *(word for word in others if word not in about_parts)]
-    order = _composed([*alone, *data], config_dir)
+    order = order_of([*alone, *data], config_dir)
     parts = ProofSubject.find(settings_of(order.composed)).part_names
     if not parts and not about_parts:
         return order, alone
     whole = [f"metric=[{','.join((metric, *parts))}]", *others]
-    return _composed([*whole, *data], config_dir), whole
+    return order_of([*whole, *data], config_dir), whole
 
 
 def _names_data(words: Sequence[str]) -> bool:
@@ -192,13 +191,6 @@ def _too_many(what: str, calls: int, allowed: int) -> UserError:
         f"{what} take about {calls:,} calls, and {allowed:,} are allowed, a tenth of them for replies asked for again"
     )
     return UserError(Problem(text, "--calls", f"allow more: --calls {ceil(calls / _PLANNED)}"))
-
-
-def _composed(words: Sequence[str], config_dir: Path | None) -> RunOrder:
-    words = with_default_judge(words, config_dir)
-    run_id = new_run_id(words)
-    path = Path("outputs", "runs", run_id).absolute()
-    return RunOrder(compose(words, config_dir, run_id, check=settings_of), path, run_id, path)
 
 
 def _bases(found: Inspection, field: str) -> list[Case]:

@@ -10,18 +10,17 @@ import copy
 import pickle
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, cast
 
 import yaml
-from hydra._internal import defaults_list
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_repository import ConfigRepository
 from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra.core.config_search_path import ConfigSearchPath
-from hydra.core.default_element import InputDefault, ResultDefault
+from hydra.core.default_element import ResultDefault
 from hydra.core.object_type import ObjectType
 from hydra.core.plugins import Plugins
 from hydra.plugins.config_source import ConfigResult, ConfigSource
@@ -31,6 +30,7 @@ from omegaconf import DictConfig, OmegaConf
 from evalflow.config.faults import invalid_yaml
 from evalflow.config.yaml_text import expect_bounded
 from evalflow.errors import Problem, UserError
+from evalflow.jsonvalues import as_list, as_map
 
 USER_FOLDERS: ContextVar[tuple[Path, ...]] = ContextVar("USER_FOLDERS", default=())
 """The folders to search before the packaged one, in the current composition."""
@@ -40,8 +40,6 @@ _CHOICE = re.compile(r"\$\{(oc\.env:\w+(,[\w-]+)?|[\w/]+)\}")
 """A choice set by an environment variable or by another choice."""
 _NOT_HYDRA = "a config folder sets nothing of Hydra's own, which can run code, but for hydra.sweeper.params"
 _ON_THE_LINE = "say it on the command line, such as: hydra.run.dir=FOLDER"
-_every_choice = defaults_list._create_interpolation_map  # pyright: ignore[reportPrivateUsage]
-_NO_CHOICE = DictConfig({})
 ROOT_GROUPS = ("experiment", "local")
 """Groups whose files set keys of the whole configuration."""
 
@@ -86,17 +84,14 @@ def _problems(config_path: str, found: ConfigResult) -> Iterator[tuple[str, str,
     name = config_path.removesuffix(".yaml").rpartition("/")[2]
     if config_path.lstrip("/").startswith("hydra/") or _reaches_hydra(package.replace("_name_", name)):
         yield ("# @package", _NOT_HYDRA, _ON_THE_LINE) if package else ("hydra", _NOT_HYDRA, _ON_THE_LINE)
-    values: Any = OmegaConf.to_container(found.config, resolve=False)
-    if not isinstance(values, dict):
-        return
-    values = cast("dict[Any, Any]", values)
+    values = as_map(OmegaConf.to_container(found.config, resolve=False))
     for path in _targets(values, ""):
         yield path, "a configuration runs no code, and _target_ names some", f"remove {path}"
     own = values.get("hydra")
     if own is not None and not _only_sweeps(own):
         yield "hydra", _NOT_HYDRA, _ON_THE_LINE
     for number, entry in enumerate(cast("list[Any]", values.get("defaults") or [])):
-        pairs = cast("dict[Any, Any]", entry).items() if isinstance(entry, dict) else [(str(entry), "")]
+        pairs = as_map(entry).items() or [(str(entry), "")]
         for group, option in pairs:
             part, _, packages = str(group).partition("@")
             of_hydra = part.split()[-1].lstrip("/").partition("/")[0] == "hydra"
@@ -107,21 +102,14 @@ def _problems(config_path: str, found: ConfigResult) -> Iterator[tuple[str, str,
 
 
 def _only_sweeps(own: Any) -> bool:
-    sweeper = cast("dict[Any, Any]", own).get("sweeper") if isinstance(own, dict) else None
-    params = cast("dict[Any, Any]", sweeper).get("params") if isinstance(sweeper, dict) else None
+    params = as_map(as_map(own).get("sweeper")).get("params")
     if own != {"sweeper": {"params": params}} or not isinstance(params, dict):
         return False
-    values = cast("dict[Any, Any]", params).values()
-    return all(isinstance(value, str | int | float) and "${" not in str(value) for value in values)
+    return all(isinstance(value, str | int | float) and "${" not in str(value) for value in as_map(params).values())
 
 
 def _targets(value: Any, path: str) -> Iterator[str]:
-    inner: Iterable[tuple[Any, Any]] = ()
-    if isinstance(value, dict):
-        inner = cast("dict[Any, Any]", value).items()
-    elif isinstance(value, list):
-        inner = enumerate(cast("list[Any]", value))
-    for key, one in inner:
+    for key, one in (*as_map(value).items(), *enumerate(as_list(value))):
         here = f"{path}.{key}" if path else str(key)
         if key == "_target_":
             yield here
@@ -134,7 +122,7 @@ def _reaches_hydra(package: str) -> bool:
 
 
 def _options(option: Any) -> list[str]:
-    return [str(one) for one in (cast("list[Any]", option) if isinstance(option, list) else [option])]
+    return [str(one) for one in (as_list(option) if isinstance(option, list) else [option])]
 
 
 def _is_inside(name: str) -> bool:
@@ -154,13 +142,6 @@ def register() -> None:
     """Register both plugins with Hydra; repeated calls have no effect."""
     Plugins.instance().register(UserConfigSource)
     Plugins.instance().register(UserSearchPath)
-    defaults_list._create_interpolation_map = _interpolation_map  # pyright: ignore[reportPrivateUsage]
-
-
-def _interpolation_map(overrides: Any, own: list[InputDefault], self_added: bool) -> DictConfig:
-    """The choices so far. Hydra lists them for each file, a third of a composition, but few files refer to any."""
-    refers = any(one.is_interpolation() for one in own if not one.is_self())
-    return _every_choice(overrides, own, self_added) if refers else _NO_CHOICE
 
 
 _SETTLED_NS = 2 * 10**9
@@ -168,8 +149,6 @@ _SETTLED_NS = 2 * 10**9
 _READ: dict[tuple[str, str, str], tuple[Any, bytes]] = {}
 """The state and the pickled content of each file read: unpickling takes a twentieth of reading it again."""
 _HYDRAS_OWN = ("hydra", "schema")  # providers of the files in Hydra's package, and of its schemas
-_OF_HYDRA: dict[tuple[tuple[Any, Any], ...], bytes] = {}
-"""Hydra's own defaults, merged and pickled, by their files and packages."""
 
 
 class _Repository(ConfigRepository):
@@ -208,7 +187,7 @@ def _state(source: ConfigSource, config_path: str) -> Any:
 
 
 class Loader(ConfigLoaderImpl):
-    """Hydra's loader, but with a memory: of files, of Hydra's own defaults, and of its last composition's defaults."""
+    """Hydra's loader, but with a memory: of files, and of its last composition's defaults."""
 
     def __init__(self, config_search_path: ConfigSearchPath) -> None:
         super().__init__(config_search_path)
@@ -217,30 +196,4 @@ class Loader(ConfigLoaderImpl):
 
     def _compose_config_from_defaults_list(self, defaults: list[ResultDefault], repo: Any) -> DictConfig:
         self.defaults = defaults
-        own = 0
-        while own < len(defaults) and _is_of_hydra(defaults[own], repo):
-            own += 1
-        key = tuple((one.config_path, one.package) for one in defaults[:own])
-        if key not in _OF_HYDRA:
-            _OF_HYDRA[key] = pickle.dumps(super()._compose_config_from_defaults_list(defaults[:own], repo))
-        merged = cast("DictConfig", pickle.loads(_OF_HYDRA[key]))  # noqa: S301 - this process pickled it
-        return super()._compose_config_from_defaults_list([_Merged(merged), *defaults[own:]], repo)
-
-    def _load_single_config(self, default: ResultDefault, repo: Any) -> ConfigResult:
-        if isinstance(default, _Merged):
-            return ConfigResult(provider="hydra", path="", config=default.config, header={})
-        return super()._load_single_config(default, repo)
-
-
-class _Merged(ResultDefault):
-    """Several defaults as one: their merged configuration."""
-
-    def __init__(self, config: DictConfig) -> None:
-        super().__init__()
-        self.config = config
-
-
-def _is_of_hydra(default: ResultDefault, repo: Any) -> bool:
-    """Whether a default is a file of Hydra's package, or one of its schemas."""
-    path = default.config_path
-    return path is not None and path.startswith("hydra/") and repo.load_config(path).provider in _HYDRAS_OWN
+        return super()._compose_config_from_defaults_list(defaults, repo)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, SerializeAsAny, WithJsonSchema, field_validator, model_validator
+from pydantic import Field, SerializeAsAny, WithJsonSchema, model_validator
 
-from evalflow.config.schema import EmbedderConfig, JudgeConfig, Strict, Word
+from evalflow.config.schema import EmbedderConfig, HttpAddress, JudgeConfig, Strict, Word
 from evalflow.errors import did_you_mean
 
 
@@ -80,7 +79,7 @@ class RemoteModelConfig(Strict):
     kind: str
     name: Word | None = None
     model: Word
-    base_url: str | None = None
+    base_url: HttpAddress | None = None
     api_key_env: str | None = "OPENAI_API_KEY"
     client: Literal["http", "sdk"] = "http"
     azure: AzureConfig | None = None
@@ -101,15 +100,6 @@ class RemoteModelConfig(Strict):
         if self.azure is None or (self.client == "sdk" and self.base_url):
             return self
         raise ValueError("azure needs client: sdk, and base_url")
-
-    @field_validator("base_url")
-    @classmethod
-    def _http(cls, url: str | None) -> str | None:
-        if url is not None and not re.match(r"https?://\S+\Z", url):
-            raise ValueError("base_url must start with http:// or https://")
-        if url is not None:
-            _ = urlsplit(url).port  # raises ValueError for an invalid port or IPv6 address
-        return url
 
 
 BatchFormat = Literal["openai", "anthropic", "gemini"]
@@ -149,20 +139,28 @@ class EndpointConfig(RemoteModelConfig):
         return self
 
 
-class OpenAIJudgeConfig(EndpointConfig, JudgeConfig):
-    """A model behind an OpenAI-compatible endpoint.
+class TypedReplyConfig(EndpointConfig):
+    """Settings of a chat model whose replies are typed.
 
     Attributes:
         mode: How the endpoint is asked for a typed reply.
         strict: Whether `json_schema` asks the endpoint to enforce the schema strictly.
         reasks: How often an invalid reply is sent back with its errors.
+    """
+
+    mode: Literal["json_schema", "tools", "json", "md_json"] = "json_schema"
+    strict: bool = False
+    reasks: int = Field(default=2, ge=0, le=20)
+
+
+class OpenAIJudgeConfig(TypedReplyConfig, JudgeConfig):
+    """A model behind an OpenAI-compatible endpoint.
+
+    Attributes:
         logprobs: Whether the endpoint gives token probabilities.
     """
 
     kind: Literal["openai"]  # pyright: ignore[reportIncompatibleVariableOverride]
-    mode: Literal["json_schema", "tools", "json", "md_json"] = "json_schema"
-    strict: bool = False
-    reasks: int = Field(default=2, ge=0, le=20)
     logprobs: bool = False
 
     @property

@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, Self, cast, get_args
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
 from evalflow.records import Direction
 
@@ -42,6 +43,28 @@ def _unquoted_word(value: Any) -> Any:
 
 Word = Annotated[str, BeforeValidator(_unquoted_word)]
 """Text that refuses YAML 1.1's unquoted yes, no, on and off, which would become booleans."""
+
+
+def matching(pattern: str, message: str) -> AfterValidator:
+    """Refuses texts that a regular expression does not match from beginning to end, with this message."""
+    compiled = re.compile(pattern)
+
+    def checked(text: str) -> str:
+        if not compiled.fullmatch(text):
+            raise ValueError(message)
+        return text
+
+    return AfterValidator(checked)
+
+
+def _http_address(url: str, info: ValidationInfo) -> str:
+    if not re.fullmatch(r"https?://[^\s/]+\S*", url):
+        raise ValueError(f"{info.field_name} must start with http:// or https://")
+    _ = urlsplit(url).port  # raises ValueError for an invalid port or IPv6 address
+    return url
+
+
+HttpAddress = Annotated[str, AfterValidator(_http_address)]
 
 
 class ScorerConfig(Strict):
@@ -264,6 +287,12 @@ class Repeats(Strict):
     judge: int = Field(default=1, ge=1)
 
 
+_A_DATABASE = matching(
+    r"postgres(ql)?://(?:[^:/?#@\s]*@)?[^@\s]*",
+    "write postgresql://USER@HOST/NAME; a password belongs into PGPASSWORD or ~/.pgpass",
+)
+
+
 class CacheConfig(Strict):
     """The cache of replies, so that the same request is not paid for twice.
 
@@ -278,14 +307,7 @@ class CacheConfig(Strict):
     mode: Annotated[Literal["on", "off", "read", "refresh"], BeforeValidator(_unquoted_word)] = "on"
     path: str = Field(default=".evalflow/cache.db", min_length=1)
     max_bytes: int = Field(default=1024**3, ge=1024**2)
-    url: str | None = None
-
-    @field_validator("url")
-    @classmethod
-    def _database(cls, url: str | None) -> str | None:
-        if url is not None and not _POSTGRES.match(url):
-            raise ValueError("write postgresql://USER@HOST/NAME; a password belongs into PGPASSWORD or ~/.pgpass")
-        return url
+    url: Annotated[str, _A_DATABASE] | None = None
 
 
 class BudgetConfig(Strict):
@@ -306,9 +328,13 @@ class BudgetConfig(Strict):
 
 TextToSend = Literal["none", "reasons", "all"]
 """Which texts leave with scores: none; reasons and errors, which may quote an answer; questions and answers too."""
-_BUCKET = re.compile(r"(s3|gs|az)://[^/?#*\[\s]+(/[^?#*\[\s]*)?\Z")
-_POSTGRES = re.compile(r"postgres(ql)?://(?:[^:/?#@\s]*@)?[^@\s]*\Z")
-_HTTP = re.compile(r"https?://[^/?#@\s]+(/[^?#@\s]*)?\Z", re.IGNORECASE)
+_A_FOLDER = matching(
+    r"(s3|gs|az)://[^/?#*\[\s]+(/[^?#*\[\s]*)?", "write s3://BUCKET/FOLDER, gs://BUCKET/FOLDER or az://CONTAINER/FOLDER"
+)
+_A_RECEIVER = matching(
+    r"(?i:https?)://[^/?#@\s]+(/[^?#@\s]*)?",
+    "write http(s)://HOST[:PORT][/PATH]; headers and keys go into OTEL_EXPORTER_OTLP_HEADERS, as NAME=VALUE",
+)
 
 
 class OtelConfig(Strict):
@@ -321,18 +347,9 @@ class OtelConfig(Strict):
         timeout_s: Seconds that the run waits at its end for what is still to be sent.
     """
 
-    endpoint: str | None = None
+    endpoint: Annotated[str, _A_RECEIVER] | None = None
     text: TextToSend = "none"
     timeout_s: float = Field(default=30, gt=0)
-
-    @field_validator("endpoint")
-    @classmethod
-    def _address(cls, endpoint: str | None) -> str | None:
-        if endpoint is not None and not _HTTP.match(endpoint):
-            raise ValueError(
-                "write http(s)://HOST[:PORT][/PATH]; headers and keys go into OTEL_EXPORTER_OTLP_HEADERS, as NAME=VALUE"
-            )
-        return endpoint
 
 
 class BatchConfig(Strict):
@@ -409,11 +426,4 @@ class RunConfig(Strict):
     case_timeout_s: float | None = Field(default=3600, gt=0)
     max_error_rate: float = Field(default=0.0, ge=0, le=1)
     otel: OtelConfig = OtelConfig()
-    copy_to: str | None = None
-
-    @field_validator("copy_to")
-    @classmethod
-    def _bucket(cls, address: str | None) -> str | None:
-        if address is not None and not _BUCKET.match(address):
-            raise ValueError("write s3://BUCKET/FOLDER, gs://BUCKET/FOLDER or az://CONTAINER/FOLDER")
-        return address
+    copy_to: Annotated[str, _A_FOLDER] | None = None

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from evalflow.config.judges import EndpointConfig
+from evalflow.config.judges import TypedReplyConfig
 from evalflow.config.schema import SimulatorConfig, Word
 from evalflow.config.targets import SpendLimits
 
@@ -41,13 +41,10 @@ class ScriptedSimulatorConfig(SimulatorConfig):
         return min(self.limits.turns, len(self.replies) + 1)  # one more where the case has an opening
 
 
-class OpenAISimulatorConfig(EndpointConfig, SimulatorConfig):
+class OpenAISimulatorConfig(TypedReplyConfig, SimulatorConfig):
     """A model behind an OpenAI-compatible endpoint plays the user.
 
     Attributes:
-        mode: How the endpoint is asked for a typed reply.
-        strict: Whether `json_schema` asks the endpoint to enforce the schema strictly.
-        reasks: How often an invalid reply is sent back with its errors.
         prompt: The name of a .jinja file, which tells the model what to say next.
         limits: What one conversation may take.
         batch: Never: a conversation would take a batch for each of its turns.
@@ -55,9 +52,6 @@ class OpenAISimulatorConfig(EndpointConfig, SimulatorConfig):
 
     batch: Literal[False] = False  # pyright: ignore[reportIncompatibleVariableOverride]
     kind: Literal["openai"]  # pyright: ignore[reportIncompatibleVariableOverride]
-    mode: Literal["json_schema", "tools", "json", "md_json"] = "json_schema"
-    strict: bool = False
-    reasks: int = Field(default=2, ge=0, le=20)
     prompt: str = "simulator/turn.jinja"
     limits: ConversationLimits = ConversationLimits()
 

@@ -7,13 +7,12 @@ import re
 import shlex
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, cast
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, GetJsonSchemaHandler, field_validator
 from pydantic_core import CoreSchema
 
 from evalflow.config.judges import Concurrency, EndpointConfig
-from evalflow.config.schema import Strict, TargetConfig, Word
+from evalflow.config.schema import HttpAddress, Strict, TargetConfig, Word
 from evalflow.jsonvalues import json_path
 from evalflow.records import Spend
 from evalflow.redaction import parts_of_header, public_address, secrets_in
@@ -261,7 +260,7 @@ class HttpTargetConfig(ReplyConfig):
     """
 
     kind: Literal["http"]  # pyright: ignore[reportIncompatibleVariableOverride]
-    url: str
+    url: HttpAddress
     method: Literal["GET", "POST", "PUT", "PATCH"] = "POST"
     headers: dict[str, str] | None = None
     body: Any = None
@@ -276,14 +275,6 @@ class HttpTargetConfig(ReplyConfig):
         """Texts to redact: values of headers, and secrets in the address."""
         headers = (value for name, value in (self.headers or {}).items() if not PLAIN_HEADER.fullmatch(name))
         return sorted({part for value in headers for part in parts_of_header(value)} | secrets_in(self.url))
-
-    @field_validator("url")
-    @classmethod
-    def _address(cls, url: str) -> str:
-        if not re.match(r"https?://[^\s/]+\S*\Z", url):
-            raise ValueError("url must start with http:// or https://")
-        _ = urlsplit(url).port  # raises ValueError for an invalid port or IPv6 address
-        return url
 
     @field_validator("headers")
     @classmethod

@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from evalflow import datasets
-from evalflow.app.core.assemble import Parts
+from evalflow.app.core.assemble import Parts, settings_of, with_default_judge
 from evalflow.app.core.inspect import Inspection
 from evalflow.app.core.result_rules import RunMetric
 from evalflow.calls.budget import Amount
 from evalflow.calls.cache_store import Entry
+from evalflow.config.load import compose
 from evalflow.config.schema import DatasetConfig
 from evalflow.config.validate import Composed
 from evalflow.engine import manifest as manifests
@@ -36,7 +37,7 @@ from evalflow.engine.scoring import MeteredJudge, Pair
 from evalflow.errors import Problem, UserError, command
 from evalflow.llm.panel import Panel
 from evalflow.objects import is_address
-from evalflow.paths import OWN_FOLDER, private_folder, write_atomically
+from evalflow.paths import OWN_FOLDER, new_run_id, private_folder, write_atomically
 from evalflow.protocols import Judge, Metric, Target
 from evalflow.records import NOTHING, Case, Outcome, Spend, Usage
 from evalflow.records.manifest import CaseOrder, DatasetFacts, JudgeFacts, Manifest, MetricFacts, TargetFacts
@@ -59,6 +60,14 @@ class RunOrder:
     resumed: Manifest | None = None  # run.json of the run to finish; None for a new run
     retry_errors: bool = False  # whether a resumed run retries what ended in error
     races: bool = False  # whether it is a side of a race, which asks its cases in random order
+
+
+def order_of(words: Sequence[str], config_dir: Path | None, folder: Path | None = None) -> RunOrder:
+    """The run of a command line, in a new folder that `outputs/latest` will point to, or in the folder given."""
+    words = with_default_judge(words, config_dir)
+    run_id = new_run_id(words)
+    path = (Path("outputs", "runs", run_id) if folder is None else folder).absolute()
+    return RunOrder(compose(words, config_dir, run_id, check=settings_of), path, run_id, None if folder else path)
 
 
 def keep_cases(rows: Iterable[Mapping[str, Any]]) -> Path:

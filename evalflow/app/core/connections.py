@@ -27,12 +27,10 @@ _ROUTING = re.compile(r"host|connection|content-length|transfer-encoding|upgrade
 def connection_problems(settings: Settings, connections: Connections) -> list[Problem]:
     """Why a run may not be carried out by a process that calls connections only; empty if it may."""
     run, written = settings.run, settings.composed.storable
-    problems = [
-        *part_problems(connections, TARGET_KINDS, run.target, written["target"], "target"),
-        *part_problems(connections, JUDGE_KINDS, run.judge, written["judge"], "judge"),
-        *part_problems(connections, EMBEDDER_KINDS, run.embedder, written["embedder"], "embedder"),
-        *part_problems(connections, SIMULATOR_KINDS, run.simulator, written.get("simulator", {}), "simulator"),
-    ]
+    kinds = {"target": TARGET_KINDS, "judge": JUDGE_KINDS, "embedder": EMBEDDER_KINDS, "simulator": SIMULATOR_KINDS}
+    problems: list[Problem] = []
+    for group, known in kinds.items():
+        problems += part_problems(connections, known, getattr(run, group), written.get(group, {}), group)
     if run.otel.endpoint is not None:
         try:
             connections.of_receiver(run.otel.endpoint, "otel.endpoint")
