@@ -1,31 +1,47 @@
-"""The command `calibrate`: compare a run's judges with people's labels."""
+"""The command `calibrate`: compare a run's judges with people's labels, or draw answers for people to label."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
-from evalflow.app.core.calibration import (
-    CertificateResult,
-    half_of,
-    rank_judges,
-    save_ranking,
-)
-from evalflow.app.core.labels import bound_labels, finished_runs, labels_of_sweep, other_runs, write_sample
+from evalflow.app.core.calibration import CertificateResult, half_of, rank_judges, save_ranking
+from evalflow.app.core.labels import MOST, bound_labels, finished_runs, labels_of_sweep, other_runs, read_rows
 from evalflow.app.core.rederive import calibrate_run
-from evalflow.app.core.saved import find_folder, jobs_of, open_scored
+from evalflow.app.core.reviewing import answers_to_label, labellable_scores, own_scores
+from evalflow.app.core.saved import answered_rows, find_folder, find_scored, jobs_of, open_scored
 from evalflow.app.core.sweep import write_sweep
 from evalflow.engine.folder import RunFolder
-from evalflow.errors import Problem, UserError, command
+from evalflow.errors import Problem, UserError, command, did_you_mean
+from evalflow.labels.read import answer_hash
+from evalflow.labels.sheet import (
+    CELL,
+    Drawn,
+    Key,
+    Sheet,
+    UnlabelledAnswer,
+    draw,
+    draw_groups,
+    key_of,
+    read_sheet,
+    score_strata,
+    shown_case,
+    tag_stratum,
+    write_label_sheet,
+)
+from evalflow.metrics.scale import label_scale, scale_text
 from evalflow.paths import shown
 from evalflow.report.calibration import Calibration, print_calibration, print_corrected
+from evalflow.report.results_csv import as_answered
 from evalflow.report.sweep import print_choice
 from evalflow.report.wording import literal, print_json, print_lines
 
+_SHEET = Path("labels.csv")
 OTHER_HALF = "the half of the labels that did not choose the judge"
 
 
@@ -39,7 +55,7 @@ def calibrate(options: argparse.Namespace, console: Console) -> int:
         if options.labels or options.json:
             hint = "draw answers first, and calibrate when they are labelled"
             raise UserError(Problem("--sample goes with neither --labels nor --json", "command line", hint))
-        return write_sample(options, console)
+        return _write_sample(options, console)
     path = find_folder(options.run)
     jobs = jobs_of(path)
     if jobs is not None:
@@ -141,3 +157,143 @@ def _print_certificates(console: Console, results: Iterable[CertificateResult]) 
         words = "later runs with the same judge, metric and prompts show it (list certificates)"
         console.print(literal(f"{one.judge}: {one.why}; {words}"))
         console.print(literal(f"certificate  {shown(one.path)}"), soft_wrap=True)
+
+
+def _write_sample(options: argparse.Namespace, console: Console) -> int:
+    """Sample answers of a run and write them into a sheet; an existing sheet is topped up."""
+    sample = _Sample(options)
+    if problems := list(sample.option_problems()):
+        raise UserError(problems)
+    sample.write()
+    for line in sample.summary():
+        console.print(literal(line))
+    for name, (taken, size) in sample.drawn.strata.items() if options.stratify else ():
+        console.print(literal(f"  {name}: {taken} of {size}", style="dim"))
+    for name, scale in sample.metrics.items():
+        about = sample.run.rules.metrics[name].config.description
+        console.print(literal(f"{name}: {about} Write {scale}, or undefined where there is nothing to score."))
+    order = "Rows are in random order: whoever stops early has labelled answers at random too."
+    if options.by_group:
+        order = "Groups are in random order: whoever stops early should do so at the end of a group."
+    fill = "Fill the columns value and by, without a look at the judge's scores."
+    console.print(literal(f"{fill} {order} Rows left empty do not count.", style="dim"))
+    console.print(literal(f"sheet  {shown(sample.path)}"), soft_wrap=True)
+    console.print(literal(f"then   {command('calibrate', '--labels', shown(sample.path))}"), soft_wrap=True)
+    return 0
+
+
+class _Sample:
+    """Answers of a run, drawn for people to label on `metrics`, whose values are their scales in words."""
+
+    drawn: Drawn
+    candidates: list[UnlabelledAnswer]
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.path = Path(options.out) if options.out else _SHEET
+        self.run = find_scored(options.run, "calibrate", "--sample", "50")
+        self.folder = self.run.folder
+        known, wanted = self.run.rules.metrics, options.metric
+        if wanted is not None and wanted not in known:
+            what = f"the run has no metric {wanted!r}"
+            raise UserError(Problem(what, str(self.folder.path), did_you_mean(wanted, known)))
+        names = [wanted] if wanted else [name for name in known if known[name].judge] or list(known)
+        scales = {name: label_scale(known[name].config, bounded=known[name].bounded) for name in names}
+        self.metrics = {name: scale_text(scale) for name, scale in scales.items()}
+        self._every = own_scores(self.run, names)
+        self._scores = labellable_scores(self.run, names)
+        self._added = 0
+
+    def option_problems(self) -> Iterator[Problem]:
+        options, path = self.options, self.path
+        if (self.folder.path / "proof.json").is_file():
+            what = "the run is a proof: faults were put into its answers, so their labels say nothing about the bot"
+            yield Problem(what, shown(self.folder.path), "name a run of its own answers, one of outputs/runs")
+        if options.sample < 1:
+            yield Problem(f"--sample is {options.sample}", "command line", "say how many answers to label: --sample 50")
+        if path.suffix.lower() not in (".csv", ".jsonl"):
+            yield Problem(f"--out {path} is neither .csv nor .jsonl", "command line", f"--out {_SHEET}")
+        if not path.parent.is_dir():
+            yield Problem(f"there is no folder {path.parent}", "command line", f"--out {_SHEET}")
+        if options.stratify and options.by_group:
+            yield Problem("--stratify and --by-group are two ways to draw", "command line", "leave one of them out")
+        if options.stratify and len(self.metrics) > 1:
+            hint = f"name one of them: --metric {next(iter(self.metrics))}"
+            yield Problem(f"strata are of one metric, and there are {len(self.metrics)}", "command line", hint)
+
+    def write(self) -> None:
+        self.candidates = candidates = answers_to_label(self._scores)
+        if not candidates:
+            what = f"no answer can be labelled on {', '.join(self.metrics)}"
+            hint = f"look at them: {command('cases', self.folder.path)}"
+            raise UserError(Problem(what, str(self.folder.path), hint))
+        rows, broken = read_rows(self.path) if self.path.exists() else ([], [])
+        sheet, problems = read_sheet(rows)
+        if broken or problems:
+            raise UserError([*broken, *problems][:MOST])
+        self._refuse_other_draws(sheet)
+        size, seed = self.options.sample, self.options.seed
+        if self.options.by_group:
+            self.drawn = draw_groups(candidates, size, seed, already=sheet.answers)
+        else:
+            strata = {None: None, "score": score_strata(candidates), "tag": tag_stratum}[self.options.stratify]
+            self.drawn = draw(candidates, size, seed, stratum=strata, already=sheet.answers)
+        added = self._new_rows(sheet)
+        self._added = len(added)
+        write_label_sheet(self.path, [row | {"weight": self._weight(key_of(row))} for row in sheet.rows] + added)
+
+    def _refuse_other_draws(self, sheet: Sheet) -> None:
+        how = "by group" if self.options.by_group else "by strata" if self.options.stratify else "one by one"
+        known = {one.key for one in self.candidates}
+        others = [key for key in sheet.answers if key not in known]
+        if others:
+            what = f"{len(others)} of {len(sheet.answers)} answers in it are not of this run, such as {others[0][1]}"
+            raise UserError(Problem(what, shown(self.path), "write a new sheet: --out FILE"))
+        before = "by group" if sheet.grouped else "by strata" if sheet.weighted else "one by one"
+        if sheet.answers and before != how:
+            hints = {"by group": "say --by-group", "by strata": "say --stratify as then"}
+            hint = hints.get(before, "leave --stratify and --by-group out")
+            raise UserError(Problem(f"its answers were drawn {before}", shown(self.path), f"{hint}, or --out FILE"))
+        if how == "by group" and len({(one.key[0], one.group) for one in self.candidates}) == len(self.candidates):
+            hint = "leave --by-group out, or say what groups answers: dataset.NAME.group=FIELD"
+            raise UserError(Problem("every answer is a group of its own", "--by-group", hint))
+
+    def _new_rows(self, sheet: Sheet) -> list[dict[str, Any]]:
+        """A row for each sampled answer and metric that is not in the sheet yet, in sampling order."""
+        groups = {one.key: one.group for one in self.candidates} if self.options.by_group else {}
+        made: dict[Key, list[dict[str, Any]]] = {}
+        for row in answered_rows(self.run, self._scores, {key[:2] for key in self.drawn.weights}):
+            key = (row.case.dataset, row.case.id, row.target, row.target_repeat)
+            if key not in self.drawn.weights or row.answer is None:
+                continue
+            digest = answer_hash(row.answer)
+            if sheet.answers.get(key, digest) != digest:
+                what = f"its answer to case {key[1]} is another than this run's"
+                raise UserError(Problem(what, shown(self.path), "write a new sheet: --out FILE"))
+            about = dict(zip(CELL, key, strict=True)) | {"answer_hash": digest, "weight": self._weight(key)}
+            about |= {"group": groups[key]} if groups else {}
+            about |= shown_case(as_answered(row.case, row.answer))
+            metrics = dict.fromkeys(score["metric"] for score in row.scores)
+            asked = [metric for metric in metrics if (key, metric) not in sheet.asked]
+            made[key] = [about | {"metric": metric, "scale": self.metrics[metric]} for metric in asked]
+        return [row for key in self.drawn.weights for row in made.get(key, ())]
+
+    def _weight(self, key: Key) -> float:
+        return round(self.drawn.weights[key], 6)
+
+    def summary(self) -> Iterator[str]:
+        """What was drawn, and what was left out."""
+        n, (of, groups), seed = len(self.drawn.weights), self.drawn.groups, self.options.seed
+        able, total = len(self.candidates), self._every.select(CELL).unique().collect().height
+        name = "answers" if total == able else "answers that can be labelled"
+        answers = f"all {n} {name}" if n == able else f"{n} of {able} {name}"
+        how = f", drawn one by one at random with seed {seed}, from {of} of {groups} groups"
+        if self.options.by_group:
+            how = f": {of} of {groups} groups, whole, drawn at random with seed {seed}"
+        elif groups == able or n == able:
+            how = f", drawn at random with seed {seed}"
+        yield f"{answers}{how}; {self._added} rows added"
+        if failed := sum(one.score is None for one in self.candidates):
+            yield f"{failed} of these {able} have no score by the judge, and are drawn like the others"
+        if total > able:
+            yield f"{total - able} of {total} answers are left out: skipped, undefined, or the target gave none"

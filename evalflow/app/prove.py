@@ -15,10 +15,9 @@ from rich.console import Console
 from evalflow.app.core.assemble import settings_of
 from evalflow.app.core.begin import RunOrder, keep_cases, order_of
 from evalflow.app.core.certificates import save_proof
-from evalflow.app.core.fixtures import FixtureCase
 from evalflow.app.core.inspect import Inspection
 from evalflow.app.core.open_run import inspected, opened
-from evalflow.app.core.proof_subject import ProofSubject
+from evalflow.app.core.proof_subject import FixtureCase, ProofSubject
 from evalflow.app.core.saved import SavedRun, find_scored, open_run
 from evalflow.app.core.screen import TerminalScreen
 from evalflow.datasets import case_to_row

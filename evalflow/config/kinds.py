@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import EntryPoint, EntryPoints, distribution, entry_points
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import Any, Generic, TypeVar, cast
 
 from pydantic import BaseModel
@@ -20,16 +20,6 @@ T = TypeVar("T")
 def installed_points() -> EntryPoints:
     """The entry points of all installed packages; cached, since there can be hundreds of files to read."""
     return cast("EntryPoints", entry_points())  # Python 3.11 returns another type with the same `select`
-
-
-@cache
-def installed_version(package: str) -> str:
-    """The version of an installed package; PackageNotFoundError if there is none."""
-    found = distribution(package)
-    for line in (found.read_text("METADATA") or "").splitlines():
-        if line.startswith("Version:"):
-            return line.removeprefix("Version:").strip()
-    return found.version  # parses the description too, as an e-mail, which takes several times as long
 
 
 @dataclass(frozen=True, slots=True)

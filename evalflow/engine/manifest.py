@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from evalflow.config.kinds import installed_version
 from evalflow.records import Answer, Spend, Usage
 from evalflow.records.manifest import SCHEMA, Manifest, Stop
 from evalflow.version import __version__
@@ -188,7 +188,7 @@ def closing(
 
 def versions() -> dict[str, str]:
     """Versions of Python, evalflow and the packages that affect results."""
-    packages = {package: installed_version(package) for package in PACKAGES}
+    packages = {package: version(package) for package in PACKAGES}
     return {"python": platform.python_version(), "evalflow": __version__, **packages}
 
 

@@ -14,7 +14,6 @@ from importlib import import_module, metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalflow.config.kinds import installed_version
 from evalflow.errors import InfrastructureError
 from evalflow.llm.onnx_file import gathered_first
 
@@ -54,7 +53,7 @@ class MiniLM:
     @property
     def identity(self) -> str:
         packages = (MODEL[0], TOKENIZER[0], "onnxruntime", "tokenizers")
-        return ", ".join(f"{package} {installed_version(package)}" for package in packages)
+        return ", ".join(f"{package} {metadata.version(package)}" for package in packages)
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         import numpy as np

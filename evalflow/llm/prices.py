@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import ipaddress
 from datetime import UTC, datetime
+from importlib.metadata import version
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from evalflow.config.judges import Price, RemoteModelConfig
-from evalflow.config.kinds import installed_version
 from evalflow.llm.sdk import OPENAI_URL
 
 LIBRARY = "genai-prices"
@@ -51,7 +51,7 @@ def list_price(model: str, base_url: str) -> ListPrice | None:
     return ListPrice(
         input_per_million=sent,
         output_per_million=received,
-        library=f"{LIBRARY} {installed_version(LIBRARY)}",
+        library=f"{LIBRARY} {version(LIBRARY)}",
         listed_as=f"{provider.id}/{listed.id}",
     )
 

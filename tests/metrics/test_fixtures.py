@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from evalflow.app.core.fixtures import FixtureCase, read_fixture
+from evalflow.app.core.proof_subject import FixtureCase, read_fixture
 from evalflow.metrics.kinds.composite import CompositeMetric, Part, combine
 from evalflow.protocols import Metric
 from evalflow.records import Outcome

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from evalflow.app.core.cases import BASELINE
-from evalflow.app.core.exclusions import notes_on_exclusions
 from evalflow.app.core.labels import Rows, labels_to_compare
-from evalflow.app.core.saved import SavedRun, declared_meaning, find_scored, prepared_steps
+from evalflow.app.core.saved import SavedRun, declared_meaning, find_scored, notes_on_exclusions, prepared_steps
 from evalflow.config.schema import RunConfig
 from evalflow.config.validate import Settings
 from evalflow.engine.journal import cell_digest

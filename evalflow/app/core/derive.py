@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from evalflow.app.core.cases import answers_of
-from evalflow.app.core.exclusions import read_exclusions
 from evalflow.app.core.result_rules import ResultRules
-from evalflow.app.core.saved import SavedRun
+from evalflow.app.core.saved import SavedRun, read_exclusions
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import UserError
 from evalflow.lazy import pl

@@ -10,10 +10,9 @@ from typing import Any
 
 from evalflow.app.core.assemble import Parts
 from evalflow.app.core.cases import BASELINE, RunCases, is_simulated, placeholder_answer
-from evalflow.app.core.data_checks import DataChecks, LabelChecks
+from evalflow.app.core.data_checks import DataChecks, LabelChecks, ScenarioChecks
 from evalflow.app.core.notices import notices, shadows
 from evalflow.app.core.result_rules import ResultRules, RunMetric, known_metrics, unusable_parts
-from evalflow.app.core.scenario_checks import ScenarioChecks
 from evalflow.calls.budget import REPLY_TOKENS
 from evalflow.config.judges import CascadeConfig, Price
 from evalflow.config.simulators import OpenAISimulatorConfig

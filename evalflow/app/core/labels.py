@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,42 +9,23 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from evalflow import datasets, paths
-from evalflow.app.core.reviewing import answers_to_label, labellable_scores, own_scores
-from evalflow.app.core.saved import SavedRun, answered_rows, find_scored, scored_runs
+from evalflow.app.core.saved import SavedRun, answered_rows, scored_runs
 from evalflow.engine.folder import RunFolder
-from evalflow.errors import Problem, UserError, command, did_you_mean
+from evalflow.errors import Problem, UserError, command
 from evalflow.labels.read import HERE, Elsewhere, LabelledAnswer, LeftOut, Parsed, answer_hash, bind, parse, parse_case
-from evalflow.labels.sheet import (
-    CELL,
-    Drawn,
-    Key,
-    Sheet,
-    UnlabelledAnswer,
-    draw,
-    draw_groups,
-    key_of,
-    read_sheet,
-    score_strata,
-    shown_case,
-    tag_stratum,
-    write_label_sheet,
-)
 from evalflow.lazy import pl
-from evalflow.metrics.scale import label_scale, read_judgement, scale_text
+from evalflow.metrics.scale import label_scale, read_judgement
 from evalflow.metrics.steps import is_recorded
 from evalflow.paths import shown
 from evalflow.records import Label
-from evalflow.report.results_csv import as_answered
-from evalflow.report.wording import counted, literal
+from evalflow.report.wording import counted
 from evalflow.summary.agreement import label_frame, truths
 
 OF_DATA = "the data's own labels"
 OF_REVIEW = "the labels of the review"
-_MOST = 50
-SHEET = Path("labels.csv")
+MOST = 50
+"""The most problems of labels that are told at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +87,7 @@ def read_labels(run: SavedRun, given: str | Rows | None, elsewhere: Elsewhere = 
 def _placed_rows(given: str | Rows) -> tuple[list[tuple[str, Any]], list[Problem]]:
     """Labels, each with its place, and those that cannot be read."""
     if isinstance(given, str):
-        return _read_rows(paths.resolve(given))
+        return read_rows(paths.resolve(given))
     return [(f"label {number}", row) for number, row in enumerate(given, 1)], []
 
 
@@ -137,9 +117,9 @@ def _bound(run: SavedRun, found: Parsed, source: str, elsewhere: Elsewhere) -> R
     partly = config.limit is not None or config.sample is not None
     bound, left, problems = bind(found.given, _answered(run, found.given), scales, replace(elsewhere, partial=partly))
     if problems := [*found.problems, *problems]:
-        more = len(problems) - _MOST
+        more = len(problems) - MOST
         shortened = [Problem(f"and {more} more like these", source)] if more > 0 else []
-        raise UserError([*problems[:_MOST], *shortened])
+        raise UserError([*problems[:MOST], *shortened])
     left_out = {"stale": left.stale, "without_hash": left.unbound, "not_in_run": left.absent}
     left_out |= {"other_metrics": sum(left.other_metrics.values()), "blank": found.blank}
     left_out |= {"older_rubric": left.older_rubric, "unblinded": left.unblinded, "by_hand": left.by_hand}
@@ -190,7 +170,7 @@ def _labels(n: int) -> str:
     return "1 label is" if n == 1 else f"{n:,} labels are"
 
 
-def _read_rows(path: Path) -> tuple[list[tuple[str, Any]], list[Problem]]:
+def read_rows(path: Path) -> tuple[list[tuple[str, Any]], list[Problem]]:
     """The rows of a file, each with its place, and those that cannot be read."""
     rows = list(datasets.plain_rows(path))
     broken = [row for row in rows if isinstance(row, Problem)]
@@ -293,143 +273,3 @@ def _everything(runs: Iterable[SavedRun], ids: Collection[str] | None = None) ->
         for dataset, case_id in run.scores().filter(known).select("dataset", "case_id").unique().collect().iter_rows():
             cases.setdefault(case_id, set()).add(dataset)
     return Elsewhere(metrics, cases)
-
-
-def write_sample(options: argparse.Namespace, console: Console) -> int:
-    """Sample answers of a run and write them into a sheet; an existing sheet is topped up."""
-    sample = _Sample(options)
-    if problems := list(sample.option_problems()):
-        raise UserError(problems)
-    sample.write()
-    for line in sample.summary():
-        console.print(literal(line))
-    for name, (taken, size) in sample.drawn.strata.items() if options.stratify else ():
-        console.print(literal(f"  {name}: {taken} of {size}", style="dim"))
-    for name, scale in sample.metrics.items():
-        about = sample.run.rules.metrics[name].config.description
-        console.print(literal(f"{name}: {about} Write {scale}, or undefined where there is nothing to score."))
-    order = "Rows are in random order: whoever stops early has labelled answers at random too."
-    if options.by_group:
-        order = "Groups are in random order: whoever stops early should do so at the end of a group."
-    fill = "Fill the columns value and by, without a look at the judge's scores."
-    console.print(literal(f"{fill} {order} Rows left empty do not count.", style="dim"))
-    console.print(literal(f"sheet  {shown(sample.path)}"), soft_wrap=True)
-    console.print(literal(f"then   {command('calibrate', '--labels', shown(sample.path))}"), soft_wrap=True)
-    return 0
-
-
-class _Sample:
-    """Answers of a run, drawn for people to label on `metrics`, whose values are their scales in words."""
-
-    drawn: Drawn
-    candidates: list[UnlabelledAnswer]
-
-    def __init__(self, options: argparse.Namespace) -> None:
-        self.options = options
-        self.path = Path(options.out) if options.out else SHEET
-        self.run = find_scored(options.run, "calibrate", "--sample", "50")
-        self.folder = self.run.folder
-        known, wanted = self.run.rules.metrics, options.metric
-        if wanted is not None and wanted not in known:
-            what = f"the run has no metric {wanted!r}"
-            raise UserError(Problem(what, str(self.folder.path), did_you_mean(wanted, known)))
-        names = [wanted] if wanted else [name for name in known if known[name].judge] or list(known)
-        scales = {name: label_scale(known[name].config, bounded=known[name].bounded) for name in names}
-        self.metrics = {name: scale_text(scale) for name, scale in scales.items()}
-        self._every = own_scores(self.run, names)
-        self._scores = labellable_scores(self.run, names)
-        self._added = 0
-
-    def option_problems(self) -> Iterator[Problem]:
-        options, path = self.options, self.path
-        if (self.folder.path / "proof.json").is_file():
-            what = "the run is a proof: faults were put into its answers, so their labels say nothing about the bot"
-            yield Problem(what, shown(self.folder.path), "name a run of its own answers, one of outputs/runs")
-        if options.sample < 1:
-            yield Problem(f"--sample is {options.sample}", "command line", "say how many answers to label: --sample 50")
-        if path.suffix.lower() not in (".csv", ".jsonl"):
-            yield Problem(f"--out {path} is neither .csv nor .jsonl", "command line", f"--out {SHEET}")
-        if not path.parent.is_dir():
-            yield Problem(f"there is no folder {path.parent}", "command line", f"--out {SHEET}")
-        if options.stratify and options.by_group:
-            yield Problem("--stratify and --by-group are two ways to draw", "command line", "leave one of them out")
-        if options.stratify and len(self.metrics) > 1:
-            hint = f"name one of them: --metric {next(iter(self.metrics))}"
-            yield Problem(f"strata are of one metric, and there are {len(self.metrics)}", "command line", hint)
-
-    def write(self) -> None:
-        self.candidates = candidates = answers_to_label(self._scores)
-        if not candidates:
-            what = f"no answer can be labelled on {', '.join(self.metrics)}"
-            hint = f"look at them: {command('cases', self.folder.path)}"
-            raise UserError(Problem(what, str(self.folder.path), hint))
-        rows, broken = _read_rows(self.path) if self.path.exists() else ([], [])
-        sheet, problems = read_sheet(rows)
-        if broken or problems:
-            raise UserError([*broken, *problems][:_MOST])
-        self._refuse_other_draws(sheet)
-        size, seed = self.options.sample, self.options.seed
-        if self.options.by_group:
-            self.drawn = draw_groups(candidates, size, seed, already=sheet.answers)
-        else:
-            strata = {None: None, "score": score_strata(candidates), "tag": tag_stratum}[self.options.stratify]
-            self.drawn = draw(candidates, size, seed, stratum=strata, already=sheet.answers)
-        added = self._new_rows(sheet)
-        self._added = len(added)
-        write_label_sheet(self.path, [row | {"weight": self._weight(key_of(row))} for row in sheet.rows] + added)
-
-    def _refuse_other_draws(self, sheet: Sheet) -> None:
-        how = "by group" if self.options.by_group else "by strata" if self.options.stratify else "one by one"
-        known = {one.key for one in self.candidates}
-        others = [key for key in sheet.answers if key not in known]
-        if others:
-            what = f"{len(others)} of {len(sheet.answers)} answers in it are not of this run, such as {others[0][1]}"
-            raise UserError(Problem(what, shown(self.path), "write a new sheet: --out FILE"))
-        before = "by group" if sheet.grouped else "by strata" if sheet.weighted else "one by one"
-        if sheet.answers and before != how:
-            hints = {"by group": "say --by-group", "by strata": "say --stratify as then"}
-            hint = hints.get(before, "leave --stratify and --by-group out")
-            raise UserError(Problem(f"its answers were drawn {before}", shown(self.path), f"{hint}, or --out FILE"))
-        if how == "by group" and len({(one.key[0], one.group) for one in self.candidates}) == len(self.candidates):
-            hint = "leave --by-group out, or say what groups answers: dataset.NAME.group=FIELD"
-            raise UserError(Problem("every answer is a group of its own", "--by-group", hint))
-
-    def _new_rows(self, sheet: Sheet) -> list[dict[str, Any]]:
-        """A row for each sampled answer and metric that is not in the sheet yet, in sampling order."""
-        groups = {one.key: one.group for one in self.candidates} if self.options.by_group else {}
-        made: dict[Key, list[dict[str, Any]]] = {}
-        for row in answered_rows(self.run, self._scores, {key[:2] for key in self.drawn.weights}):
-            key = (row.case.dataset, row.case.id, row.target, row.target_repeat)
-            if key not in self.drawn.weights or row.answer is None:
-                continue
-            digest = answer_hash(row.answer)
-            if sheet.answers.get(key, digest) != digest:
-                what = f"its answer to case {key[1]} is another than this run's"
-                raise UserError(Problem(what, shown(self.path), "write a new sheet: --out FILE"))
-            about = dict(zip(CELL, key, strict=True)) | {"answer_hash": digest, "weight": self._weight(key)}
-            about |= {"group": groups[key]} if groups else {}
-            about |= shown_case(as_answered(row.case, row.answer))
-            metrics = dict.fromkeys(score["metric"] for score in row.scores)
-            asked = [metric for metric in metrics if (key, metric) not in sheet.asked]
-            made[key] = [about | {"metric": metric, "scale": self.metrics[metric]} for metric in asked]
-        return [row for key in self.drawn.weights for row in made.get(key, ())]
-
-    def _weight(self, key: Key) -> float:
-        return round(self.drawn.weights[key], 6)
-
-    def summary(self) -> Iterator[str]:
-        """What was drawn, and what was left out."""
-        n, (of, groups), seed = len(self.drawn.weights), self.drawn.groups, self.options.seed
-        able, total = len(self.candidates), self._every.select(CELL).unique().collect().height
-        name = "answers" if total == able else "answers that can be labelled"
-        answers = f"all {n} {name}" if n == able else f"{n} of {able} {name}"
-        how = f", drawn one by one at random with seed {seed}, from {of} of {groups} groups"
-        if self.options.by_group:
-            how = f": {of} of {groups} groups, whole, drawn at random with seed {seed}"
-        elif groups == able or n == able:
-            how = f", drawn at random with seed {seed}"
-        yield f"{answers}{how}; {self._added} rows added"
-        if failed := sum(one.score is None for one in self.candidates):
-            yield f"{failed} of these {able} have no score by the judge, and are drawn like the others"
-        if total > able:
-            yield f"{total - able} of {total} answers are left out: skipped, undefined, or the target gave none"

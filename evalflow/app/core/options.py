@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -17,7 +17,7 @@ from evalflow.config.explain import problems_of
 from evalflow.config.schema import DERIVED, IDENTIFIER, DatasetConfig
 from evalflow.config.yaml_text import expect_bounded
 from evalflow.errors import Problem, UserError, command, did_you_mean
-from evalflow.jsonvalues import look_up
+from evalflow.jsonvalues import as_list, as_map, look_up
 from evalflow.metrics.registry import METRIC_KINDS, calls_of
 from evalflow.paths import GROUPS, conf_dirs
 from evalflow.records import EMBED, EVIDENCE_TASKS, Case
@@ -70,12 +70,10 @@ class Option:
         return self.values.get("defaults") or []
 
     @property
-    def steps(self) -> list[dict[str, Any]]:
+    def steps(self) -> list[Mapping[str, Any]]:
         """The steps of a chain, or the nodes of a graph, as far as they are maps."""
-        nodes: Any = self.values.get("nodes")
-        listed = list(cast("dict[Any, Any]", nodes).values()) if isinstance(nodes, dict) else self.values.get("steps")
-        steps = cast("list[Any]", listed) if isinstance(listed, list) else []
-        return [cast("dict[str, Any]", step) for step in steps if isinstance(step, dict)]
+        steps = as_map(self.values.get("nodes")).values() or as_list(self.values.get("steps"))
+        return [as_map(step) for step in steps if isinstance(step, dict)]
 
     @property
     def prompts(self) -> list[str]:

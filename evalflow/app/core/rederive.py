@@ -20,9 +20,8 @@ from evalflow.app.core.calibration import (
 )
 from evalflow.app.core.certificates import with_certificates
 from evalflow.app.core.derive import OUTCOMES, Derived, decide, derive, evaluate_run_gates, report
-from evalflow.app.core.exclusions import write_exclusions
 from evalflow.app.core.labels import RunLabels
-from evalflow.app.core.saved import SavedRun, open_run, open_scored
+from evalflow.app.core.saved import SavedRun, open_run, open_scored, write_exclusions
 from evalflow.config.schema import RunConfig
 from evalflow.engine.folder import RunFolder, refuse_links, telling_full_disks
 from evalflow.engine.plan import PreparedFile

@@ -8,12 +8,13 @@ import os
 import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from evalflow import datasets
@@ -29,10 +30,12 @@ from evalflow.jsonvalues import as_list, as_map
 from evalflow.labels.sheet import CELL
 from evalflow.lazy import pl
 from evalflow.objects import StoredFolder, is_address
-from evalflow.paths import private_file, private_folder
+from evalflow.paths import private_file, private_folder, write_atomically
 from evalflow.records import Case
 from evalflow.records.manifest import Manifest, MetricFacts, SweepManifest
+from evalflow.report.findings import exclusion_findings
 from evalflow.report.results_csv import COLUMNS, AnsweredCase, rows
+from evalflow.summary.exclusions import ExcludedResult
 from evalflow.summary.gate_config import parse_gates
 from evalflow.summary.journal import json_line
 from evalflow.targets.registry import TARGET_KINDS
@@ -328,3 +331,31 @@ def answered_rows(
     chosen = scores.join(keys.lazy(), on=["dataset", "case_id"], how="semi", maintain_order="left")
     with answers_of(run.folder, run.rules.settings.run, {case_id for _, case_id in wanted}) as answers:
         yield from (row for row in rows(run.cases(set(wanted)), answers, chosen, columns) if row.scores)
+
+
+def read_exclusions(folder: RunFolder) -> list[ExcludedResult]:
+    """The results that exclusions.json names; UserError if it is damaged."""
+    if not folder.exclusions.is_file():
+        return []
+    try:
+        return TypeAdapter(list[ExcludedResult]).validate_json(folder.exclusions.read_bytes(), strict=True)
+    except ValidationError:
+        hint = "restore it, or remove it so that no result is excluded"
+        raise UserError(Problem("this is no list of excluded results", str(folder.exclusions), hint)) from None
+
+
+def write_exclusions(folder: RunFolder, excluded: Sequence[ExcludedResult]) -> None:
+    """Write exclusions.json, which replaces the one before; without any, remove it."""
+    if not excluded:
+        folder.exclusions.unlink(missing_ok=True)
+        return
+    text = json.dumps([asdict(one) for one in excluded], ensure_ascii=False, indent=1)
+    write_atomically(folder.exclusions, text + "\n")
+
+
+def notes_on_exclusions(folder: RunFolder) -> list[str]:
+    """Each metric's excluded results in words, as of summary.json; empty without any."""
+    path = folder.path / "summary.json"
+    if not folder.exclusions.is_file() or not path.is_file():
+        return []
+    return exclusion_findings(json.loads(path.read_bytes())["details"])

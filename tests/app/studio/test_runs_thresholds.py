@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from evalflow.app.core.exclusions import notes_on_exclusions, read_exclusions
 from evalflow.app.core.process import working_on
 from evalflow.app.core.rederive import rewrite
+from evalflow.app.core.saved import notes_on_exclusions, read_exclusions
 from evalflow.app.studio import bots, cases, datasets, metrics, run_files, runs
 from evalflow.app.studio.metrics import MetricDraft
 from evalflow.app.studio.run_request import RunRequest

@@ -72,21 +72,15 @@ class RayModel:
         return self._model.embed(texts)
 
 
-class RayWorker:
+class RayWorker(ClusterWorker):
     """The actor that works on runs, one after the other."""
 
     def __init__(self, name: str) -> None:
-        self._worker = ClusterWorker(name, _way_to_desk)
+        super().__init__(name, _way_to_desk)
 
     async def begin(self, spec: RunSpec) -> EvalflowError | None:
         minilm.shared().elsewhere = _model_of(ray.get_runtime_context().get_node_id())
-        return await self._worker.begin(spec)
-
-    async def step(self, cases: list[CaseWork], *, stop: bool) -> WorkerReport:
-        return await self._worker.step(cases, stop=stop)
-
-    async def end(self) -> None:
-        await self._worker.end()
+        return await super().begin(spec)
 
 
 def _way_to_desk(run_id: str) -> Send:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from evalflow.app.core.fixtures import FixtureCase, read_fixture
+from evalflow.app.core.proof_subject import FixtureCase, read_fixture
 from evalflow.config.schema import MetricConfig
 from evalflow.errors import UserError
 from evalflow.metrics.registry import METRIC_KINDS
