@@ -11,6 +11,7 @@ from itertools import dropwhile, islice
 from pathlib import Path
 from typing import Any, cast
 
+from evalflow import frozen
 from evalflow.config.schema import DatasetConfig
 from evalflow.contexts import contexts, html_text
 from evalflow.datasets.csv_file import open_csv, raw_records
@@ -66,7 +67,7 @@ def irregular(messages: Sequence[Message], *, goes_on: bool = False) -> Iterator
         yield len(messages) - 1, what
 
 
-@dataclass(frozen=True, slots=True)
+@frozen.record()
 class ReadRow:
     """A row of a file, by its number from 0, with its case or all its problems."""
 

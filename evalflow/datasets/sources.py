@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic_core import from_json
 
-from evalflow import paths
+from evalflow import frozen, paths
 from evalflow.config.schema import DatasetConfig
 from evalflow.errors import Problem, UserError, did_you_mean, nearest
 from evalflow.jsonvalues import is_finite, kind, overflows
@@ -26,7 +26,7 @@ ENDINGS: dict[str, Format] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@frozen.record()
 class SourceRow:
     """One record and its place: `file:line`, `file[record]` or `file, row 7` of Excel."""
 

@@ -92,9 +92,12 @@ def _notes(details: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
 
 
 def _listed(file: TextIO) -> Iterator[str]:
+    """The lines with commas between them, many at a time: the template takes some ten calls for each that it gets."""
     file.seek(0)
-    for number, line in enumerate(file):
-        yield f",{line}" if number else line
+    comma = ""
+    while lines := ",".join(islice(file, BLOCK)):
+        yield comma + lines
+        comma = ","
 
 
 def _blocks(file: TextIO) -> Iterator[str]:
