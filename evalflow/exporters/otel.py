@@ -79,6 +79,7 @@ class DeliveryLog:
         self._file = os.fdopen(opened, "ab", buffering=0)
         self.uids: set[str] = set()
         self.rejected = 0
+        self.why: str | None = None  # some were rejected
         if again:
             self._write({"endpoint": endpoint, "again": True})
         with file.open("rb") as lines:
@@ -89,21 +90,26 @@ class DeliveryLog:
         try:
             found = json.loads(line)
             if found["endpoint"] == self._endpoint and found.get("again"):
-                self.uids, self.rejected = set(), 0
+                self.uids, self.rejected, self.why = set(), 0, None
             elif found["endpoint"] == self._endpoint:
                 self.uids.update(found["uids"])
                 self.rejected += found["rejected"]
+                self.why = found.get("why") or self.why
         except (ValueError, LookupError, TypeError):
             return  # a line that a killed process did not finish
 
-    def note(self, events: Sequence[Event], rejected: int) -> None:
-        """Keep what was taken. A response that comes after the log was closed is lost: those are sent again."""
+    def note(self, events: Sequence[Event], rejected: int, why: str | None = None) -> None:
+        """Keep what was taken, and why some were rejected.
+
+        A response that comes after the log was closed is lost: those are sent again.
+        """
         if self._file.closed:
             return
         uids = [event.uid for event in events]
         self.uids.update(uids)
         self.rejected += rejected
-        self._write({"endpoint": self._endpoint, "uids": uids, "rejected": rejected})
+        self.why = why or self.why
+        self._write({"endpoint": self._endpoint, "uids": uids, "rejected": rejected, "why": why})
 
     def _write(self, line: Mapping[str, object]) -> None:
         # With a newline before it, which ends a line that a killed process did not finish.
@@ -145,7 +151,7 @@ def deliver(
             for batch in given:
                 try:
                     rejected, why_rejected = runner.run(_send(transport, encoded(batch), ends_at, attempts))
-                    log.note(batch, min(rejected, len(batch)))
+                    log.note(batch, min(rejected, len(batch)), why_rejected or None)
                     why = why_rejected or why
                 except UnsentError as error:
                     why = str(error)

@@ -96,7 +96,7 @@ def facts_of(receiver: Receiver, delivered: DeliveryLog, run: SavedRun, why: str
         sent=sent,
         rejected=min(sent, delivered.rejected),
         unsent=unsent,
-        why=why,
+        why=why or delivered.why,
     )
 
 
