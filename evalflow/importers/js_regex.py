@@ -10,7 +10,6 @@ from evalflow.importers.ledger import Untranslatable
 _SPACES = r"\s\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
 _LINE_ENDS = r"\n\r\u2028\u2029"
 _KEPT = frozenset("bBdDwWfnrtvx")  # escapes with the same meaning, given the flag for ASCII
-_SYNTAX = frozenset("^$\\.*+?()[]{}|/")
 _NAME = re.compile(r"<([A-Za-z_$][\w$]*)>")
 _QUANTIFIER = re.compile(r"\{\d+(?:,\d*)?\}")
 _HEX = {"x": re.compile(r"x[0-9a-fA-F]{2}"), "u": re.compile(r"u[0-9a-fA-F]{4}")}

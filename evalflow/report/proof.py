@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -49,17 +48,9 @@ def share(rate: Estimated | None) -> str:
     return f"{percent(rate.value)} ({interval(rate.low, rate.high, percent)})"
 
 
-@dataclass(frozen=True, slots=True)
-class ProofTable:
-    """What a metric's judge sees, in the report of a later run."""
-
-    title: str
-    table: PageTable
-
-
-def proof_tables(manifest: Manifest) -> list[ProofTable]:
-    """A table for each metric of the run whose judge was proved as it is now."""
-    tables: list[ProofTable] = []
+def proof_tables(manifest: Manifest) -> list[tuple[str, PageTable]]:
+    """A title and a table for each metric of the run whose judge was proved as it is now: what the judge sees."""
+    tables: list[tuple[str, PageTable]] = []
     for metric, about in manifest.metrics.items():
         rows: list[Sequence[str]] = []
         for row in (about.proof or {}).get("rows") or ():
@@ -70,7 +61,7 @@ def proof_tables(manifest: Manifest) -> list[ProofTable]:
         if about.proof and rows:
             heads = [*_COUNTED, PageColumn("Share, 95 % interval", "interval"), PageColumn("Finding")]
             name = joined(metric, about.judge, f"proved on {about.proof['dataset']}")
-            tables.append(ProofTable(name, PageTable(heads, rows)))
+            tables.append((name, PageTable(heads, rows)))
     return tables
 
 
