@@ -131,8 +131,7 @@ class Worker:
         return True
 
     def _take_over(self) -> None:
-        with self._space.database.reading() as connection:
-            running = runs.running(connection)
+        running = self._space.read(runs.running)
         known = {job.run_id for job in self._jobs}
         self._heard = {row["run_id"]: self._heard[row["run_id"]] for row in running if row["run_id"] in self._heard}
         for row in running:
@@ -269,8 +268,7 @@ class WorkerJob:
             Whether the run is still this worker's.
         """
         allowed = self._space.allowed  # these read the database, and so come first
-        with self._space.database.reading() as connection:
-            lease = leases.open_lease(connection, self._row)
+        lease = self._space.read(leases.open_lease, self._row)
         manifest = self._manifest()
         self._is_adopted = process.is_alive(self._path)
         if self._is_adopted or self._row["task"] == "load":
@@ -432,8 +430,7 @@ class WorkerJob:
         return self._files.read_manifest() if self._files.manifest.is_file() else None
 
     def _current_row(self) -> Mapping[str, Any] | None:
-        with self._space.database.reading() as connection:
-            return runs.get(connection, self.run_id)
+        return self._space.read(runs.get, self.run_id)
 
     def _end(self, values: Mapping[str, Any]) -> bool:
         with self._space.database.writing(in_turn=False) as connection:

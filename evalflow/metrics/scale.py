@@ -243,6 +243,19 @@ def read_judgement(scale: RecordedScale, value: Any) -> tuple[float | None, Any]
     return read_label(scale, value)
 
 
+def label_bounds(scale: RecordedScale) -> tuple[float | None, float | None]:
+    """The lowest and the highest number that people can give; None where there is no bound, or no number."""
+    match scale:
+        case LikertScale():
+            return scale.min, scale.max
+        case PercentageScale():
+            return 0, 100
+        case FractionScale():
+            return 0, 1
+        case BooleanScale() | LabelScale() | NumberScale():
+            return None, None
+
+
 def scale_text(scale: RecordedScale) -> str:
     """The allowed values of the column `value`, for the person who fills it."""
     match scale:

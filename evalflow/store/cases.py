@@ -110,9 +110,11 @@ def get(connection: Connection, dataset: int, case: int) -> Row | None:
     return one(connection, select(cases).where(cases.c.dataset_id == dataset, cases.c.id == case))
 
 
-def by_key(connection: Connection, dataset: int, key: str) -> Row | None:
-    """One case by its own id."""
-    return one(connection, select(cases).where(cases.c.dataset_id == dataset, cases.c.key == key))
+def by_key(connection: Connection, dataset: int, key: str) -> Row:
+    """The case of that id, which is there."""
+    return dict(
+        connection.execute(select(cases).where(cases.c.dataset_id == dataset, cases.c.key == key)).mappings().one()
+    )
 
 
 def by_ids(connection: Connection, dataset: int, rows: Sequence[int]) -> Iterator[Row]:

@@ -1,8 +1,8 @@
-"""Definitions (bots, datasets and checks of a project, metrics of a bot), and stored responses by idempotency key."""
+"""What has a version, such as bots, datasets, metrics and users; and stored responses by idempotency key."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
@@ -10,66 +10,57 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, func, insert, select
 
 from evalflow.store import rows
-from evalflow.store.rows import Query, Row, every, now, one
-from evalflow.store.server_tables import connections, creations
-from evalflow.store.tables import bots, cases, checks, datasets, judges, metrics, projects, reviews
+from evalflow.store.rows import Query, Row, every, now, one, storable
+from evalflow.store.schema import metadata
+from evalflow.store.server_tables import creations
+from evalflow.store.tables import bots, cases
 
-TableName = Literal["bots", "datasets", "metrics", "projects", "connections", "checks", "judges", "reviews"]
-_TABLES: Mapping[TableName, sa.Table] = {
-    "bots": bots,
-    "datasets": datasets,
-    "metrics": metrics,
-    "projects": projects,
-    "connections": connections,
-    "checks": checks,
-    "judges": judges,
-    "reviews": reviews,
+Kind = Literal["bot", "dataset", "metric", "project", "connection", "check", "judge", "review", "user", "task"]
+"""What a row is; its table has the name in the plural."""
+OWNERS: Mapping[Kind, str] = {
+    **dict.fromkeys(("bot", "dataset", "check", "judge", "review", "task"), "project_id"),
+    "metric": "bot_id",
 }
-OWNERS: Mapping[TableName, str] = {
-    **dict.fromkeys(("bots", "datasets", "checks", "judges", "reviews"), "project_id"),
-    "metrics": "bot_id",
-}
-"""The column of a definition's owner, within which its name is unique; projects and connections have none."""
-TITLED: Mapping[TableName, str] = {
-    "bots": "bot",
-    "metrics": "metric",
-    "datasets": "dataset",
-    "judges": "judge",
-    "projects": "project",
-}
-"""The tables with titles, which are unique in the same way, and what one of their rows is."""
+"""The column of the owner, within which a name is unique; projects, connections and users have none."""
+TITLED: Sequence[Kind] = ("bot", "metric", "dataset", "judge", "project")
+"""The kinds with titles, which are unique in the same way."""
 
 
-def named(connection: Connection, table: TableName, name: str, owner: int | None = None) -> Row | None:
+def table_of(kind: Kind) -> sa.Table:
+    """The table of a kind."""
+    return metadata.tables[f"{kind}s"]
+
+
+def named(connection: Connection, kind: Kind, name: str, owner: int | None = None) -> Row | None:
     """The definition of an owner with that name."""
-    return one(connection, _select(table, owner).where(_TABLES[table].c.name == name))
+    return one(connection, _select(kind, owner).where(table_of(kind).c.name == storable(name)))
 
 
-def by_id(connection: Connection, table: TableName, row: int) -> Row | None:
+def by_id(connection: Connection, kind: Kind, row: int) -> Row | None:
     """The definition with that id."""
-    return one(connection, select(_TABLES[table]).where(_TABLES[table].c.id == row))
+    return one(connection, select(table_of(kind)).where(table_of(kind).c.id == row))
 
 
-def listed(connection: Connection, table: TableName, owner: int | None = None) -> list[Row]:
+def listed(connection: Connection, kind: Kind, owner: int | None = None) -> list[Row]:
     """All definitions of an owner, by name."""
-    return every(connection, _select(table, owner).order_by(_TABLES[table].c.name))
+    return every(connection, _select(kind, owner).order_by(table_of(kind).c.name))
 
 
-def names(connection: Connection, table: TableName, owner: int | None = None) -> list[Row]:
-    """The id and name, and the title if the table has any, of all definitions of an owner."""
-    found = _TABLES[table]
+def names(connection: Connection, kind: Kind, owner: int | None = None) -> list[Row]:
+    """The id and name, and the title if there is any, of all definitions of an owner."""
+    found = table_of(kind)
     columns = [found.c[name] for name in ("id", "name", "title") if name in found.c]
-    return every(connection, _select(table, owner).with_only_columns(*columns))
+    return every(connection, _select(kind, owner).with_only_columns(*columns))
 
 
 def other_titles(connection: Connection, project: int) -> list[Row]:
     """The titles of a project that differ from the name: kind, bot of a metric, name and title; and of all projects."""
     queries: list[Query] = []
-    for table, kind in TITLED.items():
-        found = _TABLES[table]
+    for kind in TITLED:
+        found = table_of(kind)
         bot, name, source = sa.literal(""), found.c.name, found
-        owner = found.c[OWNERS[table]] == project if table in OWNERS else sa.true()
-        if table == "metrics":  # its scores may have another name
+        owner = found.c[OWNERS[kind]] == project if kind in OWNERS else sa.true()
+        if kind == "metric":  # its scores may have another name
             bot, name = bots.c.name, func.coalesce(found.c.definition["name"].as_string(), found.c.name)
             source, owner = found.join(bots), bots.c.project_id == project
         columns = [sa.literal(kind).label("kind"), bot.label("bot"), name.label("name"), found.c.title]
@@ -77,21 +68,21 @@ def other_titles(connection: Connection, project: int) -> list[Row]:
     return [dict(row) for row in connection.execute(sa.union_all(*queries)).mappings()]
 
 
-def add(connection: Connection, table: TableName, values: Mapping[str, Any]) -> int:
+def add(connection: Connection, kind: Kind, values: Mapping[str, Any]) -> int:
     """Add a definition at version 1; returns its id."""
     moment = now()
-    return rows.add(connection, _TABLES[table], {**values, "version": 1, "created_at": moment, "updated_at": moment})
+    return rows.add(connection, table_of(kind), {**values, "version": 1, "created_at": moment, "updated_at": moment})
 
 
-def change(connection: Connection, table: TableName, row: int, expected: int, values: Mapping[str, Any]) -> bool:
+def change(connection: Connection, kind: Kind, row: int, expected: int, values: Mapping[str, Any]) -> bool:
     """Change a definition if it still has the expected version; returns whether it had."""
-    found = _TABLES[table]
+    found = table_of(kind)
     return rows.change(connection, found, found.c.id == row, expected, {**values, "updated_at": now()})
 
 
-def delete(connection: Connection, table: TableName, row: int, expected: int) -> bool:
+def delete(connection: Connection, kind: Kind, row: int, expected: int) -> bool:
     """Delete a definition and its dependents if it still has the expected version; returns whether it had."""
-    found = _TABLES[table]
+    found = table_of(kind)
     return connection.execute(sa.delete(found).where(found.c.id == row, found.c.version == expected)).rowcount == 1
 
 
@@ -102,9 +93,9 @@ def counts(connection: Connection) -> dict[int, tuple[int, int]]:
     return {row[0]: (row[1], row[2]) for row in connection.execute(query)}
 
 
-def _select(table: TableName, owner: int | None) -> sa.Select[Any]:
-    query = select(_TABLES[table])
-    return query.where(_TABLES[table].c[OWNERS[table]] == owner) if table in OWNERS else query
+def _select(kind: Kind, owner: int | None) -> sa.Select[Any]:
+    query = select(table_of(kind))
+    return query.where(table_of(kind).c[OWNERS[kind]] == owner) if kind in OWNERS else query
 
 
 KEPT = timedelta(days=30)

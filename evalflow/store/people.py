@@ -1,4 +1,4 @@
-"""People: their accounts, sessions, tokens, one-time codes, and failed sign-ins. Keys are stored as digests only."""
+"""People: their identities, sessions, tokens, one-time codes, and failed sign-ins. Keys are stored as digests only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
-from evalflow.store.rows import Row, add, change, every, now, one, storable, upsert
+from evalflow.store.rows import Row, add, every, now, one, storable, upsert
 from evalflow.store.server_tables import failed_sign_ins, identities, members, one_time_codes, sessions, tokens, users
 
 Holder = Literal["session", "token", "user"]
@@ -17,11 +17,6 @@ Holder = Literal["session", "token", "user"]
 def digest(key: str) -> str:
     """The stored form of a key that was drawn at random."""
     return hashlib.sha256(key.encode()).hexdigest()
-
-
-def user(connection: Connection, name: str) -> Row | None:
-    """The user with that name."""
-    return one(connection, select(users).where(users.c.name == storable(name)))
 
 
 def user_of_identity(connection: Connection, issuer: str, subject: str) -> Row | None:
@@ -46,31 +41,9 @@ def link_identity(connection: Connection, user_id: int, issuer: str, subject: st
     connection.execute(insert(identities).values(issuer=issuer, subject=subject, user_id=user_id))
 
 
-def all_users(connection: Connection) -> list[Row]:
-    """All users by name."""
-    return every(connection, select(users).order_by(users.c.name))
-
-
 def has_users(connection: Connection) -> bool:
     """Whether anybody has an account."""
     return connection.scalar(select(users.c.id).limit(1)) is not None
-
-
-def add_user(connection: Connection, values: Mapping[str, Any]) -> int:
-    """Add a user; returns the row's id."""
-    moment = now()
-    return add(connection, users, {**values, "version": 1, "created_at": moment, "updated_at": moment})
-
-
-def change_user(connection: Connection, user_id: int, expected: int, values: Mapping[str, Any]) -> bool:
-    """Change a user who still has the expected version; returns whether they had."""
-    return change(connection, users, users.c.id == user_id, expected, {**values, "updated_at": now()})
-
-
-def delete_user(connection: Connection, user_id: int, expected: int) -> bool:
-    """Delete a user with their sessions, tokens and memberships, if they still have the expected version."""
-    found = delete(users).where(users.c.id == user_id, users.c.version == expected)
-    return connection.execute(found).rowcount == 1
 
 
 def owners(connection: Connection) -> int:
@@ -112,14 +85,10 @@ def holders(connection: Connection, kind: Holder, keys: Sequence[str]) -> dict[s
     return {row[column]: row for row in every(connection, query.where(~users.c.is_disabled))}
 
 
-def note_seen(connection: Connection, session_id: int) -> None:
-    """Note that a session is in use."""
-    connection.execute(update(sessions).where(sessions.c.id == session_id).values(seen_at=now()))
-
-
-def note_used(connection: Connection, token_id: int) -> None:
-    """Note that a token was used."""
-    connection.execute(update(tokens).where(tokens.c.id == token_id).values(used_at=now()))
+def note_use(connection: Connection, kind: Literal["session", "token"], row: int) -> None:
+    """Note that a session or a token is in use."""
+    table, column = (sessions, "seen_at") if kind == "session" else (tokens, "used_at")
+    connection.execute(update(table).where(table.c.id == row).values({column: now()}))
 
 
 def sessions_of(connection: Connection, user_id: int) -> list[Row]:

@@ -10,9 +10,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, case, func, select
 
 from evalflow.records import passes
-from evalflow.store.rows import Row, chunks, every, from_row, now, upsert
+from evalflow.store.rows import Row, chunks, every, from_row
 from evalflow.store.scores import CaseAnswer, Limit, RunScores, ScoreFilter
-from evalflow.store.tables import answers, run_views, scores
+from evalflow.store.tables import answers, scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,15 +193,3 @@ def _cell(rows: Sequence[Row], limits: Mapping[tuple[str, str | None], Limit]) -
         passed=all(passed) if passed else None,
         n=len(rows),
     )
-
-
-def has_viewed(run: RunScores, by: str) -> bool:
-    """Whether a person has opened the run's results."""
-    query = select(run_views.c.run).where(run_views.c.run == run.run, run_views.c.by == by)
-    return run.connection.scalar(query) is not None
-
-
-def note_view(run: RunScores, by: str) -> None:
-    """Note that a person has opened the run's results; the first time stays."""
-    statement = upsert(run.connection, run_views, is_replaced=False)
-    run.connection.execute(statement.values(run=run.run, by=by, at=now()))

@@ -235,7 +235,7 @@ def has_viewed(connection: Connection, run: int | None, by: str) -> bool:
 
 
 def note_view(connection: Connection, run: int, by: str) -> None:
-    """Note that a person has opened a run's results."""
+    """Note that a person has opened a run's results; the first time stays."""
     values = {"run": run, "by": by, "at": now()}
     connection.execute(upsert(connection, run_views, is_replaced=False).values(**values))
 

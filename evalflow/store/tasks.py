@@ -1,41 +1,44 @@
-"""Tasks of a project, and comments on tasks, answers and scores."""
+"""Queries for tasks of a project, and comments on tasks, answers and scores."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Connection, Text, case, cast, delete, func, select, tuple_
 
-from evalflow.store import rows
-from evalflow.store.rows import Query, Row, every, now, one
+from evalflow.store.rows import Query, Row, add, every, now, one, storable
 from evalflow.store.tables import comments, runs, tasks
 
+Cause = Literal["bot", "test", "judge", "unknown"]
+"""What is wrong: the bot's answer, the test case, the judge's score, or nobody knows yet."""
+Status = Literal["open", "in_progress", "done"]
+Priority = Literal["low", "normal", "high"]
 _RANK = case({"high": 0, "normal": 1}, value=tasks.c.priority, else_=2)
 
 
 @dataclass(frozen=True, slots=True)
-class TaskFilter:
-    """A filter of tasks; None matches all.
+class TaskQuery:
+    """Which tasks are wanted; None matches all.
 
     Attributes:
         assignee: The name of a person to whom the task is assigned.
         bot: The bot of the run that the task is about.
-        run: The row id of that run; `position` and `metric` narrow it to an answer and to a score.
+        run: The id of that run; `position` and `metric` narrow it to an answer and to a score.
     """
 
-    status: str | None = None
-    cause: str | None = None
+    status: Status | None = None
+    cause: Cause | None = None
     assignee: str | None = None
     bot: str | None = None
-    run: int | None = None
+    run: str | None = None
     position: int | None = None
     metric: str | None = None
 
 
 def page(
-    connection: Connection, project: int, wanted: TaskFilter, after: tuple[int, int] | None, limit: int
+    connection: Connection, project: int, wanted: TaskQuery, after: tuple[int, int] | None, limit: int
 ) -> list[Row]:
     """Tasks by priority, high first, then the newest first.
 
@@ -48,7 +51,7 @@ def page(
     return every(connection, query)
 
 
-def counts(connection: Connection, project: int, wanted: TaskFilter) -> dict[str, int]:
+def counts(connection: Connection, project: int, wanted: TaskQuery) -> dict[str, int]:
     """The number of tasks in each status that has some."""
     query = select(tasks.c.status, func.count()).select_from(tasks.outerjoin(runs, runs.c.id == tasks.c.run))
     found = connection.execute(query.where(*_conditions(project, wanted)).group_by(tasks.c.status))
@@ -66,31 +69,15 @@ def get(connection: Connection, project: int, task: int) -> Row | None:
     return one(connection, _selected().where(tasks.c.project_id == project, tasks.c.id == task))
 
 
-def add(connection: Connection, values: Mapping[str, Any]) -> int:
-    """Add a task at version 1; returns its id."""
-    moment = now()
-    return rows.add(connection, tasks, {**values, "version": 1, "created_at": moment, "updated_at": moment})
-
-
-def change(connection: Connection, task: int, expected: int, values: Mapping[str, Any]) -> bool:
-    """Change a task if it still has the expected version; returns whether it had."""
-    return rows.change(connection, tasks, tasks.c.id == task, expected, {**values, "updated_at": now()})
-
-
-def remove(connection: Connection, task: int, expected: int) -> bool:
-    """Delete a task and its comments if it still has the expected version; returns whether it had."""
-    return connection.execute(delete(tasks).where(tasks.c.id == task, tasks.c.version == expected)).rowcount == 1
-
-
 def _selected() -> Query:
     said = select(func.count()).where(comments.c.task_id == tasks.c.id).scalar_subquery()
     query = select(tasks, _RANK.label("rank"), runs.c.run_id, runs.c.bot, said.label("comments"))
     return query.outerjoin(runs, runs.c.id == tasks.c.run)
 
 
-def _conditions(project: int, wanted: TaskFilter) -> list[ColumnElement[bool]]:
+def _conditions(project: int, wanted: TaskQuery) -> list[ColumnElement[bool]]:
     equal = {tasks.c.status: wanted.status, tasks.c.cause: wanted.cause, runs.c.bot: wanted.bot}
-    equal |= {tasks.c.run: wanted.run, tasks.c.position: wanted.position, tasks.c.metric: wanted.metric}
+    equal |= {runs.c.run_id: wanted.run, tasks.c.position: wanted.position, tasks.c.metric: wanted.metric}
     found = [tasks.c.project_id == project, *(column == value for column, value in equal.items() if value is not None)]
     if wanted.assignee is not None:  # names of users are plain ASCII, which JSON does not escape
         found.append(cast(tasks.c.assignees, Text).contains(f'"{wanted.assignee}"', autoescape=True))
@@ -98,22 +85,22 @@ def _conditions(project: int, wanted: TaskFilter) -> list[ColumnElement[bool]]:
 
 
 @dataclass(frozen=True, slots=True)
-class CommentPlace:
-    """What a comment is on: a task, or an answer of a run, or one of its scores. `run` is the row id."""
+class CommentedOn:
+    """What comments are on: a task; or an answer of a run, or its score by `metric`."""
 
     task: int | None = None
-    run: int | None = None
+    run: str | None = None
     position: int | None = None
     metric: str | None = None
 
 
-def comments_on(connection: Connection, project: int, on: CommentPlace, after: int, limit: int) -> list[Row]:
+def comments_on(connection: Connection, project: int, on: CommentedOn, after: int, limit: int) -> list[Row]:
     """Comments in the order in which they were written; those on an answer include those on its scores.
 
     `after`: only comments with a larger id.
     """
-    equal = {comments.c.task_id: on.task, comments.c.run: on.run, comments.c.position: on.position}
-    equal |= {comments.c.metric: on.metric}
+    equal = {comments.c.task_id: on.task, runs.c.run_id: on.run, comments.c.position: on.position}
+    equal |= {comments.c.metric: on.metric and storable(on.metric)}
     given = [column == value for column, value in equal.items() if value is not None]
     query = _comments().where(comments.c.project_id == project, comments.c.id > after, *given)
     return every(connection, query.order_by(comments.c.id).limit(limit))
@@ -124,10 +111,9 @@ def comment(connection: Connection, project: int, row: int) -> Row | None:
     return one(connection, _comments().where(comments.c.project_id == project, comments.c.id == row))
 
 
-def add_comment(connection: Connection, project: int, on: CommentPlace, text: str, by: str) -> int:
+def add_comment(connection: Connection, values: Mapping[str, Any]) -> int:
     """Add a comment; returns its id."""
-    values = {"task_id": on.task, "run": on.run, "position": on.position, "metric": on.metric}
-    return rows.add(connection, comments, {**values, "project_id": project, "text": text, "by": by, "at": now()})
+    return add(connection, comments, {**values, "at": now()})
 
 
 def remove_comment(connection: Connection, row: int) -> bool:
@@ -136,4 +122,7 @@ def remove_comment(connection: Connection, row: int) -> bool:
 
 
 def _comments() -> Query:
-    return select(comments, runs.c.run_id).outerjoin(runs, runs.c.id == comments.c.run)
+    columns = [column for column in comments.c if column.name != "run"]
+    return select(*columns, comments.c.task_id.label("task"), runs.c.run_id.label("run")).outerjoin(
+        runs, runs.c.id == comments.c.run
+    )

@@ -6,21 +6,16 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Table, delete, func, insert, select, update
+from sqlalchemy import Connection, delete, func, insert, select, update
 
 from evalflow.store.cases import has_example, relate, rewrite
+from evalflow.store.definitions import OWNERS, Kind, table_of
 from evalflow.store.rows import Row, add, chunks, every, now, one
-from evalflow.store.tables import bots, case_tags, cases, checks, datasets, judges, metrics, runs, trash
+from evalflow.store.tables import bots, case_tags, cases, judges, metrics, runs, trash
 
 KEPT = timedelta(days=30)
-TABLES: Mapping[str, Table] = {
-    "bot": bots,
-    "metric": metrics,
-    "dataset": datasets,
-    "judge": judges,
-    "check": checks,
-}
-"""The table of each kind of definition."""
+RESTORABLE: Sequence[Kind] = ("bot", "metric", "dataset", "judge", "check")
+"""The kinds of definitions that are kept."""
 _AT_ONCE = 500
 
 
@@ -73,16 +68,9 @@ def content_of_cases(connection: Connection, dataset: int, ids: Sequence[int] | 
     return list(rows.values())
 
 
-def is_taken(connection: Connection, table: Table, owner: Mapping[str, int], name: str) -> bool:
-    """Whether an owner has a definition of that name."""
-    ((column, value),) = owner.items()
-    found = select(table.c.id).where(table.c[column] == value, table.c.name == name)
-    return connection.scalar(found) is not None
-
-
-def bring_back(connection: Connection, kind: str, content: Mapping[str, Any], owner: Mapping[str, int]) -> None:
-    """Insert a definition and its dependents again, with new ids and as they were. `owner`: its column and value."""
-    made = add(connection, TABLES[kind], {**_without_id(content["row"]), **owner})
+def bring_back(connection: Connection, kind: Kind, content: Mapping[str, Any], owner: int) -> None:
+    """Insert a definition and its dependents again, with new ids and as they were."""
+    made = add(connection, table_of(kind), {**_without_id(content["row"]), OWNERS[kind]: owner})
     for metric in content.get("metrics", []):
         connection.execute(insert(metrics).values(**_without_id(metric) | {"bot_id": made}))
     for chunk in chunks(content.get("runs", []), _AT_ONCE):
@@ -102,16 +90,6 @@ def bring_back_cases(connection: Connection, dataset: int, rows: Sequence[Row]) 
             values["position"] = after = max(after, *(one["position"] for one in rows)) + 1
         values |= {"dataset_id": dataset, "has_example": has_example(row["body"])}
         relate(connection, {add(connection, cases, values): row})
-
-
-def taken_cases(connection: Connection, dataset: int, rows: Sequence[Row]) -> list[str]:
-    """The keys of deleted cases that the dataset has again."""
-    keys = [row["key"] for row in rows]
-    return [
-        key
-        for chunk in chunks(keys, _AT_ONCE)
-        for key in connection.scalars(select(cases.c.key).where(cases.c.dataset_id == dataset, cases.c.key.in_(chunk)))
-    ]
 
 
 def bring_back_checks(connection: Connection, dataset: int, removed: Mapping[str, Sequence[tuple[int, Row]]]) -> int:

@@ -50,11 +50,11 @@ def test_a_new_database_has_the_tables(database: Database) -> None:
 def test_what_is_there_stays_when_it_is_opened_again(database_url: str) -> None:
     first = open_database(database_url)
     with first.writing() as connection:
-        definitions.add(connection, "bots", BOT)
+        definitions.add(connection, "bot", BOT)
     first.close()
     again = open_database(database_url)
     with again.reading() as connection:
-        assert [row["name"] for row in definitions.listed(connection, "bots", 1)] == ["b"]
+        assert [row["name"] for row in definitions.listed(connection, "bot", 1)] == ["b"]
     assert (again.made, again.backup) == (None, None)
     again.close()
 
@@ -72,7 +72,7 @@ def test_an_older_file_is_copied_and_then_brought_forward(tmp_path: Path, monkey
     url = f"sqlite:///{tmp_path / 'e.db'}"
     database = open_database(url)
     with database.writing() as connection:
-        definitions.add(connection, "bots", BOT)
+        definitions.add(connection, "bot", BOT)
     database.close()
     scripts = tmp_path / "migrations"
     _with_one_more(scripts)
@@ -80,7 +80,7 @@ def test_an_older_file_is_copied_and_then_brought_forward(tmp_path: Path, monkey
     newer = open_database(url)
     with newer.reading() as connection:
         assert "later" in {column["name"] for column in inspect(connection).get_columns("labels")}
-        assert definitions.named(connection, "bots", "b", 1)
+        assert definitions.named(connection, "bot", "b", 1)
     newer.close()
     assert newer.backup is not None
     with sqlite3.connect(newer.backup) as copy:
@@ -193,9 +193,9 @@ def test_what_there_was_has_its_name_as_its_title(
     old.dispose()
     new = open_database(database_url)
     with new.reading() as connection:
-        assert [row["title"] for row in definitions.listed(connection, "bots", 1)] == ["b"]
-        assert [row["title"] for row in definitions.listed(connection, "metrics", 1)] == ["polite"]
-        assert [row["title"] for row in definitions.listed(connection, "projects")] == ["default"]
+        assert [row["title"] for row in definitions.listed(connection, "bot", 1)] == ["b"]
+        assert [row["title"] for row in definitions.listed(connection, "metric", 1)] == ["polite"]
+        assert [row["title"] for row in definitions.listed(connection, "project")] == ["default"]
         gone, back = connection.scalars(select(tables.trash.c.content).order_by("id"))
         assert (gone["row"]["title"], gone["metrics"][0]["title"], back) == ("gone", "polite", {})
     new.close()

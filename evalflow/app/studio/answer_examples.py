@@ -21,6 +21,7 @@ from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError
 from evalflow.records import Answer
 from evalflow.store import cases as table
+from evalflow.store.rows import from_row
 
 Example = Mapping[str, Any]
 """An answer example as cases hold it: role, content, metadata."""
@@ -53,10 +54,8 @@ async def ask_bot(space: Workspace, bot: str, row: Mapping[str, Any]) -> Example
 def run_answers(space: Workspace, dataset: str, case: int) -> list[RunAnswer]:
     """The answers of finished runs to a case, of the latest runs first."""
     row = case_row(space, dataset, case)
-    with space.database.reading() as connection:
-        found = table.answers_to(connection, space.project_id, dataset, row["key"])
-    keys = ("run_id", "title", "bot", "created_at", "answer")
-    return [RunAnswer(**{key: one[key] for key in keys}) for one in found]
+    found = space.read(table.answers_to, space.project_id, dataset, row["key"])
+    return [from_row(RunAnswer, one) for one in found]
 
 
 @requires("read")
@@ -76,16 +75,14 @@ def lacking_examples(space: Workspace, dataset: str) -> tuple[int, RunAnswer | N
     with space.database.reading() as connection:
         missing = table.lacking(connection, row["id"])
         found = table.latest_answer(connection, space.project_id, row) if missing else None
-    keys = ("run_id", "title", "bot", "created_at", "answer")
-    return missing, RunAnswer(**{key: found[key] for key in keys}) if found else None
+    return missing, from_row(RunAnswer, found) if found else None
 
 
 @requires("edit")
 def fill_examples(space: Workspace, dataset: str, run_id: str) -> int:
     """Give cases without an answer example the answer of a run; returns the number of changed cases."""
     row = own_row(space, dataset)
-    with space.database.reading() as connection:
-        missing = table.without_example(connection, row["id"])
+    missing = space.read(table.without_example, row["id"])
     found = _examples(space, run_id, dataset, [one["key"] for one in missing])
     changed = {
         one["id"]: case_columns({**one["body"], "demo_answer": found[one["key"]]})

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 
 from evalflow.app.studio.access import ForbiddenError, requires
-from evalflow.app.studio.space import Page, Workspace
+from evalflow.app.studio.space import Page, Workspace, row_number
 from evalflow.errors import Problem, UserError
 from evalflow.store import audit
-from evalflow.store.rows import from_row, storable
+from evalflow.store.rows import Row, from_row, storable
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +77,8 @@ def list_changes(space: Workspace, wanted: AuditFilter, cursor: str | None = Non
     Raises:
         ForbiddenError: The filter names another project, and the person does not own the server.
     """
-    before = _before(cursor)
-    rows = _read(space, _allowed(space, wanted), before, limit + 1)
-    return Page(rows[:limit], str(rows[limit - 1].id) if len(rows) > limit else None)
+    rows = _read(space, _allowed(space, wanted), row_number(cursor), limit + 1)
+    return Page.of(rows, limit, partial(from_row, AuditEntry))
 
 
 @requires("admin")
@@ -91,15 +91,14 @@ def all_changes(space: Workspace, wanted: AuditFilter) -> Iterator[dict[str, obj
 def audit_words(space: Workspace) -> AuditWords:
     """The kinds and the actions of the changes that the person may see."""
     project = None if space.identify().is_owner else space.project
-    with space.database.reading() as connection:
-        return AuditWords(*(audit.distinct(connection, column, project) for column in ("kind", "action")))
+    return AuditWords(*(space.read(audit.distinct, column, project) for column in ("kind", "action")))
 
 
 def _rows(space: Workspace, wanted: AuditFilter) -> Iterator[dict[str, object]]:
     before = None
     while found := _read(space, wanted, before, EXPORTED):
-        yield from map(asdict, found)
-        before = found[-1].id
+        yield from found
+        before = found[-1]["id"]
 
 
 def _allowed(space: Workspace, wanted: AuditFilter) -> AuditFilter:
@@ -111,11 +110,9 @@ def _allowed(space: Workspace, wanted: AuditFilter) -> AuditFilter:
     return replace(wanted, project=space.project)
 
 
-def _read(space: Workspace, wanted: AuditFilter, before: int | None, limit: int) -> list[AuditEntry]:
+def _read(space: Workspace, wanted: AuditFilter, before: int | None, limit: int) -> list[Row]:
     equal = {name: value and storable(value) for name, value in asdict(wanted).items() if name in _EQUAL}
-    with space.database.reading() as connection:
-        rows = audit.page(connection, before, limit, equal, _stored(wanted.since), _stored(wanted.until))
-    return [from_row(AuditEntry, row) for row in rows]
+    return space.read(audit.page, before, limit, equal, _stored(wanted.since), _stored(wanted.until))
 
 
 def _stored(moment: datetime | None) -> str | None:
@@ -127,11 +124,3 @@ def _stored(moment: datetime | None) -> str | None:
         return zoned.astimezone(UTC).isoformat(timespec="milliseconds")
     except OverflowError:
         raise UserError(Problem("this moment is in no calendar", "?since", "such as 2026-11-23")) from None
-
-
-def _before(cursor: str | None) -> int | None:
-    if cursor is None:
-        return None
-    if not cursor.isascii() or not cursor.isdigit() or len(cursor) > 15:
-        raise UserError(Problem("this is no cursor of this list", "?cursor", "take `next` of the previous page"))
-    return int(cursor)

@@ -7,15 +7,25 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, cast
+from functools import partial
+from typing import Any, cast
 
 from anyio import to_thread
 
 from evalflow.app.core.options import Option
 from evalflow.app.studio.access import requires
-from evalflow.app.studio.definitions import DefinitionStore, given, kind_of, remembered_content
+from evalflow.app.studio.definitions import (
+    Definition,
+    DefinitionStore,
+    Origin,
+    Row,
+    given,
+    kind_of,
+    new_values,
+    remembered_content,
+)
 from evalflow.app.studio.leases import trial_budget
-from evalflow.app.studio.space import Workspace, not_found
+from evalflow.app.studio.space import Workspace
 from evalflow.app.studio.titles import lifted
 from evalflow.app.studio.validate import BOT_KINDS, check_bot, one_line
 from evalflow.calls.budget import Budget
@@ -34,54 +44,39 @@ from evalflow.store.rows import from_row
 from evalflow.targets.registry import TARGET_KINDS, build_target
 from evalflow.targets.reply import Form
 
-Origin = Literal["workspace", "conf"]
 
-
-@dataclass(frozen=True, slots=True)
-class Bot:
-    """A target under test.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bot(Definition):
+    """A target under test; its name is the target's in runs.
 
     Attributes:
-        name: Unique; the target's name in runs.
-        title: What people call it.
         description: For people.
         config: A target's configuration: kind (openai, http or recorded) and its keys. It holds names of secrets, not
             the secrets.
-        origin: "conf" if a file declares it; it cannot be changed here.
-        version: Counts its changes; 0 for conf.
-        created_at, updated_at: ISO 8601, UTC; empty for conf.
     """
 
-    name: str
     description: str
     config: Mapping[str, Any]
     origin: Origin = "workspace"
-    version: int = 0
-    created_at: str = ""
-    updated_at: str = ""
-    title: str = ""
 
 
-BOTS = DefinitionStore("bot", "bots", "target", lambda option: kind_of(option) in BOT_KINDS)
+BOTS = DefinitionStore("bot", "target", lambda option: kind_of(option) in BOT_KINDS)
 
 
 @requires("read")
 def list_bots(space: Workspace) -> list[Bot]:
     """All bots: the defined ones by name, then those of conf/ that could be defined here too."""
-    own = {row["name"]: from_row(Bot, row) for row in BOTS.rows(space)}
-    return [*own.values(), *(_of_conf(option) for name, option in BOTS.offered().items() if name not in own)]
+    return BOTS.all_of(BOTS.rows(space), partial(from_row, Bot), _of_conf)
 
 
 @requires("read")
 def get_bot(space: Workspace, name: str) -> Bot:
     """One bot. A bot of conf/ includes all that it inherits, and "???" for a required value that is missing."""
-    row = BOTS.find(space, name)
-    if row is not None:
-        return from_row(Bot, row)
-    offered = BOTS.offered()
-    if name not in offered:
-        raise not_found("bot", name, [bot.name for bot in list_bots(space)])
-    return replace(_of_conf(offered[name]), config=lifted(remembered_content(space, "target", name), None)[0])
+
+    def whole(option: Option) -> Bot:
+        return replace(_of_conf(option), config=lifted(remembered_content(space, "target", name), None)[0])
+
+    return BOTS.one(space, name, partial(from_row, Bot), whole)
 
 
 @requires("edit")
@@ -96,12 +91,15 @@ def create_bot(
 @requires("edit")
 def bot_values(
     space: Workspace, name: str, config: Mapping[str, Any], description: str = "", title: str | None = None
-) -> dict[str, Any]:
+) -> Row:
     """The columns of a new bot, for `BOTS.add`."""
-    plain, title = lifted(config, title)
-    checked = check_bot(name, plain, space.allowed)
+    values = _values(space, name, config, description, title)
     BOTS.expect_free(name)
-    return {"name": name, "title": title, "description": one_line(description, "bot"), "config": checked}
+    return values
+
+
+def _values(space: Workspace, name: str, config: Mapping[str, Any], description: str, title: str | None) -> Row:
+    return new_values("bot", name, config, description, title, partial(check_bot, connections=space.allowed))
 
 
 @requires("edit")
@@ -120,10 +118,9 @@ def update_bot(
     `config` is the complete new one. Past runs keep an old name. `expected` is the version that the change is based on.
     """
     row = BOTS.get(space, name)
-    plain, title = lifted(row["config"] if config is None else config, title)
-    values: dict[str, Any] = {"name": new_name or name, "title": title}
-    values["config"] = check_bot(values["name"], plain, space.allowed)
-    values["description"] = row["description"] if description is None else one_line(description, "bot")
+    given: Mapping[str, Any] = row["config"] if config is None else config
+    about = row["description"] if description is None else description
+    values = _values(space, new_name or name, given, about, title)
     if values["name"] != name:
         BOTS.expect_free(values["name"])
     BOTS.change(space, row, expected, values)
@@ -146,7 +143,8 @@ def copy_bot(
 
 
 def _of_conf(option: Option) -> Bot:
-    return Bot(option.name, option.description, lifted(option.values, None)[0], "conf", title=option.title)
+    config, _ = lifted(option.values, None)
+    return Bot(name=option.name, title=option.title, description=option.description, config=config, origin="conf")
 
 
 LONGEST_S = 120.0
@@ -167,7 +165,8 @@ async def try_bot(space: Workspace, name: str, config: Mapping[str, Any], questi
     asked = question.strip()
     if not asked or len(asked) > LONGEST_QUESTION:
         raise UserError(Problem(f"a question has 1 to {LONGEST_QUESTION} characters", "question"))
-    return await answer_case(space, name, config, _case(asked))
+    case = Case(dataset="trial", index=0, id="trial", messages=(Message("user", asked),))
+    return await answer_case(space, name, config, case)
 
 
 @requires("edit")
@@ -216,10 +215,6 @@ def _checked(space: Workspace, name: str, config: Mapping[str, Any]) -> tuple[Ta
     called = plain if allowed is None else allowed.resolve(plain, "target")
     model = TARGET_KINDS.config(plain["kind"]).model_validate(_with_environment(called))
     return model, allowed
-
-
-def _case(question: str) -> Case:
-    return Case(dataset="trial", index=0, id="trial", messages=(Message("user", question),))
 
 
 def _with_environment(value: Any) -> Any:

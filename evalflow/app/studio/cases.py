@@ -6,10 +6,11 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from evalflow import datasets as readers
 from evalflow.app.studio.access import requires
@@ -25,7 +26,16 @@ from evalflow.app.studio.datasets import (
     own_row,
     question_of,
 )
-from evalflow.app.studio.space import Page, StaleError, TakenError, Workspace, changed_keys, not_found, stale
+from evalflow.app.studio.space import (
+    Page,
+    StaleError,
+    TakenError,
+    Workspace,
+    changed_keys,
+    not_found,
+    row_number,
+    stale,
+)
 from evalflow.app.studio.trash import keep_cases
 from evalflow.app.studio.validate import NO_PROGRAMS
 from evalflow.config.schema import DatasetConfig
@@ -63,28 +73,24 @@ class StoredCase:
     is_draft: bool = False
 
 
+class CaseFilter(TypedDict, total=False):
+    """Which cases of a dataset are meant; see `CaseQuery`."""
+
+    tag: str | None
+    text: str | None
+    draft: bool | None
+
+
 @requires("read")
 def list_cases(
-    space: Workspace,
-    dataset: str,
-    cursor: str | None = None,
-    limit: int = 50,
-    *,
-    tag: str | None = None,
-    text: str | None = None,
-    draft: bool | None = None,
+    space: Workspace, dataset: str, cursor: str | None = None, limit: int = 50, **matching: Unpack[CaseFilter]
 ) -> Page[StoredCase]:
-    """Cases of a dataset that was defined here.
-
-    `tag` selects its sub-tags too; `text` searches question and id; `draft`: only drafts, or only active cases.
-    """
-    limit = max(1, min(limit, MAX_PAGE))
-    row = own_row(space, dataset)
-    after = _number(cursor)
+    """Cases of a dataset that was defined here."""
+    row, limit = own_row(space, dataset), max(1, min(limit, MAX_PAGE))
+    after = row_number(cursor)
     with space.database.reading() as connection:
-        found = table.CaseQuery(connection, row["id"], tag, text, draft).page(after, limit + 1)
-    more = str(found[limit - 1]["position"]) if len(found) > limit else None
-    return Page([from_row(StoredCase, one) for one in found[:limit]], more)
+        found = table.CaseQuery(connection, row["id"], **matching).page(after, limit + 1)
+    return Page.of(found, limit, partial(from_row, StoredCase), "position")
 
 
 @requires("read")
@@ -99,8 +105,7 @@ def dataset_tags(space: Workspace, dataset: str) -> list[tuple[str, int]]:
     if get_dataset(space, dataset).origin == "conf":
         return list(declared_page(space, dataset, 0, 1).tags)
     row = own_row(space, dataset)
-    with space.database.reading() as connection:
-        return table.tag_counts(connection, row["id"])
+    return space.read(table.tag_counts, row["id"])
 
 
 @requires("edit")
@@ -149,14 +154,11 @@ def case_rows(space: Workspace, dataset: str, *, draft: bool = False) -> Iterato
 @requires("edit")
 def add_case(space: Workspace, dataset: str, row: Mapping[str, Any], *, draft: bool = False) -> StoredCase:
     """Add one case, which runs leave out if it is a draft. The key of a problem is the name of its field."""
-    owner = own_row(space, dataset)
-    body = readers.case_to_row(read_row(dataset, row, allow_irregular=False))
-    append_rows(space, dataset, [body], draft=draft)
-    with space.database.reading() as connection:
-        found = table.by_key(connection, owner["id"], case_columns(body)["key"])
-    if found is None:
-        raise not_found("case", body["id"], [])
-    return from_row(StoredCase, found)
+    owner = own_row(space, dataset)["id"]
+    new = case_columns(readers.case_to_row(read_row(dataset, row, allow_irregular=False)))
+    with space.changing("add cases", "dataset", dataset, ["1 cases"]) as connection:
+        append_stored(connection, owner, [{**new, "is_draft": draft}])
+        return from_row(StoredCase, table.by_key(connection, owner, new["key"]))
 
 
 @requires("edit")
@@ -189,9 +191,7 @@ def duplicates(keys: Sequence[str], how: str = "are there already") -> TakenErro
 def _stale(row: Mapping[str, Any], expected: int, wanted: Mapping[str, Any]) -> StaleError:
     there = row["body"]
     values = {field: wanted.get(field) for field in dict.fromkeys([*there, *wanted])}
-    return stale(
-        "case", row["key"], expected, {**there, **{key: row[key] for key in ("version", "updated_at")}}, values
-    )
+    return stale("case", row["key"], expected, {**row, **there}, values)
 
 
 @requires("edit")
@@ -215,19 +215,10 @@ def copy_dataset(space: Workspace, source: str, name: str, title: str | None = N
 def case_row(space: Workspace, dataset: str, case: int) -> dict[str, Any]:
     """The row of one case."""
     row = own_row(space, dataset)
-    with space.database.reading() as connection:
-        found = table.get(connection, row["id"], case)
+    found = space.read(table.get, row["id"], case)
     if found is None:
         raise not_found("case", str(case), [])
     return found
-
-
-def _number(cursor: str | None) -> int | None:
-    if cursor is None:
-        return None
-    if not cursor.isdigit() or len(cursor) > 18:
-        raise UserError(Problem(f"{cursor!r} is no cursor", "cursor", "take `next` of the page before"))
-    return int(cursor)
 
 
 def read_rows(dataset: str, rows: Iterable[Mapping[str, Any]], *, allow_irregular: bool = True) -> Iterator[Case]:
@@ -299,21 +290,18 @@ Body = dict[str, Any]
 
 
 @requires("read")
-def case_ids(
-    space: Workspace, dataset: str, *, tag: str | None = None, text: str | None = None, draft: bool | None = None
-) -> list[int]:
-    """The row ids of the matching cases, in order; for the filter, see `list_cases`."""
+def case_ids(space: Workspace, dataset: str, **matching: Unpack[CaseFilter]) -> list[int]:
+    """The row ids of the matching cases, in order."""
     row = own_row(space, dataset)
     with space.database.reading() as connection:
-        return table.CaseQuery(connection, row["id"], tag, text, draft).ids()
+        return table.CaseQuery(connection, row["id"], **matching).ids()
 
 
 @requires("read")
 def ids_of_rows(space: Workspace, dataset: str, cases: Sequence[int]) -> list[str]:
     """The cases' own ids, by the ids of their rows; those that are gone are left out."""
     row = own_row(space, dataset)
-    with space.database.reading() as connection:
-        return table.keys_of(connection, row["id"], cases)
+    return space.read(table.keys_of, row["id"], cases)
 
 
 @requires("read")
@@ -321,8 +309,7 @@ def known_ids(space: Workspace, dataset: str, ids: Sequence[str]) -> list[str]:
     """Those of some case ids that a dataset has; a dataset of conf/ is read as a whole."""
     if get_dataset(space, dataset).origin == "workspace":
         row = own_row(space, dataset)
-        with space.database.reading() as connection:
-            known = table.known_keys(connection, row["id"], ids)
+        known = space.read(table.known_keys, row["id"], ids)
     else:
         known = {row["id"] for row in declared_rows(space, dataset)}
     return [one for one in ids if one in known]
@@ -384,10 +371,8 @@ def change_cases(space: Workspace, dataset: str, cases: Sequence[int], field: st
     """Change the bodies of cases in one transaction; `field` is for the audit. Returns the number of changed cases."""
     row = own_row(space, dataset)
     with space.changing("update", "dataset", dataset, [f"{field} of {len(cases)} cases"]) as connection:
-        pairs = (
-            (found["id"], found["body"], new(found["body"])) for found in table.by_ids(connection, row["id"], cases)
-        )
-        changed = {case: case_columns(body) for case, before, body in pairs if body != before}
+        there = table.by_ids(connection, row["id"], cases)
+        changed = {one["id"]: case_columns(body) for one in there if (body := new(one["body"])) != one["body"]}
         table.rewrite(connection, changed)
     return len(changed)
 
@@ -412,38 +397,23 @@ class CasePlace:
 
 
 @requires("read")
-def case_place(
-    space: Workspace,
-    dataset: str,
-    case: int,
-    *,
-    tag: str | None = None,
-    text: str | None = None,
-    draft: bool | None = None,
-) -> CasePlace:
-    """The place of a case among those that match a filter; see `list_cases` for the filter."""
+def case_place(space: Workspace, dataset: str, case: int, **matching: Unpack[CaseFilter]) -> CasePlace:
+    """The place of a case among those that match a filter."""
     row = case_row(space, dataset, case)
     with space.database.reading() as connection:
-        found = table.CaseQuery(connection, row["dataset_id"], tag, text, draft)
+        found = table.CaseQuery(connection, row["dataset_id"], **matching)
         before, previous, following = found.around(row["position"])
         return CasePlace(before, found.count(), previous, following)
 
 
 @requires("read")
 def cases_at(
-    space: Workspace,
-    dataset: str,
-    first: int,
-    limit: int = 50,
-    *,
-    tag: str | None = None,
-    text: str | None = None,
-    draft: bool | None = None,
+    space: Workspace, dataset: str, first: int, limit: int = 50, **matching: Unpack[CaseFilter]
 ) -> FoundCases[StoredCase]:
     """A page of the matching cases, in order. If `first` is beyond the end, the last page."""
     row, limit = own_row(space, dataset), max(1, min(limit, MAX_PAGE))
     with space.database.reading() as connection:
-        query = table.CaseQuery(connection, row["id"], tag, text, draft)
+        query = table.CaseQuery(connection, row["id"], **matching)
         total = query.count()
         if first >= total:
             first = max(0, (total - 1) // limit * limit)

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, Unpack
 
 from evalflow.app.studio.access import requires
-from evalflow.app.studio.cases import Deleted, case_columns, change_cases
+from evalflow.app.studio.cases import CaseFilter, Deleted, case_columns, change_cases
 from evalflow.app.studio.checks import get_check
 from evalflow.app.studio.datasets import own_row
+from evalflow.app.studio.scores import limits_of
 from evalflow.app.studio.space import Workspace
 from evalflow.app.studio.trash import keep_removed_checks
-from evalflow.store import check_uses as table
+from evalflow.store import uses as table
 from evalflow.store.cases import CaseQuery, by_ids, rewrite
 from evalflow.store.rows import from_row
-from evalflow.store.scores import Limit, RunScores, ScoreFilter
+from evalflow.store.scores import RunScores, ScoreFilter
 
 MAX_PAGE = 500
 _SEARCHED = 5
@@ -77,33 +78,23 @@ class Coverage:
 @requires("read")
 def check_uses(space: Workspace) -> dict[str, CheckUse]:
     """The use of each check that some case names, built-in ones included."""
-    with space.database.reading() as connection:
-        found = table.counts(connection, space.project_id)
+    found = space.read(table.check_counts, space.project_id)
     return {name: CheckUse(*numbers) for name, numbers in found.items()}
 
 
 @requires("read")
 def cases_with(space: Workspace, name: str, first: int = 0, limit: int = 50) -> list[CheckedCase]:
     """Cases that name a check, by dataset and in their order there, skipping the first `first`."""
-    with space.database.reading() as connection:
-        rows = table.cases_with(connection, space.project_id, name, first, max(1, min(limit, MAX_PAGE)))
+    rows = space.read(table.cases_with, space.project_id, name, first, max(1, min(limit, MAX_PAGE)))
     return [from_row(CheckedCase, row) for row in rows]
 
 
 @requires("read")
-def coverage(
-    space: Workspace,
-    dataset: str,
-    name: str,
-    *,
-    tag: str | None = None,
-    text: str | None = None,
-    draft: bool | None = None,
-) -> Coverage:
-    """Which cases of a dataset match a filter and name a check; for the filter, see `list_cases`."""
+def coverage(space: Workspace, dataset: str, name: str, **matching: Unpack[CaseFilter]) -> Coverage:
+    """Which cases of a dataset match a filter and name a check."""
     row = own_row(space, dataset)
     with space.database.reading() as connection:
-        ids, named = table.among(CaseQuery(connection, row["id"], tag, text, draft), name)
+        ids, named = table.among(CaseQuery(connection, row["id"], **matching), name)
     return Coverage(ids, [one for one in ids if one in named], [one for one in ids if named.get(one)])
 
 
@@ -112,28 +103,15 @@ def last_failure(space: Workspace, name: str) -> CheckFailure | None:
     """Where a check failed last; None if it never did, or only in runs whose judge gives no pass or fail."""
     with space.database.reading() as connection:
         for run in table.imperfect_runs(connection, space.project_id, name, _SEARCHED):
-            scores = RunScores(connection, run["id"], _limits(run["facts"], name))
-            failed = [
-                score
-                for metric in table.numbered(name)
-                if any(limit.metric == metric for limit in scores.limits)
-                for score in scores.page(ScoreFilter(metric=metric, passed=False), None, 1)
-            ]
+            limits = [limit for limit in limits_of(run) if limit.metric in table.numbered(name)]
+            scores = RunScores(connection, run["id"], limits)
+            filters = (ScoreFilter(metric=metric, passed=False) for metric in {limit.metric: None for limit in limits})
+            failed = [score for wanted in filters for score in scores.page(wanted, None, 1)]
             if failed:
                 first = min(failed, key=lambda score: score.place)
-                shown = {key: run[key] for key in ("run_id", "title")}
                 at = run["finished_at"] or run["created_at"]
-                keys = ("metric", "position", "dataset", "case_id", "question")
-                return CheckFailure(**shown, at=at, **{key: getattr(first, key) for key in keys})
+                return from_row(CheckFailure, {**asdict(first), **run}, at=at)
     return None
-
-
-def _limits(facts: Mapping[str, Any], name: str) -> list[Limit]:
-    return [
-        Limit(one["name"], one["judge"], one["threshold"], one["direction"] == "higher_is_better")
-        for one in facts.get("metrics", ())
-        if one["threshold"] is not None and one["name"] in table.numbered(name)
-    ]
 
 
 @requires("edit")
@@ -163,8 +141,7 @@ def remove_check(space: Workspace, dataset: str, cases: Sequence[int], identifie
 @requires("edit")
 def remove_everywhere(space: Workspace, name: str) -> Deleted:
     """Remove a check from all cases of the project."""
-    with space.database.reading() as connection:
-        found = table.cases_with(connection, space.project_id, name)
+    found = space.read(table.cases_with, space.project_id, name)
     by_dataset: dict[str, list[int]] = {}
     for row in found:
         by_dataset.setdefault(row["dataset"], []).append(row["id"])

@@ -27,7 +27,7 @@ from evalflow.metrics.case_checks import (
     starts_program,
 )
 from evalflow.metrics.kinds.checks import param_problems
-from evalflow.store import check_uses
+from evalflow.store import uses
 from evalflow.store.rows import from_row, storable
 
 
@@ -49,7 +49,7 @@ class CheckExample:
 
 @dataclass(frozen=True, slots=True)
 class CheckDraft:
-    """A check to be saved.
+    """A check to be saved, which is defined once and named by many cases.
 
     Attributes:
         name: The identifier by which cases name it: lower-case letters, digits and _.
@@ -65,16 +65,10 @@ class CheckDraft:
     examples: Sequence[CheckExample] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
-    """A check that is defined once and named by many cases; for its fields, see `CheckDraft`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check(CheckDraft):
+    """A saved check."""
 
-    name: str
-    title: str
-    description: str
-    type: str
-    params: Mapping[str, Any]
-    examples: Sequence[CheckExample]
     version: int
     created_at: str
     updated_at: str
@@ -106,7 +100,7 @@ def list_check_types(_: Workspace) -> list[BuiltInCheck]:
     ]
 
 
-CHECKS = DefinitionStore("check", "checks")
+CHECKS = DefinitionStore("check")
 MOST_EXAMPLES = 50
 _EMPTY = ("missing", "too_short", "string_too_short")
 """Pydantic's errors for what is required."""
@@ -144,8 +138,7 @@ def update_check(space: Workspace, expected: int, draft: CheckDraft) -> Check:
 def delete_check(space: Workspace, name: str, expected: int) -> int:
     """Delete a check that no case names; returns its id in the trash."""
     row = CHECKS.get(space, name)
-    with space.database.reading() as connection:
-        used = check_uses.counts(connection, space.project_id).get(name, (0, 0))[0]
+    used, _ = space.read(uses.check_counts, space.project_id).get(name, (0, 0))
     if used:
         what = f"{used:,} case{'' if used == 1 else 's'} use{'s' if used == 1 else ''} the check {name!r}"
         raise TakenError(Problem(what, "check", "remove it from them first", see=(Subject("check", name),)))

@@ -132,8 +132,7 @@ def rank(
 def changed_cases(space: Workspace, a: str, b: str) -> Changes:
     """The cases whose answer or score differs between two runs, for reading in pages."""
     pair = _pair(space, a, b)
-    with space.database.reading() as connection:
-        known = common_cases(connection, run_row(space, a)["id"], run_row(space, b)["id"])
+    known = space.read(common_cases, run_row(space, a)["id"], run_row(space, b)["id"])
     return Changes(cells_between(*pair, known))
 
 

@@ -14,7 +14,7 @@ from evalflow.app.studio.validate import check_name, one_line
 from evalflow.calls.connections import Connection, Connections, Place
 from evalflow.errors import Problem, Subject, UserError, check_all
 from evalflow.llm.sdk import OPENAI_URL
-from evalflow.store import connections as stored
+from evalflow.store import uses
 from evalflow.store.rows import Row, from_row
 
 
@@ -54,7 +54,7 @@ class StoredConnection(ConnectionDraft):
 
 
 _COLUMNS = tuple(field.name for field in fields(ConnectionDraft))
-CONNECTIONS = DefinitionStore("connection", "connections")
+CONNECTIONS = DefinitionStore("connection")
 
 
 @requires("edit")
@@ -113,8 +113,7 @@ def delete_connection(space: Workspace, name: str, expected: int) -> None:
 def users_of(space: Workspace, name: str) -> list[Subject]:
     """The bots, metrics, judges and queued runs of all projects that use a connection."""
     one = Connection.of(CONNECTIONS.get(space, name))
-    with space.database.reading() as connection:
-        rows = stored.configurations(connection)
+    rows = space.read(uses.configurations)
     using = [row for row in rows if any(_is_of(one, values) for values in _parts(_content(space, row)))]
     theirs = {(row["project"], row["name"]) for row in using if row["kind"] in ("bot", "judge")}
     using += [

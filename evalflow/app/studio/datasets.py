@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar, cast
 
 from evalflow import datasets as readers
+from evalflow.app.core.options import Option
 from evalflow.app.studio.access import requires
-from evalflow.app.studio.bots import Origin
-from evalflow.app.studio.definitions import DefinitionStore, declared, remembered_content
-from evalflow.app.studio.space import Workspace, not_found
+from evalflow.app.studio.definitions import Definition, DefinitionStore, Origin, Row, remembered_content
+from evalflow.app.studio.space import Workspace
 from evalflow.app.studio.validate import check_name, one_line
 from evalflow.config.schema import DatasetConfig
 from evalflow.store import definitions
@@ -20,59 +20,51 @@ from evalflow.store.rows import from_row
 Generates = Literal["answer", "actual"]
 
 
-@dataclass(frozen=True, slots=True)
-class Dataset:
-    """A source of cases.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dataset(Definition):
+    """A source of cases; its version counts changes of these fields, not of the cases.
 
     Attributes:
-        name: Unique; the dataset's name in runs.
-        title: What people call it.
         description: For people.
         generates: The case field that a live bot's reply fills.
         cases: The number of cases; None if its files were not counted.
         drafts: How many of them are drafts, which runs leave out.
-        origin: "conf" if a file declares it; it cannot be changed here.
-        version: Counts changes of these fields, not of the cases; 0 for conf.
-        created_at, updated_at: ISO 8601, UTC; empty for conf.
     """
 
-    name: str
     description: str
     generates: Generates = "answer"
     cases: int | None = None
     origin: Origin = "workspace"
-    version: int = 0
-    created_at: str = ""
-    updated_at: str = ""
     drafts: int = 0
-    title: str = ""
 
 
-DATASETS = DefinitionStore("dataset", "datasets", "dataset")
+DATASETS = DefinitionStore("dataset", "dataset")
 
 
 @requires("read")
 def list_datasets(space: Workspace) -> list[Dataset]:
     """All datasets: the defined ones by name, then those of conf/."""
-    with space.database.reading() as connection:
-        rows, counted = definitions.listed(connection, "datasets", space.project_id), definitions.counts(connection)
-    numbers = ((row, counted.get(row["id"], (0, 0))) for row in rows)
-    own = [from_row(Dataset, row, cases=cases, drafts=drafts) for row, (cases, drafts) in numbers]
-    taken = {dataset.name for dataset in own}
-    return own + [
-        Dataset(name, option.description, origin="conf", title=option.title)
-        for name, option in declared("dataset").items()
-        if name not in taken
-    ]
+    return DATASETS.all_of(DATASETS.rows(space), _own(space), _of_conf)
 
 
 @requires("read")
 def get_dataset(space: Workspace, name: str) -> Dataset:
     """One dataset."""
-    for dataset in list_datasets(space):
-        if dataset.name == name:
-            return dataset
-    raise not_found("dataset", name, [dataset.name for dataset in list_datasets(space)])
+    return DATASETS.one(space, name, _own(space), _of_conf)
+
+
+def _own(space: Workspace) -> Callable[[Row], Dataset]:
+    counted = space.read(definitions.counts)
+
+    def shown(row: Row) -> Dataset:
+        cases, drafts = counted.get(row["id"], (0, 0))
+        return from_row(Dataset, row, cases=cases, drafts=drafts)
+
+    return shown
+
+
+def _of_conf(option: Option) -> Dataset:
+    return Dataset(name=option.name, title=option.title, description=option.description, origin="conf")
 
 
 @requires("edit")
@@ -84,7 +76,7 @@ def create_dataset(
     return get_dataset(space, name)
 
 
-def dataset_values(name: str, description: str, generates: Generates, title: str | None = None) -> dict[str, Any]:
+def dataset_values(name: str, description: str, generates: Generates, title: str | None = None) -> Row:
     """The columns of a new dataset, for `DATASETS.add`."""
     check_name(name, "dataset")
     DATASETS.expect_free(name)
@@ -120,7 +112,7 @@ def delete_dataset(space: Workspace, name: str, expected: int) -> int:
 
 
 @requires("read")
-def own_row(space: Workspace, name: str) -> dict[str, Any]:
+def own_row(space: Workspace, name: str) -> Row:
     """The row of a dataset that was defined here."""
     return DATASETS.get(space, name)
 

@@ -3,26 +3,56 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from evalflow.app.core.options import Option, option_values, options
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.space import TakenError, Workspace, changed_keys, not_found, stale
-from evalflow.app.studio.titles import checked_title, name_for, same_title
+from evalflow.app.studio.titles import checked_title, lifted, name_for, same_title
 from evalflow.app.studio.trash import keep_definition
+from evalflow.app.studio.validate import one_line
 from evalflow.config.load import compose
 from evalflow.config.yaml_text import MISSING, unescaped, unescaped_but_environment
 from evalflow.errors import Problem, UserError
 from evalflow.paths import conf_dirs
 from evalflow.store import definitions
-from evalflow.store.definitions import TableName
+from evalflow.store.definitions import Kind
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
+
+
+Origin = Literal["workspace", "conf"]
+"""Whether it was defined in the application, or a file of conf/ declares it, which cannot be changed here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """What people define under a name.
+
+    Attributes:
+        name: Unique; files, columns and overrides have it.
+        title: What people call it.
+        version: Counts its changes; 0 for conf.
+        created_at, updated_at: ISO 8601, UTC; empty for conf.
+    """
+
+    name: str
+    title: str = ""
+    version: int = 0
+    created_at: str = ""
+    updated_at: str = ""
+
+
+Row = dict[str, Any]
+D = TypeVar("D", bound=Definition)
+Check = Callable[[str, Mapping[str, Any]], Row]
+"""Gives a valid configuration as plain JSON, or raises UserError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,36 +62,48 @@ class DefinitionStore:
     A change or deletion names the version that it is based on, and fails if that version is no longer current.
 
     Attributes:
-        noun: The word for one of them in messages.
+        kind: Also the word for one of them in messages.
         group: The config group of conf/ that shares their names; None if there is none.
     """
 
-    noun: str
-    table: TableName
+    kind: Kind
     group: str | None = None
     is_offered: Callable[[Option], bool] = lambda _: True
 
-    def rows(self, space: Workspace, bot: int | None = None) -> list[dict[str, Any]]:
+    def rows(self, space: Workspace, bot: int | None = None) -> list[Row]:
         """All rows of the project by name, or those of one bot."""
-        with space.database.reading() as connection:
-            return definitions.listed(connection, self.table, bot or space.project_id)
+        return space.read(definitions.listed, self.kind, bot or space.project_id)
 
-    def find(self, space: Workspace, name: str, bot: int | None = None) -> dict[str, Any] | None:
+    def find(self, space: Workspace, name: str, bot: int | None = None) -> Row | None:
         """The row of that name; None if there is none."""
-        with space.database.reading() as connection:
-            return definitions.named(connection, self.table, name, bot or space.project_id)
+        return space.read(definitions.named, self.kind, name, bot or space.project_id)
 
-    def get(self, space: Workspace, name: str, bot: int | None = None) -> dict[str, Any]:
+    def all_of(self, rows: Iterable[Row], own: Callable[[Row], D], shipped: Callable[[Option], D]) -> list[D]:
+        """The definitions of some rows, then those of conf/ with other names."""
+        found = [own(row) for row in rows]
+        taken = {one.name for one in found}
+        return [*found, *(shipped(option) for name, option in self.offered().items() if name not in taken)]
+
+    def one(self, space: Workspace, name: str, own: Callable[[Row], D], shipped: Callable[[Option], D]) -> D:
+        """The definition of that name, of the database or else of conf/."""
+        if (row := self.find(space, name)) is not None:
+            return own(row)
+        if option := self.offered().get(name):
+            return shipped(option)
+        raise not_found(self.kind, name, self._known(space))
+
+    def get(self, space: Workspace, name: str, bot: int | None = None) -> Row:
         """The row of that name."""
         row = self.find(space, name, bot)
         if row is not None:
             return row
         if name in self._declared():
-            what = f"the {self.noun} {name!r} is declared in conf/, and cannot be changed here"
-            raise TakenError(Problem(what, self.noun, "copy it under another name, and change the copy"))
-        offered = self.offered()
-        known = [row["name"] for row in self.rows(space, bot)]
-        raise not_found(self.noun, name, [*known, *(other for other in offered if other not in known)])
+            what = f"the {self.kind} {name!r} is declared in conf/, and cannot be changed here"
+            raise TakenError(Problem(what, self.kind, "copy it under another name, and change the copy"))
+        raise not_found(self.kind, name, self._known(space, bot))
+
+    def _known(self, space: Workspace, bot: int | None = None) -> list[str]:
+        return list(dict.fromkeys([*(row["name"] for row in self.rows(space, bot)), *self.offered()]))
 
     def offered(self) -> dict[str, Option]:
         """The options of conf/ that the application can use, by name."""
@@ -77,57 +119,68 @@ class DefinitionStore:
 
         `owner` is the id of its project, or of the bot of a metric, whose name is `bot`.
         """
-        if definitions.named(connection, self.table, values["name"], owner):
+        if definitions.named(connection, self.kind, values["name"], owner):
             raise self._taken(values["name"], bot)
-        owned: dict[str, Any] = {definitions.OWNERS[self.table]: owner} if self.table in definitions.OWNERS else {}
-        if self.table in definitions.TITLED:
+        owned: Row = {definitions.OWNERS[self.kind]: owner} if self.kind in definitions.OWNERS else {}
+        if self.kind in definitions.TITLED:
             owned["title"] = self._free_title(connection, owner, values.get("title") or values["name"])
-        return definitions.add(connection, self.table, {**values, **owned})
+        return definitions.add(connection, self.kind, {**values, **owned})
 
     def change(self, space: Workspace, row: Mapping[str, Any], expected: int, values: Mapping[str, Any]) -> None:
         """Change a row of the expected version, or raise StaleError; NotFoundError if it has been deleted.
 
         Without a title it stays; it follows a new name if there never was another one.
         """
-        name, bot, values = values.get("name", row["name"]), row.get("bot_id"), dict(values)
-        if self.table in definitions.TITLED:
-            kept = name if row["title"] == row["name"] else row["title"]
-            values["title"] = checked_title(values.get("title") or kept, self.noun)
-        fields = [key for column, value in values.items() for key in changed_keys(column, row[column], value)]
-        with space.changing("update", self.noun, row["name"], fields) as connection:
-            if name != row["name"] and definitions.named(connection, self.table, name, bot or space.project_id):
-                raise self._taken(name)
-            if self.table in definitions.TITLED and values["title"] != row["title"]:
-                self._free_title(connection, bot or space.project_id, values["title"], row["id"])
-            if not definitions.change(connection, self.table, row["id"], expected, values):
-                raise stale(self.noun, row["name"], expected, self.get(space, row["name"], bot), values)
+        with self.changing(space, row, expected, values):
+            pass
 
-    def delete(self, space: Workspace, row: dict[str, Any], expected: int) -> int:
+    @contextmanager
+    def changing(
+        self, space: Workspace, row: Mapping[str, Any], expected: int, values: Mapping[str, Any]
+    ) -> Generator[Connection]:
+        """As `change`, with more to do in the same transaction."""
+        name, bot, values = values.get("name", row["name"]), row.get("bot_id"), dict(values)
+        if self.kind in definitions.TITLED:
+            kept = name if row["title"] == row["name"] else row["title"]
+            values["title"] = checked_title(values.get("title") or kept, self.kind)
+        fields = [key for column, value in values.items() for key in changed_keys(column, row[column], value)]
+        with space.changing("update", self.kind, row["name"], fields) as connection:
+            if name != row["name"] and definitions.named(connection, self.kind, name, bot or space.project_id):
+                raise self._taken(name)
+            if self.kind in definitions.TITLED and values["title"] != row["title"]:
+                self._free_title(connection, bot or space.project_id, values["title"], row["id"])
+            if not definitions.change(connection, self.kind, row["id"], expected, values):
+                raise stale(self.kind, row["name"], expected, self.get(space, row["name"], bot), values)
+            yield connection
+
+    def delete(self, space: Workspace, row: Row, expected: int) -> int:
         """Delete a row and its dependents if it still has the expected version; returns its id in the trash, if any."""
-        with space.changing("delete", self.noun, row["name"]) as connection:
-            kept = keep_definition(space, connection, self.noun, row)
-            if not definitions.delete(connection, self.table, row["id"], expected):
-                raise stale(self.noun, row["name"], expected, self.get(space, row["name"], row.get("bot_id")), {})
+        with space.changing("delete", self.kind, row["name"]) as connection:
+            kept = keep_definition(space, connection, self.kind, row)
+            self.remove(space, connection, row, expected)
         return kept
+
+    def remove(self, space: Workspace, connection: Connection, row: Mapping[str, Any], expected: int) -> None:
+        """Delete a row for good, within a transaction."""
+        if not definitions.delete(connection, self.kind, row["id"], expected):
+            raise stale(self.kind, row["name"], expected, self.get(space, row["name"], row.get("bot_id")), {})
 
     def names(self, space: Workspace) -> set[str]:
         """The names that a new one cannot have."""
-        with space.database.reading() as connection:
-            found = definitions.names(connection, self.table, space.project_id)
+        found = space.read(definitions.names, self.kind, space.project_id)
         return {row["name"] for row in found} | set(self._declared())
 
     def free(self, space: Workspace, title: str) -> tuple[str, str]:
         """A free name and title for a new one in the project, by that title; with a number if it is taken."""
-        with space.database.reading() as connection:
-            found = definitions.names(connection, self.table, space.project_id)
+        found = space.read(definitions.names, self.kind, space.project_id)
         taken = {same_title(one) for one in (*(row["title"] for row in found), *self._declared_titles())}
         numbered = (f"{title} {number}" for number in count(2))
         free = next(one for one in chain([title], numbered) if same_title(one) not in taken)
-        return name_for(free, self.names(space), self.noun), free
+        return name_for(free, self.names(space), self.kind), free
 
     def create(self, space: Workspace, values: Mapping[str, Any]) -> None:
         """Add a row to the project; see `add`."""
-        with space.changing("create", self.noun, values["name"]) as connection:
+        with space.changing("create", self.kind, values["name"]) as connection:
             self.add(connection, space.project_id, values)
 
     def _declared(self) -> dict[str, Option]:
@@ -138,19 +191,27 @@ class DefinitionStore:
 
     def _free_title(self, connection: Connection, owner: int, title: str, but: int | None = None) -> str:
         """The title as it is stored; TakenError if another one of the owner, or of conf/, has it."""
-        found = checked_title(title, self.noun)
-        there = {
-            row["title"]: row["name"] for row in definitions.names(connection, self.table, owner) if row["id"] != but
-        }
+        found = checked_title(title, self.kind)
+        others = definitions.names(connection, self.kind, owner)
+        there = {row["title"]: row["name"] for row in others if row["id"] != but}
         for other, name in {**self._declared_titles(), **there}.items():
             if same_title(other) == same_title(found):
-                what = f"there already is a {self.noun} called {other!r}, with the name {name}"
-                raise TakenError(Problem(what, f"{self.noun}.title", "choose another one"))
+                what = f"there already is a {self.kind} called {other!r}, with the name {name}"
+                raise TakenError(Problem(what, f"{self.kind}.title", "choose another one"))
         return found
 
     def _taken(self, name: str, bot: str | None = None) -> TakenError:
         what = f"the bot {bot!r} already has" if bot else "there already is"
-        return TakenError(Problem(f"{what} a {self.noun} {name!r}", f"{self.noun}.name", "choose another name"))
+        return TakenError(Problem(f"{what} a {self.kind} {name!r}", f"{self.kind}.name", "choose another name"))
+
+
+def new_values(
+    kind: Kind, name: str, config: Mapping[str, Any], description: str, title: str | None, check: Check
+) -> Row:
+    """The columns of a definition. If no title is given, that in its configuration counts."""
+    plain, title = lifted(config, title)
+    checked = check(name, plain)
+    return {"name": name, "title": title, "description": one_line(description, kind), "config": checked}
 
 
 @requires("read")

@@ -13,7 +13,7 @@ from evalflow.app.studio.access import Actor, ForbiddenError, open_to_all
 from evalflow.app.studio.sessions import start_session
 from evalflow.app.studio.space import Workspace
 from evalflow.errors import Problem
-from evalflow.store import people
+from evalflow.store import definitions, people
 from evalflow.store.rows import storable
 
 BACK_TTL = timedelta(minutes=10)
@@ -69,8 +69,7 @@ def sign_in_by_identity(
     Raises:
         ForbiddenError: There is no account for it, or it is disabled.
     """
-    with space.database.reading() as connection:
-        row = people.user_of_identity(connection, identity.issuer, identity.subject)
+    row = space.read(people.user_of_identity, identity.issuer, identity.subject)
     if row is None:
         row = _linked(space, identity, address) or (_signed_up(space, identity, address) if signs_up else None)
     if row is None:
@@ -99,13 +98,13 @@ def _signed_up(space: Workspace, identity: ProvidedIdentity, address: str) -> Ma
     with space.database.reading() as connection:
         if identity.email and people.users_with_email(connection, identity.email):
             return None
-        taken = {row["name"] for row in people.all_users(connection)}
+        taken = {row["name"] for row in definitions.listed(connection, "user")}
     wanted = re.sub(r"[^a-z0-9._-]+", "-", identity.user_name.partition("@")[0].lower()).strip("._-")[:90] or "user"
     name = next(one for one in (wanted, *(f"{wanted}-{n}" for n in range(2, len(taken) + 3))) if one not in taken)
     values = {"name": name, "full_name": storable(" ".join(identity.full_name.split()))[:200], "email": identity.email}
     unset = {"password_hash": None, "is_owner": False, "is_disabled": False}
     with _acting(space, values, address).changing("create", "user", name, ["sign-up"]) as connection:
-        user_id = people.add_user(connection, {**values, **unset})
+        user_id = definitions.add(connection, "user", {**values, **unset})
         people.link_identity(connection, user_id, identity.issuer, identity.subject)
     return {**values, **unset, "id": user_id}
 

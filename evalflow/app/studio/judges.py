@@ -9,80 +9,67 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 from evalflow.app.core.options import Option
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.definitions import (
+    Definition,
     DefinitionStore,
+    Origin,
+    Row,
     declared,
     declared_content,
     given,
     kind_of,
+    new_values,
     remembered_content,
 )
 from evalflow.app.studio.space import TakenError, Workspace, not_found
 from evalflow.app.studio.titles import lifted, titled
-from evalflow.app.studio.validate import check_judge, one_line
+from evalflow.app.studio.validate import check_judge
 from evalflow.config.yaml_text import MISSING
 from evalflow.errors import Problem, Subject, UserError
-from evalflow.store import definitions
-from evalflow.store import judges as stored
+from evalflow.store import definitions, uses
 from evalflow.store.rows import from_row
 
 
-@dataclass(frozen=True, slots=True)
-class StoredJudge:
-    """A judge of the project, or one that conf/ declares.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredJudge(Definition):
+    """A judge of the project, or one that conf/ declares; its name never changes.
 
     Attributes:
-        name: Unique in the project; it never changes.
-        title: What people call it.
         description: For people.
         config: A judge's configuration: kind, model and other keys. It holds the name of a key's variable, not the key.
         used_by: The metrics of the project that name it, as BOT/METRIC, and the judges of which it is a member.
         runs: How many runs of the project chose it.
         missing_key: The environment variable that has no value and must be set first; None if nothing is missing.
-        origin: "conf" if a file declares it; it cannot be changed here.
-        version: Counts its changes; 0 for conf.
-        created_at, updated_at: ISO 8601, UTC; empty for conf.
     """
 
-    name: str
     description: str
     config: Mapping[str, Any]
     used_by: list[str]
     runs: int
     missing_key: str | None
-    origin: str = "workspace"
-    version: int = 0
-    created_at: str = ""
-    updated_at: str = ""
-    title: str = ""
+    origin: Origin = "workspace"
 
 
-JUDGES = DefinitionStore("judge", "judges", "judge")
+JUDGES = DefinitionStore("judge", "judge")
 
 
 @requires("read")
 def list_judges(space: Workspace) -> list[StoredJudge]:
     """All judges: the defined ones by name, then those of conf/."""
-    users, runs = _users(space), _runs(space)
-    own = [_shown(space, row, users, runs) for row in JUDGES.rows(space)]
-    taken = {judge.name for judge in own}
-    shipped = (option for name, option in declared("judge").items() if name not in taken)
-    return [*own, *(_of_conf(space, option, users, runs) for option in shipped)]
+    uses = _Uses.of(space)
+    return JUDGES.all_of(JUDGES.rows(space), uses.own, uses.shipped)
 
 
 @requires("read")
 def get_judge(space: Workspace, name: str) -> StoredJudge:
     """One judge."""
-    row = JUDGES.find(space, name)
-    if row is not None:
-        return _shown(space, row, _users(space), _runs(space))
-    if option := declared("judge").get(name):
-        return _of_conf(space, option, _users(space), _runs(space))
-    raise not_found("judge", name, [judge.name for judge in list_judges(space)])
+    uses = _Uses.of(space)
+    return JUDGES.one(space, name, uses.own, uses.shipped)
 
 
 @requires("edit")
@@ -97,12 +84,11 @@ def create_judge(
 @requires("edit")
 def judge_values(
     space: Workspace, name: str, config: Mapping[str, Any], description: str = "", title: str | None = None
-) -> dict[str, Any]:
+) -> Row:
     """The columns of a new judge, for `JUDGES.add`."""
-    plain, title = lifted(config, title)
-    checked = _checked(space, name, plain)
+    values = new_values("judge", name, config, description, title, partial(_checked, space))
     JUDGES.expect_free(name)
-    return {"name": name, "title": title, "description": one_line(description, "judge"), "config": checked}
+    return values
 
 
 def _checked(space: Workspace, name: str, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -154,9 +140,7 @@ def update_judge(
     Runs that exist keep the judge that they started with.
     """
     row = JUDGES.get(space, name)
-    plain, title = lifted(config, title)
-    checked = _checked(space, name, plain)
-    values = {"title": title, "config": checked, "description": one_line(description, "judge")}
+    values = new_values("judge", name, config, description, title, partial(_checked, space))
     JUDGES.change(space, row, expected, values)
     return get_judge(space, name)
 
@@ -216,21 +200,16 @@ def can_be_member(judge: StoredJudge) -> bool:
     return judge.name != "target" and "members" not in judge.config and (is_embedded or model not in (None, MISSING))
 
 
-def _runs(space: Workspace) -> dict[str, int]:
-    with space.database.reading() as connection:
-        return stored.runs_by_judge(connection, space.project_id)
-
-
 def _users(space: Workspace) -> dict[str, list[str]]:
     """The metrics of the project that name each judge."""
     found: dict[str, list[str]] = {}
     with space.database.reading() as connection:
-        for bot in definitions.listed(connection, "bots", space.project_id):
-            for metric in definitions.listed(connection, "metrics", bot["id"]):
+        for bot in definitions.listed(connection, "bot", space.project_id):
+            for metric in definitions.listed(connection, "metric", bot["id"]):
                 named = metric["definition"].get("judge")
                 if isinstance(named, str):
                     found.setdefault(named, []).append(f"{bot['name']}/{metric['name']}")
-        for row in definitions.listed(connection, "judges", space.project_id):
+        for row in definitions.listed(connection, "judge", space.project_id):
             for member in _member_names(row["config"]):
                 found.setdefault(member, []).append(row["name"])
     return found
@@ -247,37 +226,43 @@ def _member_names(config: Mapping[str, Any]) -> list[str]:
     return cast("list[str]", named) if isinstance(named, list) else []
 
 
-def _shown(
-    space: Workspace, row: Mapping[str, Any], users: Mapping[str, list[str]], runs: Mapping[str, int]
-) -> StoredJudge:
-    config: Mapping[str, Any] = row["config"]
-    try:
-        called = with_members(space, space.resolve(config, "judge"))
-    except UserError:  # its connection, or a member, was deleted
-        called = config
-    return from_row(
-        StoredJudge,
-        row,
-        used_by=users.get(row["name"], []),
-        runs=runs.get(row["name"], 0),
-        missing_key=_missing_key(called),
-    )
+@dataclass(frozen=True, slots=True)
+class _Uses:
+    """What judges are shown with: the metrics and judges that name each, and the number of runs that chose it."""
 
+    space: Workspace
+    users: Mapping[str, list[str]]
+    runs: Mapping[str, int]
 
-def _of_conf(space: Workspace, option: Option, users: Mapping[str, list[str]], runs: Mapping[str, int]) -> StoredJudge:
-    name, has_members = option.name, "members" in _inherited(option.values)
-    values = remembered_content(space, "judge", name) if has_members else given(option.values)
-    config = {**lifted(values, None)[0], "kind": kind_of(option)}
-    config.pop("defaults", None)
-    return StoredJudge(
-        *(name, option.description, config, users.get(name, []), runs.get(name, 0), _missing_key(config), "conf"),
-        title=option.title,
-    )
+    @classmethod
+    def of(cls, space: Workspace) -> _Uses:
+        return cls(space, _users(space), space.read(uses.runs_by_judge, space.project_id))
 
+    def own(self, row: Row) -> StoredJudge:
+        config: Mapping[str, Any] = row["config"]
+        try:
+            called = with_members(self.space, self.space.resolve(config, "judge"))
+        except UserError:  # its connection, or a member, was deleted
+            called = config
+        return from_row(StoredJudge, row, missing_key=_missing_key(called), **self._of(row["name"]))
 
-def _inherited(values: Mapping[str, Any]) -> str:
-    """The defaults list of a judge's file, in which members are named."""
-    return str(values.get("defaults", ""))
+    def shipped(self, option: Option) -> StoredJudge:
+        is_whole = "members" not in str(option.values.get("defaults", ""))  # the members are named there
+        values = given(option.values) if is_whole else remembered_content(self.space, "judge", option.name)
+        config = {**lifted(values, None)[0], "kind": kind_of(option)}
+        config.pop("defaults", None)
+        return StoredJudge(
+            name=option.name,
+            title=option.title,
+            description=option.description,
+            config=config,
+            missing_key=_missing_key(config),
+            origin="conf",
+            **self._of(option.name),
+        )
+
+    def _of(self, name: str) -> dict[str, Any]:
+        return {"used_by": self.users.get(name, []), "runs": self.runs.get(name, 0)}
 
 
 def _missing_key(config: Mapping[str, Any]) -> str | None:

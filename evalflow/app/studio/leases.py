@@ -68,7 +68,7 @@ class ProjectBudget:
 
 def read_budget(connection: Connection, project: int) -> ProjectBudget:
     """The budget of a project in the current month."""
-    row = definitions.by_id(connection, "projects", project)
+    row = definitions.by_id(connection, "project", project)
     assert row is not None  # what is asked about belongs to it
     month, limits = this_month(), BudgetConfig(**row["budget"])
     spent, leased = spending.totals(connection, project, month)

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import ConfigDict
 
+from evalflow.app.core.options import Option
 from evalflow.app.studio.access import requires
-from evalflow.app.studio.bots import BOTS, Origin
-from evalflow.app.studio.definitions import DefinitionStore, declared, find_declared, remembered_content
+from evalflow.app.studio.bots import BOTS
+from evalflow.app.studio.definitions import (
+    Definition,
+    DefinitionStore,
+    Origin,
+    Row,
+    declared,
+    find_declared,
+    remembered_content,
+)
 from evalflow.app.studio.judges import named_judges
 from evalflow.app.studio.space import NotFoundError, TakenError, Workspace, not_found, refuse_elsewhere, stale
 from evalflow.app.studio.titles import checked_title, lifted, same_title
@@ -26,29 +35,22 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 
-@dataclass(frozen=True, slots=True)
-class MetricDefinition:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricDefinition(Definition):
     """A metric of a bot or of the library.
+
+    Its name is unique for the bot, and also the metric's in scores, unless the definition has its own `name`. The
+    `version` in its definition is another one.
 
     Attributes:
         bot: The name of its bot; None for the library.
-        title: What people call it.
-        name: Unique for the bot. Also the metric's name in scores, unless the definition has its own `name`.
         prompts: Its own templates, by name; shipped templates that it uses are not included.
-        origin: "conf" if a file declares it; it cannot be changed here.
-        version: Counts its changes; 0 for conf. Not the `version` in its definition.
-        created_at, updated_at: ISO 8601, UTC; empty for conf.
     """
 
-    bot: str | None
-    name: str
+    bot: str | None = None
     definition: Mapping[str, Any]
     prompts: Mapping[str, str]
     origin: Origin = "workspace"
-    version: int = 0
-    created_at: str = ""
-    updated_at: str = ""
-    title: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +67,13 @@ class MetricDraft:
     title: str | None = None
 
 
-METRICS = DefinitionStore("metric", "metrics")
+METRICS = DefinitionStore("metric")
 
 
 @requires("read")
 def list_library(_: Workspace) -> list[MetricDefinition]:
     """The metrics of conf/, as their files declare them."""
-    return [
-        MetricDefinition(None, name, lifted(option.values, None)[0], {}, "conf", title=option.title)
-        for name, option in declared("metric").items()
-    ]
+    return [_shipped(option, option.values, {}) for option in declared("metric").values()]
 
 
 @requires("read")
@@ -83,8 +82,12 @@ def get_library(space: Workspace, name: str) -> MetricDefinition:
     option = find_declared("metric", "metric", name)
     prompts = Prompts(prompt_dirs())
     texts = {prompt: prompts.source(prompt) for prompt in option.prompts}
-    content, _ = lifted(remembered_content(space, "metric", name), None)
-    return MetricDefinition(None, name, content, texts, "conf", title=option.title)
+    return _shipped(option, remembered_content(space, "metric", name), texts)
+
+
+def _shipped(option: Option, content: Mapping[str, Any], prompts: Mapping[str, str]) -> MetricDefinition:
+    definition, _ = lifted(content, None)
+    return MetricDefinition(name=option.name, title=option.title, definition=definition, prompts=prompts, origin="conf")
 
 
 @requires("read")
@@ -137,9 +140,7 @@ def _complete(space: Workspace, draft: MetricDraft) -> MetricDraft:
 
 def add_metric(connection: Connection, row: int, bot: str, checked: MetricDraft) -> None:
     """Add a metric within a transaction, to the bot of this row id and name."""
-    values = {"name": checked.name, "title": checked.title, "definition": checked.definition}
-    values["prompts"] = checked.prompts or {}
-    METRICS.add(connection, row, values, bot)
+    METRICS.add(connection, row, asdict(checked), bot)
 
 
 @requires("edit")
@@ -170,7 +171,7 @@ def replace_metrics(
     checked = _checked(space, drafts)
     row = BOTS.get(space, bot)["id"]
     with space.changing("replace metrics", "bot", bot, [draft.name for draft in drafts]) as connection:
-        there = {found["name"]: found for found in definitions.listed(connection, "metrics", row)}
+        there = {found["name"]: found for found in definitions.listed(connection, "metric", row)}
         for name in dict.fromkeys([*there, *expected]):
             found = there.get(name, {"version": 0})
             if found["version"] != expected.get(name, 0):
@@ -179,12 +180,12 @@ def replace_metrics(
         for name, draft in checked.items():
             values = {"title": titles[name], "definition": draft.definition, "prompts": draft.prompts}
             if name not in there:
-                definitions.add(connection, "metrics", {"bot_id": row, "name": name, **values})
+                definitions.add(connection, "metric", {"bot_id": row, "name": name, **values})
             elif any(there[name][key] != value for key, value in values.items()):
-                definitions.change(connection, "metrics", there[name]["id"], there[name]["version"], values)
+                definitions.change(connection, "metric", there[name]["id"], there[name]["version"], values)
         for name, found in there.items():
             if name not in checked:
-                definitions.delete(connection, "metrics", found["id"], found["version"])
+                definitions.delete(connection, "metric", found["id"], found["version"])
     return list_metrics(space, bot)
 
 
@@ -276,5 +277,5 @@ def _checked(space: Workspace, drafts: Sequence[MetricDraft]) -> dict[str, Metri
     return checked
 
 
-def _row(space: Workspace, bot: str, name: str) -> dict[str, Any]:
+def _row(space: Workspace, bot: str, name: str) -> Row:
     return METRICS.get(space, name, BOTS.get(space, bot)["id"])

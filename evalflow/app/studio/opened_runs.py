@@ -143,7 +143,7 @@ def _expect_declared(space: Workspace, request: RunRequest) -> None:
     named = (BOTS, [request.bot]), (JUDGES, [request.judge or ""]), (DATASETS, request.datasets)
     problems = [
         Problem(
-            f"the {store.noun} {name!r} is another one here than on its command line",
+            f"the {store.kind} {name!r} is another one here than on its command line",
             "run",
             "rename it, or run the command",
         )

@@ -10,9 +10,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from evalflow.app.studio.access import requires
-from evalflow.app.studio.space import TakenError, Workspace, not_found, stale
+from evalflow.app.studio.definitions import DefinitionStore
+from evalflow.app.studio.space import TakenError, Workspace
 from evalflow.errors import Problem, UserError, check_all
-from evalflow.store import people
+from evalflow.store import definitions, people
 from evalflow.store.rows import from_row, storable
 
 SHORTEST_PASSWORD, LONGEST_PASSWORD = 12, 1024
@@ -48,6 +49,9 @@ class User:
     updated_at: str
 
 
+USERS = DefinitionStore("user")
+
+
 def as_user(row: Mapping[str, Any]) -> User:
     """The user of a row, without the hash of the password."""
     return from_row(User, row, has_password=row["password_hash"] is not None)
@@ -56,14 +60,13 @@ def as_user(row: Mapping[str, Any]) -> User:
 @requires("own")
 def list_users(space: Workspace) -> list[User]:
     """All users by name."""
-    with space.database.reading() as connection:
-        return [as_user(row) for row in people.all_users(connection)]
+    return [as_user(row) for row in USERS.rows(space)]
 
 
 @requires("own")
 def get_user(space: Workspace, name: str) -> User:
     """One user."""
-    return as_user(user_row(space, name))
+    return as_user(USERS.get(space, name))
 
 
 @requires("own")
@@ -74,9 +77,10 @@ def add_user(
     check_all(lambda: _check_name(name), lambda: _one_line(full_name), lambda: _email(email))
     values = {"name": name, "full_name": _one_line(full_name), "email": _email(email)}
     with space.changing("create", "user", name, ["is_owner"] if is_owner else []) as connection:
-        if people.user(connection, name):
+        if definitions.named(connection, "user", name):
             raise TakenError(Problem(f"there already is a user {name!r}", "name", "choose another name"))
-        people.add_user(connection, {**values, "password_hash": None, "is_owner": is_owner, "is_disabled": False})
+        new = {**values, "password_hash": None, "is_owner": is_owner, "is_disabled": False}
+        definitions.add(connection, "user", new)
     return get_user(space, name)
 
 
@@ -95,7 +99,7 @@ def update_user(
 
     A disabled user's sessions end. The last owner can be neither disabled nor made an ordinary user.
     """
-    row = user_row(space, name)
+    row = USERS.get(space, name)
     check_all(lambda: _one_line(full_name or ""), lambda: _email(email or None))
     given = {"full_name": full_name, "email": email, "is_owner": is_owner, "is_disabled": is_disabled}
     values: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
@@ -103,9 +107,7 @@ def update_user(
         values["full_name"] = _one_line(full_name)
     if email is not None:
         values["email"] = _email(email or None)
-    with space.changing("update", "user", name, [key for key in values if values[key] != row[key]]) as connection:
-        if not people.change_user(connection, row["id"], expected, values):
-            raise stale("user", name, expected, user_row(space, name), values)
+    with USERS.changing(space, row, expected, values) as connection:
         _expect_owner(row, people.owners(connection))
         if is_disabled:
             people.end_sessions(connection, row["id"])
@@ -115,10 +117,9 @@ def update_user(
 @requires("own")
 def delete_user(space: Workspace, name: str, expected: int) -> None:
     """Delete a user with their sessions, tokens and roles; what they made stays, and the audit still names them."""
-    row = user_row(space, name)
+    row = USERS.get(space, name)
     with space.changing("delete", "user", name) as connection:
-        if not people.delete_user(connection, row["id"], expected):
-            raise stale("user", name, expected, user_row(space, name), {})
+        USERS.remove(space, connection, row, expected)
         _expect_owner(row, people.owners(connection))
 
 
@@ -128,7 +129,7 @@ def password_link(space: Workspace, name: str) -> str:
 
     A new password by any way ends all links that were made before it.
     """
-    row = user_row(space, name)
+    row = USERS.get(space, name)
     code = secrets.token_urlsafe(32)
     expires_at = (datetime.now(UTC) + LINK_TTL).isoformat(timespec="milliseconds")
     with space.changing("create link", "user", name) as connection:
@@ -144,10 +145,10 @@ def account_state(row: Mapping[str, Any]) -> str:
 @requires("own")
 def set_password(space: Workspace, name: str, password: str) -> None:
     """Set a user's password, and end their sessions."""
-    row = user_row(space, name)
+    row = USERS.get(space, name)
     hashed = password_hash(password, name)
     with space.changing("set password", "user", name) as connection:
-        people.change_user(connection, row["id"], row["version"], {"password_hash": hashed})
+        definitions.change(connection, "user", row["id"], row["version"], {"password_hash": hashed})
         people.end_sessions(connection, row["id"])
 
 
@@ -171,21 +172,9 @@ def password_hash(password: str, name: str) -> str:
 
 
 @requires("own")
-def user_row(space: Workspace, name: str) -> dict[str, Any]:
-    """The row of a user."""
-    with space.database.reading() as connection:
-        row = people.user(connection, name)
-        known = [] if row else [found["name"] for found in people.all_users(connection)]
-    if row is None:
-        raise not_found("user", name, known)
-    return row
-
-
-@requires("own")
 def has_owner(space: Workspace) -> bool:
     """Whether somebody can sign in as the owner of the server."""
-    with space.database.reading() as connection:
-        return people.owners(connection) > 0
+    return space.read(people.owners) > 0
 
 
 def _expect_owner(row: Mapping[str, Any], left: int) -> None:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from evalflow.app.studio.access import ForbiddenError, Role, requires
-from evalflow.app.studio.definitions import DefinitionStore
-from evalflow.app.studio.space import TakenError, Workspace, not_found, stale
+from evalflow.app.studio.definitions import Definition, DefinitionStore
+from evalflow.app.studio.space import TakenError, Workspace, not_found
 from evalflow.app.studio.validate import check_name, one_line
 from evalflow.errors import Problem, Subject
-from evalflow.store import DEFAULT_PROJECT, definitions, trash
+from evalflow.store import DEFAULT_PROJECT, trash
 from evalflow.store import projects as stored
 from evalflow.store.rows import Row, from_row
 
@@ -19,27 +19,20 @@ _HELD = ("bots", "datasets", "runs")
 """What a project must not have to be deleted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Project:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Project(Definition):
     """Bots, datasets and runs that belong together, and the people who work with them.
 
+    Its addresses begin with /p/NAME/; the name never changes.
+
     Attributes:
-        name: Unique; its addresses begin with /p/NAME/. It never changes.
-        title: What people call it.
         description: For people.
         role: What the person who asks may do in it.
         members, bots, datasets, runs: How many it has.
-        version: Counts changes of the title and the description.
-        created_at, updated_at: ISO 8601, UTC.
     """
 
-    name: str
-    title: str
     description: str
     role: Role | Literal["owner"]
-    version: int
-    created_at: str
-    updated_at: str
     members: int = 0
     bots: int = 0
     datasets: int = 0
@@ -65,17 +58,16 @@ class Member:
     is_disabled: bool
 
 
-PROJECTS = DefinitionStore("project", "projects")
+PROJECTS = DefinitionStore("project")
 
 
 @requires("account")
 def list_projects(space: Workspace) -> list[Project]:
     """The projects that the person may see, by name."""
     actor = space.identify()
-    with space.database.reading() as connection:
-        rows, counted = definitions.listed(connection, "projects"), stored.counts(connection)
+    counted = space.read(stored.counts)
     found: list[Project] = []
-    for row in rows:
+    for row in PROJECTS.rows(space):
         role = "owner" if actor.is_owner else actor.roles.get(row["id"])
         if role is not None:
             found.append(from_row(Project, row, role=role, **counted.get(row["id"], {})))
@@ -85,11 +77,10 @@ def list_projects(space: Workspace) -> list[Project]:
 @requires("account")
 def get_project(space: Workspace, name: str) -> Project:
     """A project that the person may see."""
-    found = list_projects(space)
-    try:
-        return next(project for project in found if project.name == name)
-    except StopIteration:
-        raise not_found("project", name, [project.name for project in found]) from None
+    found = {project.name: project for project in list_projects(space)}
+    if name not in found:
+        raise not_found("project", name, list(found))
+    return found[name]
 
 
 @requires("own")
@@ -126,12 +117,8 @@ def delete_project(space: Workspace, expected: int) -> None:
             what = f"the project {name!r} still has {', '.join(parts)}"
             see = tuple(Subject(key, "", project=name) for key in _HELD if held.get(key))
             raise TakenError(Problem(what, "project", "delete these first", see=see))
-        row = definitions.named(connection, "projects", name)
-        if row is None:
-            raise not_found("project", name, [])
         trash.clear(connection, space.project_id)
-        if not definitions.delete(connection, "projects", row["id"], expected):
-            raise stale("project", name, expected, row, {})
+        PROJECTS.remove(space, connection, {"id": space.project_id, "name": name}, expected)
 
 
 def _counted(count: int, key: str) -> str:
@@ -141,8 +128,7 @@ def _counted(count: int, key: str) -> str:
 @requires("admin")
 def list_members(space: Workspace) -> list[Member]:
     """The members of the workspace's project, by name."""
-    with space.database.reading() as connection:
-        return [from_row(Member, row) for row in stored.project_members(connection, space.project_id)]
+    return [from_row(Member, row) for row in space.read(stored.project_members, space.project_id)]
 
 
 @requires("admin")
@@ -171,8 +157,7 @@ def remove_member(space: Workspace, name: str) -> None:
 
 
 def _person(space: Workspace, name: str) -> Row:
-    with space.database.reading() as connection:
-        person = stored.person(connection, space.project_id, name)
+    person = space.read(stored.person, space.project_id, name)
     if person is None:
         raise not_found("user", name, [])
     if person["is_owner"] and not space.identify().is_owner:

@@ -24,17 +24,7 @@ from evalflow.app.studio.runs import run_row
 from evalflow.app.studio.space import TakenError, Workspace, not_found
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError, check_all, did_you_mean
-from evalflow.metrics.scale import (
-    BooleanScale,
-    FractionScale,
-    LabelScale,
-    LikertScale,
-    NumberScale,
-    PercentageScale,
-    RecordedScale,
-    label_scale,
-    scale_text,
-)
+from evalflow.metrics.scale import LabelScale, LikertScale, RecordedScale, label_bounds, label_scale, scale_text
 from evalflow.stats.prediction import Spread
 from evalflow.store import definitions, projects
 from evalflow.store import people as accounts
@@ -44,7 +34,7 @@ from evalflow.store.rows import from_row, storable
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-REVIEWS = DefinitionStore("review", "reviews")
+REVIEWS = DefinitionStore("review")
 MOST_ITEMS = 10_000
 LONGEST_NAME, LONGEST_GUIDELINES = 100, 20_000
 DEFAULT_OVERLAP = 0.2
@@ -328,7 +318,7 @@ def labellers(space: Workspace) -> list[Labeller]:
             return [Labeller("local", "")]
         members = projects.project_members(connection, space.project_id)
         roles: dict[str, Role | None] = {row["name"]: row["role"] for row in members}
-        rows = accounts.all_users(connection)
+        rows = definitions.listed(connection, "user")
     return [
         from_row(Labeller, row)
         for row in rows
@@ -350,12 +340,12 @@ def scored_run(space: Workspace, run_id: str) -> SavedRun:
 def as_metric(row: Mapping[str, Any], guidelines: str) -> ReviewMetric:
     """A metric of a review from the stored form."""
     scale = scale_of(row)
-    low, high = _bounds(scale)
-    kinds = {"fraction": "number"}
+    low, high = label_bounds(scale)
     anchors = scale.anchors or {} if isinstance(scale, LikertScale) else {}
     labels = list(scale.values) if isinstance(scale, LabelScale) else []
-    kind: Any = kinds.get(scale.type, scale.type)
-    own = ReviewScale(kind, low, high, labels, anchors, scale_text(scale))
+    own = ReviewScale(
+        "number" if scale.type == "fraction" else scale.type, low, high, labels, anchors, scale_text(scale)
+    )
     title = row.get("title") or row["name"]
     return ReviewMetric(row["name"], own, row["description"], row["rubric"], guidelines, title=title)
 
@@ -365,21 +355,8 @@ def scale_of(row: Mapping[str, Any]) -> RecordedScale:
     return _SCALES.validate_python(row["scale"])
 
 
-def _bounds(scale: RecordedScale) -> tuple[float | None, float | None]:
-    match scale:
-        case LikertScale():
-            return scale.min, scale.max
-        case PercentageScale():
-            return 0, 100
-        case FractionScale():
-            return 0, 1
-        case BooleanScale() | LabelScale() | NumberScale():
-            return None, None
-
-
 def _as_reviews(space: Workspace, rows: Sequence[Mapping[str, Any]]) -> list[Review]:
-    with space.database.reading() as connection:
-        counted = stored.counts(connection, [row["id"] for row in rows])
+    counted = space.read(stored.counts, [row["id"] for row in rows])
     return [_as_review(row, *counted.get(row["id"], (0, 0))) for row in rows]
 
 
@@ -474,7 +451,7 @@ def guideline_text(text: str) -> str:
 @requires("label")
 def named_review(space: Workspace, name: str, connection: Connection) -> dict[str, Any]:
     """The row of a review that names the person who asks; they are told of no other, unless they may edit."""
-    row = definitions.named(connection, "reviews", name, space.project_id)
+    row = definitions.named(connection, "review", name, space.project_id)
     if row is None or space.identify().name not in row["people"]:
         if row is not None and may(space, "edit"):
             what = f"you are not among the people of the review {name!r}"

@@ -30,6 +30,7 @@ from evalflow.app.studio.space import (
     Workspace,
     not_found,
     refuse_elsewhere,
+    row_number,
     run_folder,
     stale,
 )
@@ -225,13 +226,9 @@ def list_runs(
     `text`: only those with each of its words in their title, id, bot, datasets, metrics or models. `cursor` is `next`
     of the previous page. `limit`: at most 200.
     """
-    if cursor is not None and not (cursor.isdigit() and len(cursor) < 19):
-        raise UserError(Problem(f"{cursor!r} is no cursor", "cursor", "take `next` of the page before"))
     limit = max(1, min(limit, MAX_PAGE))
-    with space.database.reading() as connection:
-        found = runs.page(connection, space.project_id, int(cursor) if cursor else None, limit + 1, bot, state, text)
-    more = str(found[limit - 1]["id"]) if len(found) > limit else None
-    return Page([_as_run(row) for row in found[:limit]], more)
+    found = space.read(runs.page, space.project_id, row_number(cursor), limit + 1, bot, state, text)
+    return Page.of(found, limit, _as_run)
 
 
 @requires("edit")
@@ -286,8 +283,7 @@ def latest_datasets(space: Workspace, bot: str) -> Sequence[str]:
 @requires("read")
 def run_row(space: Workspace, run_id: str) -> dict[str, Any]:
     """The row of a run."""
-    with space.database.reading() as connection:
-        row = runs.get(connection, run_id)
+    row = space.read(runs.get, run_id)
     if row is None or row["project_id"] != space.project_id:
         raise not_found("run", run_id, [])
     return row
@@ -350,8 +346,7 @@ def _inspected(
     with RunSubjects(request.bot, request.judge or "target", definitions, request.datasets).linked():
         refuse_elsewhere(space, {**request.options, "metric": definitions})
         arguments = freeze(folder / "snapshot", own, *with_values(space, request))
-        with space.database.reading() as connection:
-            budget = leases.read_budget(connection, space.project_id)
+        budget = space.read(leases.read_budget, space.project_id)
         found = inspect_snapshot(arguments, space.allowed, Lease(id=0, **budget.limits.model_dump()))
     return arguments, found, leases.need_of(found.estimate, found.parts.settings.run.budget), budget
 
@@ -376,8 +371,7 @@ def _new_folder(space: Workspace, request: RunRequest) -> Path:
 def _created(space: Workspace, request: RunRequest, key: str | None) -> Run | None:
     if key is None:
         return None
-    with space.database.reading() as connection:
-        row = runs.by_key(connection, key)
+    row = space.read(runs.by_key, key)
     return _same(row, request) if row else None
 
 

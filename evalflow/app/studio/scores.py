@@ -14,7 +14,7 @@ from evalflow.app.studio.access import requires
 from evalflow.app.studio.runs import ENDED, run_row
 from evalflow.app.studio.space import Page, Workspace, not_found
 from evalflow.errors import Problem, UserError
-from evalflow.store import results
+from evalflow.store import results, reviews
 from evalflow.store.results import ResultCell, ResultRow
 from evalflow.store.scores import Limit, RunScores, Score, ScoreFilter
 
@@ -117,7 +117,7 @@ def get_score(space: Workspace, run_id: str, score_id: str, thresholds: Mapping[
     position, _, n = score_id.partition("-")
     found = None
     with _scores_of(space, run_id, thresholds) as scores:
-        if position.isdigit() and n.isdigit() and len(score_id) < 20:
+        if score_id.isascii() and position.isdecimal() and n.isdecimal() and len(score_id) < 20:
             found = scores.get((int(position), int(n)))
     if found is None:
         raise not_found("score", score_id, [])
@@ -147,7 +147,7 @@ def order_results(
         if one.get("bounded")
     }
     with space.database.reading() as connection:
-        scores = RunScores(connection, row["id"], _limits(row, thresholds))
+        scores = RunScores(connection, row["id"], limits_of(row, thresholds))
 
         def ranking() -> results.AnswerRanking:
             if row["state"] not in ENDED:
@@ -191,12 +191,10 @@ def note_view(space: Workspace, run_id: str) -> None:
 
     The audit has no row for it, since nothing of the project changes.
     """
-    row, by = run_row(space, run_id), space.identify().name
-    with space.database.reading() as connection:
-        if results.has_viewed(RunScores(connection, row["id"]), by):
-            return
-    with space.database.writing() as connection:
-        results.note_view(RunScores(connection, row["id"]), by)
+    run, by = run_row(space, run_id)["id"], space.identify().name
+    if not space.read(reviews.has_viewed, run, by):
+        with space.database.writing() as connection:
+            reviews.note_view(connection, run, by)
 
 
 @requires("read")
@@ -255,10 +253,11 @@ def distribution(space: Workspace, run_id: str, metric: str, threshold: float | 
 def _scores_of(space: Workspace, run_id: str, thresholds: Mapping[str, float] | None = None) -> Generator[RunScores]:
     row = run_row(space, run_id)
     with space.database.reading() as connection:
-        yield RunScores(connection, row["id"], _limits(row, thresholds))
+        yield RunScores(connection, row["id"], limits_of(row, thresholds))
 
 
-def _limits(row: Mapping[str, Any], thresholds: Mapping[str, float] | None) -> list[Limit]:
+def limits_of(row: Mapping[str, Any], thresholds: Mapping[str, float] | None = None) -> list[Limit]:
+    """The thresholds of a run's metrics, or those that replace them."""
     found: list[Limit] = []
     for metric in row["facts"].get("metrics", []):
         value = (thresholds or {}).get(metric["name"], metric["threshold"])

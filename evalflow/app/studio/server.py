@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from evalflow.app.studio.access import ForbiddenError, requires
 from evalflow.app.studio.space import Workspace
 from evalflow.errors import Problem
-from evalflow.store import Database, people, runs
+from evalflow.store import Database, definitions, runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,6 @@ def expect_owner(space: Workspace) -> None:
     actor = space.identify()
     if actor.is_owner:
         return
-    with space.database.reading() as connection:
-        row = people.user(connection, actor.name)
+    row = space.read(definitions.named, "user", actor.name)
     if row is None or not row["is_owner"] or "admin" not in actor.roles.values():
         raise ForbiddenError(Problem("only the owner of this server may do this", hint="ask the owner of this server"))

@@ -14,7 +14,7 @@ from evalflow.app.studio.people import User as Account
 from evalflow.app.studio.people import account_state, as_user, password_hash, weak_password
 from evalflow.app.studio.space import NotFoundError, Workspace, not_found
 from evalflow.errors import Problem, UserError
-from evalflow.store import people
+from evalflow.store import definitions, people
 from evalflow.store.rows import from_row, now, storable
 
 SESSION_TTL = timedelta(days=14)
@@ -169,8 +169,7 @@ def sign_in(space: Workspace, name: str, password: str, address: str, agent: str
     from pwdlib import PasswordHash
 
     hasher = PasswordHash.recommended()
-    with space.database.reading() as connection:
-        row = people.user(connection, name)
+    row = space.read(definitions.named, "user", name)
     known = row["password_hash"] if row and not row["is_disabled"] else None
     if known is None:
         hasher.hash(password)  # an unknown name takes as long as a known one
@@ -183,7 +182,9 @@ def sign_in(space: Workspace, name: str, password: str, address: str, agent: str
         if others is not None:  # of other accounts; this attempt was none
             people.note_failure(connection, {keys["address"]: max(0, others["failures"] - 1)}, others["last_at"])
         people.forget_failures(connection, [keys["pair"], keys["account"]], time.time() - FORGET_S)
-        if newer is not None and people.change_user(connection, row["id"], row["version"], {"password_hash": newer}):
+        if newer is not None and definitions.change(
+            connection, "user", row["id"], row["version"], {"password_hash": newer}
+        ):
             row = {**row, "password_hash": newer}
     return start_session(space, row, address, agent, "password")
 
@@ -199,7 +200,7 @@ def start_session(space: Workspace, row: Mapping[str, Any], address: str, agent:
     expires_at = (datetime.now(UTC) + SESSION_TTL).isoformat(timespec="milliseconds")
     acting = replace(space, identify=lambda: Actor(row["id"], row["name"], address=address))
     with acting.changing("sign in", "user", row["name"], [way]) as connection:
-        current = people.user(connection, row["name"])
+        current = definitions.named(connection, "user", row["name"])
         if current is None or any(current[key] != row[key] for key in ("id", "password_hash", "is_disabled")):
             raise SignedOutError
         people.add_session(connection, key, row["id"], address, agent[:200], expires_at)
@@ -217,13 +218,14 @@ def sign_out(space: Workspace, key: str) -> None:
 def note_use(space: Workspace, identity: Identity) -> None:
     """Note that a session or token is in use: at most every five minutes, or every minute."""
     row = identity.row
-    if row is None or identity.kind == "user":
+    kind = identity.kind
+    if row is None or kind == "user":
         return
-    last, minutes = (row["seen_at"], 5) if identity.kind == "session" else (row["used_at"] or "", 1)
+    last, minutes = (row["seen_at"], 5) if kind == "session" else (row["used_at"] or "", 1)
     if last >= (datetime.now(UTC) - timedelta(minutes=minutes)).isoformat(timespec="milliseconds"):
         return
     with space.database.writing(in_turn=False) as connection:
-        (people.note_seen if identity.kind == "session" else people.note_used)(connection, row["id"])
+        people.note_use(connection, kind, row["id"])
 
 
 @open_to_all
@@ -239,13 +241,13 @@ def choose_password(space: Workspace, code: str, password: str) -> str:
     acting = replace(space, identify=lambda: Actor(row["id"], row["name"]))
     with acting.changing("set password", "user", row["name"], ["by link"]) as connection:
         _user_of(connection, people.take_code(connection, code))
-        people.change_user(connection, row["id"], row["version"], {"password_hash": hashed})
+        definitions.change(connection, "user", row["id"], row["version"], {"password_hash": hashed})
         people.end_sessions(connection, row["id"])
     return row["name"]
 
 
 def _user_of(connection: Any, content: Mapping[str, Any] | None) -> dict[str, Any]:
-    rows = people.all_users(connection) if content and content["kind"] == "password" else []
+    rows = definitions.listed(connection, "user") if content and content["kind"] == "password" else []
     found = next((row for row in rows if content and account_state(row) == content["account"]), None)
     if found is None:
         raise UserError(Problem("this link is not valid any more", "link", "ask the owner of the server for another"))
@@ -286,8 +288,7 @@ class Token:
 @requires("account")
 def own_account(space: Workspace) -> Account:
     """The account of the person who acts. Raises NotFoundError if they have none."""
-    with space.database.reading() as connection:
-        row = people.user(connection, space.identify().name)
+    row = space.read(definitions.named, "user", space.identify().name)
     if row is None:
         raise _no_account()
     return as_user(row)
@@ -305,7 +306,7 @@ def change_password(space: Workspace, old: str, new: str) -> None:
 
     _expect_no_token(space)
     with space.database.writing() as connection:
-        row = people.user(connection, space.identify().name)
+        row = definitions.named(connection, "user", space.identify().name)
         tries = f"change {space.identify().name}"
         counted = people.failures(connection, [tries]).get(tries, {"failures": 0, "last_at": 0.0})
         if 0 <= time.time() - counted["last_at"] < (wait_s := _delay("pair", counted)):
@@ -318,7 +319,7 @@ def change_password(space: Workspace, old: str, new: str) -> None:
     hashed = password_hash(new, row["name"])
     with space.changing("set password", "user", row["name"]) as connection:
         people.forget_failures(connection, [tries], time.time() - FORGET_S)
-        people.change_user(connection, row["id"], row["version"], {"password_hash": hashed})
+        definitions.change(connection, "user", row["id"], row["version"], {"password_hash": hashed})
         people.end_sessions(connection, row["id"], but=_own_session(space))
 
 
@@ -327,8 +328,7 @@ def own_sessions(space: Workspace) -> list[Session]:
     """One's own sessions, the newest first; ForbiddenError for a token."""
     _expect_no_token(space)
     this = _own_session(space)
-    with space.database.reading() as connection:
-        rows = people.sessions_of(connection, _own_id(space))
+    rows = space.read(people.sessions_of, _own_id(space))
     return [from_row(Session, row, is_this=row["key_hash"] == this) for row in rows]
 
 
@@ -344,8 +344,7 @@ def end_own_session(space: Workspace, session: int) -> None:
 @requires("account")
 def list_tokens(space: Workspace) -> list[Token]:
     """The tokens of the project, the newest first: one's own, or all for an admin."""
-    with space.database.reading() as connection:
-        rows = people.tokens_of(connection, space.project_id, _whose(space))
+    rows = space.read(people.tokens_of, space.project_id, _whose(space))
     return [from_row(Token, row, user=row["user_name"]) for row in rows]
 
 

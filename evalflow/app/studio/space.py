@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from threading import BoundedSemaphore, Lock
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast
 
 from anyio import CapacityLimiter, to_thread
 
@@ -80,6 +80,8 @@ def _files(folder: str) -> Iterator[tuple[str, int, int, int, int]]:
 
 
 T = TypeVar("T")
+S = TypeVar("S")
+P = ParamSpec("P")
 
 
 class Recent(Generic[T]):
@@ -112,6 +114,23 @@ class Page(Generic[T]):
 
     items: Sequence[T]
     next: str | None = None
+
+    @staticmethod
+    def of(
+        rows: Sequence[Mapping[str, Any]], limit: int, item: Callable[[Mapping[str, Any]], S], key: str = "id"
+    ) -> Page[S]:
+        """A page of the first `limit` rows; if there is one more, its cursor is the `key` of the last."""
+        more = str(rows[limit - 1][key]) if len(rows) > limit else None
+        return Page([item(row) for row in rows[:limit]], more)
+
+
+def row_number(cursor: str | None) -> int | None:
+    """The number that the cursor of a list of rows is."""
+    if cursor is None:
+        return None
+    if not (cursor.isascii() and cursor.isdecimal() and len(cursor) < 19):
+        raise UserError(Problem("this is no cursor of this list", "?cursor", "take `next` of the previous page"))
+    return int(cursor)
 
 
 class NotFoundError(UserError):
@@ -162,6 +181,11 @@ class Workspace:
         outputs = self.root / "outputs"
         return outputs / "runs" if self.project == DEFAULT_PROJECT else outputs / "projects" / self.project / "runs"
 
+    def read(self, query: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """What one query of the store finds."""
+        with self.database.reading() as connection:
+            return query(connection, *args, **kwargs)
+
     @contextmanager
     def changing(self, action: str, kind: str, name: str, fields: Iterable[str] = ()) -> Generator[Connection]:
         """A write transaction that also records who changed what. `fields`: the names of the changed ones."""
@@ -176,8 +200,7 @@ class Workspace:
 
     def in_project(self, name: str) -> Workspace:
         """The workspace in another project."""
-        with self.database.reading() as connection:
-            row = definitions.named(connection, "projects", name)
+        row = self.read(definitions.named, "project", name)
         if row is None:
             raise not_found("project", name, [])
         return replace(self, project_id=row["id"], project=row["name"])
@@ -186,7 +209,7 @@ class Workspace:
     def allowed(self) -> Connections | None:
         """The connections as they are now; None where nobody has an account: any address may be called."""
         with self.database.reading() as connection:
-            rows = definitions.listed(connection, "connections") if people.has_users(connection) else None
+            rows = definitions.listed(connection, "connection") if people.has_users(connection) else None
         return None if rows is None else Connections(tuple(map(CallConnection.of, rows)))
 
     def resolve(self, values: Mapping[str, Any], key: str) -> Mapping[str, Any]:
@@ -216,7 +239,7 @@ def open_workspace(url: str | None = None) -> Workspace:
     root = Path.cwd()
     database = open_database(url or f"sqlite:///{root / FILE}")
     with database.reading() as connection:
-        project = definitions.named(connection, "projects", DEFAULT_PROJECT)
+        project = definitions.named(connection, "project", DEFAULT_PROJECT)
     assert project is not None
     return Workspace(database, root, project["id"])
 
@@ -259,10 +282,10 @@ def refuse_elsewhere(space: Workspace, config: Mapping[str, Any]) -> None:
     For others than the owner, a reused folder must be among the project's runs.
     """
     metrics = _inside(config, "metric")
-    named = [("baseline", config.get("baseline"))]
-    named += [(f"metric.{name}.steps_from", _inside(metrics, name).get("steps_from")) for name in metrics]
     runs = None if space.identify().is_owner else space.runs
-    for key, value, allowed in [*((*pair, runs) for pair in named), ("cache.path", _cache_path(config), None)]:
+    named = [("cache.path", _inside(config, "cache").get("path"), None), ("baseline", config.get("baseline"), runs)]
+    named += [(f"metric.{name}.steps_from", _inside(metrics, name).get("steps_from"), runs) for name in metrics]
+    for key, value, allowed in named:
         if value is None:
             continue
         try:
@@ -270,10 +293,6 @@ def refuse_elsewhere(space: Workspace, config: Mapping[str, Any]) -> None:
         except UserError as error:
             hint = "such a run stays with the command line"
             raise UserError(Problem(error.problems[0].what, key, hint)) from None
-
-
-def _cache_path(config: Mapping[str, Any]) -> Any:
-    return _inside(config, "cache").get("path")
 
 
 def _inside(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
@@ -327,8 +346,7 @@ class StoredResponse:
 @requires("account")
 def answered(space: Workspace, key: str) -> StoredResponse | None:
     """The response stored under an idempotency key within the last 30 days, if any."""
-    with space.database.reading() as connection:
-        row = definitions.get(connection, key)
+    row = space.read(definitions.get, key)
     return (
         row if row is None else from_row(StoredResponse, row, headers=[(name, value) for name, value in row["headers"]])
     )

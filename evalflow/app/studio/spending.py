@@ -25,8 +25,7 @@ from evalflow.store import spending
 @requires("read")
 def budget_left(space: Workspace) -> ProjectBudget:
     """The project's budget in this month, and what is left of it."""
-    with space.database.reading() as connection:
-        return leases.read_budget(connection, space.project_id)
+    return space.read(leases.read_budget, space.project_id)
 
 
 @requires("own")

@@ -63,8 +63,7 @@ class TagRename:
 @requires("read")
 def list_tags(space: Workspace) -> list[ProjectTag]:
     """Every tag of the project's cases, with its parents before it."""
-    with space.database.reading() as connection:
-        return _tags(connection, space)
+    return space.read(_tags, space)
 
 
 @requires("read")

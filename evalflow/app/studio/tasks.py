@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, field
+from typing import Any, get_args
 
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.runs import run_row
 from evalflow.app.studio.space import Page, Workspace, not_found, stale
 from evalflow.errors import Problem, UserError
-from evalflow.store import people, projects
+from evalflow.store import definitions, people, projects
 from evalflow.store import tasks as stored
 from evalflow.store.rows import from_row, storable
 from evalflow.store.scores import RunScores, ScoreFilter
-from evalflow.store.tasks import TaskFilter
+from evalflow.store.tasks import Cause, Priority, Status, TaskQuery
 
-Cause = Literal["bot", "test", "judge", "unknown"]
-"""What is wrong: the bot's answer, the test case, the judge's score, or nobody knows yet."""
-Status = Literal["open", "in_progress", "done"]
-Priority = Literal["low", "normal", "high"]
 LONGEST_TITLE, LONGEST_TEXT = 300, 20_000
 """In characters."""
 MOST_ASSIGNEES = 50
@@ -103,19 +99,6 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskQuery:
-    """Which tasks to list; None matches all. `run` is a run's id, `position` and `metric` narrow it."""
-
-    status: Status | None = None
-    cause: Cause | None = None
-    assignee: str | None = None
-    bot: str | None = None
-    run: str | None = None
-    position: int | None = None
-    metric: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class TaskBoard:
     """What the list of tasks shows beside them: how many are in each status, and which bots they are about."""
 
@@ -131,7 +114,7 @@ def create_task(space: Workspace, draft: TaskDraft) -> Task:
     values |= {"project_id": space.project_id, "created_by": space.identify().name, "example": {}}
     values |= _about(space, draft)
     with space.changing("create", "task", values["title"]) as connection:
-        row = stored.add(connection, values)
+        row = definitions.add(connection, "task", values)
     return get_task(space, row)
 
 
@@ -140,9 +123,8 @@ def list_tasks(
     space: Workspace, query: TaskQuery | None = None, cursor: str | None = None, limit: int = 50
 ) -> Page[Task]:
     """Tasks by priority, high first, then the newest first."""
-    wanted = _filter(space, query or TaskQuery())
-    with space.database.reading() as connection:
-        found = stored.page(connection, space.project_id, wanted, _place(cursor), limit + 1)
+    wanted, after = _known_run(space, query), _place(cursor)
+    found = space.read(stored.page, space.project_id, wanted, after, limit + 1)
     more = f"{found[limit - 1]['rank']}-{found[limit - 1]['id']}" if len(found) > limit else None
     return Page([_task(row) for row in found[:limit]], more)
 
@@ -150,10 +132,8 @@ def list_tasks(
 @requires("read")
 def task_board(space: Workspace, query: TaskQuery | None = None) -> TaskBoard:
     """How many tasks match in each status (that of the query aside), and the bots of all tasks of the project."""
-    wanted = _filter(space, query or TaskQuery())
-    with space.database.reading() as connection:
-        counts: dict[Any, int] = stored.counts(connection, space.project_id, wanted)
-        return TaskBoard(counts, stored.bots(connection, space.project_id))
+    counts: dict[Any, int] = space.read(stored.counts, space.project_id, _known_run(space, query))
+    return TaskBoard(counts, space.read(stored.bots, space.project_id))
 
 
 @requires("read")
@@ -169,7 +149,7 @@ def update_task(space: Workspace, task: int, expected: int, values: Mapping[str,
     changed = _checked(space, values, row["assignees"])
     fields = [name for name, value in changed.items() if value != row[name]]
     with space.changing("update", "task", row["title"], fields) as connection:
-        if not stored.change(connection, task, expected, changed):
+        if not definitions.change(connection, "task", task, expected, changed):
             raise stale("task", row["title"], expected, _row(space, task), changed)
     return get_task(space, task)
 
@@ -179,7 +159,7 @@ def delete_task(space: Workspace, task: int, expected: int) -> None:
     """Delete a task with its comments."""
     row = _row(space, task)
     with space.changing("delete", "task", row["title"]) as connection:
-        if not stored.remove(connection, task, expected):
+        if not definitions.delete(connection, "task", task, expected):
             raise stale("task", row["title"], expected, _row(space, task), {})
 
 
@@ -203,13 +183,17 @@ def people_of(space: Workspace) -> list[str]:
             return [space.identify().name]
         members = projects.project_members(connection, space.project_id)
         own = [row["name"] for row in members if row["role"] in ("editor", "admin") and not row["is_disabled"]]
-        owners = [row["name"] for row in people.all_users(connection) if row["is_owner"] and not row["is_disabled"]]
+        owners = [
+            row["name"] for row in definitions.listed(connection, "user") if row["is_owner"] and not row["is_disabled"]
+        ]
     return sorted({*own, *owners})
 
 
-def _filter(space: Workspace, query: TaskQuery) -> TaskFilter:
-    run = None if query.run is None else run_row(space, query.run)["id"]
-    return TaskFilter(**{**asdict(query), "run": run})
+def _known_run(space: Workspace, query: TaskQuery | None) -> TaskQuery:
+    """The query, or that for all; NotFoundError if its run does not exist."""
+    if query is not None and query.run is not None:
+        run_row(space, query.run)
+    return query or TaskQuery()
 
 
 def _place(cursor: str | None) -> tuple[int, int] | None:

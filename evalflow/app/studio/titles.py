@@ -107,8 +107,7 @@ NO_TITLES = Titles({})
 @requires("account")
 def titles_of(space: Workspace) -> Titles:
     """The titles of the workspace's project and of conf/, as they are now."""
-    with space.database.reading() as connection:
-        own = definitions.other_titles(connection, space.project_id)
+    own = space.read(definitions.other_titles, space.project_id)
     declared = space.remembered.get("titles", conf_dirs(), _declared)
     shipped = {(kind, "", name): title for kind, titles in declared.items() for name, title in titles.items()}
     return Titles({**shipped, **{(row["kind"], row["bot"], row["name"]): row["title"] for row in own}})

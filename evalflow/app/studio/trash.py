@@ -12,7 +12,8 @@ from evalflow.app.studio.titles import same_title
 from evalflow.errors import Problem, Subject
 from evalflow.metrics.case_checks import PARAMS
 from evalflow.store import definitions, trash
-from evalflow.store.definitions import TableName
+from evalflow.store.cases import known_keys
+from evalflow.store.definitions import Kind
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -22,9 +23,9 @@ _SUBJECTS: Mapping[str, str] = MappingProxyType({"cases": "dataset", "use": "che
 
 
 @requires("edit")
-def keep_definition(space: Workspace, connection: Connection, kind: str, row: dict[str, Any]) -> int:
+def keep_definition(space: Workspace, connection: Connection, kind: Kind, row: dict[str, Any]) -> int:
     """Keep a definition that is about to be deleted; returns its id in the trash, 0 if its kind cannot be restored."""
-    if kind not in trash.TABLES:
+    if kind not in trash.RESTORABLE:
         return 0
     content = trash.content_of(connection, kind, row)
     return trash.keep(connection, space.project_id, kind, row["name"], content, space.identify().name)
@@ -49,8 +50,7 @@ def restore(space: Workspace, deleted: int) -> Subject:
 
     Raises TakenError if its name was taken meanwhile, or its bot, dataset, check or cases are gone.
     """
-    with space.database.reading() as connection:
-        row = trash.kept(connection, space.project_id, deleted)
+    row = space.read(trash.kept, space.project_id, deleted)
     if row is None or not row["content"]:
         hint = "it was brought back already, or deleted more than 30 days ago"
         raise NotFoundError(Problem("this can no longer be brought back", hint=hint))
@@ -65,47 +65,44 @@ def restore(space: Workspace, deleted: int) -> Subject:
             _restore_uses(space, connection, name, content["removed"])
             return Subject("check", name)
         owner = _owner(space, connection, kind, content)
-        if trash.is_taken(connection, trash.TABLES[kind], owner, name):
+        if definitions.named(connection, kind, name, owner):
             what = f"there is another {kind} {name!r} by now"
             raise TakenError(Problem(what, f"{kind}.name", "rename or delete that one, and undo again"))
-        _expect_free_title(connection, kind, content["row"], *owner.values())
+        _expect_free_title(connection, kind, content["row"], owner)
         trash.bring_back(connection, kind, content, owner)
     return Subject(kind, name, content.get("bot", ""))
 
 
-def _owner(space: Workspace, connection: Connection, kind: str, content: Mapping[str, Any]) -> dict[str, int]:
+def _owner(space: Workspace, connection: Connection, kind: Kind, content: Mapping[str, Any]) -> int:
     if kind != "metric":
-        return {"project_id": space.project_id}
-    bot = definitions.named(connection, "bots", content["bot"], space.project_id)
+        return space.project_id
+    bot = definitions.named(connection, "bot", content["bot"], space.project_id)
     if bot is None:
         raise TakenError(Problem(f"its bot {content['bot']!r} was deleted", hint="bring back the bot first"))
-    return {"bot_id": bot["id"]}
+    return bot["id"]
 
 
-def _expect_free_title(connection: Connection, kind: str, row: Mapping[str, Any], owner: int) -> None:
-    tables: list[TableName] = [table for table, what in definitions.TITLED.items() if what == kind]
-    others = [other["title"] for table in tables for other in definitions.names(connection, table, owner)]
-    if tables and same_title(row["title"]) in map(same_title, others):
+def _expect_free_title(connection: Connection, kind: Kind, row: Mapping[str, Any], owner: int) -> None:
+    others = definitions.names(connection, kind, owner) if kind in definitions.TITLED else []
+    if same_title(row["title"]) in (same_title(other["title"]) for other in others):
         what = f"there is another {kind} called {row['title']!r} by now"
         raise TakenError(Problem(what, f"{kind}.title", "rename or delete that one, and undo again"))
 
 
 def _restore_cases(space: Workspace, connection: Connection, dataset: str, cases: list[dict[str, Any]]) -> None:
-    row = definitions.named(connection, "datasets", dataset, space.project_id)
+    row = definitions.named(connection, "dataset", dataset, space.project_id)
     if row is None:
         raise TakenError(Problem(f"their dataset {dataset!r} was deleted", hint="bring back the dataset first"))
-    if taken := trash.taken_cases(connection, row["id"], cases):
-        what = f"the dataset has other cases with these ids by now: {', '.join(taken[:5])}"
+    if taken := known_keys(connection, row["id"], [case["key"] for case in cases]):
+        what = f"the dataset has other cases with these ids by now: {', '.join(sorted(taken)[:5])}"
         raise TakenError(Problem(what, "cases", "delete those, and undo again"))
     trash.bring_back_cases(connection, row["id"], cases)
 
 
 def _restore_uses(space: Workspace, connection: Connection, check: str, removed: Mapping[str, Any]) -> None:
-    if check not in PARAMS and not trash.is_taken(
-        connection, trash.TABLES["check"], {"project_id": space.project_id}, check
-    ):
+    if check not in PARAMS and not definitions.named(connection, "check", check, space.project_id):
         raise TakenError(Problem(f"the check {check!r} was deleted", hint="bring back the check first"))
-    rows = ((definitions.named(connection, "datasets", name, space.project_id), of) for name, of in removed.items())
+    rows = ((definitions.named(connection, "dataset", name, space.project_id), of) for name, of in removed.items())
     if not sum(trash.bring_back_checks(connection, row["id"], of) for row, of in rows if row is not None):
         what = "the cases were deleted, or have the check again"
         raise TakenError(Problem(what, hint="enable it on cases on the check's page"))

@@ -165,8 +165,7 @@ def _checked_rows(space: Workspace, dataset: str, source: CaseFile, fields: Fiel
     seen: set[str] = set()
     while chunk := list(islice(rows, _AT_ONCE)):
         keys = {row.position: storable(row.case.id) for row in chunk if row.case}
-        with space.database.reading() as connection:
-            known = table.known_keys(connection, owner, list(keys.values()))
+        known = space.read(table.known_keys, owner, list(keys.values()))
         for row in chunk:
             key = keys.get(row.position)
             if key is not None and (key in known or key in seen):

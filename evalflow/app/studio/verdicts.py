@@ -17,11 +17,20 @@ from evalflow.app.studio.run_cases import case_and_answer
 from evalflow.app.studio.run_files import apply_exclusions
 from evalflow.app.studio.runs import run_row
 from evalflow.app.studio.scores import Score, answer_scores
-from evalflow.app.studio.space import Page, Workspace, not_found
+from evalflow.app.studio.space import Page, Workspace, not_found, row_number
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError
+from evalflow.frozen import record
 from evalflow.labels.read import answer_hash
-from evalflow.metrics.scale import BooleanScale, LabelScale, LikertScale, label_scale, read_label
+from evalflow.metrics.scale import (
+    BooleanScale,
+    LabelScale,
+    LikertScale,
+    RecordedScale,
+    label_bounds,
+    label_scale,
+    read_label,
+)
 from evalflow.store import verdicts as stored
 from evalflow.store.rows import from_row, storable
 from evalflow.summary.exclusions import ExcludedResult
@@ -70,19 +79,11 @@ class VerdictScale:
     judged: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Exclusion:
-    """A result that does not count, and why."""
+@record(kw_only=True)
+class Exclusion(ExcludedResult):
+    """A result that does not count; `position` is its answer's in the run."""
 
     position: int
-    metric: str
-    dataset: str
-    case_id: str
-    target: str
-    target_repeat: int
-    reason: str
-    by: str
-    at: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,13 +180,8 @@ def run_labels(space: Workspace, run_id: str, cursor: str | None = None, limit: 
 
     Labels of a review are not among them: nobody sees these before the review shows its result.
     """
-    if cursor is not None and not (cursor.isascii() and cursor.isdecimal() and len(cursor) < 10):
-        raise UserError(Problem("this is no cursor of this list", "?cursor", "take `next` of the previous page"))
-    run = run_row(space, run_id)["id"]
-    with space.database.reading() as connection:
-        found = stored.page(connection, run, int(cursor or 0), limit + 1)
-    rows = [from_row(VerdictLabel, row) for row in found[:limit]]
-    return Page(rows, str(found[limit - 1]["id"]) if len(found) > limit else None)
+    found = space.read(stored.page, run_row(space, run_id)["id"], row_number(cursor) or 0, limit + 1)
+    return Page.of(found, limit, partial(from_row, VerdictLabel))
 
 
 @requires("read")
@@ -281,7 +277,7 @@ def _saved(row: Mapping[str, Any]) -> SavedRun:
     return open_run(RunFolder(Path(row["folder"])))
 
 
-def _label_scale(saved: SavedRun, metric: str) -> Any:
+def _label_scale(saved: SavedRun, metric: str) -> RecordedScale:
     found = saved.rules.metrics[metric]
     return label_scale(found.config, bounded=found.bounded)
 
@@ -315,7 +311,7 @@ def _scale(saved: SavedRun, score: Score) -> VerdictScale:
         return VerdictScale("choices", [(yes, "yes"), (no, "no")], None, None, judged)
     if isinstance(scale, LabelScale):
         return VerdictScale("choices", [(word, word) for word in scale.values], None, None, judged)
-    low, high = _bounds(scale)
+    low, high = label_bounds(scale)
     if isinstance(scale, LikertScale) and scale.max - scale.min < MOST_GRADES:
         anchors = scale.anchors or {}
         grades = [
@@ -324,12 +320,6 @@ def _scale(saved: SavedRun, score: Score) -> VerdictScale:
         ]
         return VerdictScale("choices", grades, low, high, judged)
     return VerdictScale("number", [], low, high, judged)
-
-
-def _bounds(scale: Any) -> tuple[float | None, float | None]:
-    if isinstance(scale, LikertScale):
-        return scale.min, scale.max
-    return {"percentage": (0, 100), "fraction": (0, 1)}.get(scale.type, (None, None))
 
 
 def _cell(score: Score) -> dict[str, Any]:

@@ -30,7 +30,7 @@ def acting(space: Workspace, role: Role | None, project: str = "default") -> Wor
 def add_project(space: Workspace, name: str) -> None:
     values = {"name": name, "title": name, "description": "", "budget": {}}
     with space.database.writing() as connection:
-        definitions.add(connection, "projects", values)
+        definitions.add(connection, "project", values)
 
 
 @pytest.mark.parametrize("role", [None, *get_args(Role)])

@@ -57,9 +57,9 @@ def allowing(space: Workspace, address: str, *networks: str, key: str | None = N
     with space.database.writing() as connection:
         if not people.has_users(connection):
             values = {"full_name": "", "email": None, "password_hash": None, "is_owner": True, "is_disabled": False}
-            people.add_user(connection, {"name": "olga", **values})
+            definitions.add(connection, "user", {"name": "olga", **values})
         connection.execute(delete(server_tables.connections))
-        definitions.add(connection, "connections", {**asdict(one), "description": ""})
+        definitions.add(connection, "connection", {**asdict(one), "description": ""})
     return space
 
 

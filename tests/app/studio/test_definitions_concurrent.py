@@ -50,14 +50,14 @@ def race(space: Workspace, first: Callable[[Connection], object], second: Callab
         return found.result(PATIENCE_S)
 
 
-def row_of(connection: Connection, table: definitions.TableName, name: str) -> int:
-    row = definitions.named(connection, table, name, 1)
+def row_of(connection: Connection, kind: definitions.Kind, name: str) -> int:
+    row = definitions.named(connection, kind, name, 1)
     assert row is not None
     return row["id"]
 
 
 def helper_of(connection: Connection) -> int:
-    return row_of(connection, "bots", "helper")
+    return row_of(connection, "bot", "helper")
 
 
 BOT = {"project_id": 1, "name": "other", "title": "other", "description": "", "config": MODEL}
@@ -65,19 +65,19 @@ DATASET = {"project_id": 1, "name": "other", "title": "other", "description": ""
 METRIC = {"name": "other", "title": "other", "definition": POLITE, "prompts": {}}
 TAKEN: dict[str, tuple[Callable[[Connection], object], Callable[[Workspace], object]]] = {
     "bot": (
-        lambda connection: definitions.add(connection, "bots", BOT),
+        lambda connection: definitions.add(connection, "bot", BOT),
         lambda space: bots.create_bot(space, "other", MODEL),
     ),
     "renamed bot": (
-        lambda connection: definitions.add(connection, "bots", BOT),
+        lambda connection: definitions.add(connection, "bot", BOT),
         lambda space: bots.update_bot(space, "helper", 1, new_name="other"),
     ),
     "dataset": (
-        lambda connection: definitions.add(connection, "datasets", DATASET),
+        lambda connection: definitions.add(connection, "dataset", DATASET),
         lambda space: datasets.create_dataset(space, "other"),
     ),
     "metric": (
-        lambda connection: definitions.add(connection, "metrics", {**METRIC, "bot_id": helper_of(connection)}),
+        lambda connection: definitions.add(connection, "metric", {**METRIC, "bot_id": helper_of(connection)}),
         lambda space: metrics.create_metric(space, "helper", MetricDraft("other", POLITE)),
     ),
 }
@@ -92,7 +92,7 @@ def test_a_name_that_is_taken_meanwhile_is_refused(space: Workspace, what: str) 
 
 def test_cases_that_come_meanwhile_keep_their_places(space: Workspace) -> None:
     def add(connection: Connection) -> None:
-        case_table.append(connection, row_of(connection, "datasets", "mine"), [CASE])
+        case_table.append(connection, row_of(connection, "dataset", "mine"), [CASE])
 
     assert race(space, add, lambda: cases.add_cases(space, "mine", [{"id": "c2", "question": "q"}])) == 1
     assert [case.body["id"] for case in cases.list_cases(space, "mine").items] == ["c1", "c2"]
@@ -100,7 +100,7 @@ def test_cases_that_come_meanwhile_keep_their_places(space: Workspace) -> None:
 
 def test_a_case_whose_id_is_taken_meanwhile_is_refused(space: Workspace) -> None:
     def add(connection: Connection) -> None:
-        case_table.append(connection, row_of(connection, "datasets", "mine"), [CASE])
+        case_table.append(connection, row_of(connection, "dataset", "mine"), [CASE])
 
     with pytest.raises(TakenError, match="c1"):
         race(space, add, lambda: cases.add_cases(space, "mine", [{"id": "c1", "question": "q"}]))
@@ -108,9 +108,9 @@ def test_a_case_whose_id_is_taken_meanwhile_is_refused(space: Workspace) -> None
 
 def test_a_metric_that_was_changed_meanwhile_is_neither_deleted_nor_replaced(space: Workspace) -> None:
     def change(connection: Connection) -> None:
-        (row,) = definitions.listed(connection, "metrics", helper_of(connection))
+        (row,) = definitions.listed(connection, "metric", helper_of(connection))
         definitions.change(
-            connection, "metrics", row["id"], row["version"], {"definition": {**POLITE, "threshold": 0.5}}
+            connection, "metric", row["id"], row["version"], {"definition": {**POLITE, "threshold": 0.5}}
         )
 
     with pytest.raises(StaleError, match="version 2, not 1"):
@@ -122,7 +122,7 @@ def test_a_metric_that_was_changed_meanwhile_is_neither_deleted_nor_replaced(spa
 
 def test_cases_for_a_dataset_that_is_deleted_meanwhile_are_refused(space: Workspace) -> None:
     def delete(connection: Connection) -> None:
-        assert definitions.delete(connection, "datasets", row_of(connection, "datasets", "mine"), 1)
+        assert definitions.delete(connection, "dataset", row_of(connection, "dataset", "mine"), 1)
 
     with pytest.raises(ConflictError, match="changed meanwhile"):
         race(space, delete, lambda: cases.add_cases(space, "mine", [{"id": "c2", "question": "q"}]))

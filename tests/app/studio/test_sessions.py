@@ -15,6 +15,7 @@ from evalflow.app.studio import bots, people, sessions
 from evalflow.app.studio.access import Actor, ForbiddenError, Role, SignedOutError
 from evalflow.app.studio.space import NotFoundError, Workspace
 from evalflow.errors import UserError
+from evalflow.store import definitions
 from evalflow.store import people as table
 from evalflow.store.rows import add
 from evalflow.store.server_tables import members
@@ -30,7 +31,7 @@ def _always_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
 def add_member(space: Workspace, name: str, role: Role) -> int:
     people.add_user(space, name)
     people.set_password(space, name, PASSWORD)
-    row = people.user_row(space, name)
+    row = people.USERS.get(space, name)
     with space.database.writing() as connection:
         add(connection, members, {"project_id": space.project_id, "user_id": row["id"], "role": role})
     return row["id"]
@@ -307,7 +308,7 @@ def test_whoever_signs_in_while_the_password_is_changed_stays_out(
     def change_meanwhile(connection: Connection, keys: Sequence[str], before: float) -> None:
         forget(connection, keys, before)
         values = {"password_hash": people.password_hash("another long one", "ann")}
-        table.change_user(connection, 1, people.user_row(space, "ann")["version"], values)
+        definitions.change(connection, "user", 1, people.USERS.get(space, "ann")["version"], values)
 
     monkeypatch.setattr(table, "forget_failures", change_meanwhile)
     with pytest.raises(SignedOutError):

@@ -1,20 +1,20 @@
-"""Where checks are used: the cases that name them, and the runs in which they failed."""
+"""Where checks, judges and connections are used."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, case, func, or_, select
+from sqlalchemy import Connection, case, func, literal, or_, select
 
 from evalflow.store.cases import CaseQuery
 from evalflow.store.rows import Row, every
-from evalflow.store.tables import case_checks, cases, datasets, runs, scores
+from evalflow.store.tables import bots, case_checks, cases, datasets, judges, metrics, projects, runs, scores
 
 _REPEATS = 4
 """A case that names a check repeatedly has scores `NAME`, `NAME#2`, ...; the first ones are searched for failures."""
 
 
-def counts(connection: Connection, project: int) -> dict[str, tuple[int, int]]:
+def check_counts(connection: Connection, project: int) -> dict[str, tuple[int, int]]:
     """The number of cases that name each check, and of those where it is enabled, by its name."""
     enabled = func.sum(case((case_checks.c.is_enabled, 1), else_=0))
     query = (
@@ -61,3 +61,34 @@ def imperfect_runs(connection: Connection, project: int, name: str, limit: int) 
 def numbered(name: str) -> Sequence[str]:
     """The names of a check's scores."""
     return [name, *(f"{name}#{number}" for number in range(2, _REPEATS + 1))]
+
+
+def runs_by_judge(connection: Connection, project: int) -> dict[str, int]:
+    """The number of runs of a project by the judge that they chose."""
+    judge = runs.c.composition["judge"].as_string().label("judge")
+    query = select(judge, func.count()).where(runs.c.project_id == project).group_by(judge)
+    return {row[0]: row[1] for row in connection.execute(query) if row[0]}
+
+
+def configurations(connection: Connection) -> list[Row]:
+    """All that may name a connection or an address, of all projects: bots, metrics, judges and queued runs.
+
+    Each with project, kind, name, `bot` (its own name, or that of the bot it belongs to) and `content`.
+    """
+    project = projects.c.name.label("project")
+    of_bots = select(project, literal("bot").label("kind"), bots.c.name, bots.c.name.label("bot"))
+    of_metrics = select(project, literal("metric").label("kind"), metrics.c.name, bots.c.name.label("bot"))
+    of_judges = select(project, literal("judge").label("kind"), judges.c.name, judges.c.name.label("bot"))
+    of_runs = select(project, literal("run").label("kind"), runs.c.run_id.label("name"), runs.c.bot)
+    queries = (
+        of_bots.add_columns(bots.c.config.label("content")).select_from(bots),
+        of_metrics.add_columns(metrics.c.definition.label("content")).select_from(metrics.join(bots)),
+        of_judges.add_columns(judges.c.config.label("content")).select_from(judges),
+        of_runs.add_columns(runs.c.composition.label("content")).select_from(runs).where(runs.c.state == "queued"),
+    )
+    owners = (bots.c.project_id, bots.c.project_id, judges.c.project_id, runs.c.project_id)
+    return [
+        row
+        for query, owner in zip(queries, owners, strict=True)
+        for row in every(connection, query.join(projects, projects.c.id == owner))
+    ]
