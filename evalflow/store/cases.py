@@ -25,20 +25,12 @@ def append(connection: Connection, dataset: int, rows: Iterable[Row]) -> int:
     last = connection.scalar(select(func.max(cases.c.position)).where(cases.c.dataset_id == dataset))
     position, moment = (-1 if last is None else last), now()
     for chunk in chunks(rows, _AT_ONCE):
-        first = position + 1
+        same = {"dataset_id": dataset, "is_draft": False, "version": 1, "updated_at": moment}
+        own = ({key: value for key, value in row.items() if key != "tags"} for row in chunk)
+        positions = range(position + 1, position + 1 + len(chunk))
         values = [
-            {
-                "dataset_id": dataset,
-                "position": first + i,
-                "key": row["key"],
-                "question": row["question"],
-                "body": row["body"],
-                "is_draft": row.get("is_draft", False),
-                "has_example": has_example(row["body"]),
-                "version": 1,
-                "updated_at": moment,
-            }
-            for i, row in enumerate(chunk)
+            {**same, **row, "position": place, "has_example": has_example(row["body"])}
+            for place, row in zip(positions, own, strict=True)
         ]
         connection.execute(insert(cases), values)
         position += len(chunk)

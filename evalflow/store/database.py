@@ -63,15 +63,8 @@ def bring_up_to_date(engine: Engine, file: Path | None) -> Path | None:
             return None
         if revision is None:
             metadata.create_all(connection)
-            moment = now()
-            first: dict[str, Any] = {
-                "name": DEFAULT_PROJECT,
-                "title": DEFAULT_PROJECT,
-                "description": "",
-                "budget": {},
-                "version": 1,
-            }
-            connection.execute(insert(projects).values(**first, created_at=moment, updated_at=moment))
+            first: dict[str, Any] = {"name": DEFAULT_PROJECT, "title": DEFAULT_PROJECT, "description": "", "budget": {}}
+            connection.execute(insert(projects).values(**first, version=1, created_at=now(), updated_at=now()))
             MigrationContext.configure(connection).stamp(scripts, "head")
             return None
         backup = None if file is None else _copied(file, revision)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, Literal
 
 import sqlalchemy as sa
@@ -108,6 +108,5 @@ def get(connection: Connection, key: str) -> Row | None:
 
 def put(connection: Connection, values: Row) -> None:
     """Store a response, replacing one with the same key, and delete those older than `KEPT`."""
-    oldest = (datetime.now(UTC) - KEPT).isoformat(timespec="milliseconds")
-    connection.execute(sa.delete(creations).where((creations.c.at < oldest) | (creations.c.key == values["key"])))
+    connection.execute(sa.delete(creations).where((creations.c.at < now(-KEPT)) | (creations.c.key == values["key"])))
     connection.execute(insert(creations).values(**values, at=now()))

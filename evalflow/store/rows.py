@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -21,9 +21,9 @@ Query = Select[*tuple[Any, ...]]
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
-def now() -> str:
-    """The current time in the format of the tables."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+def now(later: timedelta = timedelta()) -> str:
+    """The current time, or one that is `later` than now, in the format of the tables."""
+    return (datetime.now(UTC) + later).isoformat(timespec="milliseconds")
 
 
 def storable(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Column, ForeignKey, Integer, MetaData, String, Table
+from sqlalchemy import Column, ForeignKey, Integer, MetaData, String, Table, Text, UniqueConstraint
 from sqlalchemy.schema import SchemaItem
 
 NAME = 200
@@ -38,6 +38,13 @@ def moment(name: str, *, nullable: bool = False) -> Column[str]:
 def definition_table(name: str, *columns: SchemaItem) -> Table:
     """A table of what people define: rows with a version."""
     return Table(name, metadata, row_id(), *columns, row_version(), moment("created_at"), moment("updated_at"))
+
+
+def named_table(name: str, *columns: Column[Any]) -> Table:
+    """A table of what people define in a project under a name."""
+    named = Column("name", String(NAME), nullable=False), Column("title", Text, nullable=False)
+    about = Column("description", Text, nullable=False)
+    return definition_table(name, of_project(), *named, about, *columns, UniqueConstraint("project_id", "name"))
 
 
 def of_project() -> Column[int]:

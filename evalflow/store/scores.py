@@ -17,6 +17,8 @@ from evalflow.store.tables import answer_tags, answers, score_steps, scores
 
 Place = tuple[int, int]
 """The key of a score in its run: the position of the answer, and the score's number within the answer."""
+CELL = ("dataset", "case_id", "target", "target_repeat")
+"""The columns that say which answer of a run a row is about."""
 Query = Select[*tuple[Any, ...]]
 _AT_ONCE = 500
 _ORDER = (scores.c.position, scores.c.n)

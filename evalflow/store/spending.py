@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, func, select, update
@@ -47,8 +47,7 @@ def settle(connection: Connection, lease: int, spent: Amount | None) -> None:
 
 
 def _is_open() -> ColumnElement[bool]:
-    oldest = (datetime.now(UTC) - LOST).isoformat(timespec="milliseconds")
-    return ~spending.c.is_settled & (spending.c.run.is_not(None) | (spending.c.at > oldest))
+    return ~spending.c.is_settled & (spending.c.run.is_not(None) | (spending.c.at > now(-LOST)))
 
 
 def _sum(connection: Connection, which: ColumnElement[bool]) -> Amount:

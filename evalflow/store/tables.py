@@ -28,6 +28,7 @@ from evalflow.store.schema import (
     definition_table,
     metadata,
     moment,
+    named_table,
     of_project,
     of_review,
     of_run,
@@ -59,14 +60,9 @@ projects = definition_table(
     Column("budget", JSON, nullable=False),
 )
 
-bots = definition_table(
+bots = named_table(
     "bots",
-    of_project(),
-    Column("name", String(NAME), nullable=False),
-    Column("title", Text, nullable=False),
-    Column("description", Text, nullable=False),
     Column("config", JSON, nullable=False),
-    UniqueConstraint("project_id", "name"),
 )
 
 metrics = definition_table(
@@ -79,14 +75,9 @@ metrics = definition_table(
     UniqueConstraint("bot_id", "name"),
 )
 
-datasets = definition_table(
+datasets = named_table(
     "datasets",
-    of_project(),
-    Column("name", String(NAME), nullable=False),
-    Column("title", Text, nullable=False),
-    Column("description", Text, nullable=False),
     Column("generates", String(10), nullable=False),
-    UniqueConstraint("project_id", "name"),
 )
 
 cases = Table(
@@ -345,26 +336,16 @@ run_views = Table(
     PrimaryKeyConstraint("run", "by"),
 )
 
-judges = definition_table(
+judges = named_table(
     "judges",
-    of_project(),
-    Column("name", String(NAME), nullable=False),
-    Column("title", Text, nullable=False),
-    Column("description", Text, nullable=False),
     Column("config", JSON, nullable=False),
-    UniqueConstraint("project_id", "name"),
 )
 
-checks = definition_table(
+checks = named_table(
     "checks",
-    of_project(),
-    Column("name", String(NAME), nullable=False),
-    Column("title", Text, nullable=False),
-    Column("description", Text, nullable=False),
     Column("type", String(40), nullable=False),
     Column("params", JSON, nullable=False),
     Column("examples", JSON, nullable=False),
-    UniqueConstraint("project_id", "name"),
 )
 
 # What was deleted and can be brought back.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import Connection, delete, func, insert, select, update
@@ -23,8 +23,7 @@ def keep(connection: Connection, project: int, kind: str, name: str, content: Ro
     """Keep what is about to be deleted, and forget what was deleted more than `KEPT` ago; returns its id."""
     values = {"project_id": project, "kind": kind, "name": name, "content": content, "by": by, "at": now()}
     row = add(connection, trash, values)
-    oldest = (datetime.now(UTC) - KEPT).isoformat(timespec="milliseconds")
-    connection.execute(delete(trash).where(trash.c.at < oldest))  # afterwards, or SQLite would use their ids again
+    connection.execute(delete(trash).where(trash.c.at < now(-KEPT)))  # afterwards, or SQLite would use their ids again
     return row
 
 

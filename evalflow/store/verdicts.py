@@ -8,9 +8,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, and_, delete, select
 
 from evalflow.store.rows import Row, add, every, now, upsert
+from evalflow.store.scores import CELL
 from evalflow.store.tables import answers, exclusions, labels
-
-_OF_ANSWER = ("dataset", "case_id", "target", "target_repeat")
 
 
 def lock(connection: Connection, run: int, position: int) -> bool:
@@ -41,7 +40,7 @@ def put(connection: Connection, values: Mapping[str, Any]) -> int:
 
 def remove(connection: Connection, values: Mapping[str, Any]) -> bool:
     """Delete a person's verdict, named by run, answer, metric and by; returns whether it was there."""
-    same = (labels.c[name] == values[name] for name in ("run", *_OF_ANSWER, "metric", "by"))
+    same = (labels.c[name] == values[name] for name in ("run", *CELL, "metric", "by"))
     return connection.execute(delete(labels).where(*same, _is_verdict())).rowcount > 0
 
 
@@ -50,13 +49,13 @@ def _is_verdict() -> ColumnElement[bool]:
 
 
 def _same() -> ColumnElement[bool]:
-    return and_(labels.c.run == answers.c.run, *(labels.c[name] == answers.c[name] for name in _OF_ANSWER))
+    return and_(labels.c.run == answers.c.run, *(labels.c[name] == answers.c[name] for name in CELL))
 
 
 def exclusions_of(connection: Connection, run: int, position: int | None = None) -> list[Row]:
     """The results that were taken out of a run, or of one of its answers; each with its answer's columns."""
     same = and_(exclusions.c.run == answers.c.run, exclusions.c.position == answers.c.position)
-    query = select(exclusions, *(answers.c[name] for name in _OF_ANSWER)).join(answers, same)
+    query = select(exclusions, *(answers.c[name] for name in CELL)).join(answers, same)
     query = query.where(exclusions.c.run == run, *(() if position is None else (exclusions.c.position == position,)))
     return every(connection, query.order_by(exclusions.c.position, exclusions.c.metric))
 

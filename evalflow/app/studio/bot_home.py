@@ -11,6 +11,7 @@ from evalflow.app.studio.comparing import (
     ComparableRun,
     compare_runs,
     gated_metrics,
+    interval_of,
     leading,
     related,
     scored_runs,
@@ -141,17 +142,13 @@ def headline_of(run: Run) -> Headline | None:
     if row["metric"] in gated_metrics(run):
         why = "it has a gate"
     passes = row["pass_rate"] is not None and row["statistic"] == "mean"
-    ends = ("pass_rate", "pass_rate_low", "pass_rate_high") if passes else ("value", "ci_low", "ci_high")
-    value, low, high = (row[name] for name in ends)
     statistic = "pass_rate" if passes else row["statistic"]
     place = (row["metric"], row["dataset"], row["judge"], statistic)
     judged = next(one["judged"] for one in run.facts["metrics"] if one["name"] == row["metric"])
     return Headline(
         run,
         *place,
-        value,
-        low,
-        high,
+        *interval_of(row, statistic),
         row["n"],
         row["n_scored"],
         why if len(metrics) > 1 else "",
@@ -210,7 +207,6 @@ def _tagged(row: Mapping[str, Any], headline: Headline) -> Iterator[WeakTag]:
     wanted = (headline.metric, headline.dataset, headline.judge, "mean" if passes else headline.statistic)
     if row["tag"] is None or (row["metric"], row["dataset"], row["judge"], row["statistic"]) != wanted:
         return
-    names = ("pass_rate", "pass_rate_low", "pass_rate_high") if passes else ("value", "ci_low", "ci_high")
-    value, low, high = (row[name] for name in names)
+    value, low, high = interval_of(row, headline.statistic)
     if value is not None and row["n_scored"] >= FEWEST:
         yield WeakTag(row["tag"], value, low, high, row["n_scored"])

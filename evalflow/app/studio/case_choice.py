@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
+
+from pydantic import TypeAdapter, ValidationError
 
 from evalflow import datasets as readers
 from evalflow.app.core.cases import has_tags
@@ -33,6 +34,9 @@ class LeftOutCases:
 
     drafts: int
     unselected: int
+
+
+_LEFT_OUT = TypeAdapter(dict[str, LeftOutCases])
 
 
 def wrong_choices(request: RunRequest) -> Iterator[Problem]:
@@ -108,14 +112,12 @@ def _texts(value: Any) -> bool:
 
 def keep_left_out(snapshot: Path, found: Mapping[str, LeftOutCases]) -> None:
     """Save what a run leaves out beside what it uses."""
-    content = {name: asdict(one) for name, one in found.items()}
-    (snapshot / _FILE).write_text(json.dumps(content, indent=1), encoding="utf-8")
+    (snapshot / _FILE).write_bytes(_LEFT_OUT.dump_json(dict(found), indent=1))
 
 
 def read_left_out(snapshot: Path) -> dict[str, LeftOutCases]:
     """What a run left out; empty if nobody counted it, as for runs of the command line."""
     try:
-        content = json.loads((snapshot / _FILE).read_text(encoding="utf-8"))
-        return {name: LeftOutCases(**values) for name, values in content.items()}
-    except (OSError, ValueError, TypeError, AttributeError):
+        return _LEFT_OUT.validate_json((snapshot / _FILE).read_bytes())
+    except (OSError, ValidationError):
         return {}

@@ -213,8 +213,13 @@ def _before(space: Workspace, run: Run) -> ComparableRun | None:
     return next((one for one in found if not one.obstacles), found[0] if found else None)
 
 
-_ENDS = {"pass_rate": ("pass_rate", "pass_rate_low", "pass_rate_high")}
-"""Statistics that are columns of the row of the mean."""
+def interval_of(row: Mapping[str, Any], statistic: str) -> tuple[float | None, float | None, float | None]:
+    """A number of a row of the summary and its 95 % interval; the pass rate stands in the row of the mean."""
+    if statistic == "pass_rate":
+        return row["pass_rate"], row["pass_rate_low"], row["pass_rate_high"]
+    return row["value"], row["ci_low"], row["ci_high"]
+
+
 _CALLED = ("the run before", "this one")
 
 
@@ -338,7 +343,7 @@ def _history(
 
 
 def _row(run: Run, dataset: str, metric: str, statistic: str) -> Mapping[str, Any] | None:
-    wanted = ("mean" if statistic in _ENDS else statistic, dataset, metric, _traits(run, metric).get("judge"))
+    wanted = ("mean" if statistic == "pass_rate" else statistic, dataset, metric, _traits(run, metric).get("judge"))
     for row in run.facts["summary"]:
         if (row["statistic"], row["dataset"], row["metric"], row["judge"]) == wanted:
             return row
@@ -358,7 +363,7 @@ def _point(
     before: Manifest | None,
     now: Manifest | None,
 ) -> HistoryPoint:
-    value, low, high = (row[name] for name in _ENDS.get(statistic, ("value", "ci_low", "ci_high")))
+    value, low, high = interval_of(row, statistic)
     return HistoryPoint(
         run_id=run.run_id,
         title=run.title,

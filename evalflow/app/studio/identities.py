@@ -6,7 +6,7 @@ import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from evalflow.app.studio.access import Actor, ForbiddenError, open_to_all
@@ -14,7 +14,7 @@ from evalflow.app.studio.sessions import start_session
 from evalflow.app.studio.space import Workspace
 from evalflow.errors import Problem
 from evalflow.store import definitions, people
-from evalflow.store.rows import storable
+from evalflow.store.rows import now, storable
 
 BACK_TTL = timedelta(minutes=10)
 """How long somebody may take at the provider."""
@@ -42,9 +42,8 @@ class ProvidedIdentity:
 def keep_until_back(space: Workspace, content: Mapping[str, str]) -> str:
     """Keep what a sign-in needs when the browser is back from the provider; returns the key for the browser."""
     key = secrets.token_urlsafe(32)
-    expires_at = (datetime.now(UTC) + BACK_TTL).isoformat(timespec="milliseconds")
     with space.database.writing(in_turn=False) as connection:
-        people.put_code(connection, key, {**content, "kind": _KIND}, expires_at)
+        people.put_code(connection, key, {**content, "kind": _KIND}, now(BACK_TTL))
     return key
 
 

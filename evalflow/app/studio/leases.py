@@ -14,6 +14,8 @@ from math import ceil, inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import TypeAdapter
+
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.space import Workspace
 from evalflow.calls.budget import UNITS, Amount, Budget, Lease, LeaseNote, Unit, read_note
@@ -89,12 +91,13 @@ class Need:
     likely: Amount | None = None
     least: Amount = NOTHING
 
-    @classmethod
-    def of_row(cls, need: Mapping[str, Any] | None) -> Need:
-        if not need:
-            return cls()
-        likely = need["likely"]
-        return cls(likely and Amount(**likely), Amount(**need["least"]))
+
+_NEED = TypeAdapter(Need)
+
+
+def need_of_run(row: Mapping[str, Any]) -> Need:
+    """What a run needs, as its row has it."""
+    return _NEED.validate_python(row["need"] or {})
 
 
 def need_of(estimate: Estimate, own: BudgetConfig) -> Need:
@@ -172,18 +175,13 @@ def refusal(budget: ProjectBudget, found: Offer) -> Problem:
 
 def amount_in_words(unit: Unit, value: Number) -> str:
     """Such as $4.20, or 1,200 tokens."""
-    return (
-        f"${value:,.4g}" if unit == "usd" and value < 1 else f"${value:,.2f}" if unit == "usd" else f"{value:,} {unit}"
-    )
+    if unit != "usd":
+        return f"{value:,} {unit}"
+    return f"${value:,.4g}" if value < 1 else f"${value:,.2f}"
 
 
 def take(
-    connection: Connection,
-    budget: ProjectBudget,
-    project: int,
-    found: Offer,
-    source: str,
-    run: int | None = None,
+    connection: Connection, budget: ProjectBudget, project: int, found: Offer, source: str, run: int | None = None
 ) -> Lease:
     """Open a lease of what was offered, in the transaction that has read the budget."""
     limits = found.limits
@@ -221,7 +219,7 @@ def next_run(connection: Connection) -> NextRun | None:
         project: int = row["project_id"]
         if project not in budgets:
             budgets[project] = read_budget(connection, project)
-        found = offer(budgets[project], Need.of_row(row["need"]))
+        found = offer(budgets[project], need_of_run(row))
         if not found.waits:
             return NextRun(row, budgets[project], found)
     return None
@@ -252,7 +250,7 @@ def settle(connection: Connection, run: Mapping[str, Any], *, is_alive: bool) ->
 
 def after_lease(connection: Connection, run: Mapping[str, Any], wanted: Amount) -> dict[str, Any]:
     """What becomes of a run that has used up its lease: it is queued again, or fails if nothing can be left for it."""
-    before = Need.of_row(run["need"])
+    before = need_of_run(run)
     likely = before.likely and before.likely + before.likely
     need = Need(likely, wanted)
     budget = read_budget(connection, run["project_id"])

@@ -26,6 +26,7 @@ from evalflow.app.studio.run_request import RunRequest
 from evalflow.app.studio.snapshot import Own, judge_of, write_own
 from evalflow.app.studio.space import Workspace
 from evalflow.app.studio.subjects import RunSubjects
+from evalflow.app.studio.validate import without_key
 from evalflow.calls.client import CallSession
 from evalflow.config.judges import each_judge
 from evalflow.config.load import compose
@@ -67,7 +68,7 @@ def trial_settings(
     definition, prompts = checked.definition, checked.prompts or {}
     list(read_rows(DATASET, [row]))
     own = Own(
-        targets={bot: space.resolve(found.config, "target")} if found.origin == "workspace" else {},
+        targets={bot: ("", space.resolve(found.config, "target"))} if found.origin == "workspace" else {},
         metrics={draft.name: (with_judge(space, draft.name, definition), prompts)},
         judges=named_judges(space, [judge.name] if judge and judge.config is None else [], [definition])
         | ({judge.name: ("", tried_judge(space, judge.name, judge.config))} if judge and judge.config else {}),
@@ -113,16 +114,12 @@ async def _trial(
 
 def keyless(settings: Settings) -> Settings:
     """The settings without API keys, which are not needed as nothing is sent, and without programs of metrics."""
-    target = _without_key(settings.run.target)
-    judges = {name: each_judge(judge, _without_key) for name, judge in settings.judges.items()}
-    embedder = _without_key(settings.run.embedder)
+    target = without_key(settings.run.target)
+    judges = {name: each_judge(judge, without_key) for name, judge in settings.judges.items()}
+    embedder = without_key(settings.run.embedder)
     metrics = {name: metric.without_programs() for name, metric in settings.run.metric.items()}
     run = settings.run.model_copy(update={"target": target, "embedder": embedder, "metric": metrics})
     return replace(settings, run=run, judges=judges)
-
-
-def _without_key(config: Any) -> Any:
-    return config.model_copy(update={"api_key_env": None}) if hasattr(config, "api_key_env") else config
 
 
 LONGEST_S = 300.0

@@ -222,27 +222,22 @@ def own_prompts(name: str, definition: Mapping[str, Any]) -> tuple[dict[str, Any
     prompts = Prompts(prompt_dirs())
     found: dict[str, str] = {}
 
-    def moved(part: Mapping[str, Any]) -> dict[str, Any]:
-        changed = dict(part)
+    def moved(part: Any) -> Any:
+        if not isinstance(part, dict):
+            return part
+        changed = cast("dict[str, Any]", dict(part))  # pyright: ignore[reportUnknownArgumentType]
         for key in ("prompt", "steps_prompt"):
-            old = part.get(key)
+            old = changed.get(key)
             if isinstance(old, str) and old.endswith(".jinja"):
                 changed[key] = f"{name}/{Path(old).name}"
                 found[changed[key]] = prompts.source(old)
         return changed
 
-    changed = moved(definition)
-    steps = definition.get("steps")
-    if isinstance(steps, list):
-        changed["steps"] = [
-            moved(cast("dict[str, Any]", step)) if isinstance(step, dict) else step for step in cast("list[Any]", steps)
-        ]
-    nodes = definition.get("nodes")
-    if isinstance(nodes, dict):
-        changed["nodes"] = {
-            name: moved(cast("dict[str, Any]", node)) if isinstance(node, dict) else node
-            for name, node in cast("dict[str, Any]", nodes).items()
-        }
+    changed = moved(dict(definition))
+    if isinstance(steps := definition.get("steps"), list):
+        changed["steps"] = [moved(step) for step in cast("list[Any]", steps)]
+    if isinstance(nodes := definition.get("nodes"), dict):
+        changed["nodes"] = {node: moved(one) for node, one in cast("dict[str, Any]", nodes).items()}
     return changed, found
 
 

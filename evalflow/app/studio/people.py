@@ -6,7 +6,7 @@ import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from evalflow.app.studio.access import requires
@@ -14,7 +14,7 @@ from evalflow.app.studio.definitions import DefinitionStore
 from evalflow.app.studio.space import TakenError, Workspace
 from evalflow.errors import Problem, UserError, check_all
 from evalflow.store import definitions, people
-from evalflow.store.rows import from_row, storable
+from evalflow.store.rows import from_row, now, storable
 
 SHORTEST_PASSWORD, LONGEST_PASSWORD = 12, 1024
 """In characters. The longest bounds the work of hashing."""
@@ -131,9 +131,8 @@ def password_link(space: Workspace, name: str) -> str:
     """
     row = USERS.get(space, name)
     code = secrets.token_urlsafe(32)
-    expires_at = (datetime.now(UTC) + LINK_TTL).isoformat(timespec="milliseconds")
     with space.changing("create link", "user", name) as connection:
-        people.put_code(connection, code, {"kind": "password", "account": account_state(row)}, expires_at)
+        people.put_code(connection, code, {"kind": "password", "account": account_state(row)}, now(LINK_TTL))
     return code
 
 

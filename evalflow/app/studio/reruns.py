@@ -55,21 +55,8 @@ _KEY = re.compile(r"\b(?:judge|target|embedder|simulator|dataset|metric|budget|r
 _VALUES = ("base_url", "url", "api_key_env", "model")
 
 
-@dataclass(frozen=True, slots=True)
-class RunFault:
-    """Why a run failed.
-
-    Attributes:
-        key: The key of the configuration to change, such as judge.base_url; empty if the message tells of none.
-    """
-
-    what: str
-    hint: str
-    key: str
-
-
 @requires("read")
-def fault_of(space: Workspace, run_id: str) -> RunFault | None:
+def fault_of(space: Workspace, run_id: str) -> Problem | None:
     """Why a run failed, with the key that its message names, or whose value it names; None if it did not fail."""
     run = get_run(space, run_id)
     if run.state != "failed" or not run.message:
@@ -77,7 +64,7 @@ def fault_of(space: Workspace, run_id: str) -> RunFault | None:
     problem, _, _ = run.message.removeprefix("error:").strip().partition("\nwhat was finished is in ")
     what, _, hint = problem.partition("\n  hint: ")
     named = _KEY.search(problem)
-    return RunFault(what, hint, named[0] if named else _key_of_value(run, what))
+    return Problem(what, hint=hint, key=named[0] if named else _key_of_value(run, what))
 
 
 def _key_of_value(run: Run, what: str) -> str:

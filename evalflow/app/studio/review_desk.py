@@ -20,6 +20,7 @@ from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.metrics.scale import read_label
 from evalflow.store import reviews as stored
 from evalflow.store.rows import Row, storable
+from evalflow.store.scores import CELL
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -313,7 +314,7 @@ def label_row(
     rubric: int,
 ) -> Row:
     """A row of the labels of a review, with the weight of a single answer."""
-    about = {name: item[name] for name in ("dataset", "case_id", "target", "target_repeat", "answer_hash")}
+    about = {name: item[name] for name in (*CELL, "answer_hash")}
     return {
         **about, "project_id": review["project_id"], "run": review["run"], "metric": metric, "value": value, "by": by,
         "weight": 1.0, "comment": None, "blind": blind, "seen_before": seen_before, "rubric": rubric,

@@ -27,6 +27,7 @@ from evalflow.stats.arrays import Estimated
 from evalflow.stats.raters import krippendorff_alpha
 from evalflow.store import reviews as stored
 from evalflow.store.rows import Row, storable
+from evalflow.store.scores import CELL
 
 LONGEST_REASON = 10_000
 
@@ -294,8 +295,7 @@ def _rows(
             drawn[stratum] or 1, draw["strata"][stratum][1],
         )  # fmt: skip
         about = {
-            **dict(zip(("dataset", "case_id", "target", "target_repeat"), item_key(item), strict=True)),
-            "answer_hash": item["answer_hash"],
+            **{name: item[name] for name in (*CELL, "answer_hash")},
             "weight": among / of if draw["method"] == "strata" else 1.0,
             "group": item["group"] if draw["method"] == "groups" else None,
             "review": review["name"], "position": item["item"], "draw": draw["method"], "seed": draw["seed"],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -30,6 +30,7 @@ from evalflow.store import definitions, projects
 from evalflow.store import people as accounts
 from evalflow.store import reviews as stored
 from evalflow.store.rows import from_row, storable
+from evalflow.store.scores import CELL
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -245,21 +246,19 @@ def create_review(space: Workspace, request: ReviewRequest) -> Review:
     draw |= {"size": len(drawn.items), "doubled": sum(one.wanted == 2 for one in drawn.items)}
     values: dict[str, Any] = {
         "name": request.name.strip(), "run": row["id"], "run_id": request.run_id, "state": "open", "metrics": metrics,
-        "draw": draw, "people": people, "shown": {"contexts": request.shown.contexts,
-        "reference": request.shown.reference}, "created_by": space.identify().name,
+        "draw": draw, "people": people, "shown": asdict(request.shown), "created_by": space.identify().name,
         "guidelines": {one["name"]: guideline_text(given.get(one["name"], _guidelines(one))) for one in metrics},
     }  # fmt: skip
     with space.changing("create", "review", values["name"]) as connection:
         review = REVIEWS.add(connection, space.project_id, values)
         positions = stored.answer_positions(connection, row["id"])
+        own = ("group", "stratum", "pi", "wanted", "content")
         items = [
-            {
-                **dict(zip(("dataset", "case_id", "target", "target_repeat"), one.key, strict=True)),
-                "position": positions.get(one.key), "answer_hash": one.digest, "group": one.group,
-                "stratum": one.stratum, "pi": one.pi, "wanted": one.wanted, "content": one.content,
-            }
+            dict(zip(CELL, one.key, strict=True))
+            | {"position": positions.get(one.key), "answer_hash": one.digest}
+            | {name: getattr(one, name) for name in own}
             for one in drawn.items
-        ]  # fmt: skip
+        ]
         stored.add_items(connection, review, items)
     return get_review(space, values["name"])
 
@@ -362,11 +361,10 @@ def _as_reviews(space: Workspace, rows: Sequence[Mapping[str, Any]]) -> list[Rev
 
 def _as_review(row: Mapping[str, Any], done: int, items: int) -> Review:
     draw: Mapping[str, Any] = row["draw"]
-    drawn = {key: draw[key] for key in ("method", "by", "size", "population", "seed", "overlap", "doubled")}
     texts: Mapping[str, str] = row["guidelines"]
     metrics = [replace(as_metric(one, texts[one["name"]]), older=one.get("older", ())) for one in row["metrics"]]
     others: dict[str, Any] = {"metrics": metrics, "shown": Shown(**row["shown"]), "run_title": draw["title"]}
-    return from_row(Review, row, items=items, items_done=done, **drawn, **others)
+    return from_row(Review, {**draw, **row}, items=items, items_done=done, **others)
 
 
 @requires("edit")

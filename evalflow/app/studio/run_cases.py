@@ -28,7 +28,7 @@ from evalflow.metrics.kinds.composite import CompositeMetricConfig
 from evalflow.records import Answer, Ask, Case, Reply
 from evalflow.report.results_csv import as_answered
 from evalflow.store.rows import from_row
-from evalflow.store.scores import CaseAnswer, RunScores
+from evalflow.store.scores import CELL, CaseAnswer, RunScores
 
 if TYPE_CHECKING:
     from evalflow.protocols import Judge
@@ -75,6 +75,11 @@ def _whole_case(folder: RunFolder, found: Mapping[str, Any]) -> tuple[Case | Non
         return None, f"{folder.path}: {error.strerror}"
 
 
+def cell_of(score: Score) -> dict[str, Any]:
+    """Which answer of the run a score is about."""
+    return {name: getattr(score, name) for name in CELL}
+
+
 def case_and_answer(saved: SavedRun, found: Mapping[str, Any]) -> tuple[Case, Answer | None]:
     """A case and its answer, from the run's own files. `found` has dataset, case_id, target and target_repeat."""
     wanted = (found["dataset"], found["case_id"])
@@ -108,8 +113,7 @@ def score_prompts(space: Workspace, run_id: str, score_id: str) -> list[JudgeCal
         saved = open_run(folder)
         if isinstance(saved.rules.metrics[score.metric].config, CompositeMetricConfig):
             return []  # its parts sent the prompts, and show them
-        position = {name: getattr(score, name) for name in ("dataset", "case_id", "target", "target_repeat")}
-        case, answer = case_and_answer(saved, position)
+        case, answer = case_and_answer(saved, cell_of(score))
     except OSError as error:
         raise UserError(Problem(f"{folder.path}: {error.strerror}", "run")) from None
     if answer is None:

@@ -39,16 +39,13 @@ class ServerFigures:
 def server_figures(database: Database) -> ServerFigures:
     """The figures as they are now. Raises InfrastructureError if the database does not answer."""
     with database.reading() as connection:
-        states = runs.states(connection)
-        oldest = runs.oldest_queued(connection)
-        heartbeats = runs.heartbeats(connection)
-        totals = runs.totals(connection)
-    now_s = time.time()
+        states, totals = runs.states(connection), runs.totals(connection)
+        oldest, heartbeats = runs.oldest_queued(connection), runs.heartbeats(connection)
     waited_s = (datetime.now(UTC) - datetime.fromisoformat(oldest)).total_seconds() if oldest else 0.0
     return ServerFigures(
         runs=states,
         oldest_s=max(waited_s, 0.0),
-        silence_s={worker: max(now_s - at, 0.0) for worker, at in heartbeats.items()},
+        silence_s={worker: max(time.time() - at, 0.0) for worker, at in heartbeats.items()},
         scores={status: int(totals[status]) for status in runs.STATUSES},
         failed_answers=int(totals["failed_answers"]),
         calls=int(totals["calls"]),

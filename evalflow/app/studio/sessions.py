@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, cast, get_args
 
 from evalflow.app.studio.access import ROLES, Actor, ForbiddenError, Role, SignedOutError, open_to_all, requires
@@ -76,7 +76,7 @@ class Identity:
 
 def _valid(rows: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Mapping[str, Any]]:
     """Without sessions that were not used for long."""
-    idle_since = (datetime.now(UTC) - IDLE_TTL).isoformat(timespec="milliseconds")
+    idle_since = now(-IDLE_TTL)
     return {key: row for key, row in rows.items() if row.get("seen_at", now()) > idle_since}
 
 
@@ -197,13 +197,12 @@ def start_session(space: Workspace, row: Mapping[str, Any], address: str, agent:
         SignedOutError: The password was changed, or the account disabled, since the row was read.
     """
     key = secrets.token_urlsafe(32)
-    expires_at = (datetime.now(UTC) + SESSION_TTL).isoformat(timespec="milliseconds")
     acting = replace(space, identify=lambda: Actor(row["id"], row["name"], address=address))
     with acting.changing("sign in", "user", row["name"], [way]) as connection:
         current = definitions.named(connection, "user", row["name"])
         if current is None or any(current[key] != row[key] for key in ("id", "password_hash", "is_disabled")):
             raise SignedOutError
-        people.add_session(connection, key, row["id"], address, agent[:200], expires_at)
+        people.add_session(connection, key, row["id"], address, agent[:200], now(SESSION_TTL))
     return key
 
 
@@ -222,7 +221,7 @@ def note_use(space: Workspace, identity: Identity) -> None:
     if row is None or kind == "user":
         return
     last, minutes = (row["seen_at"], 5) if kind == "session" else (row["used_at"] or "", 1)
-    if last >= (datetime.now(UTC) - timedelta(minutes=minutes)).isoformat(timespec="milliseconds"):
+    if last >= now(-timedelta(minutes=minutes)):
         return
     with space.database.writing(in_turn=False) as connection:
         people.note_use(connection, kind, row["id"])
@@ -370,7 +369,7 @@ def create_token(space: Workspace, name: str, role: Role, days: float) -> tuple[
     if problems:
         raise UserError(problems)
     key = TOKEN_PREFIX + secrets.token_urlsafe(32)
-    expires_at = (datetime.now(UTC) + timedelta(days=days)).isoformat(timespec="milliseconds")
+    expires_at = now(timedelta(days=days))
     values = {"user_id": _own_id(space), "project_id": space.project_id, "name": title, "role": role}
     with space.changing("create", "token", title, [f"role {role}", f"{days:g} days"]) as connection:
         made = people.add_token(connection, key, {**values, "expires_at": expires_at})

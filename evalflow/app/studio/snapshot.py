@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -15,7 +15,7 @@ from evalflow import datasets as readers
 from evalflow.app.core.assemble import assemble, settings_of
 from evalflow.app.core.inspect import Inspection, inspect
 from evalflow.app.studio.access import requires
-from evalflow.app.studio.bots import get_bot
+from evalflow.app.studio.bots import Bot, get_bot
 from evalflow.app.studio.case_choice import KEYS, chosen_values, wrong_choices
 from evalflow.app.studio.cases import case_rows
 from evalflow.app.studio.checks import custom_checks
@@ -23,7 +23,7 @@ from evalflow.app.studio.datasets import Dataset, get_dataset
 from evalflow.app.studio.definitions import declared, find_declared, remembered_content
 from evalflow.app.studio.judges import named_judges, with_judge
 from evalflow.app.studio.metric_yaml import metric_yaml
-from evalflow.app.studio.metrics import list_metrics
+from evalflow.app.studio.metrics import MetricDefinition, list_metrics
 from evalflow.app.studio.run_request import RunRequest
 from evalflow.app.studio.space import Workspace, not_found, refuse_elsewhere
 from evalflow.app.studio.titles import titled
@@ -48,36 +48,24 @@ class Own:
     """The definitions of the workspace that a run uses; all others come from conf/.
 
     Attributes:
+        targets, judges: Descriptions and configurations by name, with their connections replaced.
         metrics: Definitions and prompts by name.
-        judges: Descriptions and configurations by name, with their connections replaced.
         datasets: `generates`, description and rows, by name.
     """
 
-    targets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
-    metrics: Mapping[str, tuple[Mapping[str, Any], Mapping[str, str]]] = field(
-        default_factory=dict[str, tuple[Mapping[str, Any], Mapping[str, str]]]
-    )
-    datasets: Mapping[str, tuple[Mapping[str, Any], Iterable[Mapping[str, Any]]]] = field(
-        default_factory=dict[str, tuple[Mapping[str, Any], Iterable[Mapping[str, Any]]]]
-    )
-    judges: Mapping[str, tuple[str, Mapping[str, Any]]] = field(
-        default_factory=dict[str, tuple[str, Mapping[str, Any]]]
-    )
-    descriptions: Mapping[str, str] = field(default_factory=dict[str, str])
+    targets: Mapping[str, tuple[str, Mapping[str, Any]]]
+    metrics: Mapping[str, tuple[Mapping[str, Any], Mapping[str, str]]]
+    datasets: Mapping[str, tuple[Mapping[str, Any], Iterable[Mapping[str, Any]]]]
+    judges: Mapping[str, tuple[str, Mapping[str, Any]]]
 
 
 def write_own(folder: Path, own: Own) -> None:
     """Write the workspace's definitions as files of conf/, prompts/ and data/ below a folder."""
-    for name, config in own.targets.items():
+    for name, (said, config) in own.targets.items():
         inherited = {"defaults": BASES[config["kind"]]} if config["kind"] in BASES else {}
-        said = own.descriptions.get(name)
-        text = f"# {said}\n" if said else ""
-        text += yaml_of({**inherited, **escaped_but_environment(config)})
-        _write(folder / "conf" / "target" / f"{name}.yaml", text)
+        _write_described(folder, "target", name, said, {**inherited, **escaped_but_environment(config)})
     for name, (said, config) in own.judges.items():
-        text = f"# {said}\n" if said else ""
-        text += yaml_of({"defaults": _judge_bases(config), **escaped(config)})
-        _write(folder / "conf" / "judge" / f"{name}.yaml", text)
+        _write_described(folder, "judge", name, said, {"defaults": _judge_bases(config), **escaped(config)})
     for name, (definition, prompts) in own.metrics.items():
         text = metric_yaml(definition)
         _write(folder / "conf" / "metric" / f"{name}.yaml", f"# @package metric.{name}\n{text}")
@@ -85,6 +73,11 @@ def write_own(folder: Path, own: Own) -> None:
     for name, (options, rows) in own.datasets.items():
         _write_cases(folder, name, rows)
         _write_dataset(folder, name, options)
+
+
+def _write_described(folder: Path, group: str, name: str, description: str, values: Mapping[str, Any]) -> None:
+    comment = f"# {description}\n" if description else ""
+    _write(folder / "conf" / group / f"{name}.yaml", f"{comment}{yaml_of(values)}")
 
 
 def _judge_bases(config: Mapping[str, Any]) -> list[str]:
@@ -143,12 +136,7 @@ def _flatten(folder: Path, config: dict[str, Any], drafted: Composed, request: R
         plain = DatasetConfig.model_validate(drafted.values["dataset"][name])
         if name not in own.datasets:
             _write_cases(folder, name, (readers.case_to_row(case) for case in readers.read(name, plain)))
-        options = {
-            "name": plain.name,
-            "title": plain.title,
-            "description": plain.description,
-            "generates": plain.generates,
-        }
+        options = {key: getattr(plain, key) for key in ("name", "title", "description", "generates")}
         _write_dataset(folder, name, options, {key: values[key] for key in KEYS if values.get(key)})
     for group, name in (("target", request.bot), ("judge", request.judge), ("embedder", request.embedder)):
         _write(conf / group / f"{name}.yaml", yaml_of(config[group]))
@@ -210,13 +198,8 @@ def _write_dataset(
     folder: Path, name: str, options: Mapping[str, Any], choice: Mapping[str, Any] = MappingProxyType({})
 ) -> None:
     """Write a dataset's file; `choice`, which says what cases are taken, is escaped already."""
-    values = {
-        **escaped(dict(options)),
-        **choice,
-        "path": escaped(shown(_data(folder, name))),
-        "format": "jsonl",
-        "allow_irregular": True,
-    }
+    values = {**escaped(dict(options)), **choice, "path": escaped(shown(_data(folder, name)))}
+    values |= {"format": "jsonl", "allow_irregular": True}
     _write(folder / "conf" / "dataset" / f"{name}.yaml", f"# @package dataset.{name}\n{yaml_of(values)}")
 
 
@@ -246,17 +229,29 @@ def own_definitions(space: Workspace, request: RunRequest) -> Own:
         if name not in own and name not in shipped:
             raise not_found("metric", name, [*own, *shipped])
     datasets = [get_dataset(space, name) for name in request.datasets]
-    chosen = [own[name].definition for name in request.metrics if name in own]
-    judges = named_judges(space, [judge_of(bot.config, request)], chosen)
+    chosen = [own[name] for name in request.metrics if name in own]
+    judge = [judge_of(bot.config, request)]
     find_declared("embedder", "embedder", request.embedder)
+    return own_of(space, bot, chosen, [one for one in datasets if one.origin == "workspace"], judge)
+
+
+@requires("read")
+def own_of(
+    space: Workspace,
+    bot: Bot | None,
+    metrics: Sequence[MetricDefinition],
+    datasets: Iterable[Dataset],
+    judges: Iterable[str] = (),
+) -> Own:
+    """What is defined here of a bot, of its metrics, of the judges that they and `judges` name, and of datasets."""
+    targets: dict[str, tuple[str, Mapping[str, Any]]] = {}
+    if bot is not None and bot.origin == "workspace":
+        targets[bot.name] = bot.description, titled(space.resolve(bot.config, "target"), bot.name, bot.title)
     return Own(
-        targets={bot.name: titled(space.resolve(bot.config, "target"), bot.name, bot.title)}
-        if bot.origin == "workspace"
-        else {},
+        targets=targets,
         metrics={
-            name: (titled(with_judge(space, name, own[name].definition), name, own[name].title), own[name].prompts)
-            for name in request.metrics
-            if name in own
+            one.name: (titled(with_judge(space, one.name, one.definition), one.name, one.title), one.prompts)
+            for one in metrics
         },
         datasets={
             one.name: (
@@ -264,9 +259,8 @@ def own_definitions(space: Workspace, request: RunRequest) -> Own:
                 case_rows(space, one.name),
             )
             for one in datasets
-            if one.origin == "workspace"
         },
-        judges=judges,
+        judges=named_judges(space, judges, [one.definition for one in metrics]),
     )
 
 

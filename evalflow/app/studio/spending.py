@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from evalflow.app.studio import leases
 from evalflow.app.studio.access import requires
-from evalflow.app.studio.leases import Need, Number, ProjectBudget
+from evalflow.app.studio.leases import Number, ProjectBudget
 from evalflow.app.studio.projects import update_project
 from evalflow.app.studio.runs import run_row
 from evalflow.app.studio.space import Workspace
@@ -70,7 +70,7 @@ def run_spending(space: Workspace, run: str) -> RunSpending:
     if opened is None:
         waits = ""
         if row["state"] == "queued" and row["task"] != "load":
-            found = leases.offer(budget, Need.of_row(row["need"]))
+            found = leases.offer(budget, leases.need_of_run(row))
             waits = str(leases.refusal(budget, found)) if found.waits else ""
         return RunSpending(spent, {}, Amount(), waits)
     note = read_note(Path(row["folder"]), opened["id"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,16 +14,15 @@ from evalflow.app.core.json_schema import SCHEMA_MARK, add_schema_lines
 from evalflow.app.core.options import Option
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.bots import BOTS, bot_values, get_bot, list_bots
-from evalflow.app.studio.cases import append_stored, case_columns, case_rows
+from evalflow.app.studio.cases import append_stored, case_columns
 from evalflow.app.studio.checks import custom_checks, with_checks
 from evalflow.app.studio.datasets import DATASETS, dataset_values, get_dataset, list_datasets
 from evalflow.app.studio.definitions import declared, declared_content
-from evalflow.app.studio.judges import JUDGES, judge_values, named_judges, with_judge
+from evalflow.app.studio.judges import JUDGES, judge_values
 from evalflow.app.studio.metric_yaml import judge_by_name
 from evalflow.app.studio.metrics import MetricDefinition, MetricDraft, add_metric, check_draft, list_metrics
-from evalflow.app.studio.snapshot import BASES, Own, write_own
+from evalflow.app.studio.snapshot import BASES, Own, own_of, write_own
 from evalflow.app.studio.space import TakenError, Workspace
-from evalflow.app.studio.titles import titled
 from evalflow.config.load import read_yaml
 from evalflow.config.schema import DatasetConfig
 from evalflow.config.yaml_text import unescaped, unescaped_but_environment
@@ -64,27 +63,11 @@ def definitions_of(space: Workspace, bot: str | None, datasets: Sequence[str] = 
 
     The metric that runs the checks of cases declares the reusable ones too: the bot's own, or a copy of the library's.
     """
-    targets, texts = {}, {}
-    if bot is not None:
-        found = get_bot(space, bot)
-        config = titled(space.resolve(found.config, "target"), bot, found.title)
-        targets = {bot: config} if found.origin == "workspace" else {}
-        texts = {bot: found.description}
     metrics = list_metrics(space, bot) if bot else []
-    return Own(
-        targets=targets,
-        metrics=_library_checks(space, metrics)
-        | {
-            one.name: (
-                with_checks(space, titled(with_judge(space, one.name, one.definition), one.name, one.title)),
-                one.prompts,
-            )
-            for one in metrics
-        },
-        judges=named_judges(space, [], [one.definition for one in metrics]),
-        datasets={name: (_options(space, name), case_rows(space, name)) for name in datasets},
-        descriptions=texts,
-    )
+    sources = [get_dataset(space, name) for name in datasets]
+    own = own_of(space, get_bot(space, bot) if bot else None, metrics, sources)
+    checked = {name: (with_checks(space, definition), prompts) for name, (definition, prompts) in own.metrics.items()}
+    return replace(own, metrics=_library_checks(space, metrics) | checked)
 
 
 def _library_checks(
@@ -107,10 +90,12 @@ def import_files(space: Workspace, folder: Path, bot: str | None = None) -> Impo
     if not conf.is_dir():
         raise UserError(Problem("there is no conf/ in this folder", "folder", "name the folder that holds conf/"))
     files = {group: _options_in(conf, group) for group in ("target", "judge", "metric", "dataset")}
-    bots = {name: (_endpoint(option, conf), _description(option)) for name, option in files["target"].items()}
+    bots, judges = (
+        {name: (_endpoint(option, conf), _description(option)) for name, option in files[group].items()}
+        for group in ("target", "judge")
+    )
     metrics = [_metric(option, conf, folder / "prompts") for option in files["metric"].values()]
     owner = bot or (next(iter(bots)) if len(bots) == 1 else None)
-    judges = {name: (_endpoint(option, conf), _description(option)) for name, option in files["judge"].items()}
     problems = _clashes(space, bots, files["dataset"], judges, metrics, owner)
     if problems:
         raise TakenError(problems)
@@ -178,11 +163,6 @@ def _save_all(space: Workspace, found: _CheckedDefinitions, owner: str | None) -
             add_metric(connection, rows[name], name, metric)
         for values, cases in found.datasets:
             append_stored(connection, DATASETS.add(connection, space.project_id, values), cases)
-
-
-def _options(space: Workspace, name: str) -> Mapping[str, Any]:
-    dataset = get_dataset(space, name)
-    return titled({"description": dataset.description, "generates": dataset.generates}, name, dataset.title)
 
 
 def _options_in(conf: Path, group: str) -> dict[str, Option]:

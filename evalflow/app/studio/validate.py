@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
@@ -30,6 +30,7 @@ from evalflow.records import Case, Context, Message
 from evalflow.targets.recorded import recorded_answer
 from evalflow.targets.registry import TARGET_KINDS, build_target
 
+ConfigT = TypeVar("ConfigT", bound=BaseModel)
 NO_PROGRAMS = "checks that start a program run on the command line only, never in the application"
 _OF_JINJA = ("alters_data", "jinja_pass_arg", "unsafe_callable")
 """Attributes that Jinja reads from the objects that it calls."""
@@ -167,9 +168,13 @@ def check_bot(name: str, config: Mapping[str, Any], connections: Connections | N
         problems += part_problems(connections, TARGET_KINDS, model, called, "target")
     if problems or model is None:
         raise UserError(problems)
-    keyless = model.model_copy(update={"api_key_env": None}) if hasattr(model, "api_key_env") else model
-    build_target(keyless, name, Prompts(prompt_dirs()), {}, generate=kind != "recorded")
+    build_target(without_key(model), name, Prompts(prompt_dirs()), {}, generate=kind != "recorded")
     return plain
+
+
+def without_key(config: ConfigT) -> ConfigT:
+    """The configuration of an endpoint as one that needs no key."""
+    return config.model_copy(update={"api_key_env": None}) if hasattr(config, "api_key_env") else config
 
 
 DEFINABLE_JUDGES = ("openai", "panel", "cascade", "embedded")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from evalflow.app.core.saved import SavedRun, open_run
 from evalflow.app.studio.access import requires
-from evalflow.app.studio.run_cases import case_and_answer
+from evalflow.app.studio.run_cases import case_and_answer, cell_of
 from evalflow.app.studio.run_files import apply_exclusions
 from evalflow.app.studio.runs import run_row
 from evalflow.app.studio.scores import Score, answer_scores
@@ -243,7 +243,7 @@ def _give(space: Workspace, run_id: str, position: int, metric: str, value: Any,
     try:
         saved = _saved(row)
         judged = _scale(saved, score).judged
-        _, answer = case_and_answer(saved, _cell(score))
+        _, answer = case_and_answer(saved, cell_of(score))
     except OSError as error:
         raise UserError(Problem(f"the run's files cannot be read: {error.strerror}", "run")) from None
     if answer is None:
@@ -322,13 +322,9 @@ def _scale(saved: SavedRun, score: Score) -> VerdictScale:
     return VerdictScale("number", [], low, high, judged)
 
 
-def _cell(score: Score) -> dict[str, Any]:
-    return {name: getattr(score, name) for name in ("dataset", "case_id", "target", "target_repeat")}
-
-
 def _of_person(space: Workspace, row: Mapping[str, Any], score: Score) -> dict[str, Any]:
     """The columns that tell a person's verdict from others."""
-    return {"run": row["id"], **_cell(score), "metric": score.metric, "by": space.identify().name}
+    return {"run": row["id"], **cell_of(score), "metric": score.metric, "by": space.identify().name}
 
 
 def _name(run_id: str, position: int, metric: str) -> str:

@@ -12,13 +12,13 @@ from nicegui import ui
 
 from evalflow.app.studio.cases import ids_of_rows
 from evalflow.app.studio.leases import ProjectBudget
-from evalflow.app.studio.reruns import KnownCases, RunFault, fault_of, known_cases
+from evalflow.app.studio.reruns import KnownCases, fault_of, known_cases
 from evalflow.app.studio.run_request import RunRequest
 from evalflow.app.studio.runs import Run, RunEstimate, changed_request, create_run, estimate_run, get_run
 from evalflow.app.studio.scores import answered_cases, failed_cases
 from evalflow.app.studio.space import Workspace
 from evalflow.app.studio.spending import budget_left
-from evalflow.errors import EvalflowError
+from evalflow.errors import EvalflowError, Problem
 from evalflow.report.wording import cost
 from evalflow.web.pages.case_choice import Arrived, cases_in_words
 from evalflow.web.pages.run_form import RunForm, RunOptions, read_options
@@ -91,7 +91,7 @@ class _NewRun:
         options: RunOptions,
         request: RunRequest,
         arrived: Arrived | None,
-        fault: RunFault | None,
+        fault: Problem | None,
     ) -> None:
         self._workspace, self._fault = workspace, fault
         self._latest = Latest()

@@ -15,7 +15,6 @@ from evalflow.app.studio.datasets import list_datasets
 from evalflow.app.studio.definitions import endpoint_judges
 from evalflow.app.studio.judges import StoredJudge, list_judges
 from evalflow.app.studio.metrics import list_library, list_metrics
-from evalflow.app.studio.reruns import RunFault
 from evalflow.app.studio.run_request import RunRequest
 from evalflow.app.studio.space import Workspace
 from evalflow.errors import Problem, UserError
@@ -148,7 +147,7 @@ class RunForm:
         )
         return self.cases.apply(request)
 
-    def show_fault(self, fault: RunFault) -> None:
+    def show_fault(self, fault: Problem) -> None:
         """Name what failed at its field and focus it, if it is known which."""
         key = fault.key
         if key.startswith("judge.") and not self._asks_elsewhere():

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from evalflow.app.studio import cases, datasets
-from evalflow.app.studio.cases import case_place, cases_at
+from evalflow.app.studio.cases import case_place, cases_at, list_cases
 from evalflow.app.studio.datasets import FoundCases, declared_page
+from evalflow.app.studio.runs import list_runs
 from evalflow.app.studio.space import NotFoundError, Workspace
+from evalflow.errors import UserError
 
 ROWS = [{"id": f"c{n}", "question": f"Question {n}?", "tags": ["A > B"] if n % 2 else ["C"]} for n in range(10)]
 
@@ -62,3 +64,11 @@ def test_of_a_large_file_no_more_is_read_than_is_shown(space: Workspace, monkeyp
     assert ([row["id"] for row in late.items], late.is_whole) == (["c6", "c7"], False)
     given_up = declared_page(space, "filed", 0, 2, text="c9", is_wanted=lambda: False)
     assert (list(given_up.items), given_up.is_whole) == ([], False)
+
+
+@pytest.mark.parametrize("cursor", ["²", "x", "-1", "9" * 19])
+def test_what_is_no_cursor_is_refused(space: Workspace, cursor: str) -> None:
+    datasets.create_dataset(space, "mine")
+    for read in (lambda: list_cases(space, "mine", cursor), lambda: list_runs(space, cursor)):
+        with pytest.raises(UserError, match="no cursor"):
+            read()

@@ -17,7 +17,7 @@ from evalflow.app.studio.space import NotFoundError, Workspace
 from evalflow.errors import UserError
 from evalflow.store import definitions
 from evalflow.store import people as table
-from evalflow.store.rows import add
+from evalflow.store.rows import add, now
 from evalflow.store.server_tables import members
 
 PASSWORD = "correct horse battery"
@@ -226,7 +226,7 @@ def test_where_there_are_no_accounts_there_is_none_of_ones_own(space: Workspace)
 def test_sessions_and_tokens_in_use_are_noted(space: Workspace) -> None:
     add_member(space, "ann", "viewer")
     own, _ = signed_in(space, "ann")
-    hour_ago = (sessions.datetime.now(sessions.UTC) - timedelta(hours=1)).isoformat(timespec="milliseconds")
+    hour_ago = now(-timedelta(hours=1))
     change(space, "UPDATE sessions SET seen_at = :then", then=hour_ago)
     _, secret = sessions.create_token(own, "nightly", "viewer", 1)
     for identity in (own.identify, sessions.token_identity(space, secret, "")):
