@@ -40,12 +40,12 @@ def page(
     """
     query = select(audit).order_by(audit.c.id.desc()).limit(limit)
     query = query.where(*(audit.c[name] == value for name, value in equal.items() if value is not None))
-    for limiting in (
-        None if before is None else audit.c.id < before,
-        None if since is None else audit.c.at >= since,
-        None if until is None else audit.c.at < until,
-    ):
-        query = query if limiting is None else query.where(limiting)
+    if before is not None:
+        query = query.where(audit.c.id < before)
+    if since is not None:
+        query = query.where(audit.c.at >= since)
+    if until is not None:
+        query = query.where(audit.c.at < until)
     return every(connection, query)
 
 

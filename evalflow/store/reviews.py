@@ -181,9 +181,10 @@ def item_row(connection: Connection, review: int, item: int) -> Row | None:
     return one(connection, select(review_items).where(_at(review, item, review_items)))
 
 
-def item_rows(connection: Connection, review: int) -> list[Row]:
-    """All items in order, without their contents."""
-    return every(connection, select(*_ITEM).where(_of(review, review_items)).order_by(review_items.c.item))
+def all_rows(connection: Connection, review: int) -> tuple[list[Row], list[Row], list[Row]]:
+    """The items of a review in order, without their contents; who has which (see `review_assignments`); the labels."""
+    items = select(*_ITEM).where(_of(review, review_items)).order_by(review_items.c.item)
+    return every(connection, items), review_assignments(connection, review), label_rows(connection, review)
 
 
 def contents(connection: Connection, review: int, items: Sequence[int]) -> dict[int, Mapping[str, Any]]:

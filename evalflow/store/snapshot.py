@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from sqlalchemy import inspect, select, update
+from sqlalchemy import Connection, inspect, select, update
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 
@@ -50,14 +51,8 @@ def take_snapshot(url: str, target: Path) -> Snapshot:
     parsed, file = _location(url)
     if file is not None and not file.is_file():
         raise UserError(Problem("there is no database", str(file), "name one: --database-url URL"))
-    engine = engine_of(parsed)
-    try:
-        with engine.connect() as connection:
-            revision = current_revision(connection)
-    except DBAPIError as error:
-        raise InfrastructureError(f"the database cannot be read: {first_line(error)}") from None
-    finally:
-        engine.dispose()
+    with _opened(parsed) as connection:
+        revision = current_revision(connection)
     if revision is None:
         shown = parsed.render_as_string(hide_password=True)
         raise UserError(Problem("there is nothing in this database", shown, "name another one: --database-url URL"))
@@ -87,15 +82,22 @@ def expect_place(url: str, snapshot: Snapshot) -> None:
     if file is not None:
         is_empty = not file.exists()
     else:
-        engine = engine_of(parsed)
-        try:
-            is_empty = not inspect(engine).get_table_names()
-        except DBAPIError as error:
-            raise InfrastructureError(f"the database cannot be read: {first_line(error)}") from None
-        finally:
-            engine.dispose()
+        with _opened(parsed) as connection:
+            is_empty = not inspect(connection).get_table_names()
     if not is_empty:
         raise UserError(Problem("a backup is restored into an empty database only", shown, "name an empty one"))
+
+
+@contextmanager
+def _opened(url: URL) -> Generator[Connection]:
+    engine = engine_of(url)
+    try:
+        with engine.connect() as connection:
+            yield connection
+    except DBAPIError as error:
+        raise InfrastructureError(f"the database cannot be read: {first_line(error)}") from None
+    finally:
+        engine.dispose()
 
 
 def load_snapshot(url: str, source: Path) -> None:

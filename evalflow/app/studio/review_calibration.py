@@ -17,6 +17,7 @@ from evalflow.app.studio.review_desk import is_reserved
 from evalflow.app.studio.review_results import (
     ShownLabel,
     current_labels,
+    flags_of,
     is_given,
     item_key,
     review_labels,
@@ -101,13 +102,10 @@ def review_result(space: Workspace, name: str) -> ReviewResult:
     run = scored_run(space, review["run_id"])
     people = bound_labels(run, list(review_labels(space, name)))
     found = calibration_of(run, people)
-    with space.database.reading() as connection:
-        labels = current_labels(review, stored.label_rows(connection, review["id"]))
-        items = {item_key(row): row for row in stored.item_rows(connection, review["id"])}
-        held = stored.review_assignments(connection, review["id"])
-    flags = {(row["item"], row["by"]): row["is_flagged"] for row in held}
+    rows, held, labels = space.read(stored.all_rows, review["id"])
+    items, flags = {item_key(row): row for row in rows}, flags_of(held)
     given: dict[tuple[int, str], list[ShownLabel]] = defaultdict(list)
-    for row in labels:
+    for row in current_labels(review, labels):
         if is_given(row):
             given[row["item"], row["metric"]].append(shown_label(row, flags))
     cases = [one for series in found.rows for one in _judged(series, items, given)] if found else []

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from evalflow.app.studio.access import requires
-from evalflow.app.studio.reviews import ReviewMetric, as_metric, named_review, scale_of
+from evalflow.app.studio.reviews import ReviewMetric, as_metric, named_review, newest_rubrics, scale_of
 from evalflow.app.studio.space import TakenError, Workspace, not_found
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.metrics.scale import read_label
@@ -293,7 +293,7 @@ def _put_labels(
     about: Mapping[str, Any],
 ) -> None:
     seen = stored.has_viewed(connection, review["run"], me)
-    rubrics = {one["name"]: one["rubric"] for one in review["metrics"]}
+    rubrics = newest_rubrics(review)
     rows = [
         label_row(review, item, me, metric, value, blind=True, seen_before=seen, rubric=rubrics[metric])
         | {"missing": "cannot_tell" if value is None else None, **about}

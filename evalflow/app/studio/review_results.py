@@ -16,7 +16,7 @@ import numpy as np
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.review_desk import label_row
 from evalflow.app.studio.review_guidelines import submitted_by_older
-from evalflow.app.studio.reviews import REVIEWS, scale_of
+from evalflow.app.studio.reviews import REVIEWS, newest_rubrics, scale_of
 from evalflow.app.studio.space import Workspace, not_found
 from evalflow.errors import Problem, UserError
 from evalflow.labels.columns import LABEL_COLUMNS
@@ -107,10 +107,7 @@ class Disagreement:
 def progress(space: Workspace, name: str) -> ReviewProgress:
     """How far each person is, and how well they agree."""
     review = REVIEWS.get(space, name)
-    with space.database.reading() as connection:
-        held = stored.review_assignments(connection, review["id"])
-        items = stored.item_rows(connection, review["id"])
-        labels = stored.label_rows(connection, review["id"])
+    items, held, labels = space.read(stored.all_rows, review["id"])
     names = dict.fromkeys([*review["people"], *(row["by"] for row in held)])
     people = [_person(one, [row for row in held if row["by"] == one], review["people"]) for one in names]
     agreement = [_agreement(one, labels) for one in review["metrics"]]
@@ -119,7 +116,7 @@ def progress(space: Workspace, name: str) -> ReviewProgress:
         if is_given(row):
             rubrics[row["metric"]][row["rubric"]] += 1
     wanted = sum(row["wanted"] for row in items)
-    older = submitted_by_older(held, labels, {one["name"]: one["rubric"] for one in review["metrics"]})
+    older = submitted_by_older(held, labels, newest_rubrics(review))
     outdated = len({item for item, _ in older})
     return ReviewProgress(sum(one.done for one in people), wanted, people, agreement, rubrics, outdated)
 
@@ -129,16 +126,13 @@ def disagreements(space: Workspace, name: str) -> list[Disagreement]:
     """The answers with labels that differ, without names: those that nobody has resolved first."""
     review = REVIEWS.get(space, name)
     with space.database.reading() as connection:
-        labels = current_labels(review, stored.label_rows(connection, review["id"]))
-        flags = {
-            (row["item"], row["by"]): row["is_flagged"] for row in stored.review_assignments(connection, review["id"])
-        }
+        rows, held, labels = stored.all_rows(connection, review["id"])
         grouped: dict[tuple[int, str], list[Row]] = defaultdict(list)
-        for row in labels:
+        for row in current_labels(review, labels):
             grouped[row["item"], row["metric"]].append(row)
-        found = {key: rows for key, rows in grouped.items() if len({_said(row) for row in rows if is_given(row)}) > 1}
-        items = {row["item"]: row for row in stored.item_rows(connection, review["id"])}
+        found = {key: own for key, own in grouped.items() if _differ(own)}
         contents = stored.contents(connection, review["id"], [item for item, _ in found])
+    items, flags = {row["item"]: row for row in rows}, flags_of(held)
     shown = [
         _disagreement(review, items[item], metric, contents[item], rows, flags)
         for (item, metric), rows in found.items()
@@ -179,14 +173,9 @@ def review_labels(space: Workspace, name: str) -> Iterator[dict[str, Any]]:
     """
     review = REVIEWS.get(space, name)
     with space.database.reading() as connection:
-        items = stored.item_rows(connection, review["id"])
-        held = stored.review_assignments(connection, review["id"])
-        labels = stored.label_rows(connection, review["id"])
-        metrics = {
-            item: content["metrics"]
-            for item, content in stored.contents(connection, review["id"], sorted({r["item"] for r in held})).items()
-        }
-    return _rows(review, items, held, labels, metrics)
+        items, held, labels = stored.all_rows(connection, review["id"])
+        contents = stored.contents(connection, review["id"], sorted({row["item"] for row in held}))
+    return _rows(review, items, held, labels, {item: content["metrics"] for item, content in contents.items()})
 
 
 @requires("edit")
@@ -234,7 +223,7 @@ def _agreement(metric: Mapping[str, Any], labels: Sequence[Row]) -> HumanAgreeme
 
 def current_labels(review: Mapping[str, Any], labels: Sequence[Row]) -> list[Row]:
     """The labels by the newest guidelines."""
-    newest = {one["name"]: one["rubric"] for one in review["metrics"]}
+    newest = newest_rubrics(review)
     return [row for row in labels if row["rubric"] == newest[row["metric"]]]
 
 
@@ -243,12 +232,18 @@ def is_given(row: Row) -> bool:
     return row["kind"] == "label" and row["missing"] != "declined"
 
 
-def _said(row: Row) -> str:
-    return repr(row["value"])
+def _differ(labels: Sequence[Row]) -> bool:
+    """Whether people gave different values."""
+    return len({repr(row["value"]) for row in labels if is_given(row)}) > 1
+
+
+def flags_of(held: Sequence[Row]) -> dict[tuple[int, str], bool]:
+    """Whether a person flagged an item."""
+    return {(row["item"], row["by"]): row["is_flagged"] for row in held}
 
 
 def shown_label(row: Row, flags: Mapping[tuple[int, str], bool]) -> ShownLabel:
-    """A label without its author; `flags`: whether a person flagged an item."""
+    """A label without its author; `flags` as of `flags_of`."""
     return ShownLabel(row["value"], row["comment"] or "", flags.get((row["item"], row["by"]), False))
 
 
@@ -283,7 +278,7 @@ def _rows(
     of_item: dict[int, list[Row]] = defaultdict(list)
     for row in labels:
         of_item[row["item"]].append(row)
-    newest = {one["name"]: one["rubric"] for one in review["metrics"]}
+    newest = newest_rubrics(review)
     served = _served(review, items, held, of_item)
     drawn = Counter(row["stratum"] for row in served)
     finished = len({(row["dataset"], row["group"]) for row in served})
@@ -321,7 +316,7 @@ def _served(
     review: Mapping[str, Any], items: Sequence[Row], held: Sequence[Row], of_item: Mapping[int, Sequence[Row]]
 ) -> list[Row]:
     """The answers that were served under the newest guidelines; of groups, those of which every answer is settled."""
-    newest = {one["name"]: one["rubric"] for one in review["metrics"]}
+    newest = newest_rubrics(review)
     states: dict[int, list[str]] = defaultdict(list)
     for row in held:
         states[row["item"]].append(row["state"])

@@ -349,6 +349,11 @@ def as_metric(row: Mapping[str, Any], guidelines: str) -> ReviewMetric:
     return ReviewMetric(row["name"], own, row["description"], row["rubric"], guidelines, title=title)
 
 
+def newest_rubrics(review: Mapping[str, Any]) -> dict[str, int]:
+    """The versions of the guidelines that a review has now, by metric."""
+    return {one["name"]: one["rubric"] for one in review["metrics"]}
+
+
 def scale_of(row: Mapping[str, Any]) -> RecordedScale:
     """The scale of a metric of a review from the stored form."""
     return _SCALES.validate_python(row["scale"])

@@ -111,21 +111,9 @@ def _actor(row: Mapping[str, Any], roles: _Roles, address: str) -> Actor:
 
 
 @open_to_all
-def session_identity(space: Workspace, key: str, address: str) -> Identity:
-    """The person of a browser's session."""
-    return Identity(space, "session", people.digest(key), address)
-
-
-@open_to_all
-def token_identity(space: Workspace, key: str, address: str) -> Identity:
-    """The person of a program's token."""
-    return Identity(space, "token", people.digest(key), address)
-
-
-@open_to_all
-def proxy_identity(space: Workspace, name: str, address: str) -> Identity:
-    """The person whom a trusted proxy names."""
-    return Identity(space, "user", name, address)
+def identity_of(space: Workspace, kind: people.Holder, key: str, address: str) -> Identity:
+    """The person of a browser's session or a program's token, by its key, or whom a trusted proxy names."""
+    return Identity(space, kind, key if kind == "user" else people.digest(key), address)
 
 
 @open_to_all

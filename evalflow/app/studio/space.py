@@ -10,7 +10,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from threading import BoundedSemaphore, Lock
@@ -122,6 +122,18 @@ class Page(Generic[T]):
         """A page of the first `limit` rows; if there is one more, its cursor is the `key` of the last."""
         more = str(rows[limit - 1][key]) if len(rows) > limit else None
         return Page([item(row) for row in rows[:limit]], more)
+
+
+def every_item(read: Callable[[str | None], Page[T]]) -> Iterator[T]:
+    """All items of a list that is read in pages, the first of them at once."""
+    return _items_from(read, read(None))
+
+
+def _items_from(read: Callable[[str | None], Page[T]], page: Page[T]) -> Iterator[T]:
+    yield from page.items
+    while page.next is not None:
+        page = read(page.next)
+        yield from page.items
 
 
 def row_number(cursor: str | None) -> int | None:
@@ -347,15 +359,11 @@ class StoredResponse:
 def answered(space: Workspace, key: str) -> StoredResponse | None:
     """The response stored under an idempotency key within the last 30 days, if any."""
     row = space.read(definitions.get, key)
-    return (
-        row if row is None else from_row(StoredResponse, row, headers=[(name, value) for name, value in row["headers"]])
-    )
+    return None if row is None else from_row(StoredResponse, row)
 
 
 @requires("account")
 def store_response(space: Workspace, key: str, answer: StoredResponse) -> None:
     """Store a response under an idempotency key. The key has at most 64 characters, such as a digest."""
-    headers = [list(pair) for pair in answer.headers]
-    values = {"key": key, "request": answer.request, "status": answer.status, "headers": headers, "body": answer.body}
     with space.database.writing() as connection:
-        definitions.put(connection, values)
+        definitions.put(connection, {"key": key, **asdict(answer)})

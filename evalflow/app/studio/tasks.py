@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.runs import run_row
-from evalflow.app.studio.space import Page, Workspace, not_found, stale
+from evalflow.app.studio.space import Page, Workspace, every_item, not_found, stale
 from evalflow.errors import Problem, UserError
 from evalflow.store import definitions, people, projects
 from evalflow.store import tasks as stored
@@ -166,13 +166,9 @@ def delete_task(space: Workspace, task: int, expected: int) -> None:
 @requires("read")
 def judge_examples(space: Workspace) -> Iterator[tuple[Task, JudgeExample]]:
     """The tasks with cause judge and the scores that they are about."""
-    cursor = None
-    while True:
-        found = list_tasks(space, TaskQuery(cause="judge"), cursor, 500)
-        yield from ((task, task.example) for task in found.items if task.example is not None)
-        cursor = found.next
-        if cursor is None:
-            return
+    for task in every_item(lambda cursor: list_tasks(space, TaskQuery(cause="judge"), cursor, 500)):
+        if task.example is not None:
+            yield task, task.example
 
 
 @requires("read")

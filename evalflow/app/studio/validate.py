@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -157,10 +157,7 @@ def check_bot(name: str, config: Mapping[str, Any], connections: Connections | N
     `connections`: all that it may call; None: any address.
     """
     plain = _plain(config, "target")
-    kind = plain.get("kind")
-    if kind not in BOT_KINDS:
-        hint = f"one of {', '.join(BOT_KINDS)}"
-        raise UserError(Problem(f"a bot of kind {kind!r} cannot be defined here", "target.kind", hint))
+    _expect_kind(plain, "bot", "target", BOT_KINDS)
     called = plain if connections is None else connections.resolve(plain, "target")
     problems = [*_wrong_name(name, "bot"), *written_secrets({"target": called})]
     model = cast("TargetConfig | None", _validated(called, "target", TARGET_KINDS.config, problems))
@@ -168,8 +165,14 @@ def check_bot(name: str, config: Mapping[str, Any], connections: Connections | N
         problems += part_problems(connections, TARGET_KINDS, model, called, "target")
     if problems or model is None:
         raise UserError(problems)
-    build_target(without_key(model), name, Prompts(prompt_dirs()), {}, generate=kind != "recorded")
+    build_target(without_key(model), name, Prompts(prompt_dirs()), {}, generate=plain["kind"] != "recorded")
     return plain
+
+
+def _expect_kind(plain: Mapping[str, Any], what: str, key: str, kinds: Sequence[str]) -> None:
+    if (kind := plain.get("kind")) not in kinds:
+        hint = f"one of {', '.join(kinds)}; openai is any model behind an OpenAI-compatible endpoint"
+        raise UserError(Problem(f"a {what} of kind {kind!r} cannot be defined here", f"{key}.kind", hint))
 
 
 def without_key(config: ConfigT) -> ConfigT:
@@ -187,10 +190,7 @@ def check_judge(name: str, config: Mapping[str, Any], connections: Connections |
     `connections`: all that it may call; None: any address.
     """
     plain = _plain(config, "judge")
-    if plain.get("kind") not in DEFINABLE_JUDGES:
-        what = f"a judge of kind {plain.get('kind')!r} cannot be defined here"
-        hint = f"one of {', '.join(DEFINABLE_JUDGES)}; openai is any model behind an OpenAI-compatible endpoint"
-        raise UserError(Problem(what, "judge.kind", hint))
+    _expect_kind(plain, "judge", "judge", DEFINABLE_JUDGES)
     called = plain if connections is None else connections.resolve(plain, "judge")
     problems = [*written_secrets({"judge": called})]
     written: Any = called.get("members")

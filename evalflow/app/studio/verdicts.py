@@ -17,7 +17,7 @@ from evalflow.app.studio.run_cases import case_and_answer, cell_of
 from evalflow.app.studio.run_files import apply_exclusions
 from evalflow.app.studio.runs import run_row
 from evalflow.app.studio.scores import Score, answer_scores
-from evalflow.app.studio.space import Page, Workspace, not_found, row_number
+from evalflow.app.studio.space import Page, Workspace, every_item, not_found, row_number
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import Problem, UserError
 from evalflow.frozen import record
@@ -187,7 +187,7 @@ def run_labels(space: Workspace, run_id: str, cursor: str | None = None, limit: 
 @requires("read")
 def all_run_labels(space: Workspace, run_id: str) -> Iterator[VerdictLabel]:
     """All rows of `run_labels`, read in pages, the first of them at once."""
-    return _all_from(space, run_id, run_labels(space, run_id, None, 500))
+    return every_item(lambda cursor: run_labels(space, run_id, cursor, 500))
 
 
 @requires("edit")
@@ -226,13 +226,6 @@ def bring_back(space: Workspace, run_id: str, position: int, metric: str) -> Non
 
 def _excluded(connection: Connection, run: int) -> list[ExcludedResult]:
     return [from_row(ExcludedResult, one) for one in stored.exclusions_of(connection, run)]
-
-
-def _all_from(space: Workspace, run_id: str, page: Page[VerdictLabel]) -> Iterator[VerdictLabel]:
-    yield from page.items
-    while page.next is not None:
-        page = run_labels(space, run_id, page.next, 500)
-        yield from page.items
 
 
 def _give(space: Workspace, run_id: str, position: int, metric: str, value: Any, comment: str) -> None:

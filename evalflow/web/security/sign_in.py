@@ -13,10 +13,8 @@ from evalflow.app.studio.projects import list_projects
 from evalflow.app.studio.sessions import (
     TOKEN_PREFIX,
     Identity,
+    identity_of,
     note_use,
-    proxy_identity,
-    session_identity,
-    token_identity,
 )
 from evalflow.errors import Problem
 from evalflow.web.security.guards import note_fields, refuse, route_path
@@ -95,11 +93,11 @@ async def _identity(connection: HTTPConnection, workspace: Workspace) -> Identit
     key = session_key(connection)
     user = getattr(connection.state, "proxy_user", None)
     if scheme.lower() == "bearer" and token.startswith(TOKEN_PREFIX):
-        identity = token_identity(workspace, token.strip(), address)
+        identity = identity_of(workspace, "token", token.strip(), address)
     elif user:
-        identity = proxy_identity(workspace, user, address)
+        identity = identity_of(workspace, "user", user, address)
     elif key:
-        identity = session_identity(workspace, key, address)
+        identity = identity_of(workspace, "session", key, address)
     else:
         return None
     try:

@@ -16,7 +16,7 @@ LEA = ProvidedIdentity("https://l.example", "1", "Lea@example.org", "lea@example
 
 def enter(space: Workspace, identity: ProvidedIdentity, *, signs_up: bool = False) -> str:
     key = sign_in_by_identity(space, identity, "10.0.0.1", "a browser", signs_up=signs_up)
-    return sessions.session_identity(space, key, "")().name
+    return sessions.identity_of(space, "session", key, "")().name
 
 
 def test_the_only_account_with_the_address_is_linked_once(space: Workspace) -> None:

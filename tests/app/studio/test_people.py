@@ -75,7 +75,7 @@ def test_a_link_sets_a_password_once(space: Workspace) -> None:
     with pytest.raises(UserError, match="not valid any more"):
         sessions.choose_password(space, code, "another password")
     with pytest.raises(SignedOutError):  # whoever knew the old password is out
-        sessions.session_identity(space, key, "")()
+        sessions.identity_of(space, "session", key, "")()
     enter(space, "ann")
 
 

@@ -39,7 +39,7 @@ def add_member(space: Workspace, name: str, role: Role) -> int:
 
 def signed_in(space: Workspace, name: str) -> tuple[Workspace, str]:
     key = sessions.sign_in(space, name, PASSWORD, "10.0.0.1", "a browser")
-    return replace(space, identify=sessions.session_identity(space, key, "10.0.0.1")), key
+    return replace(space, identify=sessions.identity_of(space, "session", key, "10.0.0.1")), key
 
 
 def change(space: Workspace, statement: str, **values: object) -> None:
@@ -126,7 +126,7 @@ def test_a_token_never_exceeds_its_owners_present_role(
     own, _ = signed_in(space, "ann")
     _, secret = sessions.create_token(own, "nightly", role, 30)
     change(space, "UPDATE members SET role = :role WHERE user_id = :user", role=later, user=user)
-    actor = sessions.token_identity(space, secret, "")()
+    actor = sessions.identity_of(space, "token", secret, "")()
     assert (actor.is_owner, actor.roles.get(space.project_id)) == (False, allowed)
 
 
@@ -136,7 +136,7 @@ def test_a_token_of_the_owner_is_no_owner(space: Workspace) -> None:
     own, _ = signed_in(space, "olga")
     _, secret = sessions.create_token(own, "nightly", "admin", 30)
     with pytest.raises(ForbiddenError):
-        people.list_users(replace(space, identify=sessions.token_identity(space, secret, "")))
+        people.list_users(replace(space, identify=sessions.identity_of(space, "token", secret, "")))
 
 
 def test_tokens_end_and_are_revoked(space: Workspace) -> None:
@@ -151,7 +151,7 @@ def test_tokens_end_and_are_revoked(space: Workspace) -> None:
             sessions.create_token(ann, name, "viewer", days)
     with pytest.raises(UserError):
         sessions.revoke_token(ben, token.id)
-    identity = sessions.token_identity(space, secret, "")
+    identity = sessions.identity_of(space, "token", secret, "")
     assert identity().name == "ann"
     sessions.revoke_token(ann, token.id)
     with pytest.raises(SignedOutError):
@@ -229,7 +229,7 @@ def test_sessions_and_tokens_in_use_are_noted(space: Workspace) -> None:
     hour_ago = now(-timedelta(hours=1))
     change(space, "UPDATE sessions SET seen_at = :then", then=hour_ago)
     _, secret = sessions.create_token(own, "nightly", "viewer", 1)
-    for identity in (own.identify, sessions.token_identity(space, secret, "")):
+    for identity in (own.identify, sessions.identity_of(space, "token", secret, "")):
         assert isinstance(identity, sessions.Identity)
         identity()
         sessions.note_use(space, identity)
@@ -245,9 +245,9 @@ def test_what_ended_or_changed_is_found_for_all_at_once(space: Workspace) -> Non
     _, secret = sessions.create_token(own, "nightly", "viewer", 1)
     opened = {
         "ann": own.identify,
-        "token": sessions.token_identity(space, secret, ""),
+        "token": sessions.identity_of(space, "token", secret, ""),
         "ben": signed_in(space, "ben")[0].identify,
-        "eve": sessions.proxy_identity(space, "eve", ""),
+        "eve": sessions.identity_of(space, "user", "eve", ""),
     }
     identities = {name: one for name, one in opened.items() if isinstance(one, sessions.Identity) and one()}
 
@@ -287,7 +287,7 @@ def test_a_token_manages_no_account(space: Workspace) -> None:
     add_member(space, "ann", "admin")
     own, _ = signed_in(space, "ann")
     _, secret = sessions.create_token(own, "nightly", "admin", 1)
-    program = replace(space, identify=sessions.token_identity(space, secret, ""))
+    program = replace(space, identify=sessions.identity_of(space, "token", secret, ""))
     (session,) = sessions.own_sessions(own)
     for work in (
         lambda: sessions.create_token(program, "another", "viewer", 1),

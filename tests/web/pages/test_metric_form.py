@@ -19,7 +19,7 @@ from evalflow.errors import UserError
 from evalflow.web.pages.metric_form import NEW, MetricForm, why_no_form
 from evalflow.web.pages.metrics import FAMILIES
 
-BOT = Bot("helper", "", {"kind": "openai", "model": "m"})
+BOT = Bot(name="helper", description="", config={"kind": "openai", "model": "m"})
 TEXT = st.text(st.characters(exclude_categories=["C", "Z"]) | st.sampled_from(" \n:-#0e"), min_size=1).filter(str.strip)
 NAMES = st.sampled_from(["question", "answer", "reference", "contexts", "vars.plan", "vars.my name", "metadata.page"])
 FIELDS = st.lists(NAMES, min_size=1, unique=True)
@@ -80,7 +80,7 @@ CHANGES: Mapping[str, tuple[st.SearchStrategy[Any], set[str]]] = {
 }
 """What is entered into which field, and the keys that it may change."""
 
-MINE = StoredJudge("mine", "", {"kind": "openai", "model": "m"}, [], 0, None)
+MINE = StoredJudge(name="mine", description="", config=BOT.config, used_by=[], runs=0, missing_key=None)
 QUICK = settings(max_examples=30, phases=[Phase.generate])  # to shrink what a whole form shows takes minutes
 
 

@@ -166,7 +166,7 @@ def test_whoever_may_not_see_the_first_project_is_led_to_theirs(server: Server, 
 
 def test_a_token_is_for_programs(server: Server, space: Workspace) -> None:
     key = cookie_of(sign_in(server)).partition("=")[2]
-    own = replace(space, identify=sessions.session_identity(space, key, ""))
+    own = replace(space, identify=sessions.identity_of(space, "session", key, ""))
     _, secret = sessions.create_token(own, "nightly", "viewer", 1)
     bearer = {"Host": HOST, "Authorization": f"Bearer {secret}"}
     assert server.ask("GET", f"{API}/bots", **bearer).status == 200
@@ -194,7 +194,7 @@ def test_a_link_to_choose_a_password_is_used_once(server: Server, space: Workspa
 def test_the_address_in_the_audit_is_the_one_that_the_proxy_names(server: Server, space: Workspace) -> None:
     sign_in(server, X_Forwarded_For="203.0.113.9")
     key = cookie_of(sign_in(server, X_Forwarded_For="198.51.100.1, 203.0.113.7")).partition("=")[2]
-    own = replace(space, identify=sessions.session_identity(space, key, ""))
+    own = replace(space, identify=sessions.identity_of(space, "session", key, ""))
     assert {"203.0.113.9", "203.0.113.7"} <= {session.address for session in sessions.own_sessions(own)}
 
 
