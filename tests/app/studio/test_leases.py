@@ -35,6 +35,7 @@ def queue(space: Workspace, connection: Connection, name: str, need: Need | None
     values: dict[str, Any] = {"title": "", "bot": "b", "state": "queued", "origin": "workspace", "composition": {}}
     values |= {"project_id": space.project_id, "run_id": name, "folder": str(space.root / name), "arguments": []}
     (space.root / name).mkdir(exist_ok=True)
+    (space.root / name / NOTE).unlink(missing_ok=True)  # of an example before, whose lease had the same id
     return runs.create(connection, {**values, "need": need and asdict(need)})
 
 
