@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -80,11 +81,22 @@ class Notes:
         self.entries[key] = entry
 
 
+@cache
+def shipped_prompts() -> Prompts:
+    """The prompts that ship, each compiled once for all tests."""
+    return Prompts([ROOT / "prompts"])
+
+
+@cache
+def shipped_values(name: str) -> Mapping[str, Any]:
+    return yaml.safe_load((ROOT / "conf" / "metric" / f"{name}.yaml").read_text())
+
+
 @dataclass
 class Bench:
     """What the tests of a metric need."""
 
-    prompts: Prompts = field(default_factory=lambda: Prompts([ROOT / "prompts"]))
+    prompts: Prompts = field(default_factory=shipped_prompts)
     judge: type[ScriptedJudge] = ScriptedJudge
     error: type[JudgeError] = JudgeError
     notes: Notes = field(default_factory=Notes)
@@ -107,7 +119,7 @@ class Bench:
         return Answer(**{"dataset": "d", "index": 0, "case_id": "1", "target": "t", **known, **changes})
 
     def shipped(self, name: str, **changes: Any) -> Metric:
-        return self.build(name, {**yaml.safe_load((ROOT / "conf" / "metric" / f"{name}.yaml").read_text()), **changes})
+        return self.build(name, {**shipped_values(name), **changes})
 
     def build(self, name: str, values: Mapping[str, Any], prompts: Prompts | None = None) -> Metric:
         config = METRIC_KINDS.config(values["kind"]).model_validate(values)
