@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from evalflow.__main__ import COLLECT_AFTER
+
 pytest_plugins = ["tests.postgres"]
 
 # No test fails for being slow on a busy machine.
@@ -43,6 +45,7 @@ def pytest_sessionstart() -> None:
 
 def pytest_collection_finish() -> None:
     gc.freeze()
+    gc.set_threshold(*COLLECT_AFTER)  # as the program has it
     gc.enable()
 
 
