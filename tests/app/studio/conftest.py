@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Generator
 from pathlib import Path
 
@@ -17,6 +18,15 @@ def _cheap_passwords() -> Generator[None]:
     with pytest.MonkeyPatch.context() as patch:
         hash_cheaply(patch.setattr)
         yield
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a database with all tables, once of each kind."""
+    if request.param == "postgresql":
+        return request.getfixturevalue("postgres_copy")
+    file = shutil.copy(request.getfixturevalue("sqlite_template"), tmp_path / "evalflow.db")
+    return f"sqlite:///{file}"
 
 
 @pytest.fixture
