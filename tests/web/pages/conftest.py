@@ -25,6 +25,7 @@ from ..served import serve_pages
 
 ROOT = Path(__file__).parents[3]
 KEY = "TRIAL_KEY"
+BLANK = "about:blank"
 
 
 @pytest.fixture(name="pages", scope="module")
@@ -78,31 +79,64 @@ def _profile(browser: Any, pages: Server) -> Iterator[Any]:
 
 
 @pytest.fixture(name="visit")
-def _visit(profile: Any, pages: Server) -> Iterator[Callable[..., Any]]:
-    """Opens pages. At the end nothing was asked of another host, and no script, style or policy failed."""
+def _visit(profile: Any, pages: Server, request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
+    """Opens pages. At the end nothing was asked of another host, and no script, style or policy failed.
+
+    The tab of the test before is used again, since a new one takes as long as its page. A module whose tests leave in a
+    tab what cannot be taken away has OWN_TABS.
+    """
     troubles: list[str] = []
 
     def note(message: Any) -> None:
         if message.type in ("error", "warning") and not re.search(r"status of 4\d\d", message.text):
             troubles.append(message.text)
 
+    def note_url(one: Any) -> None:
+        if not _is_ours(one.url, pages):
+            troubles.append(one.url)
+
+    heard: dict[str, Callable[[Any], None]] = {
+        **{"pageerror": lambda error: troubles.append(str(error)), "console": note},
+        **{"request": note_url, "websocket": note_url},
+    }
+
     def visit(path: str, width: int = 1280, colours: str = "light") -> Any:
-        page = profile.new_page()
+        page = next((tab for tab in profile.pages if tab.url == BLANK), None) or profile.new_page()
         page.set_viewport_size({"width": width, "height": 844})
         page.emulate_media(color_scheme=colours)
-        page.on("pageerror", lambda error: troubles.append(str(error)))
-        page.on("console", note)
-        page.on("request", lambda one: None if _is_ours(one.url, pages) else troubles.append(one.url))
-        page.on("websocket", lambda one: None if _is_ours(one.url, pages) else troubles.append(one.url))
+        for event, hear in heard.items():
+            page.on(event, hear)
         page.goto(f"{pages.address.url}{path}")
         page.wait_for_function("window.did_handshake === true")
         page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")  # it is drawn
         return page
 
     yield visit
-    for page in profile.pages:
-        page.close()
+    own_tabs = hasattr(request.module, "OWN_TABS")
+    for number, page in enumerate(profile.pages):
+        if number > 0 or own_tabs or not page.url.startswith(pages.address.url) or not _is_left(page):
+            page.close()
+        else:
+            for event, hear in heard.items():
+                page.remove_listener(event, hear)
     assert troubles == []
+
+
+def _is_left(page: Any) -> bool:
+    """Leave a page, whatever it asks; False if it goes elsewhere at this moment."""
+    from playwright.sync_api import Error
+
+    def accept(dialog: Any) -> None:
+        dialog.accept()
+
+    page.on("dialog", accept)
+    try:
+        page.goto(BLANK)
+    except Error:
+        return False
+    finally:
+        page.remove_listener("dialog", accept)
+    return True
 
 
 def _is_ours(url: str, pages: Server) -> bool:

@@ -19,6 +19,7 @@ from ..conftest import Server, working_in
 from .conftest import paged
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
+OWN_TABS = True
 DESK = "/reviews/Fees/label"
 SECRETS = ("Autumn prompt", "fees_bot", "judged_by_nobody", "questions")
 """Names of the run, its bot, another metric and the dataset."""

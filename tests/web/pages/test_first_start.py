@@ -13,6 +13,7 @@ from evalflow.testing import Endpoint, Request
 from ..conftest import Fits, Server
 
 pytestmark = pytest.mark.browser
+OWN_TABS = True
 WORKER = True
 MOST_CLICKS, MOST_CLICKS_OWN = 6, 12
 COUNTING = """addEventListener("pointerdown", event => { if (event.isTrusted) counted(); }, true)"""

@@ -11,6 +11,7 @@ from ..conftest import Server
 from .test_datasets import define, field, press, saved, seen
 
 pytestmark = pytest.mark.browser
+OWN_TABS = True
 Visit = Callable[..., Any]
 MODEL = {"kind": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1"}
 
