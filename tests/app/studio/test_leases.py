@@ -153,8 +153,6 @@ def test_what_is_spent_and_leased_never_exceeds_the_budget(space: Workspace, ope
     with space.database.writing() as connection:
         connection.execute(delete(server_tables.spending))
         connection.execute(delete(tables.runs))
-    for note_of_before in space.root.rglob(NOTE):  # SQLite gives the numbers of deleted leases again
-        note_of_before.unlink()
     studio = Studio(space, "2026-11")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(leases, "this_month", lambda: studio.month)
