@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from evalflow.metrics.registry import METRIC_KINDS
 from evalflow.testing import Endpoint
 from tests.cli.conftest import Program
 
@@ -106,3 +107,8 @@ def test_the_shown_output_is_the_programs(tmp_path: Path) -> None:
     for line in shown.splitlines():
         if line.startswith((" metric", " faithfulness", "60 cases", "worst", "more ", "   0.")) or "not an LLM" in line:
             assert line in real
+
+
+def test_the_list_of_kinds_has_every_kind_and_no_other() -> None:
+    listed = README.partition("The kinds: ")[2].partition("The YAML declares")[0]
+    assert set(re.findall(r"`([a-z_]+)`", listed)) == set(METRIC_KINDS.names())
