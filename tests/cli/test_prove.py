@@ -175,6 +175,7 @@ def test_where_the_sample_data_lack_a_field_good_answers_of_the_fixture_are_chan
     assert (counts["number"], counts["addition"], counts["padding"]) == (2, 2, 2)
 
 
+@pytest.mark.slow
 def test_a_composite_is_proved_by_its_parts_and_known_in_later_runs(tmp_path: Path) -> None:
     whole = {"kind": "composite", "of": {"coherence": 3, "semantic_similarity": 1}, "fixture": "fixtures/both.jsonl"}
     metric, fixture = tmp_path / "conf/metric/both.yaml", tmp_path / "data/fixtures/both.jsonl"

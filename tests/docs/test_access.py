@@ -209,6 +209,7 @@ def test_the_page_has_every_role() -> None:
     expect_in_page(roles_table())
 
 
+@pytest.mark.slow
 def test_the_page_has_every_request(space: Workspace) -> None:
     expect_in_page(["| request | needs |", "|---|---|", *requests_table(space)])
 

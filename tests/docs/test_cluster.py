@@ -54,6 +54,7 @@ def ray_options(command: str) -> set[str]:
     return {name for option in cli.commands[command].params for name in option.opts}
 
 
+@pytest.mark.slow
 def test_a_run_is_begun_here_and_finished_on_a_cluster(tmp_path: Path) -> None:
     if find_spec("ray") is None:
         pytest.skip("NO RAY: the page's commands are not run; pip install -e '.[ray]'")

@@ -147,6 +147,7 @@ def _stripped(value: Any) -> Any:
     return [" ".join(line.split()) for line in value.splitlines() if line.strip()] if isinstance(value, str) else value
 
 
+@pytest.mark.slow
 def test_every_metric_that_ships_has_a_form_or_says_why_not() -> None:
     with_form: set[str] = set()
     for name in declared("metric"):
