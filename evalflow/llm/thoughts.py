@@ -1,0 +1,90 @@
+"""Split the thoughts that a reasoning model writes at the beginning of a reply from the reply itself."""
+
+from __future__ import annotations
+
+import re
+
+_NAMES = r"(?:think|thinking|thoughts?|reasoning|reflection|seed:think)"
+_BLOCKS = (
+    (rf"<{_NAMES}(?:\s[^<>]*)?>", rf"</{_NAMES}\s*>"),
+    (r"\[think\]", r"\[/think\]"),  # Magistral
+    (r"◁think▷", r"◁/think▷"),  # Kimi
+    (r"<\|start_thinking\|>", r"<\|end_thinking\|>"),  # Command A
+    (r"<\|channel>thought", r"<channel\|>"),  # Gemma
+    (r"(?:<\|start\|>assistant)?<\|channel\|>(?:analysis|commentary)[^<>]*<\|message\|>", r"<\|end\|>"),  # gpt-oss
+)
+_COMPILED = [tuple(re.compile(text, re.IGNORECASE) for text in block) for block in _BLOCKS]
+_BEFORE_REPLY = re.compile(
+    r"\s*(?:(?:<\|start\|>assistant)?<\|channel\|>final[^<>]*<\|message\|>|<\|start_response\|>)", re.IGNORECASE
+)
+_AFTER_REPLY = re.compile(r"(?:<\|return\|>|<\|end\|>|<\|end_response\|>)\s*\Z", re.IGNORECASE)
+_QUOTES = frozenset("`'\"«»“”‘’„「」")
+_BLANK = " \t\r\n\ufeff\u200b"
+
+
+def split_thoughts(text: str) -> tuple[str | None, str]:
+    """The thoughts at the beginning of a reply, without their tags, and the rest; None and the whole text without any.
+
+    A block that is not closed is all thoughts, and the rest is empty. A closing tag alone ends thoughts too, since some
+    chat templates write the opening tag into the prompt; not where it is quoted, or part of a sentence.
+    """
+    thoughts: list[str] = []
+    rest = text
+    while (block := _opened(rest)) is not None:
+        thoughts.append(block[0])
+        rest = block[1]
+    if not thoughts:
+        block = _closed_only(text)
+        if block is None:
+            return None, text
+        thoughts.append(block[0])
+        rest = block[1]
+    if before := _BEFORE_REPLY.match(rest):
+        rest = _AFTER_REPLY.sub("", rest[before.end() :])
+    return "\n\n".join(part for part in thoughts if part), rest.lstrip(_BLANK)
+
+
+def _opened(text: str) -> tuple[str, str] | None:
+    """The block with which a text begins, and what follows it; None if it begins with none."""
+    begun = text.lstrip(_BLANK)
+    for opening, closing in _COMPILED:
+        if first := opening.match(begun):
+            inner = begun[first.end() :]
+            end = _end(inner, opening, closing)
+            return (inner.strip(), "") if end is None else (inner[: end.start()].strip(), inner[end.end() :])
+    return None
+
+
+def _end(text: str, opening: re.Pattern[str], closing: re.Pattern[str]) -> re.Match[str] | None:
+    """The tag that closes a block, with the blocks inside it; the first closing tag if they do not match; or None."""
+    depth, first = 1, None
+    tags = sorted([*opening.finditer(text), *closing.finditer(text)], key=lambda tag: tag.start())
+    for tag in tags:
+        closes = tag.re is closing
+        first = first or (tag if closes else None)
+        depth += -1 if closes else 1
+        if depth == 0:
+            return tag
+    return first
+
+
+def _closed_only(text: str) -> tuple[str, str] | None:
+    """What stands before a closing tag without an opening one, and after it; None if it ends no thoughts."""
+    for opening, closing in _COMPILED:
+        end = closing.search(text)
+        if end is None or opening.search(text, 0, end.start()):
+            continue
+        before, after = text[: end.start()], text[end.end() :]
+        if not _is_mentioned(before, after):
+            return before.strip(_BLANK), after
+    return None
+
+
+def _is_mentioned(before: str, after: str) -> bool:
+    """Whether a tag is quoted, in code, or a word of a sentence, as in an answer about tags."""
+    quoted = bool(before) and before[-1] in _QUOTES and after[:1] != "" and after[0] in _QUOTES
+    in_code = before.count("```") % 2 == 1
+    line = before.rpartition("\n")[2]
+    said = line.rstrip()
+    in_sentence = bool(said) and line != said and after[:1] == " " and said[-1] not in ".!?…。！？:;"
+    return quoted or in_code or in_sentence
