@@ -72,7 +72,7 @@ def _recorded(_: RecordedTargetConfig, name: str, *__: object) -> Target:
 
 
 def _service(config: Any, name: str, prompts: Prompts, forms: Forms, session: CallSession) -> Target:
-    from evalflow.targets.service import HttpConnector, ServiceTarget
+    from evalflow.targets.service import ServiceTarget
 
     connector: Connector
     match config:
@@ -85,6 +85,8 @@ def _service(config: Any, name: str, prompts: Prompts, forms: Forms, session: Ca
 
             connector = PythonConnector(config, session)
         case _:
+            from evalflow.targets.http import HttpConnector
+
             connector = HttpConnector(config, prompts, session)
     return ServiceTarget(connector, config, name, forms, session)
 

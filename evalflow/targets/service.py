@@ -5,26 +5,23 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from evalflow.apart import apart
 from evalflow.calls.budget import Account
 from evalflow.calls.cache import UnreadableEntry, short
 from evalflow.calls.cache_store import Entry, key_of
-from evalflow.calls.client import SERVICE, CallSession, Gateway, RetryPolicy
-from evalflow.calls.http import HttpRequest, HttpTransport
-from evalflow.config.targets import HttpTargetConfig, ReplyConfig
-from evalflow.errors import CallError, Problem, TargetError, UserError
+from evalflow.calls.client import CallSession
+from evalflow.calls.http import HttpRequest
+from evalflow.config.targets import ReplyConfig
+from evalflow.errors import CallError, TargetError, UserError
 from evalflow.llm.chat import canonical
-from evalflow.prompts import Prompts, not_given, render
-from evalflow.records import Answer, Case, Message, Spend
-from evalflow.redaction import SECRET_NAME, public_address, without_user
+from evalflow.records import Answer, Case, Spend
 from evalflow.targets.recorded import blank, failed
 from evalflow.targets.reply import Form, ParsedReply, ReplyReader
 
@@ -137,141 +134,6 @@ def payload(case: Case) -> dict[str, Any]:
         "metadata": case.metadata,
         "vars": case.vars,
     }
-
-
-VARIABLES = ("id", "question", "history", "messages", "contexts", "metadata", "vars")
-"""The variables of its templates: the payload, and `history`, the messages before the last user message."""
-_EXPRESSION = re.compile(r"\{\{-?(?P<inner>(?:(?!\{\{|\}\}).)*?)-?\}\}", re.DOTALL)
-_ENCODED = re.compile(r"\|\s*(tojson|json)\s*(\([^()]*\))?\s*\Z")
-
-Make = Callable[[Mapping[str, Any]], Any]
-
-
-class Body:
-    """Builds the JSON request body for a case: the payload, or what YAML declares.
-
-    Values are encoded, so none can break the JSON. In a map or list, each text is a template; one that is a single
-    expression gives its value with its type, such as a list. A body that is text is one template of a whole JSON
-    document, in which every expression is encoded as JSON.
-    """
-
-    def __init__(self, source: Any, where: str, prompts: Prompts) -> None:
-        self._prompts = prompts
-        problems: list[Problem] = []
-        self._make: Make | None = None
-        if source is None:
-            return
-        document = isinstance(source, str)
-        self._make = (
-            self._template(_EXPRESSION.sub(_as_json, source), where, problems, _parsed)
-            if document
-            else self._part(source, where, problems)
-        )
-        if problems:
-            raise UserError(problems)
-        if document:
-            try:
-                self.value(_EXAMPLE)
-            except _NoJsonError:
-                raise
-            except UserError:
-                pass  # a real case may have what the example lacks
-
-    def value(self, case: Case) -> Any:
-        """The JSON body for a case; UserError if a template cannot be rendered for it, or does not give JSON."""
-        plain = payload(case)
-        if self._make is None:
-            return plain
-        history = plain["messages"][: len(case.history)]
-        return self._make({**plain, "history": history})
-
-    def _part(self, source: Any, where: str, problems: list[Problem]) -> Make:
-        if isinstance(source, dict):
-            made = {
-                str(key): self._part(part, f"{where}.{key}", problems)
-                for key, part in cast("dict[Any, Any]", source).items()
-            }
-            return lambda variables: {key: make(variables) for key, make in made.items()}
-        if isinstance(source, list):
-            parts = [self._part(part, f"{where}[{i}]", problems) for i, part in enumerate(cast("list[Any]", source))]
-            return lambda variables: [make(variables) for make in parts]
-        if isinstance(source, str) and "{" in source:
-            return self._text(source, where, problems)
-        return lambda _: source
-
-    def _text(self, source: str, where: str, problems: list[Problem]) -> Make:
-        single = _EXPRESSION.fullmatch(source.strip())
-        if single:
-            return self._template(f"{{{{ ({single['inner']}) | json }}}}", where, problems, _parsed)
-        return self._template(source, where, problems, lambda text, _: text)
-
-    def _template(self, source: str, where: str, problems: list[Problem], finish: Callable[[str, str], Any]) -> Make:
-        try:
-            template, used = self._prompts.inline(source, where), self._prompts.inline_variables(source)
-        except UserError as error:
-            problems += error.problems
-            return lambda _: None
-        problems += not_given(used, VARIABLES, where, "a target")
-        return lambda variables: finish(render(template, variables, where), where)
-
-
-class _NoJsonError(UserError):
-    """A template was rendered, but the result is not JSON."""
-
-
-_EXAMPLE = Case(
-    dataset="", index=0, id="id", messages=tuple(Message(role, "text") for role in ("user", "assistant", "user"))
-)  # example values to check before the run whether a document is JSON
-
-
-def _as_json(expression: re.Match[str]) -> str:
-    inner = expression["inner"]
-    return expression[0] if _ENCODED.search(inner) else f"{{{{ ({inner}) | json }}}}"
-
-
-def _parsed(text: str, where: str) -> Any:
-    from pydantic_core import from_json
-
-    try:
-        return from_json(text, allow_inf_nan=False)
-    except ValueError as error:
-        hint = 'values come as JSON, with quotes of their own: {"question": {{ question }}}'
-        raise _NoJsonError(Problem(f"the template makes no JSON: {error}", where, hint)) from None
-
-
-class HttpConnector(Connector):
-    """Sends the case to a service, within the rate limit and the budget, and retries transient faults."""
-
-    def __init__(
-        self, config: HttpTargetConfig, prompts: Prompts, session: CallSession, *, policy: RetryPolicy | None = None
-    ) -> None:
-        self._config = config
-        headers = {name: value for name, value in (config.headers or {}).items() if not SECRET_NAME.search(name)}
-        self.identity = digest(["http", config.method, without_user(config.url), headers, config.body])
-        self._body = Body(config.body, "target.body", prompts)
-        bounds = config.concurrency
-        networks = session.connections and session.connections.of_service(config.url, (), "target").reach
-        self._gateway = Gateway(
-            HttpTransport(config.url, None, bounds.max, headers=config.headers, networks=networks),
-            session.limiters.get(("http", config.url), bounds.start, bounds.max),
-            policy or RetryPolicy(attempts=config.attempts),
-            public_address(config.url),
-            key_hint="check target.headers",
-            secrets=config.secrets,
-            account=account(session),
-            dialect=SERVICE,
-        )
-
-    def render(self, case: Case) -> bytes:
-        return canonical(self._body.value(case))
-
-    async def ask(self, data: bytes) -> RawReply:
-        request = HttpRequest(self._config.method, "", data, self._config.timeout_s)
-        response = await self._gateway.send(request, lambda response: response)
-        return RawReply(response.body, response.elapsed_s)
-
-    async def close(self) -> None:
-        await self._gateway.close()
 
 
 class LimitedCalls:

@@ -18,8 +18,9 @@ from evalflow.config.targets import HttpTargetConfig
 from evalflow.errors import BudgetError, InfrastructureError, UserError
 from evalflow.prompts import Prompts
 from evalflow.records import Case, Context, Message
+from evalflow.targets.http import HttpConnector
 from evalflow.targets.reply import Form
-from evalflow.targets.service import HttpConnector, ServiceTarget
+from evalflow.targets.service import ServiceTarget
 from evalflow.testing import Endpoint, Request, Step, html, reset, silence, status
 from evalflow.testing.replies import Answering, Exchange
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from evalflow.errors import UserError
 from evalflow.prompts import Prompts
 from evalflow.records import Case, Context, Message
-from evalflow.targets.service import Body
+from evalflow.targets.request_body import Body
 
 CASE = Case(
     dataset="d",

@@ -1,0 +1,111 @@
+"""The JSON body of a request, from templates in YAML."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from evalflow.errors import Problem, UserError
+from evalflow.prompts import Prompts, not_given, render
+from evalflow.records import Case, Message
+from evalflow.targets.service import payload
+
+VARIABLES = ("id", "question", "history", "messages", "contexts", "metadata", "vars")
+"""The variables of its templates: the payload, and `history`, the messages before the last user message."""
+_EXPRESSION = re.compile(r"\{\{-?(?P<inner>(?:(?!\{\{|\}\}).)*?)-?\}\}", re.DOTALL)
+_ENCODED = re.compile(r"\|\s*(tojson|json)\s*(\([^()]*\))?\s*\Z")
+
+Make = Callable[[Mapping[str, Any]], Any]
+
+
+class Body:
+    """Builds the JSON request body for a case: the payload, or what YAML declares.
+
+    Values are encoded, so none can break the JSON. In a map or list, each text is a template; one that is a single
+    expression gives its value with its type, such as a list. A body that is text is one template of a whole JSON
+    document, in which every expression is encoded as JSON.
+    """
+
+    def __init__(self, source: Any, where: str, prompts: Prompts) -> None:
+        self._prompts = prompts
+        problems: list[Problem] = []
+        self._make: Make | None = None
+        if source is None:
+            return
+        document = isinstance(source, str)
+        self._make = (
+            self._template(_EXPRESSION.sub(_as_json, source), where, problems, _parsed)
+            if document
+            else self._part(source, where, problems)
+        )
+        if problems:
+            raise UserError(problems)
+        if document:
+            try:
+                self.value(_EXAMPLE)
+            except _NoJsonError:
+                raise
+            except UserError:
+                pass  # a real case may have what the example lacks
+
+    def value(self, case: Case) -> Any:
+        """The JSON body for a case; UserError if a template cannot be rendered for it, or does not give JSON."""
+        plain = payload(case)
+        if self._make is None:
+            return plain
+        history = plain["messages"][: len(case.history)]
+        return self._make({**plain, "history": history})
+
+    def _part(self, source: Any, where: str, problems: list[Problem]) -> Make:
+        if isinstance(source, dict):
+            made = {
+                str(key): self._part(part, f"{where}.{key}", problems)
+                for key, part in cast("dict[Any, Any]", source).items()
+            }
+            return lambda variables: {key: make(variables) for key, make in made.items()}
+        if isinstance(source, list):
+            parts = [self._part(part, f"{where}[{i}]", problems) for i, part in enumerate(cast("list[Any]", source))]
+            return lambda variables: [make(variables) for make in parts]
+        if isinstance(source, str) and "{" in source:
+            return self._text(source, where, problems)
+        return lambda _: source
+
+    def _text(self, source: str, where: str, problems: list[Problem]) -> Make:
+        single = _EXPRESSION.fullmatch(source.strip())
+        if single:
+            return self._template(f"{{{{ ({single['inner']}) | json }}}}", where, problems, _parsed)
+        return self._template(source, where, problems, lambda text, _: text)
+
+    def _template(self, source: str, where: str, problems: list[Problem], finish: Callable[[str, str], Any]) -> Make:
+        try:
+            template, used = self._prompts.inline(source, where), self._prompts.inline_variables(source)
+        except UserError as error:
+            problems += error.problems
+            return lambda _: None
+        problems += not_given(used, VARIABLES, where, "a target")
+        return lambda variables: finish(render(template, variables, where), where)
+
+
+class _NoJsonError(UserError):
+    """A template was rendered, but the result is not JSON."""
+
+
+_EXAMPLE = Case(
+    dataset="", index=0, id="id", messages=tuple(Message(role, "text") for role in ("user", "assistant", "user"))
+)  # example values to check before the run whether a document is JSON
+
+
+def _as_json(expression: re.Match[str]) -> str:
+    inner = expression["inner"]
+    return expression[0] if _ENCODED.search(inner) else f"{{{{ ({inner}) | json }}}}"
+
+
+def _parsed(text: str, where: str) -> Any:
+    from pydantic_core import from_json
+
+    try:
+        return from_json(text, allow_inf_nan=False)
+    except ValueError as error:
+        hint = 'values come as JSON, with quotes of their own: {"question": {{ question }}}'
+        raise _NoJsonError(Problem(f"the template makes no JSON: {error}", where, hint)) from None
