@@ -12,6 +12,9 @@ from evalflow.errors import Problem, UserError
 
 COMMAND = "write it as a program, and declare it as a `command` check: docs/checks.md"
 """What to do about a program that scores."""
+COLUMNS = "columns"
+"""The part under which keys of a source are counted, each once however many rows have it."""
+_MANY = 1000  # names of columns that are told apart
 _LINES = 5  # places kept of equal entries, so that a large file with one fault in every line stays small
 
 
@@ -50,12 +53,17 @@ class Untranslated:
 
 
 class Ledger:
-    """Counts by part: `found` in the files, `took` over, and `left` out. The first is the sum of the other two."""
+    """Counts by part: `found` in the files, `took` over, and `left` out. The first is the sum of the other two.
+
+    Columns are counted by their names: one that was taken from any row is taken, and each value that was left out of it
+    is listed anyway. `importers.columns` counts them.
+    """
 
     def __init__(self, parts: Sequence[str] = ()) -> None:
         self._found: Counter[str] = Counter(dict.fromkeys(parts, 0))
         self._taken: Counter[str] = Counter()
         self._left: dict[tuple[str, str, str, str], Untranslated] = {}
+        self._columns: dict[str, bool] = {}
 
     def found(self, part: str, count: int = 1) -> None:
         self._found[part] += count
@@ -78,6 +86,17 @@ class Ledger:
         """Count something as found and left out."""
         self.found(part)
         self.left(part, what, where, reason, hint)
+
+    def take_column(self, name: str) -> None:
+        """Count a key of the source as taken: it is mapped to a field, or kept among the variables or the metadata."""
+        if name in self._columns or len(self._columns) < _MANY:
+            self._columns[name] = True
+
+    def leave_column(self, name: str, where: str, reason: str, hint: str = "") -> None:
+        """List a value of a key of the source that was not taken."""
+        known = name if name in self._columns or len(self._columns) < _MANY else "others"
+        self._columns.setdefault(known, False)
+        self.left(COLUMNS, f"column {known}", where, reason, hint)
 
     @contextmanager
     def taking(self, part: str, what: str, where: str) -> Generator[None]:
@@ -105,7 +124,11 @@ class Ledger:
         for entry in self._left.values():
             left[entry.part] += entry.count
         parts = dict.fromkeys(chain(self._found, self._taken, left))
-        return {part: (self._found[part], self._taken[part], left[part]) for part in parts}
+        counts = {part: (self._found[part], self._taken[part], left[part]) for part in parts if part != COLUMNS}
+        if self._columns:
+            taken = sum(self._columns.values())
+            counts[COLUMNS] = (len(self._columns), taken, len(self._columns) - taken)
+        return counts
 
     def expect_balanced(self) -> None:
         """Raise RuntimeError, a bug in evalflow, if anything that was found was neither taken nor listed."""

@@ -1,0 +1,138 @@
+"""Objects of other tools' files that know which of their keys were read, so that no key gets lost without a line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from math import isfinite
+from typing import Any, cast
+
+from evalflow.importers.ledger import Ledger
+from evalflow.jsonvalues import as_list
+
+_UNKNOWN = "evalflow has no place for it"
+
+
+class Columns:
+    """The keys of one object. What nobody reads is kept by `rest`, and what `rest` does not keep is listed by `close`.
+
+    `get` reads a value with all that is in it; `child` and `children` read objects whose own keys are watched too. A
+    null, an empty text and NaN are missing: nothing is lost with them.
+
+    Attributes:
+        where: Its place in the file.
+        path: The keys that lead to it from the row, with a dot behind; empty for the row itself.
+    """
+
+    __slots__ = ("_data", "_inner", "_left", "_read", "path", "where")
+
+    def __init__(self, data: Mapping[str, Any], where: str, path: str = "") -> None:
+        self.where = where
+        self.path = path
+        self._data = data
+        self._read: set[str] = set()
+        self._inner: dict[str, list[Columns]] = {}
+        self._left: dict[str, tuple[str, str]] = {}
+
+    @property
+    def names(self) -> list[str]:
+        """The keys that have a value, read or not."""
+        return [name for name, value in self._data.items() if not is_missing(value)]
+
+    def __contains__(self, name: str) -> bool:
+        return not is_missing(self._data.get(name))
+
+    def peek(self, name: str) -> Any:
+        """The value of a key, which does not count as read; None if it is missing."""
+        value = self._data.get(name)
+        return None if is_missing(value) else value
+
+    def get(self, *names: str) -> Any:
+        """The value of the first key that has one, read; None if none has. The other keys stay unread."""
+        for name in names:
+            if name in self:
+                self._read.add(name)
+                return self._data[name]
+        return None
+
+    def child(self, name: str) -> Columns:
+        """The object of a key, also as JSON text; empty if there is none, and then the key stays unread."""
+        if name not in self._inner:
+            value = parsed(self.peek(name))
+            found = isinstance(value, Mapping)
+            self._inner[name] = [self._wrapped(cast("Mapping[str, Any]", value), name)] if found else []
+            self._read |= {name} if found else set()
+        known = self._inner[name]
+        return known[0] if known else Columns({}, self.where, f"{self.path}{name}.")
+
+    def children(self, name: str) -> list[Columns]:
+        """The objects in the list of a key, also as JSON text; empty, and the key unread, if not all are objects."""
+        if name not in self._inner:
+            items = as_list(parsed(self.peek(name)))
+            found = all(isinstance(one, Mapping) for one in items)
+            self._inner[name] = [self._wrapped(one, f"{name}[{number}]") for number, one in enumerate(items) if found]
+            self._read |= {name} if self._inner[name] else set()
+        return self._inner[name]
+
+    def leave(self, reason: str, *names: str, hint: str = "") -> None:
+        """List keys that are of no use here, unless they were read."""
+        for name in names:
+            if name in self and name not in self._read:
+                self._left[name] = (reason, hint)
+
+    def rest(self) -> dict[str, Any]:
+        """All that was neither read nor left, which counts as read from now on; lists keep the order of their items."""
+        found: dict[str, Any] = {}
+        for name in self.names:
+            if name in self._left:
+                continue
+            inner = self._inner.get(name)
+            if name not in self._read:
+                found[name] = self._data[name]
+            elif inner:
+                parts = [one.rest() for one in inner]
+                if any(parts):
+                    found[name] = parts if isinstance(parsed(self._data[name]), list) else parts[0]
+            self._read.add(name)
+        return found
+
+    def close(self, ledger: Ledger) -> None:
+        """Count the columns of a row that was taken, and list those that nobody read."""
+        for name in self.names:
+            place = f"{self.path}{name}"
+            if name in self._left:
+                ledger.leave_column(place, self.where, *self._left[name])
+            elif name not in self._read:
+                ledger.leave_column(place, self.where, _UNKNOWN)
+            else:
+                if not self.path:
+                    ledger.take_column(place)
+                for inner in self._inner.get(name, ()):
+                    inner.close(ledger)
+
+    def _wrapped(self, value: Mapping[str, Any], name: str) -> Columns:
+        return Columns(value, self.where, f"{self.path}{name}.")
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a value says nothing: null, an empty text or NaN."""
+    return value is None or value == "" or (isinstance(value, float) and value != value)
+
+
+def parsed(value: Any) -> Any:
+    """The value of a text that is JSON: an object, a list, or a text in quotes. Other values as they are."""
+    if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "[", '"'):
+        return value
+    try:
+        found = json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+    return found if _is_finite(found) else value
+
+
+def _is_finite(value: Any) -> bool:
+    if isinstance(value, float):
+        return isfinite(value)
+    if isinstance(value, Mapping):
+        return all(map(_is_finite, cast("Mapping[str, Any]", value).values()))
+    return all(map(_is_finite, as_list(value)))
