@@ -19,6 +19,7 @@ from evalflow.app.core.rederive import facts_of_run
 from evalflow.app.studio import leases
 from evalflow.app.studio.intake import Intake
 from evalflow.app.studio.space import Workspace
+from evalflow.config.load import folder_override
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import BudgetError, EvalflowError, InfrastructureError, Problem, UserError
 from evalflow.paths import shown
@@ -280,7 +281,9 @@ class WorkerJob:
         if lease is None:
             return self._release()
         if manifest is None:
-            arguments = ["run", "--run-id", self.run_id, *self._row["arguments"]]
+            root, path = self._space.root, self._path
+            folder = path.relative_to(root) if path.is_relative_to(root) else path
+            arguments = ["run", "--run-id", self.run_id, *self._row["arguments"], folder_override(folder)]
         else:
             arguments = ["resume", str(self._path), *(["--retry-errors"] if task == "retry" else [])]
         try:

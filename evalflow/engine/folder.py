@@ -127,8 +127,13 @@ def telling_full_disks(folder: RunFolder) -> Generator[None]:
 
 
 def point_latest(folder: Path) -> None:
-    """Make `outputs/latest` in the working directory a link to the folder. A failure is only logged."""
+    """Make `outputs/latest` in the working directory a link to the folder. A failure is only logged.
+
+    Each project of a server has a `latest` of its own, in its folder of `outputs/projects`.
+    """
     outputs = Path("outputs").absolute()
+    if folder.is_relative_to(projects := outputs / "projects"):
+        outputs = projects / folder.relative_to(projects).parts[0]
     link = outputs / "latest"
     draft = outputs / f".latest.{os.getpid()}"
     try:

@@ -1,10 +1,11 @@
-"""prepared.json: written at once, read again, refused where it was spoilt."""
+"""A run's folder: prepared.json is written at once, read again, refused if it was spoilt; the links to latest runs."""
 
 import json
+from pathlib import Path
 
 import pytest
 
-from evalflow.engine.folder import RunFolder
+from evalflow.engine.folder import RunFolder, point_latest
 from evalflow.engine.plan import PreparedFile
 from evalflow.errors import UserError
 
@@ -35,3 +36,16 @@ def test_a_file_that_is_not_what_was_written_is_refused(tmp_path, text, message)
     folder.prepared.write_text(text, encoding="utf-8")
     with pytest.raises(UserError, match=message):
         PreparedFile(folder)
+
+
+def test_each_project_has_a_latest_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folders = {"": "outputs/runs/a", "projects/desk/": "outputs/projects/desk/runs/b"}
+    for folder in (*folders.values(), "elsewhere/c"):
+        Path(folder).mkdir(parents=True)
+    for folder in folders.values():
+        point_latest(Path(folder).absolute())
+    for home, folder in folders.items():
+        assert Path("outputs", home, "latest").resolve() == Path(folder).resolve()
+    point_latest(Path("elsewhere/c").absolute())
+    assert Path("outputs/latest").resolve() == Path("elsewhere/c").resolve()

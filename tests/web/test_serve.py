@@ -39,9 +39,9 @@ def env() -> dict[str, str]:
 
 
 @contextmanager
-def serving(cwd: Path) -> Iterator[tuple[subprocess.Popen[str], Server]]:
+def serving(cwd: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], Server]]:
     """The whole application, in a process of its own, on a free port."""
-    command = [sys.executable, "-m", "evalflow", "serve", "--port", "0"]
+    command = [sys.executable, "-m", "evalflow", "serve", "--port", "0", *words]
     process = subprocess.Popen(command, cwd=cwd, env=env(), stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
