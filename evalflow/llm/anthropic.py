@@ -49,7 +49,10 @@ def as_completion(message: Mapping[str, Any]) -> dict[str, Any]:
         for part in message["content"]
         if part["type"] == "tool_use"
     ]
+    thoughts = "".join(part["thinking"] for part in message["content"] if part["type"] == "thinking")
     reply: dict[str, Any] = {"role": "assistant", "content": text or None, **({"tool_calls": calls} if calls else {})}
+    if thoughts:
+        reply["reasoning_content"] = thoughts
     usage = message["usage"]
     sent = sum(usage.get(f"{kind}input_tokens") or 0 for kind in ("", "cache_creation_", "cache_read_"))
     return {

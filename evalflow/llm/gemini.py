@@ -55,7 +55,10 @@ def as_completion(response: Mapping[str, Any]) -> dict[str, Any]:
     ]
     text = "".join(part["text"] for part in parts if "text" in part and not part.get("thought"))
     finished = _FINISHED.get(str(candidate.get("finishReason")), "content_filter")
+    thoughts = "".join(part["text"] for part in parts if "text" in part and part.get("thought"))
     message = {"role": "assistant", "content": text or None, **({"tool_calls": calls} if calls else {})}
+    if thoughts:
+        message["reasoning_content"] = thoughts
     finish = "tool_calls" if calls and finished == "stop" else finished
     choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": finish}
     if "logprobsResult" in candidate:
@@ -64,7 +67,11 @@ def as_completion(response: Mapping[str, Any]) -> dict[str, Any]:
     usage: Mapping[str, int] = response.get("usageMetadata") or {}
     if usage:
         written = usage.get("candidatesTokenCount", 0) + usage.get("thoughtsTokenCount", 0)  # both are paid as output
-        made["usage"] = {"prompt_tokens": usage.get("promptTokenCount", 0), "completion_tokens": written}
+        made["usage"] = {
+            "prompt_tokens": usage.get("promptTokenCount", 0),
+            "completion_tokens": written,
+            "completion_tokens_details": {"reasoning_tokens": usage.get("thoughtsTokenCount")},
+        }
     return made
 
 

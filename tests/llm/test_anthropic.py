@@ -63,13 +63,19 @@ def test_a_reply(stopped: str, finished: str) -> None:
     message = {
         "id": "msg_1",
         "model": "m",
-        "content": [{"type": "text", "text": "So"}, {"type": "text", "text": "."}, used],
+        "content": [
+            {"type": "thinking", "thinking": "Hm.", "signature": "x"},
+            {"type": "text", "text": "So"},
+            {"type": "text", "text": "."},
+            used,
+        ],
         "stop_reason": stopped,
         "usage": {"input_tokens": 5, "cache_read_input_tokens": 2, "output_tokens": 3},
     }
     found = as_completion(message)
     choice = found["choices"][0]
     assert (choice["finish_reason"], choice["message"]["content"]) == (finished, "So.")
+    assert choice["message"]["reasoning_content"] == "Hm."
     assert choice["message"]["tool_calls"][0]["function"]["arguments"] == '{"reason": "gut", "score": 4}'
     assert found["usage"] == {"prompt_tokens": 7, "completion_tokens": 3}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 import pytest
 
@@ -47,3 +48,57 @@ def test_a_body_nested_without_end_is_malformed(place: str) -> None:
 def test_an_envelope_without_choices_is_malformed() -> None:
     with pytest.raises(MalformedReply, match="choices"):
         read(Response(200, {}, json.dumps({"choices": []}).encode()), None)
+
+
+def message(usage: Mapping[str, object] | None = None, **fields: object) -> Completion:
+    body = {"choices": [{"message": fields, "finish_reason": "stop"}], **({"usage": usage} if usage else {})}
+    return read(Response(200, {}, json.dumps(body).encode()), None)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"content": "Yes.", "reasoning_content": "Let me see."},
+        {"content": "Yes.", "reasoning": "Let me see.", "reasoning_details": [{"type": "reasoning.text"}]},
+        {"content": "Yes.", "reasoning_content": None, "reasoning": "Let me see."},
+        {"content": "Yes.", "thinking": "Let me see."},
+        {
+            "content": [
+                {
+                    "type": "thinking",
+                    "thinking": [{"type": "text", "text": "Let me "}, {"type": "text", "text": "see."}],
+                },
+                {"type": "text", "text": "Yes."},
+            ]
+        },
+        {"content": [{"type": "reasoning", "text": "Let me see."}, {"type": "output_text", "text": "Yes."}]},
+        {"content": [{"reasoningContent": {"reasoningText": {"text": "Let me see."}}}, {"text": "Yes."}]},
+        {
+            "content": ["Yes", {"type": "text", "text": None}, {"type": "text", "text": "."}],
+            "reasoning": ["Let me see."],
+        },
+    ],
+)
+def test_thoughts_are_read_apart_from_the_content_whatever_the_server_calls_them(fields: dict[str, object]) -> None:
+    found = message(None, **fields)
+    assert (found.text, found.reasoning) == ("Yes.", "Let me see.")
+
+
+@pytest.mark.parametrize("content", [None, "", []])
+def test_a_content_may_be_empty_beside_thoughts(content: object) -> None:
+    found = message(content=content, reasoning_content="Hm.", usage={
+        "prompt_tokens": 1, "completion_tokens": 9, "completion_tokens_details": {"reasoning_tokens": 9},
+    })  # fmt: skip
+    assert (found.text or "", found.reasoning, found.reasoning_tokens) == ("", "Hm.", 9)
+
+
+def test_an_object_in_place_of_a_text_is_read_as_its_json() -> None:
+    assert message(content={"grade": 4, "why": "größer"}).text == '{"grade": 4, "why": "größer"}'
+
+
+@pytest.mark.parametrize("details", [None, {}, [], {"reasoning_tokens": None}, {"reasoning_tokens": "many"}])
+def test_details_of_another_shape_leave_the_usage_as_it_is(details: object) -> None:
+    found = message(
+        content="a", usage={"prompt_tokens": 1, "completion_tokens": 2, "completion_tokens_details": details}
+    )
+    assert (found.usage, found.reasoning_tokens) == (Usage(1, 2), None)

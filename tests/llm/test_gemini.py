@@ -64,7 +64,7 @@ def test_a_reply(ended: str, finished: str) -> None:
     candidate = {"content": {"parts": parts}, "finishReason": ended, "logprobsResult": result}
     counts = {"promptTokenCount": 7, "candidatesTokenCount": 3, "thoughtsTokenCount": 40}
     found = read_of({"candidates": [candidate], "usageMetadata": counts})
-    assert (found.text, found.finish_reason) == ("So.", finished)
+    assert (found.text, found.reasoning, found.reasoning_tokens, found.finish_reason) == ("So.", "Hm.", 40, finished)
     assert found.usage is not None
     assert (found.usage.input_tokens, found.usage.output_tokens) == (7, 43)
     assert found.tokens is not None
