@@ -195,7 +195,7 @@ def _cells(row: AnsweredCase) -> list[Any]:
     contexts = answer.contexts if answer and answer.contexts is not None else case.contexts
     return [
         case.dataset, case.id, row.target, row.target_repeat, list(case.tags), case.question,
-        None if said is None else json_or_text(said), case.reference,
+        None if said is None else json_or_text(said), case.reference_text,
         None if contexts is None else [one.text for one in contexts],
     ]  # fmt: skip
 

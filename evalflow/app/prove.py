@@ -194,7 +194,9 @@ def _too_many(what: str, calls: int, allowed: int) -> UserError:
 
 def _bases(found: Inspection, field: str) -> list[Case]:
     """Cases with a good answer, of all groups in turn: what people wrote as reference, or the recorded answer."""
-    texts = ((case, case.reference if field == "reference" else case.answer) for case in found.selected())
+    texts = (
+        (case, next(iter(case.references), None) if field == "reference" else case.answer) for case in found.selected()
+    )
     groups: dict[str, list[Case]] = {}
     for case, text in texts:
         if text and text.strip():

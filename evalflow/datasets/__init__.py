@@ -166,7 +166,7 @@ def conversation(index: int, rows: Iterable[ReadRow], *, allow_irregular: bool) 
     if problems or not turns:
         return problems or None
     *_, last = turns
-    outputs = [turn.reference for turn in turns]
+    outputs = [_json_value(turn.reference) for turn in turns]
     return Case(
         dataset=last.dataset,
         index=index,

@@ -12,7 +12,7 @@ from evalflow.config.schema import DatasetConfig
 from evalflow.contexts import contexts
 from evalflow.datasets.csv_file import cell_value
 from evalflow.errors import Problem, UserError, did_you_mean
-from evalflow.jsonvalues import Path, json_path, kind
+from evalflow.jsonvalues import Path, json_path, kind, written
 from evalflow.records import Message
 
 _BETWEEN = " > "
@@ -38,6 +38,20 @@ def _expect(value: Any, types: type, expected: str, where: str = "") -> Any:
 
 def _text(value: Any) -> str:
     return _expect(value, str, "text")
+
+
+def _reference(value: Any) -> str | tuple[str, ...] | None:
+    """The ideal answer, or a list of them; a number or a boolean is the text that stands for it in JSON."""
+    if not isinstance(value, list):
+        return _scalar_text(value, "text, a number or a list of texts")
+    texts = tuple(_scalar_text(one, "a list of texts", " in it") for one in cast("list[Any]", value))
+    return texts if len(texts) > 1 else next(iter(texts), None)
+
+
+def _scalar_text(value: Any, expected: str, where: str = "") -> str:
+    if not isinstance(value, str | int | float):
+        raise ValueError(f"expected {expected}, got {kind(value)}{where}")
+    return written(value)
 
 
 def _id(value: Any) -> str:
@@ -137,7 +151,7 @@ CONVERTERS: Mapping[str, Callable[[Any], Any]] = {
     "question": _text,
     "messages": _messages,
     "answer": _text,
-    "reference": _text,
+    "reference": _reference,
     "scenario": _said,
     "persona": _said,
     "goal": _said,

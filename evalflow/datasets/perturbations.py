@@ -118,7 +118,7 @@ class _FaultSources:
     def said(self) -> str:
         """All texts of the case, in which a fault must not happen to be true."""
         contexts = (context.text for context in self.case.contexts or ())
-        return "\n".join([self.case.question or "", self.case.reference or "", self.case.answer or "", *contexts])
+        return "\n".join([self.case.question or "", *self.case.references, self.case.answer or "", *contexts])
 
 
 def _number(text: str, around: _FaultSources) -> str | None:

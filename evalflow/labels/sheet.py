@@ -154,7 +154,7 @@ def shown_case(case: Case) -> dict[str, str]:
         "question": _conversation(case),
         "answer": said or "",
         "contexts": _short("\n\n".join(passages), _CONTEXTS),
-        "reference": _short(case.reference or "", _REFERENCE),
+        "reference": _short(case.reference_text or "", _REFERENCE),
     }
 
 

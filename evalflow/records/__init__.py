@@ -15,6 +15,8 @@ from evalflow.records.answers import (
     Message,
     Reply,
     ToolCall,
+    numbered,
+    texts_of,
 )
 from evalflow.records.scores import (
     TOLERANCE,
@@ -33,5 +35,5 @@ __all__ = [
     "EMBED", "EVIDENCE_TASKS", "NOTHING", "RECORDED_FAILURE", "TOLERANCE", "Answer", "AnswerStatus", "Ask",
     "CallCosts", "Case", "Context", "Direction", "Distribution", "Embedded", "FigureSpec", "JudgeInfo",
     "Label", "Message", "Outcome", "Path", "Reply", "ScoreRecord", "Spend", "Status", "ToolCall",
-    "Usage", "longest", "passes",
+    "Usage", "longest", "numbered", "passes", "texts_of",
 ]  # fmt: skip

@@ -17,6 +17,20 @@ AnswerStatus = Literal["answered", "absent", "error"]
 RECORDED_FAILURE = "recorded"  # the error_type of an answer whose failure is recorded in the data
 
 
+def texts_of(reference: str | Sequence[str] | None) -> tuple[str, ...]:
+    """The texts of one or several references, each once."""
+    if reference is None:
+        return ()
+    return (reference,) if isinstance(reference, str) else tuple(dict.fromkeys(reference))
+
+
+def numbered(texts: Sequence[str]) -> str:
+    """Several texts as one, one below the other and numbered; a single one as it is."""
+    if len(texts) == 1:
+        return texts[0]
+    return "\n".join(f"{number}. {text}" for number, text in enumerate(texts, 1))
+
+
 @record()
 class ToolCall:
     """A call of a tool: its arguments as an object, or as the text that was sent if that is no JSON object."""
@@ -57,9 +71,9 @@ class Case:
     # The file's own id, else a hash of the content, unique in the dataset; and the conversation.
     id: str
     messages: tuple[Message, ...] = ()
-    # The recorded answer, and the ideal one.
+    # The recorded answer, and the ideal one; a tuple has several, any one of which is right.
     answer: str | None = None
-    reference: str | None = None
+    reference: str | tuple[str, ...] | None = None
     # For a simulated user: the situation, who they are, what they want, and all that they know. The target sees none.
     scenario: str | None = None
     persona: str | None = None
@@ -88,6 +102,16 @@ class Case:
             if message.role == "user":
                 return message.content
         return None
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """The ideal answers, each once; empty if the data has none."""
+        return texts_of(self.reference)
+
+    @property
+    def reference_text(self) -> str | None:
+        """The ideal answer for people to read; several are numbered."""
+        return None if self.reference is None else numbered(self.references)
 
     @property
     def brief(self) -> str | None:

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from evalflow.config.schema import MetricConfig
 from evalflow.lazy import pl
-from evalflow.records import Case, Context, Message, ScoreRecord
+from evalflow.records import Case, Context, Message, ScoreRecord, numbered, texts_of
 from evalflow.report.page import ending_words
 from evalflow.report.results_csv import AnsweredCase, Score
 from evalflow.report.wording import literal, number, plain, plain_line
@@ -161,7 +161,7 @@ def _details(rows: Sequence[AnsweredCase], series: Mapping[Any, int]) -> dict[st
             "group": case.group,
             "messages": _turns(case.messages),
             "brief": case.brief,
-            "reference": case.reference,
+            "reference": case.reference_text,
             "contexts": _contexts(case.contexts),
             "expected": case.expected,
             "vars": dict(case.vars) or None,
@@ -211,6 +211,7 @@ def print_case(console: Console, case: Mapping[str, Any]) -> None:
         console.print(literal(" ".join(f"[{tag}]" for tag in case["tags"]), style="dim"))
     for message in case["messages"]:
         _block(console, message["role"], message["content"])
+    case = {**case, "reference": numbered(texts_of(case["reference"]))}
     shown = {"answer": "answer", "actual": "actual", "error": "no answer", "reference": "reference"}
     for key, label in (shown | {"expected": "expected"}).items():
         _block(console, label, _readable(case[key]))

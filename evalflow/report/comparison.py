@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from evalflow.lazy import pl
+from evalflow.records import numbered, texts_of
 from evalflow.records.manifest import Manifest
 from evalflow.report.charts import Picture, draw
 from evalflow.report.page import INTERVAL, METHOD, Cell, PageColumn, PageHead, PageTable, judge_lines, write_page
@@ -385,5 +386,7 @@ def _table(shown: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> Tabl
         asked = " / ".join(turn["content"] for turn in case["messages"] if turn["role"] == "user")
         said = case["answer"] if case["answer"] is not None else case["error"] or "–"
         value = json.dumps(score["value"]) if score["status"] == "scored" else score["status"]
-        table.add_row(*(literal(cut(text, _LINES)) for text in (asked, said, case["reference"] or "–", value)))
+        table.add_row(
+            *(literal(cut(text, _LINES)) for text in (asked, said, numbered(texts_of(case["reference"])) or "–", value))
+        )
     return table

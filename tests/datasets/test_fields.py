@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -167,3 +168,28 @@ def test_columns_of_the_first_rows(load: Any) -> None:
     assert columns(config, rows=1) == ["a"]
     with pytest.raises(UserError, match="broken JSON at line 2"):
         columns(config)
+
+
+@pytest.mark.parametrize(
+    ("written", "reference", "texts", "shown"),
+    [
+        ("Berne", "Berne", ("Berne",), "Berne"),
+        (["Berne"], "Berne", ("Berne",), "Berne"),
+        (["Berne", "Bern", "Berne"], ("Berne", "Bern", "Berne"), ("Berne", "Bern"), "1. Berne\n2. Bern"),
+        ([], None, (), None),
+        (4, "4", ("4",), "4"),
+        (0.25, "0.25", ("0.25",), "0.25"),
+        (False, "false", ("false",), "false"),
+        ([12, "a dozen"], ("12", "a dozen"), ("12", "a dozen"), "1. 12\n2. a dozen"),
+    ],
+)
+def test_a_reference_is_one_text_or_several_and_a_number_is_its_text(
+    written: Any, reference: Any, texts: tuple[str, ...], shown: str | None, load: Any
+) -> None:
+    for name, content in (
+        ("mine.jsonl", [{"question": "q", "reference": written}]),
+        ("mine.json", json.dumps([{"question": "q", "reference": written}])),
+        ("mine.json", json.dumps({"data": [{"input": "q", "output": written}]})),
+    ):
+        (case,) = load(content, name)
+        assert (case.reference, case.references, case.reference_text) == (reference, texts, shown)

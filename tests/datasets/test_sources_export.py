@@ -36,7 +36,7 @@ cases = st.builds(
     id=st.text(min_size=1, max_size=8),
     messages=tuples(messages),
     answer=st.none() | texts,
-    reference=st.none() | texts,
+    reference=st.none() | texts | st.lists(texts, min_size=2, max_size=3).map(tuple),
     contexts=st.none() | tuples(contexts),
     expected=json_values,
     actual=json_values,

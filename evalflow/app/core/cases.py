@@ -163,7 +163,9 @@ def placeholder_answer(run: RunConfig, case: Case) -> Answer:
         asked = replace(asked, actual=next(likely))
         if run.dataset[case.dataset].generates == "actual":
             return asked
-    return replace(asked, answer=case.answer or case.reference or case.question or case.scenario or UNKNOWN)
+    return replace(
+        asked, answer=case.answer or next(iter(case.references), None) or case.question or case.scenario or UNKNOWN
+    )
 
 
 def is_simulated(run: RunConfig, case: Case) -> bool:

@@ -130,5 +130,5 @@ def _content(case: Case) -> dict[str, Any]:
         "messages": [{"role": turn.role, "content": turn.content} for turn in case.messages],
         "answer": said or "",
         "contexts": [{"title": one.title or "", "text": one.text} for one in case.contexts or ()],
-        "reference": case.reference,
+        "reference": case.reference_text,
     }

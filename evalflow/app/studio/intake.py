@@ -266,7 +266,7 @@ class Intake:
             "tags": list(shown.tags),
             "question": _text(shown.question or ""),
             "answer": _text(said),
-            "reference": _text(shown.reference),
+            "reference": _text(shown.reference_text),
             "error": _text(answer.error if answer else None),
         }
 

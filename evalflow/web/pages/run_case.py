@@ -153,7 +153,7 @@ def _turn(who: str, content: str, *, is_bots: bool) -> None:
 
 def _expected(case: RunCase) -> None:
     whole = case.case
-    shown = {"Expected answer": whole.reference if whole else case.reference}
+    shown = {"Expected answer": whole.reference_text if whole else case.reference}
     if whole is not None:
         shown["Expected"] = _plain(whole.expected)
         shown["Additional inputs"] = _plain(dict(whole.vars) or None)
