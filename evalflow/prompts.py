@@ -13,6 +13,7 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from jinja2 import (
     FileSystemLoader,
@@ -54,6 +55,17 @@ def as_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
+def percent_encoded(value: object) -> str:
+    """A text, number or boolean as one part of an address, in which it can end nothing.
+
+    >>> percent_encoded("a/b c")
+    'a%2Fb%20c'
+    """
+    if isinstance(value, Undefined) or not isinstance(value, str | int | float):
+        raise ValueError(f"a part of an address must be text or a number, got {type(value).__name__}")
+    return quote(str(value).lower() if isinstance(value, bool) else str(value), safe="")
+
+
 class Prompts:
     """The templates of a run."""
 
@@ -67,7 +79,9 @@ class Prompts:
             autoescape=False,
             auto_reload=False,
         )
-        self._environment.add_filters({"fenced": fenced, "json": as_json, "trajectory": trajectory_text})
+        self._environment.add_filters(
+            {"fenced": fenced, "json": as_json, "percent_encoded": percent_encoded, "trajectory": trajectory_text}
+        )
         self._folders = folders
         self._trees: dict[str, nodes.Template] = {}
 

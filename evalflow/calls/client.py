@@ -181,6 +181,8 @@ class Gateway:
                 return outcome
             fault = self._redacted(outcome)
             elapsed_s = time.monotonic() - begun
+            if not (request.repeatable or fault.unreachable or fault.error_type == "rate_limit"):
+                raise call_error(fault, fault.message, elapsed_s)
             self._raise_unless_retried(fault, attempt, elapsed_s, request.timeout_s)
             await asyncio.sleep(self._policy.delay(attempt, fault))
         raise AssertionError("unreachable")

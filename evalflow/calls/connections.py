@@ -215,6 +215,11 @@ class Connections:
         if not isinstance(path, str) or not re.match(r"(/|\Z)", path):
             raise UserError(_given_twice(key, "url"))
         plain["url"] = one.address.rstrip("/") + path if path else one.address
+        for part in ("open", "poll"):  # their paths are below the address too
+            inner: Any = plain.get(part)
+            if isinstance(inner, Mapping) and str(cast("Mapping[str, Any]", inner).get("url")).startswith("/"):
+                request = cast("Mapping[str, Any]", inner)
+                plain[part] = {**request, "url": one.address.rstrip("/") + request["url"]}
         own = f"${{oc.env:{one.api_key_env}}}"
         headers: Mapping[str, Any] = plain.get("headers") or {}
         is_sent = own in json.dumps([headers, plain.get("body")]) or "authorization" in map(str.lower, headers)

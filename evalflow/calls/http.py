@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 CONNECT_S = 5.0
 """Seconds to open one connection, including DNS and TLS."""
 
+_MAX_ROUTES = 256
 MAX_REPLY = 32 * 1024**2
 """Maximum size of a decompressed reply in bytes; little more than this is ever read."""
 
@@ -45,6 +46,7 @@ class HttpRequest:
         kind: Calls of one kind should take about the same time; the limiter compares their latencies.
         tokens: Estimated tokens of the call, for a limit of tokens per minute.
         longest: Maximum size of the reply in bytes.
+        repeatable: Whether it may be sent again after a fault that leaves open whether the endpoint took it.
     """
 
     method: Literal["GET", "POST", "PUT", "PATCH"]
@@ -55,6 +57,7 @@ class HttpRequest:
     tokens: float = 0.0
     content_type: str = JSON
     longest: int = MAX_REPLY
+    repeatable: bool = True
 
 
 @record()
@@ -252,6 +255,8 @@ class HttpTransport:
         )
         draft.headers.pop("Content-Length", None)  # of no body; each has its own
         route = _Route(draft, aiohttp.ClientTimeout(connect=CONNECT_S))
+        if len(self._routes) >= _MAX_ROUTES:  # paths with the ids of conversations
+            self._routes.clear()
         return self._routes.setdefault((request.method, request.path, request.content_type), route)
 
     def _headers(self, content_type: str) -> CIMultiDict[str]:
@@ -285,8 +290,9 @@ class HttpTransport:
         below, _, query = path.partition("?")
         base = URL(self._base_url).with_user(None)
         whole = base.raw_path.rstrip("/") + below if below else base.raw_path
-        url = base.with_path(whole, encoded=True, keep_query=True)
-        return url.update_query(query) if query else url
+        queries = "&".join(filter(None, (query, base.raw_query_string)))
+        origin = str(base.origin())
+        return URL(f"{origin}{whole}?{queries}" if queries else f"{origin}{whole}", encoded=True)
 
 
 def _proxy(base_url: str) -> str | None:

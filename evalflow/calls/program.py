@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 from asyncio.subprocess import Process, SubprocessStreamProtocol
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from evalflow.errors import CallError, first_of
 
@@ -24,15 +24,28 @@ class ProgramFault(CallError):
     """A program could not be started, failed, or wrote too much."""
 
 
-async def run_program(argv: Sequence[str], data: bytes, errors: bytearray) -> bytes:
+async def run_program(
+    argv: Sequence[str],
+    data: bytes,
+    errors: bytearray,
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: str | None = None,
+) -> bytes:
     """Run a program in its own process group, which is killed when the task is cancelled, and return its stdout.
+
+    `env` are variables besides those of this process, `cwd` is the folder to run it in.
 
     The end of its stderr is added to `errors`, also when this fails.
     """
     loop = asyncio.get_running_loop()
     try:
         transport, protocol = await loop.subprocess_exec(
-            lambda: SubprocessStreamProtocol(limit=_CHUNK, loop=loop), *argv, start_new_session=True
+            lambda: SubprocessStreamProtocol(limit=_CHUNK, loop=loop),
+            *argv,
+            start_new_session=True,
+            env={**os.environ, **env} if env else None,
+            cwd=cwd,
         )
     except (OSError, ValueError) as error:  # ValueError: an argument with a null character
         what = f"the command cannot be started: {getattr(error, 'strerror', None) or error}"

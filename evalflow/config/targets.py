@@ -6,14 +6,24 @@ import json
 import re
 import shlex
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, Self, cast
 
-from pydantic import AfterValidator, BeforeValidator, Field, GetJsonSchemaHandler, field_validator
+from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, field_validator, model_validator
 from pydantic_core import CoreSchema
 
+from evalflow.config.exchanges import (
+    JsonPath,
+    Method,
+    OpenConfig,
+    PollConfig,
+    ServiceAddress,
+    Stream,
+    checked_path,
+    example_address,
+    split_address,
+)
 from evalflow.config.judges import Concurrency, EndpointConfig
-from evalflow.config.schema import HttpAddress, Strict, TargetConfig, Word
-from evalflow.jsonvalues import json_path
+from evalflow.config.schema import Strict, TargetConfig, Word
 from evalflow.records import Spend
 from evalflow.redaction import parts_of_header, public_address, secrets_in
 
@@ -153,16 +163,6 @@ def value_name(value: Any) -> str:
     return json.dumps(value) if isinstance(value, bool) or value is None else str(value)
 
 
-def _checked_path(path: str) -> str:
-    if not path.startswith("$"):
-        raise ValueError(f"{path!r} is no JSONPath: it begins with $, as in $.answer")
-    try:
-        json_path(path)
-    except ValueError as error:
-        raise ValueError(f"{path!r} is no JSONPath: {error}") from None
-    return path
-
-
 def _or_path(schema: dict[str, Any]) -> dict[str, Any]:
     """The JSON Schema of what may also be written as a path alone."""
     return {"anyOf": [{"type": "string", "description": "A JSONPath."}, schema]}
@@ -183,7 +183,7 @@ class Extract(Strict):
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         return _or_path(handler(core))
 
-    _path = field_validator("path")(_checked_path)
+    _path = field_validator("path")(checked_path)
 
 
 class ContextsExtract(Strict):
@@ -202,7 +202,7 @@ class ContextsExtract(Strict):
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         return _or_path(handler(core))
 
-    _path = field_validator("path")(_checked_path)
+    _path = field_validator("path")(checked_path)
 
     @field_validator("fields")
     @classmethod
@@ -211,7 +211,7 @@ class ContextsExtract(Strict):
             if name not in CONTEXT_FIELDS:
                 raise ValueError(f"a context has no {name!r}; known: {', '.join(CONTEXT_FIELDS)}")
             if source.startswith("$"):
-                _checked_path(source)
+                checked_path(source)
         if fields is not None and "text" not in fields:
             raise ValueError("say where the text of a context stands: {text: KEY}")
         return fields
@@ -237,7 +237,7 @@ class ReplyConfig(TargetConfig):
     actual: Extracted = None
     contexts: Annotated[ContextsExtract | None, BeforeValidator(_written_out)] = None
     metadata: Extracted = None
-    trace: Annotated[str, AfterValidator(_checked_path)] | None = None
+    trace: JsonPath | None = None
     timeout_s: float = Field(default=60, gt=0)
     concurrency: Concurrency = Concurrency(start=4, max=16)
 
@@ -252,19 +252,55 @@ class HttpTargetConfig(ReplyConfig):
     """A service that is called over HTTP and replies in JSON.
 
     Attributes:
-        url: Its address.
+        url: Its address; its path and query may have template expressions.
         method: The HTTP method.
         headers: Headers to send; secrets as ${oc.env:NAME}.
-        body: The body to send: JSON whose texts are Jinja templates, or one template of JSON; null: the case.
+        body: The body to send: JSON whose texts are Jinja templates, or one template of JSON; null: the case, and none
+            for GET if `url` has a template.
         attempts: Maximum number of attempts, for transient faults.
+        open: A request before the first turn of a conversation; null: each turn stands alone.
+        stream: How the reply is read if it is a stream of events: sse, jsonl, or more keys; null: it is one JSON value.
+        poll: How to ask for the reply if it is not there at once; null: the request's own reply.
     """
 
     kind: Literal["http"]  # pyright: ignore[reportIncompatibleVariableOverride]
-    url: HttpAddress
-    method: Literal["GET", "POST", "PUT", "PATCH"] = "POST"
+    url: ServiceAddress
+    method: Method = "POST"
     headers: dict[str, str] | None = None
     body: Any = None
     attempts: int = Field(default=3, ge=1, le=100)
+    open: OpenConfig | None = None
+    stream: Stream = None
+    poll: PollConfig | None = None
+
+    @model_validator(mode="after")
+    def _one_server(self) -> Self:
+        own = split_address(self.url)
+        for key, part in (("open", self.open), ("poll", self.poll)):
+            other = split_address(part.url) if part and not part.url.startswith("/") else own
+            if (other.scheme, other.netloc) != (own.scheme, own.netloc):
+                raise ValueError(
+                    f"{key}.url must be on the server of url, {public_address(f'{own.scheme}://{own.netloc}')}"
+                )
+        if self.stream is not None and self.poll is not None:
+            raise ValueError("a reply is either a stream or asked for later: set stream or poll, not both")
+        return self
+
+    @property
+    def server(self) -> str:
+        """Scheme, user and host of its address."""
+        parts = split_address(self.url)
+        return f"{parts.scheme}://{parts.netloc}"
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """All addresses that are called, by key, with `x` for template expressions."""
+        places = {"url": self.url, "open.url": self.open and self.open.url, "poll.url": self.poll and self.poll.url}
+        return {
+            key: example_address(self.server + url if url.startswith("/") else url)
+            for key, url in places.items()
+            if url is not None
+        }
 
     @property
     def calls(self) -> str:
@@ -287,16 +323,24 @@ class HttpTargetConfig(ReplyConfig):
         return headers
 
 
+EnvironmentName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+
+
 class CommandTargetConfig(ReplyConfig):
     """A program that is started for each case: the case as JSON on its stdin, the reply as JSON on its stdout.
 
     Attributes:
         argv: The program and its arguments, run without a shell.
+        env: Environment variables to set, each a Jinja template: {INPUT: "{{ question }}"}. The program also has those
+            of this process.
+        cwd: The folder that it runs in; null: the working directory.
     """
 
     runs_here = True
     kind: Literal["command"]  # pyright: ignore[reportIncompatibleVariableOverride]
     argv: list[Word] = Field(min_length=1)
+    env: dict[EnvironmentName, str] | None = None
+    cwd: str | None = None
 
     @property
     def calls(self) -> str:

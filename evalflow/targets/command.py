@@ -5,49 +5,81 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
+
+from pydantic_core import from_json
 
 from evalflow.calls.client import CallSession
 from evalflow.calls.program import NO_SHELL, NOT_STARTED, ProgramFault, run_program, stderr_in_words
 from evalflow.config.targets import CommandTargetConfig
 from evalflow.errors import Problem, TargetError, UserError
-from evalflow.targets.service import UNPRICED, Connector, LimitedCalls, RawReply, digest
+from evalflow.jsonvalues import written
+from evalflow.llm.chat import canonical
+from evalflow.prompts import Prompts
+from evalflow.records import Case
+from evalflow.targets.request_body import Body, variables_of
+from evalflow.targets.service import UNPRICED, Connector, LimitedCalls, RawReply, digest, payload
 
 
 class CommandConnector(Connector):
     """Starts the command in its own process group, which is killed at the time limit or when the run is stopped."""
 
-    def __init__(self, config: CommandTargetConfig, session: CallSession) -> None:
-        self._argv = config.argv
-        if shutil.which(self._argv[0]) is None:
+    def __init__(self, config: CommandTargetConfig, prompts: Prompts, session: CallSession) -> None:
+        self._argv, self._cwd = config.argv, config.cwd
+        if config.cwd is not None and not Path(config.cwd).is_dir():
+            raise UserError(Problem(f"there is no folder {config.cwd!r}", "target.cwd"))
+        if shutil.which(self._argv[0]) is None and not (config.cwd and (Path(config.cwd) / self._argv[0]).is_file()):
             raise UserError(Problem(f"there is no program {self._argv[0]!r}", "target.argv", NO_SHELL))
         self._calls = LimitedCalls(("command", *self._argv), config, session)
-        self.identity = digest(["command", self._argv, list(contents(self._argv))])
+        self._env = Body(config.env, "target.env", prompts) if config.env else None
+        told = [config.env, config.cwd] if config.env or config.cwd else []
+        self.identity = digest(["command", self._argv, list(contents(self._argv, config.cwd)), *told])
+
+    def render(self, case: Case) -> bytes:
+        """The case as JSON; with `env` also the variables that it gives, so that replies are cached by both."""
+        data = super().render(case)
+        return (
+            data if self._env is None else canonical({"env": self._variables(self._env, case), "case": payload(case)})
+        )
 
     async def ask(self, data: bytes) -> RawReply:
+        env: Mapping[str, str] | None = None
+        if self._env is not None:
+            both: dict[str, Any] = from_json(data)
+            env, data = both["env"], canonical(both["case"])
         errors = bytearray()
         try:
-            raw = await self._calls.run(data, partial(self._run, errors))
+            raw = await self._calls.run(data, partial(self._run, errors, env))
         except TargetError as error:
             what = f"{error}{stderr_in_words(errors)}"
             raise TargetError(error.error_type, what, error.raw, error.spend) from None
         return replace(raw, note=stderr_in_words(errors))
 
-    async def _run(self, errors: bytearray, data: bytes) -> bytes:
+    def _variables(self, env: Body, case: Case) -> dict[str, str]:
+        """The values of the environment variables: text as it is, anything else as JSON; null is empty."""
+        values: dict[str, Any] = env.value(variables_of(case))
+        texts = {name: "" if value is None else written(value) for name, value in values.items()}
+        wrong = next((name for name, text in texts.items() if "\0" in text), None)
+        if wrong is not None:
+            raise UserError(Problem(f"{wrong}: an environment variable cannot hold a null character", "target.env"))
+        return texts
+
+    async def _run(self, errors: bytearray, env: Mapping[str, str] | None, data: bytes) -> bytes:
         try:
-            return await run_program(self._argv, data, errors)
+            return await run_program(self._argv, data, errors, env=env, cwd=self._cwd)
         except ProgramFault as error:
             spend = None if error.error_type == NOT_STARTED else UNPRICED
             raise TargetError(error.error_type, str(error), spend=spend) from None
 
 
-def contents(argv: Sequence[str]) -> Iterator[str]:
+def contents(argv: Sequence[str], cwd: str | None = None) -> Iterator[str]:
     """Digests of the files named as arguments on the command line, such as a script."""
     for word in argv[1:]:
-        path = Path(word)
+        path = Path(cwd or "", word)
         with contextlib.suppress(OSError, ValueError):
             if path.is_file():
                 with path.open("rb") as file:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, Protocol, cast, runtime_checkable
 
 from evalflow.protocols import Target
 from evalflow.records import NOTHING, Answer, Case, Message
@@ -31,6 +31,20 @@ def open_turns(messages: Sequence[Message]) -> list[int]:
     ]
 
 
+@runtime_checkable
+class KeepsConversations(Protocol):
+    """A target whose turns of one conversation belong together beyond their messages."""
+
+    def conversation(self) -> Target:
+        """The target for the turns of one conversation."""
+        ...
+
+
+def begun(target: Target) -> Target:
+    """The target for the turns of one conversation: itself, if each of its answers stands alone."""
+    return target.conversation() if isinstance(target, KeepsConversations) else target
+
+
 class ConversationTarget:
     """Plays conversations with a target that answers only the last message.
 
@@ -48,6 +62,7 @@ class ConversationTarget:
         asked = open_turns(case.messages)
         if len(asked) < 2:
             return await self._target.answer(case, repeat)
+        target = begun(self._target)
         played: list[Message] = []
         prompted_by: list[Message] = []
         answers: list[Answer] = []
@@ -55,7 +70,7 @@ class ConversationTarget:
             played.append(message)
             if at not in asked:
                 continue
-            answer = await self._target.answer(replace(case, messages=tuple(played)), repeat)
+            answer = await target.answer(replace(case, messages=tuple(played)), repeat)
             prompted_by.append(message)
             answers.append(answer)
             if answer.status == "error":
@@ -64,6 +79,9 @@ class ConversationTarget:
             if at != asked[-1]:
                 played.append(as_message(answer))
         return totalled(answers, prompted_by)
+
+    def conversation(self) -> ConversationTarget:
+        return ConversationTarget(begun(self._target))
 
     async def close(self) -> None:
         await self._target.close()

@@ -1,34 +1,67 @@
-"""The connector to a service behind HTTP."""
+"""The connector to a service behind HTTP: one request and its reply, or a thread, a stream, and polling."""
 
 from __future__ import annotations
 
+import asyncio
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from pydantic_core import from_json
+
 from evalflow.calls.client import SERVICE, CallSession, Gateway, RetryPolicy
-from evalflow.calls.http import HttpRequest, HttpTransport
+from evalflow.calls.faults import excerpt
+from evalflow.calls.http import HttpRequest, HttpTransport, Response
+from evalflow.config.exchanges import Conditions, Method, split_address
 from evalflow.config.targets import HttpTargetConfig
+from evalflow.errors import CallError, Problem, TargetError, UserError
+from evalflow.jsonvalues import Path, json_path, parsed
 from evalflow.llm.chat import canonical
-from evalflow.prompts import Prompts
+from evalflow.prompts import Prompts, not_given, render
 from evalflow.records import Case
 from evalflow.redaction import SECRET_NAME, public_address, without_user
-from evalflow.targets.request_body import Body
-from evalflow.targets.service import Connector, RawReply, account, digest
+from evalflow.targets.request_body import VARIABLES, Body, variables_of
+from evalflow.targets.service import UNPRICED, Connector, RawReply, account, digest
+from evalflow.targets.streams import StreamReader
+
+_EXPRESSION = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
+_OPENED = (*VARIABLES, "opened")
+_TRANSIENT = frozenset({"connection", "server", "timeout", "rate_limit"})
 
 
 class HttpConnector(Connector):
-    """Sends the case to a service, within the rate limit and the budget, and retries transient faults."""
+    """Sends the case to a service, within the rate limit and the budget, and retries transient faults.
+
+    With `open`, each ask begins a conversation of its own, unless it is part of `conversation()`.
+    """
 
     def __init__(
         self, config: HttpTargetConfig, prompts: Prompts, session: CallSession, *, policy: RetryPolicy | None = None
     ) -> None:
         self._config = config
         headers = {name: value for name, value in (config.headers or {}).items() if not SECRET_NAME.search(name)}
-        self.identity = digest(["http", config.method, without_user(config.url), headers, config.body])
-        self._body = Body(config.body, "target.body", prompts)
+        parts = config.model_dump(mode="json", include={"open", "stream", "poll"}, exclude_none=True)
+        self.identity = digest(["http", config.method, without_user(config.url), headers, config.body, parts])
+        known = _OPENED if config.open else VARIABLES
+        self._path = _PathTemplate(config.url, "target.url", prompts, known)
+        self._body = Body(config.body, "target.body", prompts, known)
+        self._open = config.open and _Request(config.open, "target.open", prompts, VARIABLES)
+        self._poll = config.poll and _PathTemplate(config.poll.url, "target.poll.url", prompts, (*known, "reply"))
+        self._stream = config.stream and StreamReader(config.stream)
+        self._done = _Conditions(config.poll.until if config.poll else {})
+        self._failed = _Conditions((config.poll.failed if config.poll else None) or {})
+        self._policy = policy or RetryPolicy(attempts=config.attempts)
+        own = dict(config.headers or {})
+        if config.stream and config.stream.format == "sse" and "accept" not in map(str.lower, own):
+            own["Accept"] = "text/event-stream"
         bounds = config.concurrency
-        networks = session.connections and session.connections.of_service(config.url, (), "target").reach
+        called = session.connections.of_service(config.addresses["url"], (), "target") if session.connections else None
         self._gateway = Gateway(
-            HttpTransport(config.url, None, bounds.max, headers=config.headers, networks=networks),
+            HttpTransport(config.server, None, bounds.max, headers=own, networks=called and called.reach),
             session.limiters.get(("http", config.url), bounds.start, bounds.max),
-            policy or RetryPolicy(attempts=config.attempts),
+            self._policy,
             public_address(config.url),
             key_hint="check target.headers",
             secrets=config.secrets,
@@ -37,12 +70,193 @@ class HttpConnector(Connector):
         )
 
     def render(self, case: Case) -> bytes:
-        return canonical(self._body.value(case))
+        """The body; the variables of its templates if more than the body depends on them."""
+        variables = variables_of(case)
+        if self._open is None and self._poll is None and not self._path.is_template:
+            return canonical(self._body.value(variables))
+        return canonical(variables)
+
+    def conversation(self) -> Connector | None:
+        return None if self._open is None else _Conversation(self)
 
     async def ask(self, data: bytes) -> RawReply:
-        request = HttpRequest(self._config.method, "", data, self._config.timeout_s)
-        response = await self._gateway.send(request, lambda response: response)
-        return RawReply(response.body, response.elapsed_s)
+        if self._open is None and self._poll is None and not self._path.is_template:
+            return await self._answered(self._path.value({}), data, {})
+        variables: dict[str, Any] = from_json(data)
+        if self._open is None:
+            return await self.say(variables)
+        return await self.begin(variables, {})
+
+    async def begin(self, variables: Mapping[str, Any], kept: dict[str, Any]) -> RawReply:
+        """Open a conversation and ask its first turn; `kept` gets what the opening replied.
+
+        A transient fault opens another one, since the service may have taken the turn.
+        """
+        assert self._open is not None
+        for attempt in range(1, self._config.attempts + 1):
+            kept["opened"] = await self._opened(self._open, variables)
+            try:
+                reply = await self.say({**variables, **kept}, repeatable=False)
+            except CallError as error:
+                if error.error_type not in _TRANSIENT or attempt == self._config.attempts:
+                    raise
+                await asyncio.sleep(min(self._policy.cap_s, self._policy.base_s * 2**attempt))
+                continue
+            return replace(reply, requests=reply.requests + 1)
+        raise AssertionError("unreachable")
+
+    async def say(
+        self, variables: Mapping[str, Any], *, repeatable: bool = True, before: bytes | None = None
+    ) -> RawReply:
+        """Ask one turn; one that is not `repeatable` is not sent again once the service may have taken it.
+
+        `before` is the last reply to the turn before: polling goes on while it is still the same.
+        """
+        no_body = self._config.method == "GET" and self._path.is_template and self._config.body is None
+        body = None if no_body else canonical(self._body.value(variables))
+        return await self._answered(self._path.value(variables), body, variables, repeatable, before)
 
     async def close(self) -> None:
         await self._gateway.close()
+
+    async def _opened(self, request: _Request, variables: Mapping[str, Any]) -> Any:
+        response = await self._send(request.method, request.path.value(variables), request.body(variables), "open")
+        try:
+            return parsed(response.body)
+        except ValueError:
+            what = f"the reply to target.open is not JSON: {excerpt(response.body)}"
+            raise TargetError("malformed", what, excerpt(response.body)) from None
+
+    async def _answered(
+        self,
+        path: str,
+        body: bytes | None,
+        variables: Mapping[str, Any],
+        repeatable: bool = True,
+        before: bytes | None = None,
+    ) -> RawReply:
+        begun = time.monotonic()
+        response = await self._send(self._config.method, path, body, "", repeatable)
+        if self._poll is not None:
+            return await self._polled(self._poll, response, variables, begun, before)
+        reply = self._stream.reply(response.body) if self._stream else response.body
+        return RawReply(reply, response.elapsed_s)
+
+    async def _polled(
+        self, path: _PathTemplate, first: Response, variables: Mapping[str, Any], begun: float, before: bytes | None
+    ) -> RawReply:
+        """Ask until the conditions hold, at most for the target's time limit."""
+        poll = self._config.poll
+        assert poll is not None
+        asked = path.value({**variables, "reply": _document(first.body, "the reply")})
+        requests = 1
+        while True:
+            response = await self._send(poll.method, asked, None, "poll")
+            requests += 1
+            document = _document(response.body, "the reply to target.poll")
+            if self._failed.hold(document):
+                what = f"the service reports an error: {excerpt(response.body)}"
+                raise TargetError("reported", what, excerpt(response.body), replace(UNPRICED, requests=requests))
+            if response.body != before and self._done.hold(document):
+                return RawReply(response.body, time.monotonic() - begun, requests=requests)
+            if time.monotonic() - begun + poll.every_s > self._config.timeout_s:
+                what = f"target.poll.until did not hold within {self._config.timeout_s:g} s (target.timeout_s)"
+                spend = replace(UNPRICED, requests=requests)
+                raise TargetError("timeout", f"{what}; the last reply: {excerpt(response.body)}", None, spend)
+            await asyncio.sleep(poll.every_s)
+
+    async def _send(
+        self, method: Method, path: str, body: bytes | None, kind: str, repeatable: bool = True
+    ) -> Response:
+        request = HttpRequest(method, path, body, self._config.timeout_s, kind, repeatable=repeatable)
+        return await self._gateway.send(request, lambda response: response)
+
+
+class _Conversation(Connector):
+    """One conversation: opened before its first turn; each turn is sent once."""
+
+    def __init__(self, service: HttpConnector) -> None:
+        self._service = service
+        self.identity = service.identity
+        self._kept: dict[str, Any] = {}
+        self._last: bytes | None = None
+
+    def render(self, case: Case) -> bytes:
+        return self._service.render(case)
+
+    async def ask(self, data: bytes) -> RawReply:
+        variables: dict[str, Any] = from_json(data)
+        if self._kept:
+            reply = await self._service.say({**variables, **self._kept}, repeatable=False, before=self._last)
+        else:
+            reply = await self._service.begin(variables, self._kept)
+        self._last = reply.body
+        return reply
+
+
+class _Request:
+    """A request that is made of templates."""
+
+    def __init__(self, config: Any, where: str, prompts: Prompts, known: tuple[str, ...]) -> None:
+        self.method: Method = config.method
+        self.path = _PathTemplate(config.url, f"{where}.url", prompts, known)
+        self._empty = config.body is None
+        self._body = Body({} if config.body is None else config.body, f"{where}.body", prompts, known)
+
+    def body(self, variables: Mapping[str, Any]) -> bytes | None:
+        return None if self._empty and self.method == "GET" else canonical(self._body.value(variables))
+
+
+class _PathTemplate:
+    """The path and query of an address, whose expressions are percent-encoded."""
+
+    def __init__(self, url: str, where: str, prompts: Prompts, known: tuple[str, ...]) -> None:
+        parts = split_address(url)
+        source = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        self.is_template = "{{" in source
+        self._where = where
+        self._plain = source
+        self._template: Callable[[Mapping[str, Any]], str] | None = None
+        if self.is_template:
+            encoded = _EXPRESSION.sub(lambda one: f"{{{{ ({one[1]}) | percent_encoded }}}}", source)
+            template, used = prompts.inline(encoded, where), prompts.inline_variables(encoded)
+            if problems := [*not_given(used, known, where, "it")]:
+                raise UserError(problems)
+            self._template = lambda variables: render(template, variables, where)
+
+    def value(self, variables: Mapping[str, Any]) -> str:
+        """The path for these variables; UserError if it would lead to another place of the server."""
+        if self._template is None:
+            return self._plain
+        path = self._template(variables)
+        if any(segment in ("", ".", "..") for segment in path.partition("?")[0].split("/")[1:-1]) or path.endswith(
+            ("/.", "/..")
+        ):
+            raise UserError(Problem(f"{path!r} is not a path below the address", self._where))
+        return path
+
+
+class _Conditions:
+    """JSONPaths with the values that each may have."""
+
+    def __init__(self, conditions: Conditions) -> None:
+        self._conditions: list[tuple[Path, list[Any]]] = [(json_path(path), them) for path, them in conditions.items()]
+
+    def hold(self, document: Any) -> bool:
+        """Whether each path has one of its values; False without any condition."""
+        return bool(self._conditions) and all(
+            any(_same(found, value) for found in path.matches(document) for value in values)
+            for path, values in self._conditions
+        )
+
+
+def _same(found: Any, value: Any) -> bool:
+    """Whether two JSON values are equal; 1 is not true."""
+    return isinstance(found, bool) == isinstance(value, bool) and found == value
+
+
+def _document(body: bytes, what: str) -> Any:
+    try:
+        return parsed(body)
+    except ValueError:
+        raise TargetError("malformed", f"{what} is not JSON: {excerpt(body)}", excerpt(body)) from None

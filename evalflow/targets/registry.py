@@ -79,7 +79,7 @@ def _service(config: Any, name: str, prompts: Prompts, forms: Forms, session: Ca
         case CommandTargetConfig():
             from evalflow.targets.command import CommandConnector
 
-            connector = CommandConnector(config, session)
+            connector = CommandConnector(config, prompts, session)
         case PythonTargetConfig():
             from evalflow.targets.python import PythonConnector
 

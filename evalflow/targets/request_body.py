@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from evalflow.errors import Problem, UserError
@@ -16,6 +16,13 @@ VARIABLES = ("id", "question", "history", "messages", "contexts", "metadata", "v
 _EXPRESSION = re.compile(r"\{\{-?(?P<inner>(?:(?!\{\{|\}\}).)*?)-?\}\}", re.DOTALL)
 _ENCODED = re.compile(r"\|\s*(tojson|json)\s*(\([^()]*\))?\s*\Z")
 
+
+def variables_of(case: Case) -> dict[str, Any]:
+    """The variables of a target's templates for a case, all of them JSON values."""
+    plain = payload(case)
+    return {**plain, "history": plain["messages"][: len(case.history)]}
+
+
 Make = Callable[[Mapping[str, Any]], Any]
 
 
@@ -27,8 +34,9 @@ class Body:
     document, in which every expression is encoded as JSON.
     """
 
-    def __init__(self, source: Any, where: str, prompts: Prompts) -> None:
+    def __init__(self, source: Any, where: str, prompts: Prompts, known: Sequence[str] = VARIABLES) -> None:
         self._prompts = prompts
+        self._known = known
         problems: list[Problem] = []
         self._make: Make | None = None
         if source is None:
@@ -43,19 +51,17 @@ class Body:
             raise UserError(problems)
         if document:
             try:
-                self.value(_EXAMPLE)
+                self.value(variables_of(_EXAMPLE))
             except _NoJsonError:
                 raise
             except UserError:
                 pass  # a real case may have what the example lacks
 
-    def value(self, case: Case) -> Any:
-        """The JSON body for a case; UserError if a template cannot be rendered for it, or does not give JSON."""
-        plain = payload(case)
+    def value(self, variables: Mapping[str, Any]) -> Any:
+        """The JSON body; UserError if a template cannot be rendered with these variables, or does not give JSON."""
         if self._make is None:
-            return plain
-        history = plain["messages"][: len(case.history)]
-        return self._make({**plain, "history": history})
+            return {name: variables[name] for name in VARIABLES if name != "history"}
+        return self._make(variables)
 
     def _part(self, source: Any, where: str, problems: list[Problem]) -> Make:
         if isinstance(source, dict):
@@ -83,7 +89,7 @@ class Body:
         except UserError as error:
             problems += error.problems
             return lambda _: None
-        problems += not_given(used, VARIABLES, where, "a target")
+        problems += not_given(used, self._known, where, "a target")
         return lambda variables: finish(render(template, variables, where), where)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import hashlib
 import json
 import time
@@ -14,7 +15,7 @@ from typing import Any
 
 from evalflow.apart import apart
 from evalflow.calls.budget import Account
-from evalflow.calls.cache import UnreadableEntry, short
+from evalflow.calls.cache import SingleFlight, UnreadableEntry, short
 from evalflow.calls.cache_store import Entry, key_of
 from evalflow.calls.client import CallSession
 from evalflow.calls.http import HttpRequest
@@ -36,6 +37,7 @@ class RawReply:
     body: bytes
     latency_s: float
     note: str = ""
+    requests: int = 1
 
 
 class Connector(ABC):
@@ -50,6 +52,10 @@ class Connector(ABC):
     @abstractmethod
     async def ask(self, data: bytes) -> RawReply:
         """Send the request and wait for the reply."""
+
+    def conversation(self) -> Connector | None:
+        """A connector for the turns of one conversation that the program keeps; None if each ask stands alone."""
+        return None
 
     async def close(self) -> None:  # noqa: B027 - most have no connections
         """Release connections."""
@@ -67,7 +73,7 @@ class ServiceTarget:
         self.name = name
         self.identity = digest([connector.identity, mapping])
         self._forms = forms
-        self._single_flight = session.single_flight
+        self._single_flight: SingleFlight | None = session.single_flight
 
     async def answer(self, case: Case, repeat: int) -> Answer:
         begun = blank(case, self.name, repeat)
@@ -76,17 +82,36 @@ class ServiceTarget:
             data = self._connector.render(case)
             key = key_of(self._connector.identity, "", data, repeat)
             paid, recall = partial(self._paid, data, form), partial(self._recall, form)
-            said, entry, known = await self._single_flight(key, paid, recall)
+            if self._single_flight is None:
+                (said, entry, known), _ = await paid()
+            else:
+                said, entry, known = await self._single_flight(key, paid, recall)
         except UserError as error:
             return replace(begun, status="error", error_type="prompt", error=str(error))
         except CallError as error:
             return replace(failed(begun, error), usage=None, cost_usd=None)
         spend = Spend(
-            requests=1, usage=said.usage, cost_usd=said.cost_usd, latency_s=entry.latency_s, paid=(short(key),)
+            requests=entry.requests,
+            usage=said.usage,
+            cost_usd=said.cost_usd,
+            latency_s=entry.latency_s,
+            paid=() if self._single_flight is None else (short(key),),
         )
         return (spend.reused if known else spend).fill(
             begun, answer=said.answer, actual=said.actual, contexts=said.contexts, metadata=said.metadata
         )
+
+    def conversation(self) -> ServiceTarget:
+        """The target for the turns of one conversation.
+
+        Where the service keeps the conversation, its turns are not cached: a cached turn would be missing there.
+        """
+        connector = self._connector.conversation()
+        if connector is None:
+            return self
+        target = copy.copy(self)
+        target._connector, target._single_flight = connector, None
+        return target
 
     async def close(self) -> None:
         await self._connector.close()
@@ -98,9 +123,9 @@ class ServiceTarget:
         try:
             said = read() if self._reader.quick and len(raw.body) < _LARGE else await apart(read)
         except TargetError as error:
-            what, spend = f"{error}{raw.note}", replace(UNPRICED, latency_s=raw.latency_s)
+            what, spend = f"{error}{raw.note}", replace(UNPRICED, latency_s=raw.latency_s, requests=raw.requests)
             raise TargetError(error.error_type, what, error.raw, spend) from None
-        entry = Entry(body=raw.body, latency_s=raw.latency_s)
+        entry = Entry(body=raw.body, requests=raw.requests, latency_s=raw.latency_s)
         return (said, entry, False), entry
 
     def _recall(self, form: Form, entry: Entry, free: bool) -> tuple[ParsedReply, Entry, bool]:

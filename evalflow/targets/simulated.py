@@ -9,7 +9,7 @@ from evalflow.config.simulators import ConversationLimits
 from evalflow.errors import CallError, TargetError, UserError
 from evalflow.protocols import Target
 from evalflow.records import NOTHING, Answer, Case, Message, Spend
-from evalflow.targets.conversation import SIMULATION, as_message, totalled
+from evalflow.targets.conversation import SIMULATION, as_message, begun, totalled
 from evalflow.targets.recorded import blank
 from evalflow.targets.service import digest
 from evalflow.targets.simulator import SPOKE_AS_BOT, Simulator, Spoken
@@ -54,6 +54,7 @@ class SimulatedConversations:
     async def _play(self, talk: _Talk, case: Case, repeat: int) -> tuple[Ending, str | None]:
         """How the conversation ended, and why."""
         limits = self._simulator.limits
+        target = begun(self._target)
         asked = bool(case.messages) and case.messages[-1].role == "user"
         turn = 0
         while True:
@@ -65,7 +66,7 @@ class SimulatedConversations:
                     return ended
                 talk.messages.append(Message("user", said.message))
             asked = False
-            answer = await self._target.answer(replace(case, messages=tuple(talk.messages)), repeat)
+            answer = await target.answer(replace(case, messages=tuple(talk.messages)), repeat)
             talk.hear(answer)
             if answer.status == "error":
                 return "failed", None

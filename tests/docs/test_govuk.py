@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,13 +37,37 @@ def _rows(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
+RAKE = """#!{python}
+import json, os, sys
+
+task, question = sys.argv[3].partition("[")[0], os.environ["INPUT"]
+chunk = {{"exact_path": "/a", "title": "A", "heading_hierarchy": ["H"], "description": "D", "html_content": "<p>C</p>"}}
+print(json.dumps({{
+    "evaluation:generate_jailbreak_guardrail_response": {{
+        "jailbreak_guardrails_status": "fail" if "ignore" in question.lower() else "pass",
+    }},
+    "evaluation:generate_rag_structured_answer_response": {{"message": question, "sources": [{{"chunk": chunk}}]}},
+}}[task]))
+"""
+
+
+def _write_bundle(folder: Path) -> None:
+    """A `bundle exec rake TASK` that answers as GOV.UK Chat's tasks do."""
+    program = folder / "bin" / "bundle"
+    program.parent.mkdir()
+    program.write_text(RAKE.format(python=sys.executable), encoding="utf-8")
+    program.chmod(0o755)
+
+
 @pytest.mark.slow
-def test_the_page_runs(tmp_path: Path) -> None:
+def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, text in re.findall(r"^`([\w/]+\.\w+)`:\n\n```\w+\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text, encoding="utf-8")
     commands = "".join(blocks("bash", PAGE)).splitlines()
-    assert len(commands) == 16
+    assert len(commands) == 18
+    _write_bundle(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
     rows = {row["id"]: row for file in (ROOT / "data").glob("*.jsonl") for row in _rows(file) if "id" in row}
     asked = 0
     with Endpoint(lambda request: Says(said=rows[request.body["id"]])) as system, Endpoint() as judge:

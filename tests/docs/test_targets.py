@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from anyio.from_thread import start_blocking_portal
 
 from evalflow.testing import Endpoint, Request
 from evalflow.testing.replies import Answering
 from evalflow.trajectories import trajectory
 from tests.docs.test_readme import ROOT, blocks, run
+from tests.targets.opengpts import OpenGPTs
 from tests.traces.otlp import request as traced
 from tests.traces.otlp import span
 
 PAGE = (ROOT / "docs" / "targets.md").read_text(encoding="utf-8")
+SERVER = "http://127.0.0.1:8100"
+SERVED = ("opengpts", "streaming", "background")
 ADDRESSES = ("http://127.0.0.1:8000/ask", "http://127.0.0.1:8000/agent")
 
 
@@ -55,10 +60,29 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@contextmanager
+def _opengpts() -> Iterator[OpenGPTs]:
+    """The bots of the page, served by another thread."""
+    bots = OpenGPTs()
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(bots.serving()):
+        yield bots
+
+
 @pytest.mark.slow
 def test_every_command_works(folder: Path) -> None:
     commands = [line for block in blocks("bash", PAGE) for line in block.splitlines()]
-    assert len(commands) == 7
+    assert len(commands) == 7 + 3
+    with _opengpts() as bots:
+        for name in ("opengpts", "streaming", "background"):
+            config = folder / "conf" / "target" / f"{name}.yaml"
+            config.write_text(config.read_text().replace(SERVER, bots.url))
+        for command in [line for line in commands if any(f"target={name}" in line for name in SERVED)]:
+            done = run(command, folder)
+            assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+            answers = _answers(folder)
+            assert [answer["answer"].endswith("after 0") for answer in answers] == [True] * 3, command
+            commands.remove(command)
+        assert len(bots.threads) == 6
     with Endpoint(lambda request: Guarded() if "input" in request.body else Traced()) as endpoint:
         for address, name in zip(ADDRESSES, ("guarded", "traced"), strict=True):
             config = folder / "conf" / "target" / f"{name}.yaml"

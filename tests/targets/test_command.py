@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from evalflow.calls.client import CallSession
 from evalflow.config.schema import BudgetConfig
 from evalflow.config.targets import CommandTargetConfig
 from evalflow.errors import BudgetError, UserError
+from evalflow.prompts import Prompts
 from evalflow.records import Case, Message
 from evalflow.targets.command import CommandConnector
 from evalflow.targets.reply import Form
@@ -37,7 +39,9 @@ def build(tmp_path: Path) -> Build:
         argv = [sys.executable, str(script), *arguments]
         config = CommandTargetConfig.model_validate({"kind": "command", "argv": argv, **keys})
         session = session or CallSession()
-        return ServiceTarget(CommandConnector(config, session), config, "bot", {"d": Form("answer")}, session)
+        return ServiceTarget(
+            CommandConnector(config, Prompts([]), session), config, "bot", {"d": Form("answer")}, session
+        )
 
     return make
 
@@ -55,6 +59,31 @@ async def test_the_case_goes_in_and_the_reply_comes_out(build: Build) -> None:
 async def test_arguments_reach_it_as_they_are(build: Build) -> None:
     answer = await build("print(json.dumps(sys.argv[1]))", "$HOME; ls *").answer(CASE, 0)
     assert answer.answer == "$HOME; ls *"
+
+
+async def test_a_program_may_read_the_case_from_its_environment(build: Build, tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    source = 'print(json.dumps({"answer": os.getcwd(), "metadata": dict(os.environ)}))'
+    env = {"INPUT": "{{ question }}", "TOPIC": "on {{ vars.topic }}", "LIST": "{{ vars.topics }}"}
+    case = replace(CASE, vars={"topic": "a$b\n", "topics": ["a", "ü"]})
+    target = build(source, env=env, cwd=str(tmp_path / "here"))
+    answer = await target.answer(case, 0)
+    assert answer.answer == str(tmp_path / "here")
+    assert answer.metadata
+    assert answer.metadata["INPUT"] == CASE.question
+    assert "PATH" in answer.metadata
+    assert (answer.metadata["TOPIC"], answer.metadata["LIST"]) == ("on a$b", '["a", "ü"]')
+    failed = await target.answer(CASE, 0)
+    assert (failed.status, failed.error_type) == ("error", "prompt")
+
+
+def test_a_variable_or_a_folder_that_cannot_be_is_refused(build: Build) -> None:
+    with pytest.raises(ValueError, match=r"env\.A=B"):
+        build("pass", env={"A=B": "x"})
+    with pytest.raises(UserError, match=r"target\.env\.INPUT"):
+        build("pass", env={"INPUT": "{{ reference }}"})
+    with pytest.raises(UserError, match="there is no folder"):
+        build("pass", cwd="nowhere")
 
 
 @pytest.mark.parametrize(
@@ -177,7 +206,7 @@ async def test_its_calls_count_against_the_budget(build: Build) -> None:
 async def test_a_program_that_does_not_exist_is_refused_before_the_run() -> None:
     config = CommandTargetConfig(kind="command", argv=["no-such-program"])
     with pytest.raises(UserError, match="there is no program 'no-such-program'"):
-        CommandConnector(config, CallSession())
+        CommandConnector(config, Prompts([]), CallSession())
     with pytest.raises(ValueError, match="argv"):
         CommandTargetConfig.model_validate({"kind": "command", "argv": json.loads('"python bot.py"')})
 

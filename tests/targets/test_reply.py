@@ -110,12 +110,12 @@ def test_what_cannot_be_used_is_an_error_that_says_what_came(reply: Any, mapping
 @pytest.mark.parametrize(
     ("mapping", "what"),
     [
-        ({"answer": "text"}, "'text' is no JSONPath: it begins with $"),
-        ({"answer": "$.a["}, "'$.a[' is no JSONPath: "),
-        ({"actual": {"path": "$..[", "values": {"a": 1}}}, "is no JSONPath"),
+        ({"answer": "text"}, "'text' is not a JSONPath: it begins with $"),
+        ({"answer": "$.a["}, "'$.a[' is not a JSONPath: "),
+        ({"actual": {"path": "$..[", "values": {"a": 1}}}, "is not a JSONPath"),
         ({"contexts": {"path": "$.a", "fields": {"body": "b"}}}, "a context has no 'body'"),
         ({"contexts": {"path": "$.a", "fields": {"title": "b"}}}, "say where the text of a context stands"),
-        ({"contexts": {"path": "$.a", "fields": {"text": "$.["}}}, "is no JSONPath"),
+        ({"contexts": {"path": "$.a", "fields": {"text": "$.["}}}, "is not a JSONPath"),
     ],
 )
 def test_a_mapping_that_cannot_work_is_refused(mapping: Any, what: str) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from evalflow.errors import UserError
 from evalflow.prompts import Prompts
 from evalflow.records import Case, Context, Message
-from evalflow.targets.request_body import Body
+from evalflow.targets.request_body import Body, variables_of
 
 CASE = Case(
     dataset="d",
@@ -29,7 +29,7 @@ CASE = Case(
 
 
 def made(source: Any, case: Case = CASE) -> Any:
-    return Body(source, "target.body", Prompts([Path()])).value(case)
+    return Body(source, "target.body", Prompts([Path()])).value(variables_of(case))
 
 
 def test_without_one_the_case_is_sent_and_never_what_is_expected() -> None:
@@ -97,7 +97,7 @@ def test_what_one_case_does_not_have_fails_that_case_only() -> None:
     for source in ({"c": "{{ vars.color }}"}, '{"c": {{ vars.color }}}'):
         body = Body(source, "target.body", Prompts([Path()]))
         with pytest.raises(UserError, match="color"):
-            body.value(CASE)
+            body.value(variables_of(CASE))
 
 
 def test_the_sandbox_holds() -> None:

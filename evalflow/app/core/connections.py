@@ -73,7 +73,8 @@ def part_problems(
         yield Problem(f"{name} cannot be read here", key, hint, key)
     try:
         if isinstance(config, HttpTargetConfig):
-            connections.of_service(config.url, variables_in([written.get(name) for name in _SECRETS]), key)
+            for address in config.addresses.values():
+                connections.of_service(address, variables_in([written.get(name) for name in _SECRETS]), key)
             for name in filter(lambda name: _ROUTING.fullmatch(name.lower()), config.headers or {}):
                 what = f"the header {name} could lead to another server than the connection's"
                 yield Problem(what, f"{key}.headers", "leave it out", f"{key}.headers")
