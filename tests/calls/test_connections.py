@@ -108,6 +108,20 @@ def test_variables_are_seen_in_any_form() -> None:
         ),
         ({"kind": "http", "connection": "local", "url": "/ask"}, {"kind": "http", "url": "http://10.0.0.5:8000/ask"}),
         (
+            {
+                "kind": "http",
+                "connection": "local",
+                "open": {"url": "/t", "method": "GET"},
+                "poll": {"url": "http://b"},
+            },
+            {
+                "kind": "http",
+                "url": LOCAL.address,
+                "open": {"url": "http://10.0.0.5:8000/t", "method": "GET"},
+                "poll": {"url": "http://b"},
+            },
+        ),
+        (
             {"kind": "panel", "members": {"a": {"connection": "local"}, "b": {"base_url": "http://b"}}},
             {
                 "kind": "panel",

@@ -142,6 +142,28 @@ _PATHS = {
 }
 
 
+_EXCHANGE = {
+    "open": forms.About(
+        "Thread",
+        "The request that opens a thread before the first turn; {{ opened.id }} is then part of its reply.",
+        '{"url": "/threads", "body": {"assistant_id": "helpdesk"}}',
+        code=True,
+    ),
+    "stream": forms.About(
+        "Stream",
+        "How to read a reply that comes as events. sse: the last event is the reply.",
+        '{"format": "sse", "events": ["data"], "take": "last"}',
+        code=True,
+    ),
+    "poll": forms.About(
+        "Later answer",
+        "The request to repeat until the answer is there; {{ reply.id }} is part of the first reply.",
+        '{"url": "/runs/{{ reply.id }}", "until": {"$.status": ["completed"]}}',
+        code=True,
+    ),
+}
+
+
 class BotForm:
     """The fields of a bot.
 
@@ -233,6 +255,10 @@ class BotForm:
                 value = self._config.get(key)
                 self.fields[f"target.{key}"] = forms.line(about, value if isinstance(value, str) else _as_json(value))
             self._add("timeout_s", forms.number_field, _TIMEOUT)
+        with forms.fieldset("Threads, streams, later answers", "group"):
+            for key, about in _EXCHANGE.items():
+                value = self._config.get(key)
+                self.fields[f"target.{key}"] = forms.area(about, value if isinstance(value, str) else _as_json(value))
 
     def _recorded(self) -> None:
         message("Nothing to set up: runs score the recorded answers in your test cases.")
@@ -256,7 +282,10 @@ def _value(key: str, field: forms.Field) -> Any:
         return None
     if name == "headers":
         return _parse_headers(content)
-    if name != "body" and not (name in _PATHS and content.startswith("{")):
+    is_plain = name in _PATHS or name == "stream"
+    if name not in ("body", *_EXCHANGE) and not is_plain:
+        return content
+    if is_plain and not content.startswith("{"):
         return content
     try:
         return json.loads(content)

@@ -24,6 +24,7 @@ JUDGE = ("judge=openai", f"judge.base_url={HERE}", f"judge.api_key_env={KEY}")
 BOT = ("generate=true", "target=http", f"target.url={HERE}/ask", "target.answer=$.a")
 MODEL = ("generate=true", "target=openai", "target.model=m", f"target.base_url={HERE}", "target.api_key_env=null")
 PANEL = ("judge=panel", f"judge.members.first={{kind: openai, model: a, {OWN}}}")
+POLL = f"{{url: '{HERE}/{{{{opened.id}}}}', until: {{$.a: [1]}}}}"
 BAD = "belongs to no connection of this server"
 
 
@@ -56,6 +57,9 @@ class Packaged:
         ((*JUDGE, *MODEL, "simulator=openai"), {"simulator.base_url": BAD}),
         ((*JUDGE, *MODEL, "target.base_url=http://127.0.0.1:9"), {"target.base_url": BAD}),
         ((*JUDGE, *BOT, "target.url='http://127.0.0.1:9/v1?k=${oc.env:OWN_KEY}'"), {"target": "OWN_KEY cannot"}),
+        ((*JUDGE, *BOT, f"target.open={{url: '{HERE}/threads'}}", f"target.poll={POLL}"), {}),
+        ((*JUDGE, *BOT, "target.open={url: /threads}"), {"target.url": BAD}),
+        ((*JUDGE, *BOT, "target.open={url: '" + HERE + "/t', body: '${oc.env:PATH}'}"), {"target": "PATH cannot"}),
         ((*JUDGE, *BOT, "target.headers={X: '${oc.env:PATH}'}"), {"target.headers": "PATH cannot be read for it"}),
         ((*JUDGE, *BOT, "target.headers={hOST: other}"), {"target.headers": "the header hOST could lead to another"}),
         ((*JUDGE, *BOT, "target.headers={Proxy-Authorization: '${oc.env:OWN_KEY}'}"), {"target.headers": "Proxy-Auth"}),

@@ -161,6 +161,16 @@ def test_the_form_follows_the_connection(visit: Visit) -> None:
     field(page, "Headers").fill("no colon here")
     page.get_by_role("button", name="Save").click()
     seen(page, "has no colon")
+    field(page, "Headers").fill("")
+    field(page, "Stream").fill("xml")
+    field(page, "Thread").fill("no JSON")
+    page.get_by_role("button", name="Save").click()
+    seen(page, "not valid JSON")
+    field(page, "Thread").fill('{"url": "/threads"}')
+    field(page, "Name").fill("threads")
+    field(page, "Address").fill("http://127.0.0.1:9/runs")
+    page.get_by_role("button", name="Save").click()
+    seen(page, "'sse' or 'jsonl'")
     page.get_by_label("Recorded answers").press("Space")  # the page may still scroll to the field that is wrong
     seen(page, "Nothing to set up")
 
