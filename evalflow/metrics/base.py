@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field
 from evalflow.config.schema import MetricConfig
 from evalflow.errors import JudgeError, Problem, UserError
 from evalflow.jsonvalues import look_up
+from evalflow.metrics.references import which
 from evalflow.metrics.steps import blocked_outcome, fields_of
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge, Prepared
@@ -140,35 +141,40 @@ class Vectors(BaseModel):
 
 
 class CosineMetric(BaseMetric[C]):
-    """A metric over the cosine of two texts' embeddings; a kind adds `texts` and `outcome`."""
+    """A metric over the cosine of a text's embedding and the nearest of others; a kind adds `texts` and `outcome`."""
 
     embeds = True
     tasks = MappingProxyType({EMBED: EMBED})
 
-    def texts(self, fields: Mapping[str, Any]) -> tuple[str, str]:
+    def texts(self, fields: Mapping[str, Any]) -> tuple[str, Sequence[str]]:
+        """The text, and those that it is compared with, of which the nearest counts."""
         raise NotImplementedError
 
-    def outcome(self, cosine: float) -> Outcome:
-        """The outcome for a cosine in -1..1."""
+    def outcome(self, cosine: float, among: str) -> Outcome:
+        """The outcome for a cosine in -1..1; `among` says which of several texts is the nearest."""
         raise NotImplementedError
 
     def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:
         fields = fields_of(case, answer)
         if blocked_outcome(self.config.needs, fields, answer, blank_is_text=False):
             return ()
-        return (embedding_ask(self.name, *self.texts(fields)),)
+        text, others = self.texts(fields)
+        return (embedding_ask(self.name, text, *others),)
 
     async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
         fields = fields_of(case, answer)
         blocked = blocked_outcome(self.config.needs, fields, answer, blank_is_text=False)
         if blocked or judge is None:
             return blocked or Outcome(status="error", error_type="unsupported", error="there is no embedder")
-        text, other = self.texts(fields)
+        text, others = self.texts(fields)
+        if not others:
+            return Outcome(status="undefined", reason="nothing to compare with: the list is empty")
         try:
-            (cosine,) = await cosines(judge, self.name, text, [other])
+            found = await cosines(judge, self.name, text, others)
         except JudgeError as error:
             return failed(error)
-        return self.outcome(cosine)
+        best = max(range(len(others)), key=found.__getitem__)
+        return self.outcome(found[best], which(best, others))
 
 
 def embedding_ask(metric: str, *texts: str) -> Ask:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Any, Literal, Self, cast
+from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import AliasChoices, BaseModel, Field, RootModel, TypeAdapter, model_validator
 
@@ -16,6 +16,7 @@ from evalflow.jsonvalues import look_up, written
 from evalflow.metrics.base import BaseMetric, CosineMetric, FieldMetric, scored
 from evalflow.metrics.chain import ChainConfig, ChainMetric
 from evalflow.metrics.operations import NormalForm, spelled_number
+from evalflow.metrics.references import any_right
 from evalflow.metrics.returns import BoolType, FieldType, StepConfig, StrType
 from evalflow.metrics.rulebook import Operation, Rulebook
 from evalflow.metrics.rules import PartsRule, Rule, ValueRule
@@ -23,20 +24,25 @@ from evalflow.metrics.steps import PreparedStep, build_steps, fields_of, root
 from evalflow.metrics.topology import reached
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge
-from evalflow.records import Answer, Ask, Case, Outcome, passes
+from evalflow.records import Answer, Ask, Case, Outcome, passes, texts_of
 
 _PLACEHOLDER = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
+
+
+_Text = Annotated[str, Field(min_length=1)]
+Reference = _Text | Annotated[list[_Text], Field(min_length=1)]
+"""A text, or several of which one is enough."""
 
 
 class Correctness(Strict):
     """All of the reference is in the answer, without contradiction; what the answer adds does not matter.
 
     Attributes:
-        reference: What the answer must say.
+        reference: What the answer must say; of a list of texts, one is enough.
     """
 
     model_config = with_examples({"reference": "Three times. A reserved book cannot be renewed."})
-    reference: str = Field(min_length=1)
+    reference: Reference
 
 
 class Conformity(Strict):
@@ -132,12 +138,12 @@ class SemanticSimilarity(Strict):
     """The answer means about the same as the reference: the cosine of their embeddings reaches the threshold.
 
     Attributes:
-        reference: What the answer should mean.
+        reference: What the answer should mean; of a list of texts, the nearest counts.
         threshold: The smallest cosine that passes.
     """
 
     model_config = with_examples({"reference": "We close at six.", "threshold": 0.7})
-    reference: str = Field(min_length=1)
+    reference: Reference
     threshold: float = Field(default=0.8, ge=0, le=1)
 
 
@@ -353,7 +359,8 @@ class JudgedCheck(ChainMetric[ChainConfig]):
 
     def _extras(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
         blank: dict[str, Any] = dict.fromkeys(EXTRAS)
-        return {**blank, "messages": fields["messages"] or (), **self._params}
+        own = {"reference": any_right(self._params["reference"])} if "reference" in self._params else {}
+        return {**blank, "messages": fields["messages"] or (), **self._params, **own}
 
 
 class RuledCheck(FieldMetric[MetricConfig]):
@@ -382,12 +389,13 @@ class SimilarityCheck(CosineMetric[MetricConfig]):
         super().__init__(name, config)
         self._params = params
 
-    def texts(self, fields: Mapping[str, Any]) -> tuple[str, str]:
-        return fields["answer"], self._params.reference
+    def texts(self, fields: Mapping[str, Any]) -> tuple[str, Sequence[str]]:
+        return fields["answer"], texts_of(self._params.reference)
 
-    def outcome(self, cosine: float) -> Outcome:
+    def outcome(self, cosine: float, among: str) -> Outcome:
         wanted = self._params.threshold
         reason = f"similarity to the reference {cosine:.3f} (cosine of embeddings), at least {wanted:g} is wanted"
+        reason = f"{reason}; {among}" if among else reason
         return scored(float(passes(cosine, wanted)), cosine, reason)
 
 
@@ -438,7 +446,7 @@ def filled(text: str, case: Case) -> str:
         name = found[1]
         known: Mapping[str, Any] = {
             **case.vars, "metadata": case.metadata or {}, "vars": case.vars, "question": case.question,
-            "reference": case.reference, "expected": case.expected,
+            "reference": case.reference_text, "expected": case.expected,
         }  # fmt: skip
         value = known.get(name, known.get(name.replace(" ", "_")))
         value = look_up(name, known) if value is None else value

@@ -9,6 +9,7 @@ from typing import Any, Generic, Literal, TypeVar, cast
 from evalflow.errors import JudgeError, UserError
 from evalflow.jsonvalues import look_up
 from evalflow.metrics.base import BaseMetric, UnitMetricConfig, failed
+from evalflow.metrics.references import any_right, best_outcome
 from evalflow.metrics.returns import Observed, StepConfig, rows_at
 from evalflow.metrics.rules import PartsRule, Rule
 from evalflow.metrics.steps import (
@@ -22,7 +23,7 @@ from evalflow.metrics.steps import (
 )
 from evalflow.prompts import Shared, render
 from evalflow.protocols import Judge
-from evalflow.records import Answer, Ask, Case, Message, Outcome, Path, Reply
+from evalflow.records import Answer, Ask, Case, Message, Outcome, Path, Reply, texts_of
 
 
 class ChainConfig(UnitMetricConfig):
@@ -41,12 +42,14 @@ class ChainConfig(UnitMetricConfig):
 class Scope:
     """The steps of one score: the variables of its prompts (the fields in `needs`, and the kind's), and replies so far.
 
-    `fields` are all of case and answer; `trail` is the steps as the score's record shows them.
+    `fields` are all of case and answer as judges read them, `data` as rules read them; `trail` is the steps as the
+    score's record shows them.
     """
 
     metric: str
     repeat: int
     fields: Mapping[str, Any]
+    data: Mapping[str, Any]
     variables: Mapping[str, Any]
     logprobs: bool
     shared: Shared
@@ -106,6 +109,7 @@ class AskingMetric(BaseMetric[C], Generic[C]):
         self._steps = tuple(steps)
         self._shared = Shared(**self._constants())
         self._needed = tuple(dict.fromkeys(map(root, config.needs)))
+        self._takes_apart = any(step.config.source_field == "reference" for step in steps)
 
     def preview(self, case: Case, answer: Answer) -> Sequence[Ask]:
         """The asks of scoring, with placeholders for the replies; empty if nothing would be asked."""
@@ -113,7 +117,7 @@ class AskingMetric(BaseMetric[C], Generic[C]):
         if blocked_outcome(self.config.needs, fields, answer, blank_is_text=False):
             return ()
         try:
-            return self._previewed(self._scope(fields, repeat=0))
+            return [ask for one in self._readings(fields) for ask in self._previewed(self._scope(one, repeat=0))]
         except ValueError:  # a list that cannot be read; scoring says what is wrong
             return ()
 
@@ -125,7 +129,9 @@ class AskingMetric(BaseMetric[C], Generic[C]):
         blocked = blocked_outcome(self.config.needs, fields, answer, blank_is_text=False)
         if blocked:
             return blocked
-        outcome = await self._run(self._scope(fields, repeat), judge)
+        readings = self._readings(fields)
+        outcomes = [await self._run(self._scope(one, repeat), judge) for one in readings]
+        outcome = best_outcome(outcomes, [one["reference"] for one in readings], self.config.direction)
         told = _without(fields["turn_contexts"]) if "turn_contexts" in self._needed else ""
         return replace(outcome, reason=f"{outcome.reason}; {told}") if told and outcome.reason else outcome
 
@@ -177,12 +183,19 @@ class AskingMetric(BaseMetric[C], Generic[C]):
         scope.replies[config.id] = Observed(config, entry["reply"], reply.probabilities, items)
         return None
 
-    def _scope(self, fields: Mapping[str, Any], repeat: int) -> Scope:
+    def _readings(self, fields: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+        """The fields, once for each of several references if a step takes the reference apart."""
+        if isinstance(fields["reference"], str) or not self._takes_apart:
+            return [fields]
+        return [{**fields, "reference": one} for one in texts_of(fields["reference"]) if one.strip()] or [fields]
+
+    def _scope(self, data: Mapping[str, Any], repeat: int) -> Scope:
+        fields = {**data, "reference": any_right(data["reference"])}
         variables = dict(zip(self._needed, map(fields.__getitem__, self._needed), strict=True))
         variables |= self._shared
         variables |= self._extras(fields)
         logprobs = self.config.weighting == "probability"
-        return Scope(self.name, repeat, fields, variables, logprobs, self._shared, replies={}, trail=[])
+        return Scope(self.name, repeat, fields, data, variables, logprobs, self._shared, replies={}, trail=[])
 
     def _constants(self) -> Mapping[str, Any]:
         """Prompt variables from the kind that do not depend on the case."""

@@ -20,6 +20,7 @@ from pydantic import Field, model_validator
 from evalflow.config.schema import Strict, Word, with_examples
 from evalflow.jsonvalues import kind, look_up, written
 from evalflow.metrics.reasons import one_line
+from evalflow.metrics.references import references_at
 from evalflow.patterns import Pattern, compiled
 from evalflow.trajectories import listed
 
@@ -92,7 +93,10 @@ class QuickOperation(BaseOperation):
 
 
 class AgainstOperation(QuickOperation):
-    """Compares a field with either `value` or another field, `against`."""
+    """Compares a field with either `value` or another field, `against`; a list there has several, any of which counts.
+
+    A list is compared with a list as a whole.
+    """
 
     against: Word | None = None
 
@@ -106,6 +110,11 @@ class AgainstOperation(QuickOperation):
         yield from super().reads(field)
         if self.against is not None:
             yield "against", self.against
+
+    def others(self, value: Any, fields: Mapping[str, Any]) -> Sequence[Any]:
+        """What stands in `against` to compare a value with."""
+        assert self.against is not None
+        return (look_up(self.against, fields),) if isinstance(value, list) else references_at(self.against, fields)
 
 
 class SpellingOperation(QuickOperation):
@@ -135,7 +144,7 @@ class TextOperation(SpellingOperation, AgainstOperation):
 
     Attributes:
         value: The other text.
-        against: A case field that holds it, such as reference or expected; instead of `value`.
+        against: A case field that holds it, such as reference or expected, or a list of them; instead of `value`.
     """
 
     model_config = with_examples(
@@ -155,9 +164,17 @@ class TextOperation(SpellingOperation, AgainstOperation):
             other, named = self._value
             passed, phrase = self._compare(text, other)
             return RuleFinding(passed, f"the {name} {phrase} {named}")
-        given = written(look_up(self.against, fields))
-        passed, phrase = self._compare(text, self.form(given))
-        return RuleFinding(passed, f"the {name} {phrase} the {self.against} {quoted(given)}")
+        others = [written(one) for one in self.others(value, fields)]
+        found = [self._compare(text, self.form(other)) for other in others]
+        negated = self.op.startswith("not_")
+        held = [passed != negated for passed, _ in found]
+        if len(others) != 1 and not any(held):
+            said = f"{_TEXTS[self.op.removeprefix('not_')][2]} any {self.against}: {_quotes(others)}"
+            return RuleFinding(negated, f"the {name} {said}")
+        place = held.index(True) if any(held) else 0
+        among = f", {place + 1} of {len(others)}" if len(others) > 1 else ""
+        passed, phrase = found[place]
+        return RuleFinding(passed, f"the {name} {phrase} the {self.against} {quoted(others[place])}{among}")
 
     @cached_property
     def _value(self) -> tuple[str, str]:
@@ -240,22 +257,25 @@ class NumberOperation(AgainstOperation):
 
     Attributes:
         value: The other number.
-        against: A case field that holds it; instead of `value`.
+        against: A case field that holds it, or a list of them; instead of `value`.
     """
 
     value: float | None = Field(default=None, allow_inf_nan=False)
 
     def test(self, name: str, value: Any, fields: Mapping[str, Any]) -> RuleFinding:
-        other = look_up(self.against, fields) if self.against else self.value
-        number, limit = spelled_number(value), spelled_number(other)
-        for which, read, shown in ((name, number, value), (self.against, limit, other)):
-            if read is None:
-                return RuleFinding(passed=False, reason=f"the {which} is no number: {quoted(written(shown))}")
-        assert number is not None
-        assert limit is not None
-        holds, words = self._compare(number, limit)
+        others = self.others(value, fields) if self.against else (self.value,)
+        number, limits = spelled_number(value), [spelled_number(other) for other in others]
+        known = [limit for limit in limits if limit is not None]
+        if number is None:
+            return RuleFinding(passed=False, reason=f"the {name} is no number: {quoted(written(value))}")
+        if not known:
+            shown = _quotes([written(other) for other in others])
+            return RuleFinding(passed=False, reason=f"the {self.against} is no number: {shown}")
+        found = [(*self._compare(number, limit), limit) for limit in known]
+        holds, words, limit = next((one for one in found if one[0]), found[0])
         named = f"the {self.against} " if self.against else ""
-        return RuleFinding(holds, f"the {name} {number:g} is {'' if holds else 'not '}{words} {named}{limit:g}")
+        shown = ", ".join(f"{one:g}" for one in known) if not holds else f"{limit:g}"
+        return RuleFinding(holds, f"the {name} {number:g} is {'' if holds else 'not '}{words} {named}{shown}")
 
     def _compare(self, number: float, limit: float) -> tuple[bool, str]:
         raise NotImplementedError

@@ -172,9 +172,15 @@ def blocked_outcome(
             if not "".join([context.text for context in value]).strip():
                 reason = "nothing to judge: the contexts are empty: nothing was retrieved"
                 return Outcome(status="undefined", reason=reason)
-        elif isinstance(value, str) and not value.strip():
+        elif _is_blank(value):
             return Outcome(status="undefined", reason=f"nothing to judge: the {need} is blank")
     return None
+
+
+def _is_blank(value: Any) -> bool:
+    """Whether a text, or each of several references, has nothing to read."""
+    texts: Sequence[Any] = cast("tuple[Any, ...]", value) if isinstance(value, tuple) and value else (value,)
+    return all(isinstance(text, str) and not text.strip() for text in texts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -289,9 +289,9 @@ class GEvalMetric(ChainMetric[GEvalMetricConfig]):
             variables=variables,
         )
 
-    def _scope(self, fields: Mapping[str, Any], repeat: int) -> Scope:
-        scope = super()._scope(fields, repeat)
-        optional = {root(name): fields[root(name)] for name in self.config.optional}
+    def _scope(self, data: Mapping[str, Any], repeat: int) -> Scope:
+        scope = super()._scope(data, repeat)
+        optional = {root(name): scope.fields[root(name)] for name in self.config.optional}
         scope.variables = {**optional, **scope.variables}
         scope.logprobs = not self.config.strict
         scope.samples = 1 if self.config.strict else self.config.samples

@@ -106,7 +106,7 @@ class GraphMetric(AskingMetric[GraphMetricConfig]):
         return Visit(value, _shown(value), remark(observed.reply, observed))
 
     async def _check(self, name: str, scope: Scope) -> Visit:
-        outcome = await self._checks[name].score(scope.fields)
+        outcome = await self._checks[name].score(scope.data)
         if outcome.status != "scored":
             return Visit(failure=replace(outcome, steps=tuple(scope.trail)))
         scope.trail.append({**outcome.steps[0], "id": name})

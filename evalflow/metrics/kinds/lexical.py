@@ -19,7 +19,7 @@ import re
 import string
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import model_validator
 
@@ -28,6 +28,7 @@ from evalflow.errors import Problem, UserError
 from evalflow.extras import install_command
 from evalflow.jsonvalues import look_up, written
 from evalflow.metrics.base import FieldMetric, UnitMetricConfig, scored
+from evalflow.metrics.references import references_at, which
 from evalflow.prompts import Prompts
 from evalflow.records import Outcome
 
@@ -97,15 +98,14 @@ class LexicalMetric(FieldMetric[LexicalMetricConfig]):
             raise UserError(Problem("nltk finds no WordNet here", f"metric.{name}.synonyms", hint)) from None
 
     async def compare(self, fields: dict[str, Any]) -> Outcome:
-        text, given = (look_up(at, fields) for at in (self.config.field, self.config.against))
-        references = [written(one) for one in (cast("list[Any]", given) if isinstance(given, list) else [given])]
-        text = written(text)
+        references = [written(one) for one in references_at(self.config.against, fields)]
+        text = written(look_up(self.config.field, fields))
         longest = max(map(len, [text, *references]), default=0)
         if longest > LONGEST:
             raise ValueError(f"a text has {longest:,} characters; at most {LONGEST:,} are compared")
         if self.config.lowercase:
             text, references = text.lower(), [one.lower() for one in references]
-        comparable = [one for one in references if one.strip()]
+        comparable = list(dict.fromkeys(one for one in references if one.strip()))
         found = self._compare(text, comparable) if comparable else None
         if found is None:
             return Outcome(status="undefined", reason=f"the {self.config.against} has no words to compare with")
@@ -137,8 +137,11 @@ def _measure(config: LexicalMetricConfig) -> Callable[[str, Sequence[str]], Like
 
 def _best(compare: Callable[[str, str], Likeness | None]) -> Callable[[str, Sequence[str]], Likeness | None]:
     def best(text: str, references: Sequence[str]) -> Likeness | None:
-        found = [one for one in (compare(text, other) for other in references) if one is not None]
-        return max(found, key=lambda one: one[0], default=None)
+        found = [(one, place) for place, other in enumerate(references) if (one := compare(text, other)) is not None]
+        if not found:
+            return None
+        (score, about), place = max(found, key=lambda one: one[0][0])
+        return score, "; ".join(part for part in (about, which(place, references)) if part)
 
     return best
 
@@ -146,8 +149,9 @@ def _best(compare: Callable[[str, str], Likeness | None]) -> Callable[[str, Sequ
 def _by_corpus(measure: CorpusMetric) -> Callable[[str, Sequence[str]], Likeness]:
     def compare(text: str, references: Sequence[str]) -> Likeness:
         found = measure.sentence_score(text, references)
-        about = found.format(signature=str(measure.get_signature()))
-        return min(1.0, found.score / 100), " ".join(about.split())
+        about = " ".join(found.format(signature=str(measure.get_signature())).split())
+        many = f"; {len(references)} references" if len(references) > 1 else ""
+        return min(1.0, found.score / 100), about + many
 
     return compare
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, cast
 
 from pydantic import field_validator
 
 from evalflow.config.schema import Word
-from evalflow.jsonvalues import look_up
+from evalflow.jsonvalues import look_up, written
 from evalflow.metrics.base import expect_declared
 from evalflow.metrics.chain import ChainConfig, ChainMetric, Scope
 from evalflow.metrics.reasons import REMARK, one_line
@@ -22,7 +22,7 @@ from evalflow.metrics.rules import MapRule
 from evalflow.metrics.steps import blocked_outcome, build_steps, fields_of
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge
-from evalflow.records import Answer, Ask, Case, FigureSpec, Message, Outcome
+from evalflow.records import Answer, Ask, Case, FigureSpec, Message, Outcome, texts_of
 
 ANSWER_FIRST, ANSWER_SECOND = "answer_first", "answer_second"
 FIELD = "better"
@@ -142,9 +142,13 @@ class PairwiseMetric(ChainMetric[PairwiseMetricConfig]):
         first, second = (_text(look_up(path, fields)) for path in ("answer", self.config.against))
         return first, second
 
-    def _scope(self, fields: Mapping[str, Any], repeat: int) -> Scope:
+    def _readings(self, fields: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+        """The fields with the first of several references: to beat one of them, whichever it is, means little."""
+        return [{**fields, "reference": next(iter(texts_of(fields["reference"])), None)}]
+
+    def _scope(self, data: Mapping[str, Any], repeat: int) -> Scope:
         """The prompt variables; a demo answer is replaced by its text."""
-        return super()._scope({**fields, "demo_answer": _text(fields["demo_answer"])}, repeat)
+        return super()._scope({**data, "demo_answer": _text(data["demo_answer"])}, repeat)
 
     def _extras(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
         compared = {"answer", self.config.against}
@@ -155,4 +159,6 @@ class PairwiseMetric(ChainMetric[PairwiseMetricConfig]):
 def _text(value: Any) -> str:
     if value is None:
         return ""
-    return value.content if isinstance(value, Message) else str(value)
+    if isinstance(value, tuple):  # several references
+        return next(iter(cast("tuple[str, ...]", value)), "")
+    return value.content if isinstance(value, Message) else written(value)

@@ -19,6 +19,7 @@ from evalflow.jsonvalues import look_up, written
 from evalflow.metrics.base import CosineMetric, UnitMetricConfig, cosines, embedding_ask, failed, scored
 from evalflow.metrics.chain import ChainConfig, ChainMetric
 from evalflow.metrics.reasons import QUOTE, one_line
+from evalflow.metrics.references import references_at
 from evalflow.metrics.returns import BoolType, FieldType, ListType, RecordType, StepConfig, StrType
 from evalflow.metrics.rules import Rule, ShareRule
 from evalflow.metrics.steps import PreparedStep, build_steps, fields_of
@@ -35,7 +36,7 @@ class SimilarityMetricConfig(UnitMetricConfig):
 
     Attributes:
         field: One of them.
-        against: The other one.
+        against: The other one; of a list of texts, the nearest counts.
     """
 
     kind: Literal["similarity"]  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -49,12 +50,14 @@ class SimilarityMetric(CosineMetric[SimilarityMetricConfig]):
     Config = SimilarityMetricConfig
     names_fields = ("field", "against")
 
-    def texts(self, fields: Mapping[str, Any]) -> tuple[str, str]:
-        return written(look_up(self.config.field, fields)), written(look_up(self.config.against, fields))
+    def texts(self, fields: Mapping[str, Any]) -> tuple[str, Sequence[str]]:
+        others = [written(one) for one in references_at(self.config.against, fields)]
+        others = [one for one in others if one.strip()] or others
+        return written(look_up(self.config.field, fields)), others
 
-    def outcome(self, cosine: float) -> Outcome:
+    def outcome(self, cosine: float, among: str) -> Outcome:
         reason = f"similarity of {self.config.field} and {self.config.against}: {cosine:.3f} (cosine of embeddings)"
-        return scored(max(0.0, cosine), cosine, reason)
+        return scored(max(0.0, cosine), cosine, f"{reason}; {among}" if among else reason)
 
 
 class GeneratedQuestionsMetricConfig(ChainConfig):

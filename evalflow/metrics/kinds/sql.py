@@ -26,6 +26,7 @@ from evalflow.jsonvalues import kind, look_up, written
 from evalflow.metrics import sql_process
 from evalflow.metrics.base import FieldMetric, UnitMetricConfig, expect_declared, read_field, scored
 from evalflow.metrics.reasons import one_line
+from evalflow.metrics.references import best_outcome, references_at
 from evalflow.metrics.result_sets import ResultSet, difference
 from evalflow.prompts import Prompts
 from evalflow.records import Outcome
@@ -52,7 +53,7 @@ class SqlMetricConfig(UnitMetricConfig):
 
     Attributes:
         field: The query: a case field, or a dotted path into metadata or vars; it may stand in a Markdown fence.
-        against: The query that is right.
+        against: The query that is right, or a list of them, of which one is enough.
         dialect: The database: sqlite, or duckdb with the extra `sql`.
         setup: SQL that makes tables, and rows if there are no fillings; or the path of a file, NAME.sql.
         setup_field: A case field with such a script, run after `setup`.
@@ -121,14 +122,23 @@ class SqlMetric(FieldMetric[SqlMetricConfig]):
 
     async def compare(self, fields: dict[str, Any]) -> Outcome:
         config = self.config
-        wanted = read_field(config.against, fields, _query)
-        if not wanted.strip():
+        wanted = _queries(config.against, fields)
+        if not wanted:
             return Outcome(status="undefined", reason=f"nothing to compare with: the {config.against} is blank")
         try:
             given = read_field(config.field, fields, _query)
         except ValueError as error:
             return scored(0.0, False, str(error))
         databases = self._databases(fields)
+        found: list[Outcome] = []
+        for query in wanted:
+            found.append(await self._compared(databases, query, given))
+            if found[-1].score:
+                break
+        return best_outcome(found, wanted, "higher_is_better")
+
+    async def _compared(self, databases: Sequence[Sequence[str]], wanted: str, given: str) -> Outcome:
+        config = self.config
         ordered = config.order == "always" or (config.order == "by_reference" and is_ordered(wanted))
         counts: list[int] = []
         for place, scripts in enumerate(databases, 1):
@@ -225,6 +235,15 @@ def is_ordered(query: str) -> bool:
             case _:
                 pass
     return False
+
+
+def _queries(path: str, fields: Mapping[str, Any]) -> Sequence[str]:
+    """The right queries, each once."""
+    try:
+        queries = [_query(one) for one in references_at(path, fields)]
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    return list(dict.fromkeys(query for query in queries if query.strip()))
 
 
 def _query(value: Any) -> str:

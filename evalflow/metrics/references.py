@@ -1,0 +1,50 @@
+"""What an answer is compared with. Any one of several references is right, so the best one counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from evalflow.jsonvalues import look_up
+from evalflow.metrics.reasons import QUOTE, one_line
+from evalflow.records import Direction, Outcome, numbered, texts_of
+
+ANY_IS_RIGHT = "Each of these answers is right; one of them is enough:"
+
+
+def references_at(path: str, fields: Mapping[str, Any]) -> Sequence[Any]:
+    """What stands at a field to compare with: the entries of a list, or the one value."""
+    found = look_up(path, fields)
+    return cast("Sequence[Any]", found) if isinstance(found, list | tuple) else (found,)
+
+
+def any_right(reference: str | Sequence[str] | None) -> str | None:
+    """The references as a judge reads them: one text, which says of several that each of them is right."""
+    if reference is None or isinstance(reference, str):
+        return reference
+    texts = [text for text in texts_of(reference) if text.strip()]
+    return f"{ANY_IS_RIGHT}\n{numbered(texts)}" if len(texts) > 1 else next(iter(texts), "")
+
+
+def which(place: int, references: Sequence[str]) -> str:
+    """Which of several references counted, for the reason of a score; empty if there is one only."""
+    if len(references) < 2:
+        return ""
+    return f'the best of {len(references)} references: "{one_line(references[place], QUOTE)}"'
+
+
+def best_outcome(outcomes: Sequence[Outcome], references: Sequence[str], direction: Direction) -> Outcome:
+    """The best score by one of the references; an error by any of them leaves the best unknown."""
+    for status in ("error", "scored"):
+        places = [place for place, one in enumerate(outcomes) if one.status == status]
+        if places:
+            break
+    else:
+        return outcomes[0]
+    if status == "error":
+        return outcomes[places[0]]
+    sign = -1 if direction == "lower_is_better" else 1
+    best = max(places, key=lambda place: sign * cast("float", outcomes[place].score))
+    reason = "; ".join(part for part in (outcomes[best].reason, which(best, references)) if part)
+    return replace(outcomes[best], reason=reason)
