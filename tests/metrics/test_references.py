@@ -193,12 +193,12 @@ def test_a_reference_that_is_taken_apart_is_one_reference_at_a_time(bench):
 
 def test_an_error_by_one_reference_leaves_the_best_unknown(bench):
     judge = Sorter()
-    ask, broken = judge.ask, "blue"
+    answered, broken = judge.ask, "blue"
 
-    async def fail(one):
-        if one.variables.get("source") == broken:
+    async def fail(ask):
+        if ask.variables.get("source") == broken:
             raise bench.error("timeout", "too slow")
-        return await ask(one)
+        return await answered(ask)
 
     judge.ask = fail
     case = bench.case(reference=("red", broken))

@@ -19,6 +19,7 @@ from evalflow.errors import Problem
 from evalflow.web.pages.case_conversation import AnswerExample, Conversation, ScenarioFields
 from evalflow.web.pages.cases import CaseSearch
 from evalflow.web.pages.check_cards import CheckCards
+from evalflow.web.pages.reference_fields import ReferenceFields
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import UNDO, Edited, Saving, confirmation
 from evalflow.web.ui.frame import frame, guarded_page
@@ -194,12 +195,9 @@ class _CaseWriter:
         return await forms.attempt(work, self._form.fields, by)
 
 
-_TEXTS = {
-    "reference": forms.About("Expected answer", "The ideal answer, for metrics.", "It costs 40 pounds a year."),
-    "answer": forms.About(
-        "Recorded answer", "An earlier answer of the bot; scored if the bot is not asked.", "40 pounds, I think."
-    ),
-}
+_ANSWER = forms.About(
+    "Recorded answer", "An earlier answer of the bot; scored if the bot is not asked.", "40 pounds, I think."
+)
 _LABELS = {
     "expected": forms.About(
         "Expected label", "For bots that classify or retrieve: the true label, or a list of ids.", "allowed"
@@ -249,8 +247,8 @@ class CaseForm:
         self._fields |= self._scenario.fields
         with ui.expansion("Expected answer and context", value=True).classes("more"):
             with forms.pair():
-                for name, about in _TEXTS.items():
-                    self._fields[name] = forms.area(about, body.get(name))
+                self._references = ReferenceFields(body.get("reference"), self._changed)
+                self._fields |= {"reference": self._references.first, "answer": forms.area(_ANSWER, body.get("answer"))}
             self._contexts = ContextFields(body.get("contexts"))
             help = "More inputs for prompts, used as vars.NAME."
             self._vars = forms.Pairs("Additional inputs", help, ("plan", "basic"), body.get("vars") or {})
@@ -312,13 +310,14 @@ class CaseForm:
             return None
         if scenario is None or messages is None or inputs is None or metadata is None:
             return None
-        texts = {name: str(self._fields[name].value or "") for name in _TEXTS}
+        answer = str(self._fields["answer"].value or "")
         labels = {name: forms.written(self._fields[name]) for name in _LABELS}
         values: dict[str, Any] = {
             "id": forms.written(self._fields["id"]),
             "messages": messages or None,
             **scenario,
-            **{name: content if content.strip() else None for name, content in texts.items()},
+            "reference": self._references.read(),
+            "answer": answer if answer.strip() else None,
             **{name: None if label is None else forms.as_value(label) for name, label in labels.items()},
             "contexts": self._contexts.read(),
             "vars": inputs or None,

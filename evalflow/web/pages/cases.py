@@ -17,6 +17,7 @@ from evalflow.app.studio.checks import list_checks
 from evalflow.app.studio.datasets import FoundCases, question_of
 from evalflow.app.studio.space import Workspace
 from evalflow.app.studio.tags import project_tags
+from evalflow.records import numbered, texts_of
 from evalflow.report.wording import counted, joined
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import confirmation, dialog, offer_undo, open_once, question
@@ -430,7 +431,7 @@ def _foot(row: Mapping[str, Any], *, is_draft: bool = False) -> None:
 
 
 def _expected_and_tags(row: Mapping[str, Any]) -> None:
-    expected = row.get("reference", row.get("expected"))
+    expected = numbered(texts_of(row["reference"])) if "reference" in row else row.get("expected")
     with ui.element("td").classes("expected"):
         if expected is not None:
             text(clipped(expected), classes="clamp small")

@@ -49,7 +49,9 @@ KINDS: Mapping[str, tuple[str, str, str]] = MappingProxyType({
     "greater_than_equals": ("At least", "The answer is a number, at least a value.", "chevron_right"),
 })  # fmt: skip
 """Name, sentence and icon of the built-in checks that have fields of their own."""
-_REFERENCE = area_param(forms.About("Reference", "The ideal answer.", "Paris is the capital of France.", required=True))
+_IDEAL = forms.About(
+    "Reference", "The ideal answer, or a JSON list of several.", "Paris is the capital of France.", required=True
+)
 _CONTEXT = forms.About("Context", "What the answer may say. Empty: the earlier turns.", "The licence costs 40 pounds.")
 _THRESHOLD = forms.About("Threshold", "0 to 1; 0.8 allows other words.", "0.8", required=True)
 _SCHEMA = forms.About("Schema", "A JSON Schema.", '{"type": "object"}', required=True, code=True)
@@ -66,6 +68,17 @@ def _value_of(field: forms.Field) -> Any:
     return written and forms.as_value(written)
 
 
+def _reference_field(about: forms.About, given: Any) -> forms.Field:
+    return forms.area(about, given if isinstance(given, str) else None if given is None else forms.as_text(given))
+
+
+def _reference_of(field: forms.Field) -> Any:
+    written = forms.written(field)
+    value: Any = forms.as_value(written) if written else None
+    return cast("list[Any]", value) if isinstance(value, list) else written
+
+
+_REFERENCE = Param(_IDEAL, _reference_field, _reference_of)
 _COMPARED = {"expected_value": Param(_VALUE, _value_field, _value_of), "field": line_param(_FIELD, "answer")}
 _FIELDS: Mapping[str, Mapping[str, Param]] = MappingProxyType({
     "correctness": {"reference": _REFERENCE},

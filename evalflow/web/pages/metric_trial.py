@@ -14,7 +14,7 @@ from evalflow.app.studio.leases import amount_in_words
 from evalflow.app.studio.metric_trial import PromptPreview, SentPrompt, preview_metric, try_metric
 from evalflow.app.studio.metrics import MetricDraft
 from evalflow.app.studio.space import Workspace
-from evalflow.records import ScoreRecord
+from evalflow.records import ScoreRecord, numbered, texts_of
 from evalflow.web.ui import forms
 from evalflow.web.ui.endpoint import show_answer
 from evalflow.web.ui.faults import reveal
@@ -73,8 +73,8 @@ class CaseFields:
         row: Row = self._rows[int(number)] if number else {}
         self._base = row
         self.fields["question"].value = _question(row)
-        for key in ("answer", "reference"):
-            self.fields[key].value = row.get(key) or ""
+        self.fields["answer"].value = row.get("answer") or ""
+        self.fields["reference"].value = numbered(texts_of(row.get("reference")))
         self.fields["contexts"].value = "\n".join(_passages(row))
         self.fields["inputs"].value = "\n".join(f"{name}: {_as_text(value)}" for name, value in _vars(row).items())
 
@@ -86,8 +86,9 @@ class CaseFields:
             row.pop("messages", None)
         if asked is not None and "messages" not in row:
             row["question"] = asked
-        for key in ("answer", "reference"):
-            row[key] = forms.written(self.fields[key])
+        row["answer"], reference = (forms.written(self.fields[key]) for key in ("answer", "reference"))
+        if reference != (numbered(texts_of(row.get("reference"))).strip() or None):
+            row["reference"] = reference
         passages = forms.lines_of(self.fields["contexts"])
         if passages != _passages(row):
             row["contexts"] = passages

@@ -105,6 +105,25 @@ def test_questions_are_pasted_edited_found_and_exported(visit: Visit, pages: Ser
     }
 
 
+def test_a_case_has_several_right_answers(visit: Visit, pages: Server) -> None:
+    define(pages, "answers", {"id": "a", "question": "Which river?", "reference": ["Aare", "the Aare"]})
+    page = visit("/datasets/answers")
+    seen(page, "2. the Aare")
+    page.get_by_role("link", name="Which river?").click()
+    assert field(page, "Expected answer").input_value() == "Aare"
+    assert field(page, "Also right").input_value() == "the Aare"
+    press(page, "Another right answer")
+    page.get_by_label(re.compile("^Also right")).nth(1).fill("the river Aare")
+    press(page, "Save")
+    saved(page)
+    assert kept(pages, "answers")[0]["reference"] == ["Aare", "the Aare", "the river Aare"]
+    for _ in range(2):
+        page.get_by_role("button", name="Remove", exact=True).first.click()
+    press(page, "Save")
+    saved(page)
+    assert kept(pages, "answers")[0]["reference"] == "Aare"
+
+
 def test_a_file_is_mapped_and_its_bad_row_given_back(visit: Visit, pages: Server, tmp_path: Path) -> None:
     define(pages, "uploaded", {"id": "a", "question": "Here already?"})
     file = tmp_path / "from_excel.csv"
