@@ -150,7 +150,7 @@ def _described(row: AnsweredCase) -> dict[str, Any]:
         "tags": list(case.tags),
         "target": row.target,
         "target_repeat": row.target_repeat,
-        "messages": [{"role": message.role, "content": message.content} for message in case.messages],
+        "messages": [{"role": message.role, "content": message.text} for message in case.messages],
         "answer": case.answer,
         "actual": case.actual,
         "error": row.answer.error if row.answer else None,

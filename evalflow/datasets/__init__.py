@@ -7,16 +7,18 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import dropwhile, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
 from evalflow import frozen
 from evalflow.config.schema import DatasetConfig
 from evalflow.contexts import contexts, html_text
+from evalflow.datasets.conversations import irregular, order_problems, with_question
 from evalflow.datasets.csv_file import open_csv, raw_records
 from evalflow.datasets.fields import CONVERTERS, FIELDS, FieldMap, field_map, tag_levels, tag_name
 from evalflow.datasets.json_files import open_json, open_jsonl, raw_items, raw_objects
+from evalflow.datasets.messages import read_messages
 from evalflow.datasets.parquet import open_parquet
 from evalflow.datasets.proposal import propose_fields
 from evalflow.datasets.sources import (
@@ -39,32 +41,11 @@ from evalflow.records import Case, Context, Message
 
 __all__ = (
     "FIELDS", "ReadRow", "case_to_row", "columns", "digest", "examples", "excerpt", "files", "irregular", "places",
-    "plain_rows", "propose_fields", "read", "read_rows", "sheets", "tag_levels", "tag_name", "text_bytes",
+    "plain_rows", "propose_fields", "read", "read_messages",
+    "read_rows", "sheets", "tag_levels", "tag_name", "text_bytes",
 )  # fmt: skip
 
-ROLES = ("system", "user", "assistant")
-_PARTS = {Message: ("role", "content", "metadata"), Context: ("text", "title", "path")}
-
-
-def irregular(messages: Sequence[Message], *, goes_on: bool = False) -> Iterator[tuple[int, str]]:
-    """Yield the violations of message order in a conversation, each with the message's number from 0.
-
-    The rules: system messages come first; no assistant message follows another; the last message is a user's, unless a
-    simulated user `goes_on`. Several user messages may follow each other: the target is asked at each of them.
-    """
-    turns = list(dropwhile(lambda turn: turn[1].role == "system", enumerate(messages)))
-    previous = None
-    for number, message in turns:
-        if message.role not in ROLES:
-            yield number, f"has the role {message.role!r}; known: {', '.join(ROLES)}"
-        elif message.role == "system":
-            yield number, "is a system message, which can only stand at the beginning"
-        elif message.role == previous == "assistant":
-            yield number, "is the second assistant message in a row"
-        previous = message.role
-    if messages and messages[-1].role != "user" and not goes_on:
-        what = f"ends the conversation with the role {messages[-1].role!r}; the last must be a user's, to be answered"
-        yield len(messages) - 1, what
+_CONTEXT = ("text", "title", "path")
 
 
 @frozen.record()
@@ -100,10 +81,12 @@ class Builder:
             try:
                 values[name] = contexts(value, self.to_text) if name == "contexts" else CONVERTERS[name](value)
             except ValueError as error:
-                problems.append(Problem(f"{self.fields.place(name)}: {error}", row.where))
-        problems = problems or self._add_question(values, row.where)
+                place, hint = self.fields.place(name, data), self._way_out(name)
+                problems.append(Problem(f"{place}: {error}", row.where, hint))
+        problems = problems or with_question(values, self.dataset, row.where)
         if not problems and not self.allow_irregular:
-            problems = self._order_problems(values, row.where)
+            place = self.fields.place("messages" if "messages" in raw else "history", data)
+            problems = order_problems(values, self.dataset, place, row.where)
         if problems:
             return problems
         values["vars"] = {**values.get("vars", {}), **others}
@@ -111,29 +94,10 @@ class Builder:
             values["id"] = content_id({column: value for column, value in data.items() if value is not None})
         return Case(dataset=self.dataset, index=index, **values)
 
-    def _add_question(self, values: dict[str, Any], where: str) -> list[Problem]:
-        """Append the question as a user message, unless the messages already end with it."""
-        question = values.pop("question", None)
-        if question is None:
-            return []
-        messages: Sequence[Message] = values.get("messages", ())
-        if not messages:
-            values["messages"] = (Message("user", question),)
-        elif question != next((message.content for message in reversed(messages) if message.role == "user"), None):
-            hint = f"say which counts: dataset.{self.dataset}.fields={{messages: messages}}, or {{question: question}}"
-            return [Problem("question is not the last user message of messages", where, hint)]
-        return []
-
-    def _order_problems(self, values: Mapping[str, Any], where: str) -> list[Problem]:
-        messages, goes_on = values.get("messages"), "scenario" in values
-        found = [f"message {n} {what}" for n, what in irregular(messages or (), goes_on=goes_on)]
-        if messages == () and not goes_on:
-            found = ["there is no message in it"]
-        if not found:
-            return []
-        name = f"case {values['id']!r}" if "id" in values else "the case"
-        hint = f"repair the conversation, or let it pass: dataset.{self.dataset}.allow_irregular=true"
-        return [Problem(f"{name}: {self.fields.place('messages')}: {what}", where, hint) for what in found]
+    def _way_out(self, name: str) -> str:
+        """How to do without a column that is of a field only by its name."""
+        by_name = name == "history" and self.fields.columns.get(name) == name
+        return f"leave the column out with dataset.{self.dataset}.fields.history=unused" if by_name else ""
 
 
 def content_id(content: object) -> str:
@@ -371,7 +335,7 @@ def saved_cases(path: Path, lines: Iterable[tuple[int, str, bytes]]) -> Iterator
 
 def case_to_row(case: Case) -> dict[str, Any]:
     """The case as a row that `read` turns into an equal case without `fields`; absent fields and place are left out."""
-    values = {name: getattr(case, name) for name in FIELDS if name != "question"}
+    values = {name: getattr(case, name) for name in FIELDS if name not in ("question", "history")}
     return {
         name: _json_value(value)
         for name, value in values.items()
@@ -382,6 +346,9 @@ def case_to_row(case: Case) -> dict[str, Any]:
 def _json_value(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_json_value(item) for item in cast("tuple[Any, ...]", value)]
-    if isinstance(value, Message | Context):
-        return {name: part for name in _PARTS[type(value)] if (part := getattr(value, name)) is not None}
+    if isinstance(value, Message):
+        row = {"role": value.role, "content": value.content, **(value.api or {}), "metadata": value.metadata}
+        return {name: part for name, part in row.items() if part is not None}
+    if isinstance(value, Context):
+        return {name: part for name in _CONTEXT if (part := getattr(value, name)) is not None}
     return value

@@ -11,6 +11,7 @@ from typing import Any, cast
 from evalflow.config.schema import DatasetConfig
 from evalflow.contexts import contexts
 from evalflow.datasets.csv_file import cell_value
+from evalflow.datasets.messages import read_message, read_messages
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.jsonvalues import Path, json_path, kind, written
 from evalflow.records import Message
@@ -70,25 +71,8 @@ def _object(value: Any, where: str = "") -> dict[str, Any]:
     return _expect(value, dict, "an object", where)
 
 
-def _message(value: Any, default_role: str | None, where: str = "") -> Message:
-    item: dict[str, Any] = _expect(value, dict, "{role, content}", where)
-    role, content, metadata = item.get("role", default_role), item.get("content"), item.get("metadata")
-    prefix = f"{where}: " if where else ""
-    for key, part in (("role", role), ("content", content)):
-        if not isinstance(part, str):
-            raise ValueError(f"{prefix}{key}: expected text, got {kind(part) if key in item else 'nothing'}")
-    if metadata is not None:
-        _object(metadata, f"{prefix}metadata")
-    return Message(cast("str", role), cast("str", content), metadata)
-
-
-def _messages(value: Any) -> tuple[Message, ...]:
-    items: list[Any] = _expect(value, list, "a list of {role, content}")
-    return tuple(_message(item, None, f"item {i}") for i, item in enumerate(items))
-
-
 def _demo_answer(value: Any) -> Message:
-    return Message("assistant", value) if isinstance(value, str) else _message(value, "assistant")
+    return Message("assistant", value) if isinstance(value, str) else read_message(value, "assistant")
 
 
 def _checks(value: Any) -> tuple[Mapping[str, Any], ...]:
@@ -149,7 +133,8 @@ def _failure(value: Any) -> str | None:
 CONVERTERS: Mapping[str, Callable[[Any], Any]] = {
     "id": _id,
     "question": _text,
-    "messages": _messages,
+    "history": read_messages,
+    "messages": read_messages,
     "answer": _text,
     "reference": _reference,
     "scenario": _said,
@@ -173,8 +158,8 @@ FIELDS = tuple(CONVERTERS)  # the case fields that data can fill
 
 Row = Mapping[str, Any]
 
-# Common other names of columns.
-ALIASES = {"demo_answer": "demo_output"}
+# Common other names of columns, each with its field.
+ALIASES = {"demo_output": "demo_answer", "chat_history": "history", "conversation_history": "history"}
 # Mapping a column to one of these leaves its own meaning intact: e.g. clusters by question.
 SECONDARY = ("id", "group", "tags", "labels")
 OF_A_SCENARIO = ("persona", "goal", "facts")
@@ -182,14 +167,25 @@ OF_A_SCENARIO = ("persona", "goal", "facts")
 # Both define the conversation, so mapping one of them disables the other.
 _RIVALS = {"question": "messages", "messages": "question"}
 _TEXT = ("id", "question", "answer", "reference", "group", "scenario")
-_STRUCTURED = ("messages", "contexts", "metadata", "demo_answer", "checks", "tags", "labels", "vars", "facts")
+_STRUCTURED = (
+    "history",
+    "messages",
+    "contexts",
+    "metadata",
+    "demo_answer",
+    "checks",
+    "tags",
+    "labels",
+    "vars",
+    "facts",
+)
 _COMPOSED = ("expected", "actual", "metadata", "failure", "labels")
 _PLAIN_PATH = re.compile(r"\$\.([A-Za-z_]\w*)\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class FieldMap:
-    """The sources of a row's case fields: columns, `aliases` for rows that lack these, JSONPaths, and parts."""
+    """The sources of a row's case fields: columns, `aliases` (column to field) for rows without, paths, parts."""
 
     columns: Mapping[str, str]
     aliases: Mapping[str, str]
@@ -200,7 +196,7 @@ class FieldMap:
         """The raw values by case field, and the unmapped columns; both without nulls."""
         found = {name: row[column] for name, column in self.columns.items() if row.get(column) is not None}
         used = set(self.columns.values())
-        for name, column in self.aliases.items():
+        for column, name in self.aliases.items():
             if name not in found and row.get(column) is not None:
                 found[name] = row[column]
                 used.add(column)
@@ -218,12 +214,15 @@ class FieldMap:
                 found[name] = whole
         return found, {column: value for column, value in row.items() if column not in used and value is not None}
 
-    def place(self, name: str) -> str:
+    def place(self, name: str, row: Row) -> str:
+        """The field, with the column or path that it has in this row."""
         if name in self.parts:
             return name
         if name in self.paths:
             return f"{name} (at {self.paths[name].text})"
         column = self.columns.get(name, name)
+        if row.get(column) is None:
+            column = next((other for other, own in self.aliases.items() if own == name and other in row), column)
         return name if column == name else f"{name} (column {column!r})"
 
     def typed(self, cells: Row) -> dict[str, Any]:
@@ -232,7 +231,7 @@ class FieldMap:
         Columns of text fields stay text. Structured fields are parsed if they look like a list or an object. All others
         are also parsed if they look like a number or a boolean.
         """
-        origin = {column: name for name, column in (*self.aliases.items(), *self.columns.items())}
+        origin = {**self.aliases, **{column: name for name, column in self.columns.items()}}
         return {column: _typed(origin.get(column), column, cell) for column, cell in cells.items() if cell}
 
 
@@ -281,7 +280,7 @@ def field_map(dataset: str, config: DatasetConfig, aliases: Mapping[str, str] | 
     taken |= {other for name, other in _RIVALS.items() if name in declared}
     own = {name: name for name in CONVERTERS if name not in declared and name not in taken}
     others = {**ALIASES, **(aliases or {})}
-    fallbacks = {name: column for name, column in others.items() if name in own and column not in taken}
+    fallbacks = {column: name for column, name in others.items() if name in own and column not in taken}
     columns |= own
     sources = {**columns, **{name: path.text for name, path in paths.items()}}
     if config.labels_of and sources.get(config.generates) != _plain(config.labels_of):

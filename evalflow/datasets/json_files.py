@@ -72,7 +72,7 @@ def _objects(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
 
 
 # In the form with inputs and outputs, an output is an example of a good answer.
-ALIASES = {"question": "input", "reference": "output"}
+ALIASES = {"input": "question", "output": "reference"}
 # A broken file up to this size is parsed again in one piece, to find the line of the error.
 LOCATE_UP_TO = 64 * 2**20
 # The nesting limit of JSON Lines.

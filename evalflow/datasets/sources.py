@@ -43,7 +43,7 @@ class Unreadable(Problem):
 class Table:
     """One opened file: its records in order, an unreadable one as a Problem; whether its cells are untyped, as in CSV.
 
-    `aliases` map a case field to the column that this file format uses for it.
+    `aliases` map columns that this file format uses to their case fields.
     """
 
     rows: Iterator[SourceRow | Problem]

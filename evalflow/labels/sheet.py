@@ -177,7 +177,7 @@ def write_label_sheet(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 def _conversation(case: Case) -> str:
     if not case.history:
         return case.question or ""
-    return "\n".join(f"{turn.role}: {turn.content}" for turn in case.messages)
+    return "\n".join(f"{turn.role}: {turn.text}" for turn in case.messages)
 
 
 def _short(text: str, most: int) -> str:

@@ -7,8 +7,11 @@ What that endpoint ignores, such as response_format and logprobs, is left out he
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, cast
+
+from evalflow.jsonvalues import as_list
 
 _KEPT = ("model", "max_tokens", "temperature")
 _FINISHED = {"max_tokens": "length", "tool_use": "tool_calls", "refusal": "content_filter"}
@@ -18,13 +21,18 @@ _STATUS = {
 }  # fmt: skip
 
 
+INSTRUCTIONS = ("system", "developer")
+"""The roles of a chat request's instructions, which are not turns here."""
+_DATA = re.compile(r"data:(?P<type>[^;,]+);base64,")
+
+
 def as_message(body: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters of a message for the body of a chat request."""
     found: dict[str, Any] = {name: body[name] for name in _KEPT if name in body}
-    system = [str(one["content"]) for one in body["messages"] if one["role"] == "system"]
+    system = instructions(body)
     if system:
         found["system"] = "\n\n".join(system)
-    found["messages"] = [_turn(one) for one in body["messages"] if one["role"] != "system"]
+    found["messages"] = [_turn(one) for one in body["messages"] if one["role"] not in INSTRUCTIONS]
     if body.get("tools"):
         functions: list[Mapping[str, Any]] = [tool["function"] for tool in body["tools"]]
         found["tools"] = [
@@ -73,6 +81,8 @@ def status_of(error: Mapping[str, Any]) -> int:
 def _turn(message: Mapping[str, Any]) -> dict[str, Any]:
     """One message of a conversation; a call of a tool and its result are parts of messages there."""
     content = message.get("content")
+    parts = [_part(part) for part in as_list(content)]
+    content = parts or content
     if message["role"] == "tool":
         result = {"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": content}
         return {"role": "user", "content": [result]}
@@ -87,7 +97,31 @@ def _turn(message: Mapping[str, Any]) -> dict[str, Any]:
     ]
     if not calls:
         return {"role": message["role"], "content": content}
-    return {"role": message["role"], "content": [*([{"type": "text", "text": content}] if content else []), *calls]}
+    said = parts or ([{"type": "text", "text": content}] if content else [])
+    return {"role": message["role"], "content": [*said, *calls]}
+
+
+def _part(part: dict[str, Any]) -> dict[str, Any]:
+    """A part of a message's content; an image has another form there, and other parts are the same."""
+    if part.get("type") != "image_url":
+        return part
+    data = data_address(part["image_url"]["url"])
+    source = {"type": "url", "url": part["image_url"]["url"]}
+    if data is not None:
+        source = {"type": "base64", "media_type": data[0], "data": data[1]}
+    return {"type": "image", "source": source}
+
+
+def instructions(body: Mapping[str, Any]) -> list[str]:
+    """The texts of a chat request that are instructions, and not turns."""
+    said = [one["content"] for one in body["messages"] if one["role"] in INSTRUCTIONS]
+    return [one if isinstance(one, str) else "\n".join(part.get("text", "") for part in one) for one in said]
+
+
+def data_address(url: str) -> tuple[str, str] | None:
+    """The media type and the base64 text of a `data:` address; None for another one."""
+    found = _DATA.match(url)
+    return (found["type"], url[found.end() :]) if found else None
 
 
 def arguments_of(text: str) -> dict[str, Any]:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from evalflow.jsonvalues import as_list, as_map
-from evalflow.llm.anthropic import arguments_of
+from evalflow.llm.anthropic import INSTRUCTIONS, arguments_of, data_address, instructions
 
 _SETTINGS = {
     "temperature": "temperature", "max_tokens": "maxOutputTokens", "logprobs": "responseLogprobs",
@@ -29,10 +29,10 @@ def as_content(body: Mapping[str, Any]) -> dict[str, Any]:
         call["id"]: call["function"]["name"] for one in body["messages"] for call in one.get("tool_calls") or ()
     }
     found: dict[str, Any] = {
-        "contents": [_turn(one, names) for one in body["messages"] if one["role"] != "system"],
+        "contents": [_turn(one, names) for one in body["messages"] if one["role"] not in INSTRUCTIONS],
         "generationConfig": {new: body[old] for old, new in _SETTINGS.items() if old in body},
     }
-    system = [{"text": str(one["content"])} for one in body["messages"] if one["role"] == "system"]
+    system = [{"text": text} for text in instructions(body)]
     if system:
         found["systemInstruction"] = {"parts": system}
     wanted: Mapping[str, Any] = body.get("response_format") or {}
@@ -100,12 +100,26 @@ def _turn(message: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any
     if message["role"] == "tool":
         name = names.get(message["tool_call_id"], "tool")
         return {"role": "user", "parts": [{"functionResponse": {"name": name, "response": {"result": content}}}]}
-    parts: list[dict[str, Any]] = [{"text": content}] if content else []
+    parts = [_part(part) for part in cast("list[Any]", content)] if isinstance(content, list) else []
+    parts += [{"text": content}] if content and isinstance(content, str) else []
     for call in message.get("tool_calls") or ():
         function = call["function"]
         made = {"name": function["name"], "args": arguments_of(function["arguments"])}
         parts.append({"functionCall": made, "thoughtSignature": _UNSIGNED})
     return {"role": "model" if message["role"] == "assistant" else "user", "parts": parts or [{"text": ""}]}
+
+
+def _part(part: dict[str, Any]) -> dict[str, Any]:
+    """A part of a message's content; one that is neither text nor an image is sent as it is."""
+    if part.get("type") == "text":
+        return {"text": part["text"]}
+    if part.get("type") != "image_url":
+        return part
+    url: str = part["image_url"]["url"]
+    data = data_address(url)
+    if data is None:
+        return {"fileData": {"fileUri": url}}
+    return {"inlineData": {"mimeType": data[0], "data": data[1]}}
 
 
 def _text(call: Mapping[str, Any]) -> str:

@@ -93,7 +93,7 @@ def _payload(case: Case, answer: Answer, fields: Mapping[str, Any], options: Map
             "id": case.id,
             "dataset": case.dataset,
             "question": fields["question"],
-            "messages": [{"role": one.role, "content": one.content} for one in fields["messages"] or ()],
+            "messages": [one.sent for one in fields["messages"] or ()],
             "reference": case.reference,
             "expected": case.expected,
             "tags": case.tags,

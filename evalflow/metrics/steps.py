@@ -86,7 +86,7 @@ def turn_contexts(
 
     That of an earlier turn stands in its message's metadata, under `contexts`.
     """
-    own = [(message.metadata or {}).get("contexts") for message in messages if message.role == "assistant"]
+    own = [(message.metadata or {}).get("contexts") for message in messages if _says(message)]
     if last is None and all(one is None for one in own):
         return None
     turns = [*(() if one is None else _contexts(one) for one in own), last or ()]
@@ -123,8 +123,13 @@ def items_in(name: str, fields: Mapping[str, Any]) -> tuple[str, ...]:
         return tuple(context.text for context in cast("tuple[Context, ...]", fields["contexts"]))
     messages = cast("tuple[Message, ...]", fields["messages"] or ())
     if name == "user_turns":
-        return tuple(message.content for message in messages if message.role == "user")
-    return (*(message.content for message in messages if message.role == "assistant"), fields["answer"])
+        return tuple(message.text for message in messages if message.role == "user")
+    return (*(message.text for message in messages if _says(message)), fields["answer"])
+
+
+def _says(message: Message) -> bool:
+    """Whether the message is a turn of the assistant, and not only calls of tools."""
+    return message.role == "assistant" and not message.only_calls
 
 
 def _listed(name: str, value: Any) -> tuple[str, ...]:

@@ -42,11 +42,52 @@ class ToolCall:
 
 @record()
 class Message:
-    """One turn of a conversation."""
+    """One turn of a conversation.
+
+    `api` has what chat APIs keep beside the words: tool_calls and tool_call_id as chat completions write them, name,
+    and `parts`, the whole content if some of it is not text.
+    """
 
     role: str
     content: str
     metadata: Mapping[str, Any] | None = None
+    api: Mapping[str, Any] | None = None
+
+    @property
+    def tool_calls(self) -> Sequence[Mapping[str, Any]]:
+        return self.api.get("tool_calls", ()) if self.api else ()
+
+    @property
+    def only_calls(self) -> bool:
+        """Whether the turn calls tools and says nothing."""
+        return bool(self.api) and bool(self.tool_calls) and not self.content.strip()
+
+    @property
+    def parts(self) -> Sequence[Mapping[str, Any]]:
+        """The parts of its content if some of them are not text, else nothing."""
+        return self.api.get("parts", ()) if self.api else ()
+
+    @property
+    def text(self) -> str:
+        """The turn for readers: its words, `[image]` and the like for other parts, and the tools that it calls."""
+        if not self.api:
+            return self.content
+        said = [part_text(part) for part in self.parts] if self.parts else [self.content]
+        called = [f"[calls {call['function']['name']}({call['function']['arguments']})]" for call in self.tool_calls]
+        return "\n".join(line for line in (*said, *called) if line.strip())
+
+    @property
+    def sent(self) -> dict[str, Any]:
+        """The turn as chat completions take it."""
+        more = {key: value for key, value in (self.api or {}).items() if key != "parts"}
+        return {"role": self.role, "content": self.parts or (None if self.only_calls else self.content), **more}
+
+
+def part_text(part: Mapping[str, Any]) -> str:
+    """The text of a part of a message's content; of another part its kind, such as `[image]`."""
+    text = part.get("text")
+    kind = str(part.get("type") or "part").removeprefix("input_").removesuffix("_url")
+    return text if isinstance(text, str) else f"[{kind}]"
 
 
 @record()

@@ -184,7 +184,7 @@ def _answer(row: AnsweredCase, case: Case, series: Mapping[Any, int]) -> dict[st
 
 
 def _turns(messages: Sequence[Message]) -> list[list[str]]:
-    return [[message.role, message.content] for message in messages]
+    return [[message.role, message.text] for message in messages]
 
 
 def _score(score: Score, number: int) -> dict[str, Any]:

@@ -66,7 +66,7 @@ class OpenAITarget:
 
     def messages(self, case: Case) -> list[dict[str, Any]]:
         """The same as an endpoint takes them; TargetError if there are none."""
-        sent: list[dict[str, Any]] = [{"role": one.role, "content": one.content} for one in self.render(case)]
+        sent: list[dict[str, Any]] = [one.sent for one in self.render(case)]
         if not sent:
             raise TargetError("no_question", "the case has no message and target.prompt is not set")
         return sent

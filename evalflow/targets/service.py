@@ -154,7 +154,7 @@ def payload(case: Case) -> dict[str, Any]:
     return {
         "id": case.id,
         "question": case.question,
-        "messages": [{"role": message.role, "content": message.content} for message in case.messages],
+        "messages": [message.sent for message in case.messages],
         "contexts": None if case.contexts is None else [asdict(context) for context in case.contexts],
         "metadata": case.metadata,
         "vars": case.vars,

@@ -152,7 +152,7 @@ def test_wrong_declarations_are_all_named_before_reading() -> None:
         read("mine", DatasetConfig(path="mine.jsonl", group="$["))
 
 
-@pytest.mark.parametrize("name", ["dataset", "index", "history"])
+@pytest.mark.parametrize("name", ["dataset", "index", "turn_contexts"])
 def test_what_evalflow_sets_itself_cannot_be_mapped(name: str) -> None:
     Path("mine.jsonl").write_text("{}")
     with pytest.raises(UserError, match=f"'{name}' is no case field"):

@@ -9,6 +9,7 @@ import pytest
 
 from evalflow.calls.client import RetryPolicy
 from evalflow.config.targets import OpenAITargetConfig
+from evalflow.datasets import read_messages
 from evalflow.errors import CallError, InfrastructureError, UserError
 from evalflow.llm.chat import ChatClient
 from evalflow.prompts import Prompts
@@ -233,3 +234,22 @@ async def test_a_prediction_without_its_parts_is_an_error(build: Build) -> None:
         answer = await build(endpoint.url).answer(replace(CASE, dataset="routes"), 0)
     assert (answer.status, answer.error_type, answer.requests) == ("error", "malformed", 1)
     assert answer.error == "actual: expected an object with outcome, confidence, got text: greetings"
+
+
+TOOL_TURNS: list[Any] = [
+    {"role": "user", "content": [{"type": "text", "text": "Rain?"}, {"type": "input_image", "image_url": "http://a/b"}]},
+    {"role": "assistant", "content": None, "tool_calls": [
+        {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}},
+    ]},
+    {"role": "tool", "tool_call_id": "c1", "content": "12 mm"},
+]  # fmt: skip
+
+
+async def test_calls_of_tools_their_results_and_images_are_sent_as_chat_completions_take_them(build: Build) -> None:
+    case = replace(CASE, messages=read_messages([*TOOL_TURNS, {"role": "user", "content": "And tomorrow?"}]))
+    async with Endpoint() as endpoint:
+        await build(endpoint.url).answer(case, 0)
+    asked, called, result, last = endpoint.requests[0].body["messages"]
+    assert asked["content"][1] == {"type": "image_url", "image_url": {"url": "http://a/b"}}
+    assert [called, result] == TOOL_TURNS[1:]
+    assert last == {"role": "user", "content": "And tomorrow?"}

@@ -54,10 +54,12 @@ class DataChecks:
         self._recorded: Counter[str] = Counter()
         self._present: Counter[tuple[str, str, str]] = Counter()
         self._columns: dict[str, dict[str, None]] = {}
+        self._pictures: Counter[str] = Counter()
 
     def add(self, case: Case) -> None:
         self._sizes[case.dataset] += 1
         self._grouped[case.dataset] += case.group is not None
+        self._pictures[case.dataset] += any(message.parts for message in case.messages)
         self._check_id(case)
         if case.index < SHOWN:
             self._columns.setdefault(case.dataset, {}).update(dict.fromkeys(case.vars))
@@ -94,8 +96,14 @@ class DataChecks:
         return found
 
     def remarks(self) -> list[str]:
-        """Optional variables of metrics that no case has: most often a misspelled name."""
-        return [
+        """Parts of messages that judges do not see, and optional variables of metrics that no case has."""
+        unseen = [
+            f"{n:,} cases of {dataset} have parts of messages that are not text, such as images: a target by chat "
+            "completions gets them, judges read [image] in their place"
+            for dataset, n in self._pictures.items()
+            if n
+        ]
+        return unseen + [
             f"metric {metric}: no case of {dataset} has {name}, which `optional` names"
             for (dataset, metric, name), present in self._offered.items()
             if not present and not self._may_come(name)

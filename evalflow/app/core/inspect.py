@@ -275,7 +275,7 @@ class Estimator:
         total = self._sums[case.dataset]
         answer = placeholder_answer(run, case)
         if answer.requests:
-            text = sum(len(message.content) for message in case.messages)
+            text = sum(len(message.text) for message in case.messages)
             times = run.repeats.target * answer.requests
             if is_simulated(run, case):
                 text = self._add_simulated(total, case, answer)
@@ -303,7 +303,7 @@ class Estimator:
         """
         run, turns = self._parts.settings.run, answer.requests
         # On average, half of the conversation stands before a call.
-        text = sum(len(message.content) for message in case.messages) + turns * _TURN // 2
+        text = sum(len(message.text) for message in case.messages) + turns * _TURN // 2
         for times, certain in ((run.repeats.target, True), (run.repeats.target * (turns - 1), False)):
             _add_calls(total, text, (TARGET_BRIEF, TARGET_WORDY), times, run.target, certain=certain)
         if isinstance(run.simulator, OpenAISimulatorConfig):

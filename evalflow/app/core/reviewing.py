@@ -127,7 +127,7 @@ def _content(case: Case) -> dict[str, Any]:
     if said is None and case.actual is not None:
         said = json.dumps(case.actual, ensure_ascii=False, indent=1, default=str)
     return {
-        "messages": [{"role": turn.role, "content": turn.content} for turn in case.messages],
+        "messages": [{"role": turn.role, "content": turn.text} for turn in case.messages],
         "answer": said or "",
         "contexts": [{"title": one.title or "", "text": one.text} for one in case.contexts or ()],
         "reference": case.reference_text,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -42,7 +42,7 @@ from evalflow.config.schema import DatasetConfig
 from evalflow.errors import Problem, UserError
 from evalflow.jsonvalues import DEEPEST, is_too_deep
 from evalflow.metrics.case_checks import starts_program
-from evalflow.records import Case, Message
+from evalflow.records import Case
 from evalflow.store import cases as table
 from evalflow.store.rows import from_row, storable
 
@@ -264,8 +264,14 @@ def _at_field(problem: Problem) -> Problem:
 
 def irregular_turns(messages: Sequence[Mapping[str, Any]], *, goes_on: bool) -> list[tuple[int, str]]:
     """Problems in the order of a conversation, which a simulated user may go on with, by number of message from 0."""
-    turns = [Message(message["role"], message["content"]) for message in messages]
-    return list(readers.irregular(turns, goes_on=goes_on))
+    return list(readers.irregular(readers.read_messages(list(messages)), goes_on=goes_on))
+
+
+def beside_words(message: Mapping[str, Any]) -> list[str]:
+    """What a message of a case has beside its words, a line each: the tools that it calls, `[image]` and the like."""
+    (turn,) = readers.read_messages([dict(message)])
+    others = [part for part in turn.parts if part["type"] != "text"]
+    return replace(turn, content="", api={**(turn.api or {}), "parts": others}).text.splitlines()
 
 
 def case_columns(body: dict[str, Any]) -> dict[str, Any]:

@@ -75,7 +75,11 @@ class Conversation:
             return []
         if messages == self._before:  # a file may have them in an unusual order
             return messages
-        empty = [(i, forms.REQUIRED) for i, one in enumerate(messages) if not one["content"].strip()]
+        empty = [
+            (i, forms.REQUIRED)
+            for i, one in enumerate(messages)
+            if not (one["content"].strip() or cases.beside_words(one))
+        ]
         faults = empty or cases.irregular_turns(messages, goes_on=goes_on)
         for number, what in faults:
             is_last = number == len(messages) - 1 and messages[number]["role"] != "user"
@@ -108,6 +112,8 @@ class Conversation:
             field.props("autogrow outlined dense dir=auto").props["aria-label"] = f"Turn {number + 1}, {who}"
             field.on("keydown.alt.up.prevent", lambda: self._move(number, -1), args=[])
             field.on("keydown.alt.down.prevent", lambda: self._move(number, 1), args=[])
+            for line in cases.beside_words(bubble.before) if bubble.before else ():
+                text(line, "p", "small muted")
         field.on_value_change(lambda event: self._typed(bubble, str(event.value or "")))
         bubble.field = field
 

@@ -131,7 +131,7 @@ def _about(case: RunCase) -> None:
 def _conversation(case: RunCase) -> None:
     turns = [("user", case.question)]
     if case.case is not None:
-        turns = [(turn.role, turn.content) for turn in case.case.messages]
+        turns = [(turn.role, turn.text) for turn in case.case.messages]
     with _part("Conversation"), ui.element("div").classes("talk"):
         for role, content in turns:
             _turn(role.capitalize(), content, is_bots=role == "assistant")

@@ -1,0 +1,89 @@
+"""A case's conversation: the order of its turns, and how it is put together of messages, history and question."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import dropwhile
+from typing import Any
+
+from evalflow.errors import Problem
+from evalflow.records import Message
+
+ROLES = ("system", "developer", "user", "assistant", "tool")
+_HEAD = ("system", "developer")
+
+
+def irregular(messages: Sequence[Message], *, goes_on: bool = False) -> Iterator[tuple[int, str]]:
+    """Yield the violations of message order in a conversation, each with the message's number from 0.
+
+    The rules: system messages come first; no assistant message follows another; a tool's result follows the turn that
+    called it, or another result; the last message is a user's or a tool's, unless a simulated user `goes_on`. Several
+    user messages may follow each other: the target is asked at each of them.
+    """
+    previous: Message | None = None
+    for number, message in dropwhile(lambda turn: turn[1].role in _HEAD, enumerate(messages)):
+        if message.role not in ROLES:
+            yield number, f"has the role {message.role!r}; known: {', '.join(ROLES)}"
+        elif message.role in _HEAD:
+            yield number, f"is a {message.role} message, which can only stand at the beginning"
+        elif message.role == "assistant" and previous is not None and previous.role == "assistant":
+            yield number, "is the second assistant message in a row"
+        elif message.role == "tool" and not (previous and (previous.role == "tool" or previous.tool_calls)):
+            yield number, "is a tool's result, and the turn before it calls no tool"
+        previous = message
+    if messages and messages[-1].role not in ("user", "tool") and not goes_on:
+        what = f"ends the conversation with the role {messages[-1].role!r}; the last must be a user's, to be answered"
+        yield len(messages) - 1, what
+
+
+def with_question(values: dict[str, Any], dataset: str, where: str) -> list[Problem]:
+    """Replace question and history among a case's values by its messages: the history, then the question.
+
+    The question is not added where the messages end with it. A history that ends with the question and the recorded
+    answer is one of the whole conversation: it is cut before the answer.
+    """
+    question, history = values.pop("question", None), values.pop("history", None)
+    messages: Sequence[Message] = values.get("messages", ())
+    if history and messages:
+        if tuple(messages[: len(history)]) != tuple(history):
+            hint = f"say which counts: dataset.{dataset}.fields={{messages: messages}}, or {{history: history}}"
+            return [Problem("history is not how messages begins", where, hint)]
+    elif history:
+        messages = values["messages"] = _without_answer(history, question, values.get("answer"))
+    if question is None or (messages and question.strip() == _last_of_user(messages, whole=not history)):
+        return []
+    if messages and not history:
+        hint = f"say which counts: dataset.{dataset}.fields={{messages: messages}}, or {{question: question}}; "
+        hint += f"if messages has what was said before the question: dataset.{dataset}.fields={{history: messages}}"
+        return [Problem("question is not the last user message of messages", where, hint)]
+    values["messages"] = (*messages, Message("user", question))
+    return []
+
+
+def _without_answer(history: Sequence[Message], question: str | None, answer: str | None) -> Sequence[Message]:
+    if question is None or answer is None or [one.content for one in history[-2:]] != [question, answer]:
+        return history
+    return history[:-1] if [one.role for one in history[-2:]] == ["user", "assistant"] else history
+
+
+def _last_of_user(messages: Sequence[Message], *, whole: bool) -> str | None:
+    """The last message, if it is the user's; of a `whole` conversation also the user's last that others follow."""
+    for message in reversed(messages):
+        if message.role == "user":
+            return message.content.strip()
+        if not whole:
+            return None
+    return None
+
+
+def order_problems(values: Mapping[str, Any], dataset: str, place: str, where: str) -> list[Problem]:
+    """The problems of the order of a case's messages; `place` names their field and column."""
+    messages, goes_on = values.get("messages"), "scenario" in values
+    found = [f"message {n} {what}" for n, what in irregular(messages or (), goes_on=goes_on)]
+    if messages == () and not goes_on:
+        found = ["there is no message in it"]
+    if not found:
+        return []
+    name = f"case {values['id']!r}" if "id" in values else "the case"
+    hint = f"repair the conversation, or let it pass: dataset.{dataset}.allow_irregular=true"
+    return [Problem(f"{name}: {place}: {what}", where, hint) for what in found]
