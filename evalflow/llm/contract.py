@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from evalflow.jsonvalues import mended
+from evalflow.llm.reader import InvalidReply, ReadReply, read_reply
 from evalflow.paths import private_folder, write_atomically
 from evalflow.records import Message
 
@@ -25,14 +25,6 @@ if TYPE_CHECKING:
 
 ReplyMode = Literal["json_schema", "tools", "json", "md_json"]
 MARK = "\x00prompt\x00"
-
-
-class InvalidReply(ValueError):
-    """A reply does not match its schema; the message is shown to the model."""
-
-    def __init__(self, message: str, raw: str) -> None:
-        self.raw = raw
-        super().__init__(message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,26 +82,10 @@ class Contract:
             before.insert(0, {"role": "system", "content": made.system})
         return {"messages": [*before, last], **made.schema}
 
-    def parse(self, completion: Completion, items: Sequence[Any] | None = None) -> tuple[BaseModel, str]:
-        """The validated reply, and the text it was parsed from; InvalidReply also for the wrong number of results."""
-        raw = _tool_arguments(completion) if self._mode == "tools" else completion.text or ""
-        text = _json_in_block(raw) if self._mode == "md_json" else raw
-        try:
-            parsed = self._reply_model.model_validate_json(mended(text.encode("utf-8", "replace")))
-        except ValidationError as error:
-            # Each error with its location; without pydantic's links and the input, which only cost tokens.
-            faults = error.errors(include_url=False, include_input=False, include_context=False)
-            told = [
-                f"{'.'.join(map(str, fault['loc'])) or 'reply'}: {fault['msg'].removeprefix('Value error, ')}"
-                for fault in faults
-            ]
-            raise InvalidReply("\n".join(told), raw) from None
-        if items is not None:
-            given, wanted = len(getattr(parsed, "results", ())), len(items)
-            if given != wanted:
-                message = f"{given} results were given for {wanted} items; give exactly {wanted}, in order"
-                raise InvalidReply(message, raw)
-        return parsed, raw
+    def parse(self, completion: Completion, items: Sequence[Any] | None = None) -> ReadReply:
+        """The valid reply; InvalidReply also for the wrong number of results."""
+        tools, fenced = self._mode == "tools", self._mode == "md_json"
+        return read_reply(completion, self._reply_model, items, tools=tools, fenced=fenced)
 
     def reask(self, request: Mapping[str, Any], completion: Completion, error: InvalidReply) -> dict[str, Any]:
         """The request that shows the model its reply and the errors in it. `request` is not changed."""
@@ -118,23 +94,6 @@ class Contract:
         again: dict[str, Any] = {**request, "messages": list(request["messages"])}
         response = _as_sdk(completion)
         return dict(handle_reask_kwargs(again, mode=_instructor_mode(self._mode), response=response, exception=error))
-
-
-def _tool_arguments(completion: Completion) -> str:
-    if len(completion.tool_calls) != 1:
-        given = [f"{call.name}({call.arguments})" for call in completion.tool_calls]
-        raw = "\n".join(given) or completion.text or ""
-        raise InvalidReply(f"call the tool exactly once; it was called {len(given)} times", raw)
-    return completion.tool_calls[0].arguments
-
-
-def _json_in_block(raw: str) -> str:
-    from instructor.v2.core.json import extract_json_from_codeblock
-
-    try:
-        return extract_json_from_codeblock(raw)
-    except ValueError as error:
-        raise InvalidReply(str(error), raw) from None
 
 
 def _instructor_mode(mode: ReplyMode) -> Mode:

@@ -24,8 +24,9 @@ from evalflow.config.judges import OpenAIJudgeConfig
 from evalflow.errors import CallError, JudgeError, Problem, UserError, first_of
 from evalflow.llm import logprobs
 from evalflow.llm.chat import ChatClient, Completion, entry_of, identity, known_s
-from evalflow.llm.contract import Contract, InvalidReply, prepared
+from evalflow.llm.contract import Contract, prepared
 from evalflow.llm.logprobs import choices, normalised
+from evalflow.llm.reader import InvalidReply
 from evalflow.records import NOTHING, Ask, Distribution, JudgeInfo, Reply, Spend, longest
 
 DECISIVE = ("base_url", "model", "mode", "strict", "temperature", "max_tokens", "reasks", "logprobs")
@@ -164,16 +165,16 @@ class OpenAIJudge:
             raise UnreadableEntry(str(error)) from None
 
     def _reply(self, ask: Ask, key: bytes, entry: Entry, completion: Completion, free: bool) -> Reply:
-        parsed, raw = (self._contracts.get(ask.reply_model) or self._contract(ask.reply_model)).parse(
-            completion, ask.items
-        )
+        contract = self._contracts.get(ask.reply_model) or self._contract(ask.reply_model)
+        found = contract.parse(completion, ask.items)
         weighed: logprobs.Weighed | None = None
         if completion.tokens and self._weighs(ask):  # a tool call has no tokens, and those of a list are not read
-            weighed = logprobs.weigh(parsed, completion.text or "", completion.tokens)
+            weighed = logprobs.weigh(found.parsed, found.json, completion.tokens)
         cost_usd = self._client.cost(entry)
         return Reply(
-            parsed=parsed,
-            raw=raw,
+            parsed=found.parsed,
+            raw=found.raw,
+            mended=found.mended,
             probabilities=(weighed.chances,) if weighed else None,
             mass=weighed.mass if weighed else None,
             reasks=entry.requests - 1,
@@ -235,6 +236,7 @@ def _combine(replies: Sequence[Reply], failures: Sequence[CallError], listed: bo
     return _together(replies, failures).fill(
         replies[votes.index(winner)],
         probabilities=_frequencies(parts),
+        mended=tuple(dict.fromkeys(note for reply in replies for note in reply.mended)),
         reasks=sum(reply.reasks for reply in replies),
         samples=len(replies),
         failed=len(failures),

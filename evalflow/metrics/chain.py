@@ -262,6 +262,8 @@ def _record(entry: dict[str, Any], reply: Reply, items: tuple[Any, ...] | None) 
             {name: {_key(value): chance for value, chance in chances.items()} for name, chances in one.items()}
             for one in probabilities
         ]
+    if reply.mended:
+        entry |= {"mended": list(reply.mended), "raw": reply.raw}
     if reply.samples > 1:
         entry["samples"] = reply.samples
     if reply.failed:

@@ -276,6 +276,7 @@ class Reply(CallCosts):
     # The validated reply, and the text it was parsed from.
     parsed: BaseModel
     raw: str
+    mended: Sequence[str] = ()  # what was removed or repaired to read it
     # One distribution per item (one in all without items); None if the judge gives none.
     probabilities: Sequence[Distribution] | None = None
     # The number of samples behind these frequencies, and how many more were requested and failed.

@@ -283,8 +283,11 @@ def _step(console: Console, step: Mapping[str, Any]) -> None:
         console.print(Padding(literal(f"{head}{line}", style="dim"), (0, 0, 0, 4)))
     if step.get("probabilities") and not items:
         console.print(Padding(literal(_chances(step), style="dim"), (0, 0, 0, 4)))
+    if step.get("mended"):
+        console.print(Padding(literal(f"reply: mended ({', '.join(step['mended'])})", style="dim"), (0, 0, 0, 4)))
     if step.get("raw"):
-        console.print(Padding(literal(f"replied: {step['raw']}", style="red"), (0, 0, 0, 4)))
+        style = "dim" if step.get("mended") else "red"
+        console.print(Padding(literal(f"replied: {step['raw']}", style=style), (0, 0, 0, 4)))
 
 
 def _chances(step: Mapping[str, Any]) -> str:

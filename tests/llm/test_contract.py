@@ -10,7 +10,8 @@ from instructor.processing.response import handle_response_model
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from evalflow.llm.chat import ChatToolCall, Completion
-from evalflow.llm.contract import MARK, Contract, InvalidReply, ReplyMode
+from evalflow.llm.contract import MARK, Contract, ReplyMode
+from evalflow.llm.reader import InvalidReply
 from evalflow.records import Message
 
 MODES: tuple[ReplyMode, ...] = get_args(ReplyMode)
@@ -68,9 +69,9 @@ def test_a_contract_is_not_changed_by_its_use(mode: ReplyMode) -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_a_good_reply_is_parsed(mode: ReplyMode) -> None:
     text = '{"reason": "r", "verdict": "no", "grade": 4}'
-    parsed, raw = Contract(Verdict, mode).parse(_said(mode, text))
-    assert parsed == Verdict(reason="r", verdict="no", grade=4)
-    assert text in raw
+    found = Contract(Verdict, mode).parse(_said(mode, text))
+    assert found.parsed == Verdict(reason="r", verdict="no", grade=4)
+    assert text in found.raw
 
 
 @pytest.mark.parametrize(
@@ -79,9 +80,8 @@ def test_a_good_reply_is_parsed(mode: ReplyMode) -> None:
         ('{"reason": "r", "verdict": "maybe", "grade": 4}', "verdict: Input should be 'yes' or 'no'"),
         ('{"reason": "r", "verdict": "no", "grade": 9}', "grade: Input should be less than or equal to 5"),
         ('{"reason": "r", "verdict": "no"}', "grade: Field required"),
-        ('{"reason": "r", "verdict": "no", "grade": 1, "more": 1}', "more: Extra inputs are not permitted"),
+        ('{"reason": "r", "verdict": "no", "grade": 0, "more": 1}', "more: Extra inputs are not permitted"),
         ("no idea", "reply: Invalid JSON"),
-        ("", "reply: Invalid JSON"),
     ],
 )
 @pytest.mark.parametrize("mode", MODES)
@@ -91,12 +91,6 @@ def test_a_bad_reply_says_what_is_wrong_and_no_more(mode: ReplyMode, text: str, 
     assert complaint in str(invalid.value)
     assert "pydantic.dev" not in str(invalid.value)
     assert text in invalid.value.raw
-
-
-@pytest.mark.parametrize("mode", ["json_schema", "json"])
-def test_prose_around_json_is_tolerated_only_where_it_was_asked_for(mode: ReplyMode) -> None:
-    with pytest.raises(InvalidReply):
-        Contract(Verdict, mode).parse(Completion(text='```json\n{"reason": "", "verdict": "no", "grade": 4}\n```'))
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -118,8 +112,8 @@ def test_a_reask_shows_the_reply_and_the_complaint_and_keeps_the_rest(mode: Repl
 
 @pytest.mark.parametrize("calls", [0, 2])
 def test_a_tool_must_be_called_exactly_once(calls: int) -> None:
-    text = '{"reason": "", "verdict": "no", "grade": 4}'
-    said = Completion(text="hm", tool_calls=(ChatToolCall("c", "Verdict", text),) * calls)
+    texts = [f'{{"reason": "", "verdict": "no", "grade": {grade}}}' for grade in range(1, calls + 1)]
+    said = Completion(text="hm", tool_calls=tuple(ChatToolCall("c", "Verdict", text) for text in texts))
     contract = Contract(Verdict, "tools")
     with pytest.raises(InvalidReply, match=f"called {calls} times") as invalid:
         contract.parse(said)
@@ -131,7 +125,7 @@ def test_a_list_must_have_as_many_results_as_there_are_items() -> None:
     results: Any = create_model("Results", results=(list[Verdict], ...))
     contract = Contract(results, "json_schema")
     said = Completion(text='{"results": [{"reason": "", "verdict": "no", "grade": 4}]}')
-    assert len(contract.parse(said, ["a"])[0].results) == 1  # pyright: ignore[reportAttributeAccessIssue]
+    assert len(contract.parse(said, ["a"]).parsed.results) == 1  # pyright: ignore[reportAttributeAccessIssue]
     with pytest.raises(InvalidReply, match="1 results were given for 3 items; give exactly 3, in order"):
         contract.parse(said, ["a", "b", "c"])
 

@@ -107,7 +107,8 @@ def _step(step: Mapping[str, Any]) -> Markup:
     if probabilities and not items:
         shown.append(_text(f"Probabilities of {_chances(probabilities[0])}", "muted small"))
     if step.get("raw"):
-        shown.append(_text(f"Reply: {step['raw']}", "text small muted"))
+        mended = f" (mended: {', '.join(step['mended'])})" if step.get("mended") else ""
+        shown.append(_text(f"Reply{mended}: {step['raw']}", "text small muted"))
     return markup("div", *shown, cls="step")
 
 

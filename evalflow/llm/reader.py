@@ -1,0 +1,348 @@
+"""Reads a judge's typed reply out of what the model wrote around it. A value is never changed, nor chosen.
+
+A reply that is the JSON object alone is read as it stands. Else the one object that fits the reply model is looked for
+in the text. If none fits, or two that differ, the reply is invalid.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ValidationError
+
+from evalflow.jsonvalues import as_list, as_map, mended
+from evalflow.llm.thoughts import split_thoughts
+
+if TYPE_CHECKING:
+    from evalflow.llm.chat import Completion
+
+_BLANK = " \t\r\n\ufeff\u200b"
+_STRICT, _LOOSE = json.JSONDecoder(), json.JSONDecoder(strict=False)
+_FENCE = re.compile(r"(?:```|~~~)[\w+-]*")
+_IN_FENCE = re.compile(rf"\A[{_BLANK}]*{_FENCE.pattern}[{_BLANK}]*(.*?)[{_BLANK}]*(?:```|~~~)[{_BLANK}]*\Z", re.DOTALL)
+_TRAILING_COMMA = re.compile(r'("(?:[^"\\]|\\.)*+")|,(?=\s*[}\]])', re.DOTALL)
+_OBJECT = re.compile(r"\{\s*[\"']")
+_SIGN = re.compile(r'"(?:[^"\\]|\\.)*+"|[{}]', re.DOTALL)
+_HOLDERS = frozenset({"arguments", "parameters", "args", "input", "tool_input", "function", "properties"})
+_FRAMES = frozenset({"name", "type", "id", "title", "description", "required", "additionalproperties", "$schema"})
+_DEEPEST = 4  # wrappers within each other
+_MOST = 200  # braces of one text that are tried as the beginning of an object
+
+
+class InvalidReply(ValueError):
+    """A reply does not match its schema; the message is shown to the model."""
+
+    def __init__(self, message: str, raw: str) -> None:
+        self.raw = raw
+        super().__init__(message)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadReply:
+    """A valid reply.
+
+    Attributes:
+        parsed: Its content.
+        raw: The text that the model wrote.
+        json: The part of it that is the object, as written.
+        mended: What had to be removed or repaired to read it; empty for a reply that is the object alone.
+    """
+
+    parsed: BaseModel
+    raw: str
+    json: str
+    mended: tuple[str, ...] = ()
+
+
+def read_reply(
+    completion: Completion, model: type[BaseModel], items: Sequence[Any] | None, *, tools: bool, fenced: bool
+) -> ReadReply:
+    """The reply in a completion; InvalidReply unless exactly one object in it is valid.
+
+    `items` are those that it must have as many results for. With `tools` it is expected in the call of a tool, with
+    `fenced` in a Markdown fence; elsewhere it is read as well, which is noted.
+    """
+    text, cut = completion.text or "", completion.finish_reason == "length"
+    reader = _Reader(model, None if items is None else len(items), fenced=fenced, cut=cut)
+    calls = [call.arguments for call in completion.tool_calls]
+    if not _is_blank(text) and all(_is_blank(call) or call.strip() == "{}" for call in calls):
+        calls = []
+    here, there = (calls, [text]) if tools else ([text], calls)
+    if all(map(_is_blank, (*here, *there))):
+        # Some servers take a reply for thoughts if the model has not thought before it.
+        if completion.reasoning and not cut and _is_alone(completion.reasoning):
+            return reader.read([completion.reasoning], "reasoning field in place of text")
+        raise InvalidReply("the reply is empty", completion.reasoning or "")
+    try:
+        if not all(map(_is_blank, here)):
+            return reader.read(here)
+        return reader.read(there, "text in place of a tool call" if tools else "tool call in place of text")
+    except InvalidReply as error:
+        called = len(completion.tool_calls)
+        if tools and called != 1:
+            raise InvalidReply(f"call the tool exactly once; it was called {called} times", error.raw) from None
+        raise
+
+
+def _is_blank(text: str) -> bool:
+    return not text.strip(_BLANK)
+
+
+def _whole(text: str) -> str:
+    """A text without a fence and blanks around it."""
+    inside = _IN_FENCE.match(text)
+    return (inside[1] if inside and "```" not in inside[1] else text).strip(_BLANK)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A JSON value in a text, from `start` to `end`."""
+
+    value: Any
+    start: int
+    end: int
+    notes: tuple[str, ...] = ()
+
+
+class _Reader:
+    """Reads a reply model; `cut` says that the text ends too early, so that what is in its midst may be a draft."""
+
+    def __init__(self, model: type[BaseModel], wanted: int | None, *, fenced: bool, cut: bool) -> None:
+        self._model = model
+        self._wanted = wanted
+        self._fenced = fenced
+        self._cut = cut
+        self._complaint = ""
+
+    def read(self, texts: Sequence[str], note: str = "") -> ReadReply:
+        """The reply in texts, of which `note` says that they stand in another place than they should."""
+        raw = "\n".join(texts)
+        notes = (note,) if note else ()
+        if len(texts) == 1:
+            try:
+                return ReadReply(self._validated(mended(raw.encode("utf-8", "replace"))), raw, raw, notes)
+            except (ValidationError, _Miscounted) as error:
+                self._complaint = _complaint(error)
+        found = {
+            one.parsed.model_dump_json(): one
+            for text in texts
+            for one in self._fitting(mended(text.encode("utf-8", "replace")).decode(), raw)
+        }
+        if len(found) > 1:
+            raise InvalidReply(f"the reply has {len(found)} different objects that are valid; give exactly one", raw)
+        for one in found.values():
+            return ReadReply(one.parsed, raw, one.json, tuple(dict.fromkeys((*notes, *one.mended))))
+        raise InvalidReply(self._complaint, raw)
+
+    def _fitting(self, text: str, raw: str) -> Iterator[ReadReply]:
+        """Every valid object in a text."""
+        body, notes, ends = text, ("byte order mark",) * text.lstrip(" \t\r\n").startswith("\ufeff"), False
+        thoughts, rest = (None, text) if _is_alone(text) else split_thoughts(text)
+        if thoughts is not None:
+            # If a block is all that was written, closed or not, the reply can only be its end.
+            ends = _is_blank(rest)
+            body, notes = (thoughts if ends else rest), (*notes, "thoughts before it")
+        every = list(_values(body))
+        if ends and (self._cut or not every or _said(body[every[-1].end :])):
+            return
+        for found in every:
+            before, after = body[: found.start], body[found.end :]
+            if self._cut and _said(before) and _said(after):
+                continue
+            for value, wrappers in _unwrapped(found.value):
+                fitted = self._fitted(value, is_outer=not wrappers)
+                if fitted is not None:
+                    written = body[found.start : found.end]
+                    written = _part(written, value) if wrappers else written
+                    mends = (*notes, *self._around(before + after), *found.notes, *wrappers, *fitted[1])
+                    yield ReadReply(fitted[0], raw, written, mends)
+                    break
+
+    def _around(self, outside: str) -> tuple[str, ...]:
+        fence = ("Markdown fence",) if _FENCE.search(outside) and not self._fenced else ()
+        return (*fence, "text around it") if _said(outside) else fence
+
+    def _fitted(self, value: Any, *, is_outer: bool) -> tuple[BaseModel, tuple[str, ...]] | None:
+        """The reply that a value is, and what was done about it; None if it is not valid."""
+        for shaped, note in self._shapes(value):
+            try:
+                try:
+                    return self._validated(_encoded(shaped)), note
+                except ValidationError as error:
+                    kept, names = _without_extra(shaped, error)
+                    return self._validated(_encoded(kept)), (*note, f"key that was not asked for: {', '.join(names)}")
+            except (ValidationError, _Miscounted) as error:
+                if is_outer:
+                    self._complaint = _complaint(error)
+        return None
+
+    def _shapes(self, value: Any) -> Iterator[tuple[Any, tuple[str, ...]]]:
+        """A value, and the object of one list that it stands for: the list alone, or the only result."""
+        if isinstance(value, dict):
+            yield value, ()
+        fields = list(self._model.model_fields)
+        if len(fields) == 1 and isinstance(value, list):
+            yield {fields[0]: value}, (f"list without its name ({fields[0]})",)
+        elif fields == ["results"] and self._wanted == 1 and isinstance(value, dict) and "results" not in value:
+            yield {"results": [value]}, ("the only result without its list",)
+
+    def _validated(self, text: bytes) -> BaseModel:
+        parsed = self._model.model_validate_json(text)
+        given = len(getattr(parsed, "results", ()))
+        if self._wanted is not None and given != self._wanted:
+            what = f"{given} results were given for {self._wanted} items; give exactly {self._wanted}, in order"
+            raise _Miscounted(what)
+        return parsed
+
+
+class _Miscounted(ValueError):
+    """A list has too many or too few results, or they are in another order."""
+
+
+def _said(outside: str) -> str:
+    """What stands around an object, without fences."""
+    return _FENCE.sub("", outside).strip(_BLANK)
+
+
+def _is_alone(text: str) -> bool:
+    """Whether a text is one object and nothing else, so that a tag in it is part of a value."""
+    whole = _whole(text)
+    found = _decoded(whole, 0) if whole.startswith(("{", "[", '"')) else None
+    return found is not None and not whole[found.end :].strip(_BLANK)
+
+
+def _values(text: str) -> Iterator[_Found]:
+    """A JSON value that is all of a text, and every JSON object in it that is not within another."""
+    at = re.search(rf"[^{_BLANK}]", text)
+    whole = _whole(text)
+    if at and whole.startswith(("[", '"')):
+        start = text.index(whole)
+        found = _decoded(text, start)
+        if found is not None and found.end == start + len(whole):
+            yield found
+            return
+    start = text.find("{")
+    for _ in range(_MOST):
+        if start < 0:
+            return
+        found = _decoded(text, start)
+        if found is not None:
+            yield found
+        # What is inside a broken object is no reply of its own.
+        start = text.find("{", found.end if found else _broken_end(text, start))
+
+
+def _broken_end(text: str, start: int) -> int:
+    """Where the search continues after a brace that begins no JSON: behind the object that it seems to begin."""
+    if not _OBJECT.match(text, start):
+        return start + 1
+    depth = 0
+    for sign in _SIGN.finditer(text, start):
+        depth += {"{": 1, "}": -1}.get(sign[0], 0)
+        if depth == 0:
+            return sign.end()
+    return len(text)
+
+
+def _decoded(text: str, start: int) -> _Found | None:
+    """The JSON value that begins at a place; with raw control characters and trailing commas, if it must be."""
+    repaired: str | None = None
+    for comma in (False, True):
+        if comma:
+            repaired = text[:start] + _TRAILING_COMMA.sub(lambda found: found[1] or " ", text[start:])
+            if repaired == text:
+                return None
+        for decoder, control in ((_STRICT, False), (_LOOSE, True)):
+            try:
+                value, end = decoder.raw_decode(repaired or text, start)
+            except (ValueError, RecursionError):
+                continue
+            notes = ("raw control characters",) * control + ("trailing comma",) * comma
+            return _Found(value, start, end, notes)
+    return None
+
+
+def _unwrapped(value: Any) -> Iterator[tuple[Any, tuple[str, ...]]]:
+    """A value, and what is inside it as long as it is only a wrapper: the reply under a name, or a call as text."""
+    notes: tuple[str, ...] = ()
+    for _ in range(_DEEPEST):
+        yield value, notes
+        if isinstance(value, str):
+            found = _decoded(_whole(value), 0)
+            if found is None:
+                return
+            value, notes = found.value, (*notes, *found.notes, "JSON within a JSON text")
+        elif isinstance(value, list) and len(as_list(value)) == 1:
+            value, notes = as_list(value)[0], (*notes, "list around it")
+        else:
+            inner = _held(as_map(value))
+            if inner is None:
+                return
+            name, value = inner
+            notes = (*notes, f"object within {name!r}")
+
+
+def _held(value: Mapping[str, Any]) -> tuple[str, Any] | None:
+    """The only thing in an object, or the arguments of a call; None if it is more than a wrapper."""
+    if len(value) == 1:
+        return next(iter(value.items()))
+    held = [name for name in value if name.lower() in _HOLDERS]
+    others = [name for name in value if name.lower() not in _HOLDERS | _FRAMES]
+    return (held[0], value[held[0]]) if len(held) == 1 and not others else None
+
+
+def _part(written: str, value: Any) -> str:
+    """The part of a JSON text that is a value; the whole text if none is, since it is encoded in it."""
+    start = written.find("{")
+    while start >= 0:
+        found = _decoded(written, start)
+        if found is not None and found.value == value:
+            return written[start : found.end]
+        start = written.find("{", start + 1)
+    return written
+
+
+def _without_extra(value: Any, error: ValidationError) -> tuple[Any, list[str]]:
+    """A value without the keys that its model does not have, and their names; the error if it has other faults."""
+    faults = error.errors(include_url=False, include_context=False)
+    if any(fault["type"] != "extra_forbidden" for fault in faults):
+        raise error
+    _expect_order([fault for fault in faults if fault["loc"][:1] == ("results",)])
+    kept = json.loads(json.dumps(value))
+    for fault in faults:
+        *path, name = fault["loc"]
+        holder = kept
+        for step in path:
+            holder = holder[step]
+        del holder[name]
+    return kept, sorted({str(fault["loc"][-1]) for fault in faults})
+
+
+def _expect_order(faults: Sequence[Any]) -> None:
+    """_Miscounted if the numbers that a model gave its results say that they are in another order than the items."""
+    numbers: dict[Any, list[Any]] = {}
+    for fault in faults:
+        numbers.setdefault(fault["loc"][-1], []).append(fault["input"])
+    for name, given in numbers.items():
+        counted = all(type(one) is int for one in given) and max(given) - min(given) == len(given) - 1
+        if counted and given != sorted(given):
+            raise _Miscounted(f"the results are in another order than the items, by their {name}; give them in order")
+
+
+def _encoded(value: Any) -> bytes:
+    return json.dumps(value).encode()
+
+
+def _complaint(error: ValueError) -> str:
+    """Each error with its location; without pydantic's links and the input, which only cost tokens."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    faults = error.errors(include_url=False, include_input=False, include_context=False)
+    return "\n".join(
+        f"{'.'.join(map(str, fault['loc'])) or 'reply'}: {fault['msg'].removeprefix('Value error, ')}"
+        for fault in faults
+    )
