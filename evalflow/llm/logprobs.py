@@ -5,27 +5,33 @@ position of the chosen value, normalised over the valid values. A value may take
 tokens (1 and 10), so the choice is followed token by token until it is decided. The endpoint shows only some
 alternatives, which may leave open which value they would have become. If more than a trace stays open, no distribution
 is given rather than a wrong one.
+
+Tokens are compared as bytes, since a character may take several. They cover all that the model wrote, of which the
+reply may be a part: thoughts, a fence and the end of the turn have tokens too.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar, cast, get_args, get_origin
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from annotated_types import Ge, Le
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from evalflow.jsonvalues import as_list, as_map, as_number
 from evalflow.records import Distribution
 
 K = TypeVar("K")
 WIDEST = 101  # maximum number of values of a bounded whole number for it to count as a choice: a percentage has 101
 UNRESOLVED = 0.01  # the share of the probability that may stay undecided
-BARE_ENDS = ",}] \n\r\t"  # characters that end a number or a boolean; text ends at its quote
+BARE_ENDS = b",}] \n\r\t"  # characters that end a number or a boolean; text ends at its quote
+_UNKNOWN = "\ufffd".encode()
 
 
 def choices(reply_model: type[BaseModel]) -> dict[str, tuple[Any, ...]]:
@@ -56,41 +62,40 @@ def _values(info: FieldInfo) -> tuple[Any, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Token:
-    text: str
+    """A token from `start` on; `hides` says that what could have stood there instead is unknown."""
+
+    text: bytes
     start: int
-    alternatives: Mapping[str, float]
+    alternatives: Mapping[bytes, float]
+    hides: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """The value of a field in the reply, from `start` to `end`, without quotes."""
+    """The value of a field in what the model wrote, from `start` to `end`, without quotes."""
 
-    raw: str
+    raw: bytes
     start: int
     end: int
 
     @property
-    def text(self) -> str:
-        return self.raw[self.start : self.end]
-
-    @property
     def quoted(self) -> bool:
-        return self.raw[self.start - 1] == '"'
+        return self.raw[: self.start].endswith(b'"')
 
-    def written(self, at: int, token: str) -> str | None:
+    def written(self, at: int, token: bytes) -> bytes | None:
         """The start of the value if `token` were at `at`; None if the value cannot start like that."""
         if at > self.start:
             return self.raw[self.start : at] + token
-        for sign in "".join(self.raw[at : self.start].split()):
+        for sign in b"".join(self.raw[at : self.start].split()):
             token = token.lstrip()
             if token and token[0] != sign:
                 return None
             token = token[1:]
         return token if self.quoted else token.lstrip()
 
-    def is_ended(self, written: str, text: str) -> bool:
-        ends = '"' if self.quoted else BARE_ENDS
-        return written.startswith(text) and written[len(text) : len(text) + 1] in tuple(ends)
+    def is_ended(self, written: bytes, text: bytes) -> bool:
+        rest = written.removeprefix(text)
+        return rest != written and rest[:1] != b"" and rest[0] in (b'"' if self.quoted else BARE_ENDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,58 +107,73 @@ class Weighed:
 
 
 def weigh(parsed: BaseModel, raw: str, tokens: Sequence[Mapping[str, Any]]) -> Weighed | None:
-    """The probability of each value of each label, boolean and bounded whole number of a reply."""
-    placed = _place(tokens)
-    if "".join(token.text for token in placed) != raw:
-        return None
+    """The probability of each value of each label, boolean and bounded whole number of a reply.
+
+    `raw` is the JSON of the reply, and `tokens` are those of all that the model wrote.
+    """
     spans = _spans(raw)
+    for spell in _SPELLINGS:
+        said = b"".join(map(spell, tokens))
+        places = {name: _place(said, raw, *span) for name, span in spans.items()}
+        if any(at is not None for at in places.values()):
+            break
+    else:
+        return None
     found: dict[str, Mapping[Any, float]] = {}
     mass: dict[str, float] = {}
+    placed = _tokens(tokens, spell)
     for name, values in choices(type(parsed)).items():
-        written = {_written(value): value for value in values}
-        value = _Value(raw, *spans[name]) if name in spans else None
-        if value is None or value.text != _written(getattr(parsed, name)):
+        at = places.get(name)
+        if at is None:
             continue
-        weights = _weights(placed, value, frozenset(written))
-        if weights:
-            mass[name] = min(1.0, sum(weights.values()))
-            found[name] = {written[text]: weight for text, weight in normalised(weights).items()}
+        _, start, end = spans[name]
+        for ascii_only in (False, True):
+            written = {_written(value, ascii_only): value for value in values}
+            if raw[start:end] != _written(getattr(parsed, name), ascii_only):
+                continue
+            value = _Value(said, at, at + len(raw[start:end].encode()))
+            weights = _weights(placed, value, frozenset(map(str.encode, written)))
+            if weights:
+                mass[name] = min(1.0, sum(weights.values()))
+                found[name] = {written[text.decode()]: weight for text, weight in normalised(weights).items()}
+            break
     return Weighed(found, mass) if found else None
 
 
-def _written(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)[1:-1] if isinstance(value, str) else json.dumps(value)
+def _written(value: Any, ascii_only: bool) -> str:
+    text = json.dumps(value, ensure_ascii=ascii_only)
+    return text[1:-1] if isinstance(value, str) else text
 
 
-def _place(tokens: Sequence[Mapping[str, Any]]) -> list[_Token]:
-    placed: list[_Token] = []
-    start = 0
-    for token in tokens:
-        text = str(token.get("token", ""))
-        shown = cast("list[Mapping[str, Any]]", token.get("top_logprobs") or [])
-        alternatives = {str(other["token"]): math.exp(min(0.0, float(other["logprob"]))) for other in shown}
-        alternatives.setdefault(text, math.exp(min(0.0, float(token.get("logprob", 0.0)))))
-        placed.append(_Token(text, start, alternatives))
-        start += len(text)
-    return placed
+def _place(said: bytes, raw: str, key: int, start: int, end: int) -> int | None:
+    """Where a value of the JSON is in what the model wrote; None if its tokens do not tell.
+
+    Some endpoints give no bytes of tokens that are parts of characters. Then the value is found by its name alone.
+    """
+    at = said.rfind(raw.encode())
+    if at >= 0:
+        return at + len(raw[:start].encode())
+    named = raw[key:end].encode()
+    return said.find(named) + len(raw[key:start].encode()) if said.count(named) == 1 else None
 
 
-def _spans(raw: str) -> dict[str, tuple[int, int]]:
-    """The position of each field's value in the first object, without its quotes. Empty if there is no object."""
-    decoder = json.JSONDecoder()
-    spans: dict[str, tuple[int, int]] = {}
+def _spans(raw: str) -> dict[str, tuple[int, int, int]]:
+    """The position of each field's name and of its value, without its quotes, in an object."""
+    decoder = json.JSONDecoder(strict=False)
+    spans: dict[str, tuple[int, int, int]] = {}
     sign, at = "{", raw.find("{")
     try:
         while at >= 0 and sign in "{,":
-            name, at = decoder.raw_decode(raw, _skip(raw, at + 1))
+            key = _skip(raw, at + 1)
+            name, at = decoder.raw_decode(raw, key)
             start = _skip(raw, _skip(raw, at) + 1)
             _, end = decoder.raw_decode(raw, start)
             quoted = raw[start] == '"'
-            spans[str(name)] = (start + quoted, end - quoted)
+            spans[str(name)] = (key, start + quoted, end - quoted)
             at = _skip(raw, end)
             sign = raw[at]
-    except (ValueError, IndexError):
-        return {}
+    except (ValueError, IndexError):  # the end of the object, or a trailing comma
+        pass
     return spans
 
 
@@ -163,23 +183,94 @@ def _skip(raw: str, at: int) -> int:
     return at
 
 
-def _weights(tokens: Sequence[_Token], value: _Value, valid: frozenset[str]) -> dict[str, float]:
+def _by_bytes(token: Mapping[str, Any]) -> bytes:
+    """A token as its bytes; as its text if the endpoint gives none."""
+    given = token.get("bytes")
+    try:
+        return bytes(as_list(given)) if isinstance(given, list) else _by_text(token)
+    except (TypeError, ValueError):
+        return _by_text(token)
+
+
+def _by_text(token: Mapping[str, Any]) -> bytes:
+    return str(token.get("token") or "").encode("utf-8", "replace")
+
+
+def _by_marks(token: Mapping[str, Any]) -> bytes:
+    """A token as vocabularies have it: blanks as Ġ or ▁, line ends as Ċ, other bytes by their number."""
+    text = str(token.get("token") or "")
+    return _NUMBERED.sub(lambda byte: bytes([int(byte[1], 16)]), text.translate(_MARKS).encode("utf-8", "replace"))
+
+
+_SPELLINGS = (_by_bytes, _by_text, _by_marks)
+_MARKS = str.maketrans({"Ġ": " ", "▁": " ", "Ċ": "\n", "ĉ": "\t", "č": "\r"})
+_NUMBERED = re.compile(rb"<0x([0-9A-Fa-f]{2})>")
+
+
+def _tokens(given: Sequence[Mapping[str, Any]], spell: Callable[[Mapping[str, Any]], bytes]) -> list[_Token]:
+    """Tokens with what could have stood in their place."""
+    placed: list[_Token] = []
+    start = 0
+    for token in given:
+        text = spell(token)
+        alternatives: dict[bytes, float] = defaultdict(float)
+        for other in as_list(token.get("top_logprobs")):
+            chance = _chance(as_map(other))
+            if chance is not None and as_map(other).get("bytes") != []:  # without any bytes it is the end of the turn
+                alternatives[spell(as_map(other))] += chance
+        own = _chance(token)
+        end = start + len(text)
+        if text not in alternatives and own is not None:
+            # llama.cpp joins the parts of a character in one token, with the alternatives to the last part.
+            parts = [part for part, chance in alternatives.items() if 0 < len(part) < len(text) and chance == own]
+            last = next((part for part in parts if text.endswith(part) and not _is_text(part)), None)
+            if last is not None:
+                before = text.removesuffix(last)
+                placed.append(_Token(before, start, {before: 1.0}, hides=True))
+                start, text = start + len(before), last
+            else:
+                alternatives[text] = own
+        placed.append(_Token(text, start, alternatives, hides=text not in alternatives))
+        start = end
+    return placed
+
+
+def _chance(token: Mapping[str, Any]) -> float | None:
+    logprob = as_number(token.get("logprob"))
+    return None if logprob is None or math.isnan(logprob) else math.exp(min(0.0, logprob))
+
+
+def _is_text(part: bytes) -> bool:
+    try:
+        part.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _weights(tokens: Sequence[_Token], value: _Value, valid: frozenset[bytes]) -> dict[bytes, float]:
     """The probability of each valid text at the position of the chosen one; empty if too much stays undecided."""
     open_texts, carry, lost = valid, 1.0, 0.0
-    weights: dict[str, float] = defaultdict(float)
+    weights: dict[bytes, float] = defaultdict(float)
     for token in tokens:
         if token.start + len(token.text) <= value.start:
             continue
+        kept = _reached(open_texts, value, token, token.text)
+        if token.hides and kept != open_texts:
+            return {}
         for text, probability in token.alternatives.items():
             if text == token.text:
+                continue
+            if not text or _UNKNOWN in text:  # a part of a character: of no value that is plain ASCII
+                lost += 0.0 if all(map(bytes.isascii, open_texts)) else carry * probability
                 continue
             reached = _whole(_reached(open_texts, value, token, text), open_texts, value, token, text)
             if len(reached) == 1:
                 weights[next(iter(reached))] += carry * probability
             elif reached:
                 lost += carry * probability
-        carry *= token.alternatives[token.text]
-        open_texts = _reached(open_texts, value, token, token.text)
+        carry *= token.alternatives.get(token.text, 1.0)
+        open_texts = kept
         if len(open_texts) <= 1 or token.start >= value.end:
             break
     if len(open_texts) != 1 or lost > UNRESOLVED:
@@ -188,7 +279,7 @@ def _weights(tokens: Sequence[_Token], value: _Value, valid: frozenset[str]) -> 
     return weights
 
 
-def _reached(open_texts: frozenset[str], value: _Value, token: _Token, text: str) -> frozenset[str]:
+def _reached(open_texts: frozenset[bytes], value: _Value, token: _Token, text: bytes) -> frozenset[bytes]:
     """The valid texts that are still possible if `text` replaces the token."""
     written = value.written(token.start, text)
     if written is None:
@@ -197,8 +288,8 @@ def _reached(open_texts: frozenset[str], value: _Value, token: _Token, text: str
 
 
 def _whole(
-    reached: frozenset[str], open_texts: frozenset[str], value: _Value, token: _Token, text: str
-) -> frozenset[str]:
+    reached: frozenset[bytes], open_texts: frozenset[bytes], value: _Value, token: _Token, text: bytes
+) -> frozenset[bytes]:
     """The same, without texts (10) that are themselves alternatives for the token, and so would not begin with 1."""
     if len(reached) < 2:
         return reached
