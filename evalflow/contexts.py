@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 from typing import Any, cast
 
-from evalflow.jsonvalues import kind
+from evalflow.cells import NoLiteral, list_in, literal, text_of
+from evalflow.jsonvalues import as_map, kind
 from evalflow.records import Context
 
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>|<!--")
@@ -17,6 +18,10 @@ _ENTITY = re.compile(r"&(#\d+|#[xX][0-9a-fA-F]+|[a-zA-Z][a-zA-Z0-9]*);")
 _LINE_END = re.compile(r"[ \t]+\n")
 _GAP = re.compile(r"\n{3,}")
 _BLOCKS = ("dl", "dt", "dd", "section", "details", "summary", "fieldset", "form")
+_PAGE = "page_content"  # of LangChain's documents
+_PATHS = ("path", "source", "url", "file_path")
+"""Where the metadata of a document have its origin."""
+_PRINTED = re.compile(r"Document\(|page_content=['\"]")
 _CHUNK = ("exact_path", "title", "heading_hierarchy", "description", "html_content")
 
 
@@ -40,32 +45,59 @@ def _parser() -> Any:
 
 
 def contexts(value: Any, to_text: Callable[[str], str] = html_text) -> tuple[Context, ...]:
-    """A case's contexts: a list of them, or a single text; ValueError for any other form."""
+    """A case's contexts: a list of texts or objects, a single one, or a text that is such a list as a whole.
+
+    ValueError for any other form, and for a text that looks like a list and cannot be read as one.
+    """
     if isinstance(value, str):
-        return (Context(value),)
-    if not isinstance(value, list):
+        value = _in_text(value)
+    items = cast("list[Any]", value if isinstance(value, list) else [value])
+    if not isinstance(value, list | str | Mapping):
         raise ValueError(f"expected a list of contexts, got {kind(value)}")
-    items = enumerate(cast("list[Any]", value))
-    return tuple([Context(one) if isinstance(one, str) else _context(one, i, to_text) for i, one in items])
+    return tuple([Context(one) if isinstance(one, str) else _context(one, i, to_text) for i, one in enumerate(items)])
+
+
+def _in_text(text: str) -> Any:
+    """The list or the single object that a text is, else the text itself."""
+    found = list_in(text)
+    if found is not None:
+        is_text = text.lstrip().startswith("(") and not all(isinstance(one, str | Mapping) for one in found)
+        return text if is_text else found
+    bare = text.strip()
+    if bare.startswith("{") or _PRINTED.match(bare):
+        try:
+            value = literal(bare)
+        except NoLiteral as error:
+            if bare.startswith("{"):
+                return text
+            hint = "write it as JSON: {text, title, path}"
+            raise ValueError(f"a printed document that cannot be read: {error}; {hint}") from None
+        return value if any(key in as_map(value) for key in ("text", _PAGE, *_CHUNK)) else text
+    return text
 
 
 def _context(item: Any, index: int, to_text: Callable[[str], str]) -> Context:
     where = f"item {index}"
-    if not isinstance(item, dict):
+    if not isinstance(item, Mapping):
         raise ValueError(f"{where}: expected text or an object, got {kind(item)}")
-    chunk = cast("dict[str, Any]", item)
-    if "text" in chunk:
-        text = chunk["text"]
+    chunk = cast("Mapping[str, Any]", item)
+    main = next((key for key in ("text", _PAGE) if key in chunk), None)
+    if main is not None:
+        text = chunk[main]
         if not isinstance(text, str):
-            raise ValueError(f"{where}.text: expected text, got {kind(text)}")
-        return Context(text, _text(chunk, "title", where), _text(chunk, "path", where))
+            raise ValueError(f"{where}.{main}: expected text, got {kind(text)}")
+        title, path = _text(chunk, "title", where), _text(chunk, "path", where)
+        about, at = as_map(chunk.get("metadata")), f"{where}.metadata"
+        title = _text(about, "title", at) if title is None else title
+        path = next(filter(None, (_text(about, key, at) for key in _PATHS)), None) if path is None else path
+        return Context(text, title, path)
     if not any(key in chunk for key in _CHUNK):
-        forms = f"text, {{text, title, path}} or {{{', '.join(_CHUNK)}}}"
+        forms = f"text, {{text, title, path}}, {{{_PAGE}, metadata}} or {{{', '.join(_CHUNK)}}}"
         raise ValueError(f"{where}: expected {forms}, got the keys {', '.join(chunk) or '(none)'}")
     return Context(_chunk_text(chunk, where, to_text), _text(chunk, "title", where), _text(chunk, "exact_path", where))
 
 
-def _chunk_text(chunk: dict[str, Any], where: str, to_text: Callable[[str], str]) -> str:
+def _chunk_text(chunk: Mapping[str, Any], where: str, to_text: Callable[[str], str]) -> str:
     """The headings in one line and the description, then a blank line and the content. Missing parts are left out."""
     content = _text(chunk, "html_content", where)
     head = (_headings(chunk.get("heading_hierarchy"), where), _text(chunk, "description", where))
@@ -83,8 +115,11 @@ def _headings(value: Any, where: str) -> str:
     return " > ".join(item for item in headings if item)
 
 
-def _text(chunk: dict[str, Any], key: str, where: str) -> str | None:
+def _text(chunk: Mapping[str, Any], key: str, where: str) -> str | None:
     value = chunk.get(key)
-    if value is not None and not isinstance(value, str):
-        raise ValueError(f"{where}.{key}: expected text, got {kind(value)}")
-    return value
+    if value is None:
+        return None
+    try:
+        return text_of(value)
+    except ValueError as error:
+        raise ValueError(f"{where}.{key}: {error}") from None

@@ -9,6 +9,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, cast
 
+from evalflow.cells import NoLiteral, literal
 from evalflow.frozen import record
 from evalflow.jsonvalues import kind, parsed, written
 from evalflow.records import ToolCall
@@ -50,13 +51,13 @@ class Trajectory:
 
 
 def trajectory(value: Any) -> Trajectory:
-    """Read a list of calls or of messages, or a JSON text with one; ValueError for anything else.
+    """Read a list of calls or of messages, also from its text in JSON or Python; ValueError for anything else.
 
     A call is a name, {name, arguments}, or in the form of chat completions, LangChain or Anthropic.
     """
     try:
-        items = parsed(value.encode()) if isinstance(value, str) else value
-    except ValueError as error:
+        items = literal(value.strip()) if isinstance(value, str) else value
+    except NoLiteral as error:
         raise ValueError(f"{shortened(value)!r} is no list of tool calls: no JSON: {error}") from None
     if not isinstance(items, list | tuple):
         raise ValueError(f"{shortened(written(value))} is no list of tool calls")

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
+from evalflow.cells import CELL_TYPES, CellType
 from evalflow.records import Direction
 
 IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*\Z")
@@ -140,6 +141,51 @@ class NoSimulatorConfig(SimulatorConfig):
         return 0
 
 
+class FieldSource(Strict):
+    """Where the value of a field comes from, and what it is read as.
+
+    Attributes:
+        column: The column, or a JSONPath; null: the column with the name of the field.
+        type: What the values are: text, number, boolean, list (JSON, Python's, or separated by | or ;) or json. null:
+            text in CSV and Excel; in JSON, Parquet and frames the type that they have.
+    """
+
+    model_config = with_examples({"column": "Score", "type": "number"}, {"type": "list"})
+    column: str | None = None
+    type: CellType | None = None
+
+
+def _field_source(value: Any) -> Any:
+    """Tell one column with its type from several columns by the names that they get in the field.
+
+    A map of `column`, `type` or both is one column, unless `type` is alone and names no type.
+    """
+    given = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    several = bool(given.keys() - {"column", "type"}) or (given.keys() == {"type"} and given["type"] not in CELL_TYPES)
+    return {part: _one_source(one) for part, one in given.items()} if several else _one_source(value)
+
+
+def _one_source(value: Any) -> Any:
+    if value is None or isinstance(value, str | FieldSource):
+        return value
+    if not isinstance(value, dict) or not value:
+        raise ValueError("write a column's name, a JSONPath, {column: NAME, type: number}, or a map of these")
+    given = cast("dict[str, Any]", value)
+    if unknown := sorted(map(str, given.keys() - {"column", "type"})):
+        raise ValueError(f"unknown key {unknown[0]}; write a column's name, or {{column: NAME, type: number}}")
+    column, wanted = given.get("column"), given.get("type")
+    if wanted is not None and wanted not in CELL_TYPES:
+        hint = f"for a part named `type` from the column {wanted} write {{type: {{column: {wanted}}}}}"
+        raise ValueError(f"unknown type {wanted!r}; known: {', '.join(CELL_TYPES)}; {hint}")
+    if column is not None and not (isinstance(column, str) and column.strip()):
+        raise ValueError(f"`column` is {column!r}, and the name of a column or a JSONPath is expected")
+    return FieldSource(column=column, type=wanted)
+
+
+FieldValue = Annotated[str | FieldSource | dict[str, str | FieldSource] | None, BeforeValidator(_field_source)]
+"""A column or a JSONPath, with its type or without; or several by the names that they get in the field. null: none."""
+
+
 class DatasetConfig(Strict):
     """The files of a dataset, and how to read them.
 
@@ -149,7 +195,9 @@ class DatasetConfig(Strict):
         path: A file or a glob.
         format: The file format; null: by the file extension.
         sheet: The sheet of an Excel workbook; null: its only visible one with rows.
-        fields: Case field to column or JSONPath, or to several of them by the names they get in the field.
+        fields: Case field to column or JSONPath, to {column, type}, or to several of them by the names they get in the
+            field. With {column, type} the name may also be another than a case field's: it is then vars.NAME. null: the
+            field has no column.
         group: The column whose value is the cluster for error bars.
         generates: The case field filled by a live target's reply.
         labels_of: The column, or JSONPath, with the text that the labels in the data are about. Labels are left out if
@@ -167,7 +215,7 @@ class DatasetConfig(Strict):
     description: str | None = None
     format: Literal["jsonl", "json", "csv", "parquet", "xlsx"] | None = None
     sheet: str | None = None
-    fields: dict[str, str | dict[str, str]] | None = None
+    fields: dict[str, FieldValue] | None = None
     group: str | None = None
     generates: Literal["answer", "actual"] = "answer"
     labels_of: str | None = None

@@ -60,7 +60,7 @@ class ReadRow:
 
 @dataclass(frozen=True, slots=True)
 class Builder:
-    """Builds the cases of one file; `cells` says whether the rows' values are untyped text."""
+    """Builds the cases of one file; `cells` says whether the rows' values are cells, where an empty text is absent."""
 
     dataset: str
     fields: FieldMap
@@ -71,7 +71,7 @@ class Builder:
     def case(self, index: int, row: SourceRow) -> Case | Sequence[Problem]:
         """The row's case, or all problems of the row."""
         try:
-            data = self.fields.typed(row.data) if self.cells else row.data
+            data = {column: cell for column, cell in row.data.items() if cell} if self.cells else row.data
             raw, others = self.fields.values(data)
         except ValueError as error:
             return [Problem(str(error), row.where)]
@@ -96,7 +96,7 @@ class Builder:
 
     def _way_out(self, name: str) -> str:
         """How to do without a column that is of a field only by its name."""
-        by_name = name == "history" and self.fields.columns.get(name) == name
+        by_name = name == "history" and name in self.fields.sources and self.fields.sources[name].column == name
         return f"leave the column out with dataset.{self.dataset}.fields.history=unused" if by_name else ""
 
 

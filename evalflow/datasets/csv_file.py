@@ -1,23 +1,18 @@
-"""CSV: a header, then one record per row, as text until the column's type is known."""
+"""CSV: a header, then one record per row; its cells are text."""
 
 from __future__ import annotations
 
 import csv
-import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
-from pydantic_core import from_json
-
-from evalflow.datasets.sources import MAX_RECORD, SourceRow, Table, Unreadable, refuse_too_large, too_long
+from evalflow.datasets.sources import MAX_RECORD, SourceRow, Table, Unreadable, too_long
 from evalflow.errors import Problem
 from evalflow.paths import shown
 
-_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?\Z")
-_BOOLEAN = {"true": True, "false": False}
 _DELIMITERS = (",", ";", "\t")
 _ENCODING = "save it as UTF-8; in Excel, as “CSV UTF-8”"
 
@@ -113,20 +108,3 @@ def _not_utf8(path: Path) -> Problem:
                 utf16 = number == 1 and line.startswith((b"\xff\xfe", b"\xfe\xff"))
                 return Unreadable(what, where, "the file is UTF-16; save it as UTF-8" if utf16 else _ENCODING)
     return Unreadable("the file changed while it was read", shown(path))
-
-
-def cell_value(cell: str, *, plain: bool) -> Any:
-    """A cell that is a JSON list or object, parsed; with `plain` also numbers, and booleans in any case; else its text.
-
-    ValueError for a number that overflows.
-    """
-    if plain and cell.lower() in _BOOLEAN:
-        return _BOOLEAN[cell.lower()]
-    if not cell.startswith(("[", "{")) and not (plain and _NUMBER.match(cell)):
-        return cell
-    try:
-        value = from_json(cell, allow_inf_nan=False)
-    except ValueError:
-        return cell
-    refuse_too_large(value, cell)
-    return value

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from evalflow.config.schema import DatasetConfig
+from evalflow.cells import CellType, list_in, object_in, read_as, split, text_of
+from evalflow.config.schema import DatasetConfig, FieldSource, FieldValue
 from evalflow.contexts import contexts
-from evalflow.datasets.csv_file import cell_value
 from evalflow.datasets.messages import read_message, read_messages
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.jsonvalues import Path, json_path, kind, written
@@ -38,7 +39,17 @@ def _expect(value: Any, types: type, expected: str, where: str = "") -> Any:
 
 
 def _text(value: Any) -> str:
-    return _expect(value, str, "text")
+    return text_of(value)
+
+
+def _items(value: Any, expected: str, others: Callable[[str], list[Any]] | None = None) -> list[Any]:
+    """A list; of a text the list that it is as a whole, else what `others` makes of it."""
+    if not isinstance(value, str):
+        return _expect(value, list, expected)
+    found = list_in(value)
+    if found is None and others is None:
+        raise ValueError(f"expected {expected}, got text")
+    return others(value) if found is None and others else found or []
 
 
 def _reference(value: Any) -> str | tuple[str, ...] | None:
@@ -61,13 +72,9 @@ def _id(value: Any) -> str:
     return str(value)
 
 
-def _group(value: Any) -> str:
-    if isinstance(value, (list, dict)):
-        raise ValueError(f"expected text or a number, got {kind(cast('object', value))}")
-    return value if isinstance(value, str) else json.dumps(value)
-
-
 def _object(value: Any, where: str = "") -> dict[str, Any]:
+    if isinstance(value, str) and not where:
+        return object_in(value)
     return _expect(value, dict, "an object", where)
 
 
@@ -78,7 +85,7 @@ def _demo_answer(value: Any) -> Message:
 def _checks(value: Any) -> tuple[Mapping[str, Any], ...]:
     form = "{identifier, enabled, params}"
     checks: list[dict[str, Any]] = []
-    for i, item in enumerate(_expect(value, list, f"a list of {form}")):
+    for i, item in enumerate(_items(value, f"a list of {form}")):
         check: dict[str, Any] = _expect(item, dict, form, f"item {i}")
         if not isinstance(check.get("identifier"), str) or not check["identifier"]:
             raise ValueError(f"item {i}: the check has no identifier")
@@ -89,8 +96,7 @@ def _checks(value: Any) -> tuple[Mapping[str, Any], ...]:
 
 
 def _tags(value: Any) -> tuple[str, ...]:
-    # As typed into a cell: "a; b".
-    tags: list[Any] = value.split(";") if isinstance(value, str) else _expect(value, list, "a list of texts")
+    tags = _items(value, "a list of texts", split)  # as typed into a cell: "a; b"
     wrong = next((tag for tag in tags if not isinstance(tag, str)), "")
     if wrong != "":
         raise ValueError(f"expected a list of texts, got {kind(wrong)} in it")
@@ -105,10 +111,13 @@ def _said(value: Any) -> str:
 
 def _facts(value: Any) -> tuple[str, ...]:
     """One fact, a list of them, or an object of them by name."""
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        with contextlib.suppress(ValueError):
+            value = object_in(value)
     if isinstance(value, dict):
         named = cast("dict[str, Any]", value)
         value = [f"{name}: {one if isinstance(one, str) else json.dumps(one)}" for name, one in named.items()]
-    facts: list[Any] = [value] if isinstance(value, str) else _expect(value, list, "a list of texts")
+    facts = _items(value, "a list of texts", lambda text: [text])
     wrong = next((fact for fact in facts if not isinstance(fact, str)), "")
     if wrong != "":
         raise ValueError(f"expected a list of texts, got {kind(wrong)} in it")
@@ -149,7 +158,7 @@ CONVERTERS: Mapping[str, Callable[[Any], Any]] = {
     "failure": _failure,
     "checks": _checks,
     "tags": _tags,
-    "group": _group,
+    "group": _text,
     "labels": _object,
     "vars": _object,
 }  # case field to the function that converts its value
@@ -166,82 +175,88 @@ OF_A_SCENARIO = ("persona", "goal", "facts")
 """Fields that are columns like any other in a row without a scenario."""
 # Both define the conversation, so mapping one of them disables the other.
 _RIVALS = {"question": "messages", "messages": "question"}
-_TEXT = ("id", "question", "answer", "reference", "group", "scenario")
-_STRUCTURED = (
-    "history",
-    "messages",
-    "contexts",
-    "metadata",
-    "demo_answer",
-    "checks",
-    "tags",
-    "labels",
-    "vars",
-    "facts",
-)
 _COMPOSED = ("expected", "actual", "metadata", "failure", "labels")
+_ENTERED = re.compile(r"\$(?:\.([A-Za-z_]\w*)|\[(['\"])(.+?)\2\])(?=[.\[])")
 _PLAIN_PATH = re.compile(r"\$\.([A-Za-z_]\w*)\Z")
 
 
 @dataclass(frozen=True, slots=True)
-class FieldMap:
-    """The sources of a row's case fields: columns, `aliases` (column to field) for rows without, paths, parts."""
+class Source:
+    """Where a value comes from, a column or a JSONPath, and what it is declared to be, if anything."""
 
-    columns: Mapping[str, str]
+    at: str | Path
+    type: CellType | None = None
+
+    @property
+    def column(self) -> str | None:
+        return self.at if isinstance(self.at, str) else None
+
+    def value(self, row: Row) -> Any:
+        """The value in the row, None if absent; ValueError if it is not of the declared type."""
+        found = row.get(self.at) if isinstance(self.at, str) else self._within(self.at, row)
+        if found is None or self.type is None:
+            return found
+        try:
+            return read_as(self.type, found)
+        except ValueError as error:
+            raise ValueError(f"{self}: {error}") from None
+
+    def _within(self, path: Path, row: Row) -> Any:
+        """The value at a path; a text that the path leads into is read as JSON."""
+        entered = _ENTERED.match(path.text)
+        column = (entered[1] or entered[3]) if entered else ""
+        text = row.get(column)
+        if isinstance(text, str) and text.lstrip().startswith(("{", "[")):
+            try:
+                row = {**row, column: read_as("json", text)}
+            except ValueError as error:
+                raise ValueError(f"column {column!r}, which {path.text} leads into: {error}") from None
+        return path.value(row)
+
+    def __str__(self) -> str:
+        return f"column {self.at!r}" if isinstance(self.at, str) else f"at {self.at.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldMap:
+    """The sources of a row's case fields, `aliases` (column to field) for rows without, parts of fields, variables."""
+
+    sources: Mapping[str, Source]
     aliases: Mapping[str, str]
-    paths: Mapping[str, Path]
-    parts: Mapping[str, Mapping[str, str | Path]]
+    parts: Mapping[str, Mapping[str, Source]]
+    variables: Mapping[str, Source]
 
     def values(self, row: Row) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The raw values by case field, and the unmapped columns; both without nulls."""
-        found = {name: row[column] for name, column in self.columns.items() if row.get(column) is not None}
-        used = set(self.columns.values())
+        """The raw values by case field, and the variables: unmapped columns and declared ones; both without nulls."""
+        found = {name: value for name, one in self.sources.items() if (value := one.value(row)) is not None}
+        used = {one.column for one in self.sources.values()}
         for column, name in self.aliases.items():
             if name not in found and row.get(column) is not None:
                 found[name] = row[column]
                 used.add(column)
-        for name, path in self.paths.items():
-            if (value := path.value(row)) is not None:
-                found[name] = value
         if "scenario" not in found:
             for name in OF_A_SCENARIO:
                 if found.pop(name, None) is not None:
-                    used.discard(self.columns.get(name))
-        for name, sources in self.parts.items():
-            used |= {source for source in sources.values() if isinstance(source, str)}
-            parts = {key: row.get(one) if isinstance(one, str) else one.value(row) for key, one in sources.items()}
-            if whole := {key: value for key, value in parts.items() if value is not None}:
+                    used.discard(self.sources[name].column)
+        for name, parts in self.parts.items():
+            used |= {one.column for one in parts.values()}
+            whole = {part: value for part, one in parts.items() if (value := one.value(row)) is not None}
+            if whole:
                 found[name] = whole
-        return found, {column: value for column, value in row.items() if column not in used and value is not None}
+        used |= {one.column for one in self.variables.values()}
+        others = {column: value for column, value in row.items() if column not in used and value is not None}
+        declared = {name: value for name, one in self.variables.items() if (value := one.value(row)) is not None}
+        return found, others | declared
 
     def place(self, name: str, row: Row) -> str:
         """The field, with the column or path that it has in this row."""
-        if name in self.parts:
+        source = self.sources.get(name)
+        if source is None:
             return name
-        if name in self.paths:
-            return f"{name} (at {self.paths[name].text})"
-        column = self.columns.get(name, name)
-        if row.get(column) is None:
-            column = next((other for other, own in self.aliases.items() if own == name and other in row), column)
-        return name if column == name else f"{name} (column {column!r})"
-
-    def typed(self, cells: Row) -> dict[str, Any]:
-        """Parse text cells as JSON values, depending on the column. Empty cells are absent.
-
-        Columns of text fields stay text. Structured fields are parsed if they look like a list or an object. All others
-        are also parsed if they look like a number or a boolean.
-        """
-        origin = {**self.aliases, **{column: name for name, column in self.columns.items()}}
-        return {column: _typed(origin.get(column), column, cell) for column, cell in cells.items() if cell}
-
-
-def _typed(name: str | None, column: str, cell: str) -> Any:
-    if name in _TEXT:
-        return cell
-    try:
-        return cell_value(cell, plain=name not in _STRUCTURED)
-    except ValueError as error:
-        raise ValueError(f"column {column!r}: {error}") from None
+        if source.column is not None and row.get(source.column) is None:
+            aliases = (column for column, own in self.aliases.items() if own == name and column in row)
+            source = Source(next(aliases, source.column))
+        return name if source.column == name else f"{name} ({source})"
 
 
 def field_map(dataset: str, config: DatasetConfig, aliases: Mapping[str, str] | None = None) -> FieldMap:
@@ -253,68 +268,75 @@ def field_map(dataset: str, config: DatasetConfig, aliases: Mapping[str, str] | 
     declared, problems = _declared(dataset, config)
     where = f"dataset.{dataset}"
 
-    def compiled(path: str, key: str) -> Path:
+    def source(name: str, given: str | FieldSource, key: str) -> Source:
+        one = FieldSource(column=given) if isinstance(given, str) else given
+        at = _plain(one.column or name)
+        if not at.startswith("$"):
+            return Source(at, one.type)
         try:
-            return json_path(path)
+            return Source(json_path(at), one.type)
         except ValueError as error:
-            problems.append(Problem(f"{path!r} is no JSONPath: {error}", f"{where}.{key}"))
-            return json_path("$")  # never used: the problems are raised
+            problems.append(Problem(f"{at!r} is no JSONPath: {error}", f"{where}.{key}"))
+            return Source(at)  # never used: the problems are raised
 
-    columns: dict[str, str] = {}
-    paths: dict[str, Path] = {}
-    parts: dict[str, dict[str, str | Path]] = {}
-    for name, source in declared.items():
+    sources: dict[str, Source] = {}
+    parts: dict[str, dict[str, Source]] = {}
+    for name, given in declared.items():
         key = "group" if name == "group" and config.group else f"fields.{name}"
-        if not isinstance(source, str):
-            parts[name] = {
-                part: compiled(one, f"{key}.{part}") if one.startswith("$") else one for part, one in source.items()
-            }
-        elif source.startswith("$"):
-            paths[name] = compiled(source, key)
-        else:
-            columns[name] = source
+        if isinstance(given, dict):
+            parts[name] = {part: source(part, one, f"{key}.{part}") for part, one in given.items()}
+        elif given is not None:
+            sources[name] = source(name, given, key)
     if problems:
         raise UserError(problems)
-    taken = {column for name, column in columns.items() if name not in SECONDARY}
-    taken |= {source for sources in parts.values() for source in sources.values() if isinstance(source, str)}
-    taken |= {other for name, other in _RIVALS.items() if name in declared}
-    own = {name: name for name in CONVERTERS if name not in declared and name not in taken}
+    variables = {name: sources.pop(name) for name in [*sources] if name not in CONVERTERS}
+    taken = {one.column for name, one in sources.items() if name not in SECONDARY}
+    taken |= {one.column for several in parts.values() for one in several.values()}
+    taken |= {other for name, other in _RIVALS.items() if declared.get(name) is not None}
+    own = {name: Source(name) for name in CONVERTERS if name not in declared and name not in taken}
     others = {**ALIASES, **(aliases or {})}
     fallbacks = {column: name for column, name in others.items() if name in own and column not in taken}
-    columns |= own
-    sources = {**columns, **{name: path.text for name, path in paths.items()}}
-    if config.labels_of and sources.get(config.generates) != _plain(config.labels_of):
-        for labels in (columns, paths, parts):
+    sources |= own
+    labelled = sources.get(config.generates)
+    if config.labels_of and (labelled is None or _text_at(labelled) != _plain(config.labels_of)):
+        for labels in (sources, parts):
             labels.pop("labels", None)
-    return FieldMap(columns, fallbacks, paths, parts)
+    return FieldMap(sources, fallbacks, parts, variables)
 
 
-def _declared(dataset: str, config: DatasetConfig) -> tuple[dict[str, str | dict[str, str]], list[Problem]]:
+def named_columns(name: str, given: FieldValue) -> list[str]:
+    """The columns that a field's declaration names, without JSONPaths."""
+    several = given if isinstance(given, dict) else {name: given}
+    found = [one if isinstance(one, str) else one and (one.column or part) for part, one in several.items()]
+    return [column for one in found if one and not (column := _plain(one)).startswith("$")]
+
+
+def _text_at(source: Source) -> str:
+    return source.at if isinstance(source.at, str) else source.at.text
+
+
+def _declared(dataset: str, config: DatasetConfig) -> tuple[dict[str, FieldValue], list[Problem]]:
     where = f"dataset.{dataset}"
     declared = dict(config.fields or {})
-    problems = [
-        Problem(f"{name!r} is no case field", f"{where}.fields.{name}", did_you_mean(name, CONVERTERS))
-        for name in declared
-        if name not in CONVERTERS
-    ]
+    problems: list[Problem] = []
     empty = "expected a column's name or a JSONPath, got empty text"
-    for name, source in declared.items():
-        if not source:
-            problems.append(Problem(empty if source == "" else "it has no parts", f"{where}.fields.{name}"))
-        elif not isinstance(source, str):
-            problems += [Problem(empty, f"{where}.fields.{name}.{part}") for part, one in source.items() if not one]
-            if name not in _COMPOSED:
-                hint = f"only {', '.join(_COMPOSED)} can be"
+    for name, given in declared.items():
+        if name not in CONVERTERS and not isinstance(given, FieldSource):
+            nearest = did_you_mean(name, CONVERTERS)
+            hint = f"{nearest}; to read it as vars.{name}: {name}: {{column: {given or name}, type: text}}"
+            problems.append(Problem(f"{name!r} is no case field", f"{where}.fields.{name}", hint))
+        if given == "":
+            problems.append(Problem(empty, f"{where}.fields.{name}"))
+        elif isinstance(given, dict):
+            problems += [Problem(empty, f"{where}.fields.{name}.{part}") for part, one in given.items() if one == ""]
+            if name in CONVERTERS and name not in _COMPOSED:
+                hint = f"only {', '.join(_COMPOSED)} can be; one column with its type: {{column: NAME, type: text}}"
                 problems.append(Problem("it cannot be put together of parts", f"{where}.fields.{name}", hint))
     if config.group and declared.setdefault("group", config.group) != config.group:
         problems.append(Problem("`group` and `fields.group` name different columns", where, "keep one of them"))
-    plain = {
-        name: _plain(source) if isinstance(source, str) else {part: _plain(one) for part, one in source.items()}
-        for name, source in declared.items()
-    }
-    return plain, problems
+    return declared, problems
 
 
 def _plain(source: str) -> str:
     """Replace a path to a single column by the column, which is faster to read."""
-    return _PLAIN_PATH.sub(r"\1", source)
+    return _PLAIN_PATH.sub(r"\1", source.strip())

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+from evalflow.cells import NoLiteral, literal
 from evalflow.datasets.parts import Content, ToolResult, read_content, result_content, tool_call
-from evalflow.jsonvalues import as_list, as_map, kind, parsed
+from evalflow.jsonvalues import as_list, as_map, kind
 from evalflow.records import Message
 
 FORMS = (
@@ -49,8 +50,8 @@ def read_messages(value: Any) -> tuple[Message, ...]:
     """
     if isinstance(value, str) and value.lstrip().startswith(("[", "{")):
         try:
-            value = parsed(value.encode("utf-8", "replace"))
-        except ValueError as error:
+            value = literal(value.strip())
+        except NoLiteral as error:
             raise ValueError(f"the text is no JSON: {error}") from None
     listed = as_map(value).get("messages", value)
     if not isinstance(listed, list):

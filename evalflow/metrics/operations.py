@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
-from math import isfinite
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from evalflow.cells import list_in, number_of
 from evalflow.config.schema import Strict, Word, with_examples
 from evalflow.jsonvalues import kind, look_up, written
 from evalflow.metrics.reasons import one_line
@@ -357,21 +357,24 @@ class LengthOperation(QuickOperation):
 
 
 def counted(unit: str, value: Any) -> int | None:
-    """How many characters, words or lines a text has, or `items` a list; None for items of what is no list."""
+    """How many characters, words or lines a text has, or `items` a list, also one in a text; None if it is no list."""
     if unit != "items":
         return _UNITS[unit](written(value))
+    if isinstance(value, str):
+        try:
+            value = list_in(value)
+        except ValueError:
+            return None
     return len(value) if isinstance(value, Sized) and not isinstance(value, str) else None
 
 
 def spelled_number(value: Any) -> float | None:
     """The number that a value is or spells out; None for anything else, including true and false."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
+    number = number_of(value)
     try:
-        number = float(value)
-    except (ValueError, OverflowError):
+        return None if number is None else float(number)
+    except OverflowError:
         return None
-    return number if isfinite(number) else None
 
 
 def quoted(text: str) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from evalflow.cells import boolean_of, number_of
 from evalflow.config.schema import MetricConfig, Strict, Word
 from evalflow.metrics.returns import BoolType, LabelType, NumberType, StepConfig
 from evalflow.metrics.rule_results import unit_values
@@ -131,15 +131,10 @@ def read(scale: RecordedScale, recorded: Any) -> tuple[float, Any]:
 
 
 def _number(recorded: Any) -> float:
-    if isinstance(recorded, bool) or not isinstance(recorded, int | float | str):
+    value = number_of(recorded)
+    if value is None:
         raise ValueError(f"{recorded!r} is not a number")
-    try:
-        value = recorded if isinstance(recorded, int) else float(recorded)
-    except ValueError:
-        raise ValueError(f"{recorded!r} is not a number") from None
-    if not math.isfinite(value):
-        raise ValueError(f"{recorded!r} is not a finite number")
-    return value
+    return float(value) if isinstance(recorded, str) else value
 
 
 def _fraction(recorded: Any) -> float:
@@ -152,12 +147,10 @@ def _fraction(recorded: Any) -> float:
 
 
 def _boolean(recorded: Any) -> bool:
-    word = recorded.strip().lower() if isinstance(recorded, str) else recorded
-    words = {"true": True, "false": False, "yes": True, "no": False, "1": True, "0": False}
-    known = cast("Mapping[Any, bool]", {True: True, False: False, **words})
-    if not isinstance(word, bool | int | float | str) or word not in known:
+    found = boolean_of(recorded)
+    if found is None:
         raise ValueError(f"{recorded!r} is not true or false")
-    return known[word]
+    return found
 
 
 class Band(Strict):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel
 
+from evalflow.cells import list_in
 from evalflow.config.schema import FIELDS
 from evalflow.contexts import contexts as read_contexts
 from evalflow.errors import Problem, UserError, did_you_mean
@@ -133,7 +134,11 @@ def _says(message: Message) -> bool:
 
 
 def _listed(name: str, value: Any) -> tuple[str, ...]:
-    listed = value.splitlines() if isinstance(value, str) else value
+    if isinstance(value, str):
+        listed = list_in(value)
+        listed = value.splitlines() if listed is None else listed
+    else:
+        listed = value
     if not isinstance(listed, list | tuple):
         raise ValueError(f"{name}: {kind(value)} is no list of texts")
     return tuple(text for one in cast("Sequence[Any]", listed) if (text := written(one).strip()))

@@ -144,7 +144,9 @@ def test_wrong_declarations_are_all_named_before_reading() -> None:
     with pytest.raises(UserError) as error:
         read("mine", DatasetConfig(path="mine.jsonl", fields=fields, group="h"))
     found = {problem.where: problem for problem in error.value.problems}
-    assert found["dataset.mine.fields.anwser"].hint == "did you mean 'answer'?"
+    assert found["dataset.mine.fields.anwser"].hint == (
+        "did you mean 'answer'?; to read it as vars.anwser: anwser: {column: a, type: text}"
+    )
     assert found["dataset.mine.fields.answer"].what.startswith("'$.a[' is no JSONPath: unexpected end")
     assert "empty text" in found["dataset.mine.fields.reference"].what
     assert "different columns" in found["dataset.mine"].what

@@ -107,9 +107,10 @@ def test_a_number_that_would_be_read_as_infinity(refused: Any, number: str) -> N
     assert [(p.where, p.what) for p in refused(f"[{rows}]".replace("}\n", "},\n"), "mine.json")] == [
         ("mine.json:2", what)
     ]
-    told = f"column 'score': {what}"
-    for cell in (number, f'"[{number}]"'):
-        assert [(p.where, p.what) for p in refused(f"score\n1e99\n{cell}\n", "mine.csv")] == [("mine.csv:3", told)]
+    for cell, kind in ((number, "number"), (f'"[{number}]"', "json")):
+        (problem,) = refused(f"score\n1e99\n{cell}\n", "mine.csv", fields={"score": {"type": kind}})
+        assert problem.where == "mine.csv:3"
+        assert problem.what.startswith("column 'score': expected")
 
 
 def test_a_whole_number_has_no_end_and_text_may_spell_any(load: Any) -> None:
@@ -203,7 +204,7 @@ def test_outputs_that_were_promised_are_missing(refused: Any) -> None:
         ("id", 1.5, "id: expected text or a whole number, got a number (1.5)"),
         ("id", True, "id: expected text or a whole number, got a boolean (true)"),
         ("id", "", "id: expected text or a whole number, got empty text"),
-        ("question", 3, "question: expected text, got a number (3)"),
+        ("question", [3], "question: expected text, got a list"),
         ("answer", {"a": 1}, "answer: expected text, got an object"),
         ("reference", {"a": "b"}, "reference: expected text, a number or a list of texts, got an object"),
         ("reference", ["a", None], "reference: expected a list of texts, got null in it"),
@@ -218,11 +219,15 @@ def test_outputs_that_were_promised_are_missing(refused: Any) -> None:
             "messages: item 0: metadata: expected an object, got a number (1)",
         ),
         ("contexts", 3, "contexts: expected a list of contexts, got a number (3)"),
-        ("contexts", {"text": "a"}, "contexts: expected a list of contexts, got an object"),
+        (
+            "contexts", "['a' 'b']",
+            "contexts: \"['a' 'b']\" looks like a list and cannot be read as one: there is no comma before \"'b'\", "
+            'as in a NumPy array that was printed; write it as JSON: ["…", "…"]',
+        ),
         ("contexts", ["a", None], "contexts: item 1: expected text or an object, got null"),
         ("contexts", [{"text": 1}], "contexts: item 0.text: expected text, got a number (1)"),
-        ("contexts", [{"text": "a", "title": 1}], "contexts: item 0.title: expected text, got a number (1)"),
-        ("contexts", [{"html_content": 1}], "contexts: item 0.html_content: expected text, got a number (1)"),
+        ("contexts", [{"text": "a", "title": [1]}], "contexts: item 0.title: expected text, got a list"),
+        ("contexts", [{"html_content": {}}], "contexts: item 0.html_content: expected text, got an object"),
         (
             "contexts", [{"title": "a", "heading_hierarchy": [1]}],
             "contexts: item 0.heading_hierarchy: expected a list of texts, got a number (1) in it",
@@ -240,8 +245,8 @@ def test_outputs_that_were_promised_are_missing(refused: Any) -> None:
         ("checks", [{"identifier": "a", "params": [1]}], "checks: item 0.params: expected an object, got a list"),
         ("tags", 3, "tags: expected a list of texts, got a number (3)"),
         ("tags", ["a", 3], "tags: expected a list of texts, got a number (3) in it"),
-        ("group", ["a"], "group: expected text or a number, got a list"),
-        ("labels", "good", "labels: expected an object, got text"),
+        ("group", ["a"], "group: expected text, got a list"),
+        ("labels", "good", "labels: expected an object, got the text 'good'"),
         ("vars", 1, "vars: expected an object, got a number (1)"),
     ],
 )  # fmt: skip
@@ -252,28 +257,28 @@ def test_a_wrong_type(refused: Any, field: str, value: Any, what: str) -> None:
 
 def test_a_context_in_an_unknown_form_names_the_known_ones(refused: Any) -> None:
     (problem,) = refused([{"contexts": [{"body": "a"}]}])
-    assert "item 0: expected text, {text, title, path} or {exact_path, title" in problem.what
+    assert "item 0: expected text, {text, title, path}, {page_content, metadata} or {exact_path, title" in problem.what
     assert problem.what.endswith("got the keys body")
 
 
 def test_a_wrong_type_names_the_column_it_came_from(refused: Any) -> None:
-    (problem,) = refused([{"said": 1}], fields={"answer": "said"})
-    assert problem.what == "answer (column 'said'): expected text, got a number (1)"
-    (problem,) = refused([{"said": {"text": 1}}], fields={"answer": "$.said.text"})
-    assert problem.what == "answer (at $.said.text): expected text, got a number (1)"
+    (problem,) = refused([{"said": [1]}], fields={"answer": "said"})
+    assert problem.what == "answer (column 'said'): expected text, got a list"
+    (problem,) = refused([{"said": {"text": {}}}], fields={"answer": "$.said.text"})
+    assert problem.what == "answer (at $.said.text): expected text, got an object"
 
 
 def test_all_problems_come_together_and_end_at_twenty(refused: Any) -> None:
-    text = '{"answer": 1, "tags": 2}\n{"question": "fine"}\n{"answer": \n{"answer": 3}\n'
+    text = '{"answer": [1], "tags": 2}\n{"question": "fine"}\n{"answer": \n{"answer": [3]}\n'
     assert [problem.where.split(":")[1] for problem in refused(text)] == ["1", "1", "3", "4"]
-    many = refused([{"answer": i} for i in range(50)])
+    many = refused([{"answer": [i]} for i in range(50)])
     assert len(many) == 21
     assert many[19].where == "mine.jsonl:20"
     assert many[20].what == "stopped after 20 problems; there may be more"
 
 
 def test_problems_of_several_files_come_together(refused: Any) -> None:
-    Path("a.jsonl").write_text('{"answer": 1}\n')
+    Path("a.jsonl").write_text('{"answer": []}\n')
     Path("b.json").write_text("[{")
     assert [problem.where for problem in refused("{}\n[]\n", "c.jsonl", path="[abc].json*")] == [
         "a.jsonl:1", "b.json:1", "c.jsonl:2",
@@ -281,7 +286,7 @@ def test_problems_of_several_files_come_together(refused: Any) -> None:
 
 
 def test_cases_before_the_first_wrong_row_are_given_and_none_after() -> None:
-    Path("mine.jsonl").write_text('{"question": "a"}\n{"question": 1}\n{"question": "c"}\n')
+    Path("mine.jsonl").write_text('{"question": "a"}\n{"question": []}\n{"question": "c"}\n')
     cases = read("mine", DatasetConfig(path="mine.jsonl"))
     assert next(cases).question == "a"
     with pytest.raises(UserError, match=r"mine\.jsonl:2: question: expected text"):

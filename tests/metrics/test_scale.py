@@ -79,7 +79,7 @@ def test_read(scale, recorded, expected):
         (LIKERT, True, "True is not a number"),
         ("percentage", "much", "'much' is not a number"),
         (LABEL, "excellent", "'excellent' is none of poor, fair, good"),
-        ("number", "nan", "'nan' is not a finite number"),
+        ("number", "nan", "'nan' is not a number"),
         ("number", [1], r"\[1\] is not a number"),
     ],
 )

@@ -19,7 +19,7 @@ from evalflow.config.schema import DERIVED, DatasetConfig
 from evalflow.config.simulators import ConversationLimits
 from evalflow.config.targets import HttpTargetConfig, ReplyConfig
 from evalflow.config.validate import Settings
-from evalflow.datasets.fields import OF_A_SCENARIO
+from evalflow.datasets.fields import OF_A_SCENARIO, named_columns
 from evalflow.engine.plan import case_digest
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.jsonvalues import look_up
@@ -140,13 +140,14 @@ class DataChecks:
         """Problems of a `group` that no case has. The field `group` may be absent: shipped files declare it."""
         config = self._parts.datasets[dataset]
         source = config.group or (config.fields or {}).get("group")
-        if source in (None, "group") or self._grouped[dataset]:
+        if source is None or self._grouped[dataset] or (named := named_columns("group", source)) == ["group"]:
             return
         columns = datasets.columns(config)
-        if source not in columns:
+        if not set(named).intersection(columns):
             key = "group" if config.group else "fields.group"
-            what = f"no case of {dataset} has anything at {source!r} to form groups by"
-            yield Problem(what, f"dataset.{dataset}.{key}", did_you_mean(str(source), columns))
+            at = next(iter(named), source)
+            what = f"no case of {dataset} has anything at {at!r} to form groups by"
+            yield Problem(what, f"dataset.{dataset}.{key}", did_you_mean(str(at), columns))
 
     def _unscored(self, dataset: str, metric: Metric) -> Problem:
         what = f"{metric.name} reads scores of recorded answers, and this run has none of {dataset}"

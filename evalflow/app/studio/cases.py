@@ -38,7 +38,7 @@ from evalflow.app.studio.space import (
 )
 from evalflow.app.studio.trash import keep_cases
 from evalflow.app.studio.validate import NO_PROGRAMS
-from evalflow.config.schema import DatasetConfig
+from evalflow.config.schema import DatasetConfig, FieldValue
 from evalflow.errors import Problem, UserError
 from evalflow.jsonvalues import DEEPEST, is_too_deep
 from evalflow.metrics.case_checks import starts_program
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 
 
 MAX_PAGE = 500
-Fields = Mapping[str, str | dict[str, str]]
-"""Case field to column or JSONPath, or to a map of names within the field to columns or JSONPaths."""
+Fields = Mapping[str, FieldValue]
+"""Case field to column or JSONPath, as `fields` of a dataset's configuration."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from evalflow.app.studio.cases import Fields, append_rows
 from evalflow.app.studio.datasets import own_row
 from evalflow.app.studio.space import Workspace
 from evalflow.config.schema import DatasetConfig
+from evalflow.datasets.fields import named_columns
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.store import cases as table
 from evalflow.store.rows import storable
@@ -181,12 +182,11 @@ def _expect_columns(source: CaseFile, fields: Fields) -> None:
     if source.path.suffix in (".json", ".jsonl"):
         return  # rows of JSON may have different keys
     there = list(readers.examples(source.config()))
-    wanted = {field: [source] if isinstance(source, str) else list(source.values()) for field, source in fields.items()}
     problems = [
         Problem(f"there is no column {column!r}", "", did_you_mean(column, there), key=field)
-        for field, columns in wanted.items()
-        for column in columns
-        if not column.startswith("$") and column not in there
+        for field, given in (source.config(fields).fields or {}).items()
+        for column in named_columns(field, given)
+        if column not in there
     ]
     if problems:
         raise UserError(problems)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self, cast
 
 from pydantic import Field, field_validator, model_validator
 
+from evalflow.cells import boolean_of, list_in, number_of, object_in
 from evalflow.config.schema import Word
 from evalflow.jsonvalues import kind, look_up
 from evalflow.metrics.base import FieldMetric, UnitMetricConfig, scored
@@ -88,9 +90,9 @@ class ClassificationMetric(FieldMetric[ClassificationMetricConfig]):
 
 def _confidence(field: str, fields: Mapping[str, Any]) -> float | None:
     value = look_up(field, fields)
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if value is None or (number and 0 <= value <= 1):
-        return value
+    number = number_of(value)
+    if value is None or (number is not None and 0 <= number <= 1):
+        return number
     raise ValueError(f"{field} is {value!r}, and a confidence lies in 0..1")
 
 
@@ -105,14 +107,12 @@ def _is_endless(label: Any) -> bool:
 
 def _compare_labels(*sides: tuple[str, Any]) -> Outcome:
     """Score 1 if truth and prediction, in this order, agree on every label. A label missing on one side is false."""
-    for field, marks in sides:
-        _expect_label_map(field, marks)
-    (_, truth), (_, prediction) = sides
+    truth, prediction = (_label_map(field, marks) for field, marks in sides)
     labels = sorted({*truth, *prediction})
     wrong = [label for label in labels if truth.get(label, False) != prediction.get(label, False)]
     reasons = [f"{label}: predicted {_word(prediction, label)}, but it is {_word(truth, label)}" for label in wrong]
     reasons = reasons or [f"all {len(labels)} labels agree" if labels else "neither has a label"]
-    for field, marks in sides:
+    for (field, _), marks in zip(sides, (truth, prediction), strict=True):
         if absent := [label for label in labels if label not in marks]:
             reasons.append(f"{field} leaves out {', '.join(absent)}, taken as false")
     return scored(float(not wrong), {"truth": dict(truth), "prediction": dict(prediction)}, "; ".join(reasons))
@@ -122,12 +122,19 @@ def _word(marks: Mapping[str, bool], label: str) -> str:
     return "true" if marks.get(label, False) else "false"
 
 
-def _expect_label_map(field: str, value: Any) -> None:
+def _label_map(field: str, value: Any) -> dict[str, bool]:
+    """The marks by label, also from a text with such an object; ValueError for anything else."""
+    with contextlib.suppress(ValueError):
+        value = object_in(value) if isinstance(value, str) else value
     if not isinstance(value, dict):
         raise ValueError(f"{field} is {kind(value)}, and no object of labels that are true or false")
-    for label, holds in cast("dict[str, Any]", value).items():
+    marks: dict[str, bool] = {}
+    for label, given in cast("dict[str, Any]", value).items():
+        holds = boolean_of(given) if isinstance(given, str) else given
         if not isinstance(holds, bool):
-            raise ValueError(f"{field}.{label} is {kind(holds)}, and neither true nor false")
+            raise ValueError(f"{field}.{label} is {kind(given)}, and neither true nor false")
+        marks[label] = holds
+    return marks
 
 
 class SetMatchMetricConfig(UnitMetricConfig):
@@ -178,6 +185,8 @@ def _labels(paths: Sequence[str], fields: Mapping[str, Any]) -> list[str | None]
     labels: list[str | None] = []
     for path in paths:
         value = look_up(path, fields)
+        if isinstance(value, str) and (listed := list_in(value)) is not None:
+            value = listed
         for label in cast("list[Any]", value) if isinstance(value, list) else [value]:
             if label is not None and not isinstance(label, str):
                 raise ValueError(f"{path}: expected a label, got {kind(label)}")

@@ -22,6 +22,7 @@ from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import Field
 
+from evalflow.cells import list_in, split
 from evalflow.config.schema import Word
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.jsonvalues import kind
@@ -147,9 +148,24 @@ def measures(ranked: RankedIds, at: Sequence[int]) -> dict[str, float | None]:
 
 
 def ids_of(value: Any, key: str | None) -> tuple[str, ...]:
-    """The distinct ids in a list, or in a single item, in order. `key` is the key of the id, if items are objects."""
+    """The distinct ids in a list, or in a single item, in order. `key` is the key of the id, if items are objects.
+
+    A text is a list as JSON or Python writes it, ids separated by |, semicolons or lines, or one id.
+    """
+    if isinstance(value, str):
+        value = _in_text(value)
     items = cast("list[Any]", value) if isinstance(value, list) else [value]
     return tuple(dict.fromkeys(_id(item, key, place) for place, item in enumerate(items)))
+
+
+def _in_text(text: str) -> list[Any]:
+    found = list_in(text)
+    ids = split(text) if found is None else found
+    if found is None and len(ids) == 1 and "," in text.strip(" ,"):
+        first = text.partition(",")[0].strip()
+        what = f"{text!r} may be one id or several"
+        raise ValueError(f'{what}; separate ids by |, or write JSON: ["{first}", …], or ["{text}"] for one')
+    return ids
 
 
 def _id(item: Any, key: str | None, place: int) -> str:

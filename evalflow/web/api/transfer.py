@@ -18,6 +18,7 @@ from evalflow.app.studio.archives import bot_archive, run_archive
 from evalflow.app.studio.space import Workspace, within
 from evalflow.app.studio.transfer import ImportedNames, export_files, import_files
 from evalflow.app.studio.uploads import CaseFile, examine_upload, upload_cases
+from evalflow.config.schema import FieldValue
 from evalflow.errors import Problem, UserError
 from evalflow.web.api.deps import Name, RequestBody, Space
 from evalflow.web.api.problems import ProblemError
@@ -43,14 +44,17 @@ def _fields(
         str | None,
         Query(
             max_length=20_000,
-            description='JSON: case field to column, e.g. {"question": "Frage"}; a column named like a field fills it.',
+            description='JSON: case field to column, e.g. {"question": "Frage"}; a column named like a field fills it. '
+            'Another name with a type is an additional input: {"score": {"column": "S", "type": "number"}}.',
         ),
     ] = None,
-) -> dict[str, str | dict[str, str]] | None:
+) -> dict[str, FieldValue] | None:
     try:
-        return None if fields is None else TypeAdapter(dict[str, str | dict[str, str]]).validate_json(fields)
-    except ValidationError:
-        raise HTTPException(422, "fields is a JSON object of case fields and the columns that fill them") from None
+        return None if fields is None else TypeAdapter(dict[str, FieldValue]).validate_json(fields)
+    except ValidationError as error:
+        said = [one["msg"] for one in error.errors() if one["type"] == "value_error"]
+        what = said[0] if said else "it is a JSON object of case fields and the columns that fill them"
+        raise HTTPException(422, f"fields: {what.removeprefix('Value error, ')}") from None
 
 
 @upload_router.post("/upload", status_code=201, openapi_extra={"requestBody": _BODY})

@@ -16,8 +16,8 @@ from ...datasets.workbooks import workbook
 
 MIXED = {
     "csv": 'id,question,tags\na,One?,x\nb,Two?,x,more\n\nc,"Three\n?",{\na,Four?,\n',
-    "jsonl": '{"id": "a", "question": "One?"}\n{"id": "b", "question": 2}\n{"id": \n{"id": "c", "question": "3?"}\n',
-    "json": '[{"id": "a", "question": "One?"}, {"id": "b", "question": 2}, 3, {"id": "c", "question": "Three?"}]',
+    "jsonl": '{"id": "a", "question": "One?"}\n{"id": "b", "question": [2]}\n{"id": \n{"id": "c", "question": "3?"}\n',
+    "json": '[{"id": "a", "question": "One?"}, {"id": "b", "question": [2]}, 3, {"id": "c", "question": "Three?"}]',
 }
 
 
@@ -46,8 +46,8 @@ def _mine(space: Workspace) -> None:
     ("ending", "places", "left"),
     [
         ("csv", ["line 3", "line 7"], "id,question,tags\nb,Two?,x,more\na,Four?,\n"),
-        ("jsonl", ["line 2", "line 3"], '{"id": "b", "question": 2}\n{"id":\n'),
-        ("json", ["record 1", "record 2"], '{"id": "b", "question": 2}\n3\n'),
+        ("jsonl", ["line 2", "line 3"], '{"id": "b", "question": [2]}\n{"id":\n'),
+        ("json", ["record 1", "record 2"], '{"id": "b", "question": [2]}\n3\n'),
     ],
 )
 def test_good_rows_are_taken_and_the_others_given_back(

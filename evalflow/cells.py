@@ -1,0 +1,327 @@
+"""Text that stands for another value: lists and objects as JSON or Python writes them, numbers, true and false.
+
+What a text is read as depends on what a field or a metric needs, never on what the text looks like. So each function is
+for one need. Only a text that fits as a whole is read.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, cast, get_args
+
+from evalflow.jsonvalues import DEEPEST, Unusable, kind, parsed
+
+CellType = Literal["text", "number", "boolean", "list", "json"]
+"""What a column can be declared to hold."""
+CELL_TYPES: tuple[CellType, ...] = get_args(CellType)
+
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_BOOLEANS = {"true": True, "false": False, "yes": True, "no": False, "1": True, "0": False}
+_SPLITTERS = ("|", "\n", ";")
+_LIST_BEGINS = re.compile(r"\[\s*(?:[\"'\[{]|[A-Za-z_][\w.]*\()")
+_SHOWN = 40
+_AS_JSON = 'write it as JSON: ["…", "…"]'
+_TOKEN = re.compile(
+    r"""(?P<space>\s+)
+    |(?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")
+    |(?P<number>[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?![\w.]))
+    |(?P<name>[A-Za-z_][\w.]*)
+    |(?P<mark>[\[\](){},:=])""",
+    re.VERBOSE | re.DOTALL,
+)
+_NAMES: Mapping[str, Any] = {
+    "True": True, "False": False, "None": None, "true": True, "false": False, "null": None, "nan": None, "NaN": None,
+}  # fmt: skip
+_CLOSING = {"[": "]", "(": ")", "{": "}"}
+
+
+class NoLiteral(ValueError):
+    """The text is not a list or an object as JSON or Python writes it; the message says why."""
+
+
+def text_of(value: Any) -> str:
+    """The text of a text field: numbers and booleans as JSON writes them; ValueError for lists and objects."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return json.dumps(value)
+    raise ValueError(f"expected text, got {kind(value)}")
+
+
+def number_of(value: Any) -> int | float | None:
+    """The number that a value is or that a text spells out, such as 3, 4.50, +1 or 1e5; None if it is none."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int | float):
+        return value if math.isfinite(value) else None
+    if not isinstance(value, str) or not _NUMBER.fullmatch(text := value.strip()):
+        return None
+    number = float(text)
+    if not math.isfinite(number):
+        return None
+    return number if any(mark in text for mark in ".eE") else int(text)
+
+
+def boolean_of(value: Any) -> bool | None:
+    """True or false, as text also yes or no, and 1 or 0, in upper or lower case; None if it is neither."""
+    if isinstance(value, str):
+        return _BOOLEANS.get(value.strip().lower())
+    return bool(value) if isinstance(value, bool | int | float) and value in (0, 1) else None
+
+
+def list_in(text: str) -> list[Any] | None:
+    """The list that a text is as a whole, as JSON or Python writes it; None for other text.
+
+    ValueError for a text that begins as a list and cannot be read as one, such as a printed NumPy array.
+    """
+    bare = text.strip()
+    try:
+        value = literal(bare) if bare.startswith(("[", "(")) else None
+    except NoLiteral as error:
+        if bare.startswith("[") and _is_like_list(bare):
+            what = f"{_shown(bare)} looks like a list and cannot be read as one"
+            raise ValueError(f"{what}: {error}; {_AS_JSON}") from None
+        return None
+    return cast("list[Any]", value) if isinstance(value, list) else None
+
+
+def split(text: str) -> list[str]:
+    """The parts of a text that holds several: by |, else by lines, else by semicolons; without blank ones."""
+    mark = next((mark for mark in _SPLITTERS if mark in text), "\n")
+    return [part for one in text.split(mark) if (part := one.strip())]
+
+
+def object_in(text: str) -> dict[str, Any]:
+    """The object that a text is as a whole, as JSON or Python writes it; ValueError for other text."""
+    bare = text.strip()
+    if not bare.startswith("{"):
+        raise ValueError(f"expected an object, got the text {_shown(text)}")
+    try:
+        value = literal(bare)
+    except NoLiteral as error:
+        raise ValueError(f"expected an object, got the text {_shown(text)}: {error}") from None
+    if not isinstance(value, dict):
+        raise ValueError(f"expected an object, got {kind(value)}")
+    return cast("dict[str, Any]", value)
+
+
+def read_as(wanted: CellType, value: Any) -> Any:
+    """The value as the declared type; None if it is blank or, as a number, nan. ValueError if it is none of it."""
+    if isinstance(value, str) and wanted != "text" and not value.strip():
+        return None
+    return _READERS[wanted](value)
+
+
+def _number(value: Any) -> int | float | None:
+    number = number_of(value)
+    if number is None and not (isinstance(value, str) and value.strip().lower() == "nan"):
+        hint = "write it with a decimal point and without separators, or leave it empty"
+        raise ValueError(f"expected a number, got {_given(value)}; {hint}")
+    return number
+
+
+def _boolean(value: Any) -> bool:
+    found = boolean_of(value)
+    if found is None:
+        raise ValueError(f"expected true or false (or yes, no, 1, 0), got {_given(value)}")
+    return found
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, str):
+        return cast("list[Any]", value) if isinstance(value, list) else [value]
+    found = list_in(value)
+    return split(value) if found is None else found
+
+
+def _json(value: Any) -> Any:
+    try:
+        return literal(value.strip()) if isinstance(value, str) else value
+    except NoLiteral as error:
+        raise ValueError(f"expected JSON, got {_given(value)}: {error}") from None
+
+
+_READERS: Mapping[CellType, Callable[[Any], Any]] = {
+    "text": text_of,
+    "number": _number,
+    "boolean": _boolean,
+    "list": _list,
+    "json": _json,
+}
+
+
+def _given(value: Any) -> str:
+    return f"the text {_shown(value)}" if isinstance(value, str) else kind(value)
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
+
+
+def _is_like_list(text: str) -> bool:
+    """Whether it begins as a list of texts or objects does, or is in brackets from beginning to end."""
+    if _LIST_BEGINS.match(text):
+        return True
+    depth = 0
+    for at, mark in enumerate(text):
+        depth += (mark == "[") - (mark == "]")
+        if depth == 0:
+            return at == len(text) - 1
+    return False
+
+
+def literal(text: str) -> Any:
+    """The value that JSON, or else Python, writes so; tuples, sets and arrays are lists, and nan is null.
+
+    A call with names alone, such as `Document(page_content='…')`, is an object of these. NoLiteral for anything else.
+    """
+    try:
+        return parsed(text.encode())
+    except Unusable as error:
+        raise NoLiteral(str(error)) from None
+    except ValueError:
+        return _Literal(text).whole()
+
+
+class _Literal:
+    """Reads a value as Python's `repr` writes it, without running anything."""
+
+    def __init__(self, text: str) -> None:
+        self._tokens: list[tuple[str, str]] = []
+        at = 0
+        while at < len(text):
+            token = _TOKEN.match(text, at)
+            if token is None:
+                raise NoLiteral(f"{_shown(text[at:])} is not part of one")
+            if token.lastgroup != "space":
+                self._tokens.append((str(token.lastgroup), token[0]))
+            at = token.end()
+        self._at = 0
+
+    def whole(self) -> Any:
+        value = self._named() if self._mark(1) == "=" else self._value(DEEPEST)
+        if self._at < len(self._tokens):
+            raise self._unexpected()
+        return value
+
+    def _mark(self, ahead: int = 0) -> str | None:
+        place = self._at + ahead
+        kind, text = self._tokens[place] if place < len(self._tokens) else ("end", "")
+        return text if kind in ("mark", "end") else None
+
+    def _unexpected(self) -> NoLiteral:
+        before = self._tokens[self._at - 1][0] if self._at else ""
+        kind, text = self._tokens[self._at] if self._at < len(self._tokens) else ("end", "")
+        if kind == before and kind in ("text", "number"):
+            return NoLiteral(f"there is no comma before {_shown(text)}, as in a NumPy array that was printed")
+        return NoLiteral("it ends too early" if kind == "end" else f"{_shown(text)} is not expected there")
+
+    def _take(self, mark: str) -> bool:
+        found = self._mark() == mark
+        self._at += found
+        return found
+
+    def _expect(self, mark: str) -> None:
+        if not self._take(mark):
+            raise self._unexpected()
+
+    def _value(self, left: int) -> Any:
+        if not left:
+            raise NoLiteral(f"more than {DEEPEST} lists and objects within each other")
+        if self._at >= len(self._tokens):
+            raise self._unexpected()
+        kind, text = self._tokens[self._at]
+        self._at += 1
+        if kind == "text":
+            return _unescaped(text)
+        if kind == "number":
+            return self._number(text)
+        if kind == "name" and self._take("("):
+            return self._call(text, left - 1)
+        if kind == "name" and text in _NAMES:
+            return _NAMES[text]
+        if text in _CLOSING and kind == "mark":
+            return self._items(text, left - 1)
+        self._at -= 1
+        raise self._unexpected()
+
+    def _number(self, text: str) -> int | float:
+        number = number_of(text)
+        if number is None:
+            raise NoLiteral(f"the number {_shown(text)} is too large")
+        return number
+
+    def _items(self, opening: str, left: int) -> Any:
+        closing = _CLOSING[opening]
+        items: list[Any] = []
+        values: dict[str, Any] = {}
+        commas = 0
+        while not self._take(closing):
+            if items or values:
+                self._expect(",")
+                commas += 1
+                if self._take(closing):
+                    break
+            item = self._value(left)
+            if opening == "{" and not items and self._take(":"):
+                values[_key(item)] = self._value(left)
+            elif values:
+                raise self._unexpected()
+            else:
+                items.append(item)
+        if opening == "{" and not items:
+            return values
+        return items[0] if opening == "(" and len(items) == 1 and not commas else items
+
+    def _call(self, name: str, left: int) -> Any:
+        """The names and values in a call; of `array([…], dtype=object)` the list."""
+        first: list[Any] = []
+        if name.endswith("array") and self._mark() == "[":
+            first = [self._value(left)]
+            if not self._take(","):
+                self._expect(")")
+                return first[0]
+        values: dict[str, Any] = {}
+        while not self._take(")"):
+            if values:
+                self._expect(",")
+            values |= self._pair(left, names_are_values=bool(first))
+        return first[0] if first else values
+
+    def _pair(self, left: int, *, names_are_values: bool = False) -> dict[str, Any]:
+        kind, name = self._tokens[self._at] if self._at < len(self._tokens) else ("end", "")
+        if kind != "name":
+            raise self._unexpected()
+        self._at += 1
+        self._expect("=")
+        if names_are_values and self._mark() is None:
+            self._at += 1
+            return {name: None}
+        return {name: self._value(left)}
+
+    def _named(self) -> dict[str, Any]:
+        """Pairs without anything round them, as LangChain prints a document."""
+        values: dict[str, Any] = {}
+        while self._at < len(self._tokens):
+            values |= self._pair(DEEPEST)
+        return values
+
+
+def _unescaped(token: str) -> str:
+    try:
+        return str(ast.literal_eval(token.replace("\r", r"\r").replace("\n", r"\n")))
+    except (ValueError, SyntaxError):
+        raise NoLiteral(f"{_shown(token)} has an escape that nothing stands for") from None
+
+
+def _key(value: Any) -> str:
+    try:
+        return text_of(value)
+    except ValueError:
+        raise NoLiteral("a key is neither text nor a number") from None
