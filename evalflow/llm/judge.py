@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -27,13 +26,12 @@ from evalflow.llm.chat import ChatClient, Completion, entry_of, identity, known_
 from evalflow.llm.contract import Contract, prepared
 from evalflow.llm.logprobs import choices, normalised
 from evalflow.llm.reader import InvalidReply
+from evalflow.notes import note
 from evalflow.records import NOTHING, Ask, Distribution, JudgeInfo, Reply, Spend, longest
 
 DECISIVE = ("base_url", "model", "mode", "strict", "temperature", "max_tokens", "reasks", "logprobs")
 TOP_LOGPROBS = 20
 SAMPLING_TEMPERATURE = 1.0  # for sampling when the judge otherwise uses 0, as in G-Eval (Liu et al., 2023)
-
-log = logging.getLogger("evalflow")
 
 
 class OpenAIJudge:
@@ -63,7 +61,7 @@ class OpenAIJudge:
         self._client = client or ChatClient(config, role, session)
         self._folder = contracts
         self._contracts: dict[type[BaseModel], Contract] = {}
-        self._warned = False
+        self._noted: set[int] = set()  # numbers of samples
 
     def opening(self, ask: Ask) -> tuple[HttpRequest, int]:
         """The first request for an ask, and how many such requests are sent at once."""
@@ -86,24 +84,35 @@ class OpenAIJudge:
         return found
 
     def ask(self, ask: Ask) -> CoroutineType[Any, Any, Reply]:
-        return self._ask_once(ask) if ask.samples == 1 else self._ask_often(ask)
+        if self._weighs(ask):
+            return self._ask_weighed(ask)
+        return self._ask_once(ask) if ask.samples == 1 else self._drawn(ask)
 
-    async def _ask_often(self, ask: Ask) -> Reply:
-        if not self._weighs(ask):
-            return await self._drawn(ask)
+    async def _ask_weighed(self, ask: Ask) -> Reply:
         first = await self._ask_once(replace(ask, samples=1))
         read: Distribution = first.probabilities[0] if first.probabilities else {}
         if read.keys() >= choices(ask.reply_model).keys():
             return first
-        if not self._warned:
-            what = "%s: judge.logprobs is true, and no token probabilities could be read; drawing %d samples instead"
-            log.warning(what, self.info.name, ask.samples)
-        self._warned = True
+        self._note_unweighed(ask.samples)
+        if ask.samples == 1:
+            return first
         try:
             drawn = await self._drawn(ask)
             return (first.spend + drawn.spend).fill(drawn, reasks=first.reasks + drawn.reasks)
         except CallError as error:
             raise _charged([error], [first], str(error)) from None
+
+    def _note_unweighed(self, samples: int) -> None:
+        if samples in self._noted:
+            return
+        self._noted.add(samples)
+        key = f"{self._role}.logprobs"
+        what = f"{self.info.name}: {key} is true, and token probabilities cannot be read from its replies"
+        if samples == 1:
+            note(f"{what}; scores that would be weighted by them are not")
+        else:
+            cost = f"such a score draws {samples} samples, with {samples + 1} requests instead of 1"
+            note(f"{what}; {cost}; {key}=false saves the first one")
 
     async def close(self) -> None:
         await self._client.close()

@@ -142,6 +142,7 @@ class Manifest(Header):
     asked: Mapping[str, int] = Field(default_factory=dict)
     endings: Mapping[str, int] = Field(default_factory=dict)  # of simulated conversations, by how they ended
     stopped: Stop | None = None
+    notes: Sequence[str] = ()  # what changed its cost or the meaning of its scores
     # Calls that were sent, that the cache answered, and that repeated an invalid reply.
     requests: int | None = None
     cached: int | None = None

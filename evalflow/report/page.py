@@ -131,7 +131,7 @@ def _proved(proof: Mapping[str, Any]) -> list[str]:
 
 
 def sample_lines(manifest: Manifest) -> list[str]:
-    """What every mean of the run rests on, if not on all cases in a fixed number: a line for each reason."""
+    """What every mean of the run rests on, if not on all cases in a fixed number, and notes: a line for each."""
     asked, of = sum(manifest.asked.values()), sum(about.cases for about in manifest.datasets.values())
     order = manifest.order
     drawn = f"in random order (seed {order.seed})" if order.shuffled else "in the order of the data"
@@ -154,7 +154,7 @@ def sample_lines(manifest: Manifest) -> list[str]:
     elif _is_extended(manifest):
         cached = f"{manifest.cached:,} replies are from earlier runs"
         lines.append(f"{cached}: if this extends a smaller sample that was looked at, {again}")
-    return lines
+    return [*lines, *manifest.notes]
 
 
 _ENDED = {

@@ -13,6 +13,7 @@ import pytest
 
 from evalflow.cli import run_command
 from evalflow.testing import Endpoint, Request, malformed, reply
+from evalflow.testing.replies import Computed
 from tests.cli.conftest import Program, judge_arguments
 
 ROWS = [{"id": f"c{i}", "question": f"Question {i}?", "answer": f"Answer {i}.", "reference": "So."} for i in range(3)]
@@ -36,6 +37,25 @@ def arguments(program: Program, url: str, *more: str, metric: str = "factual_acc
 
 def scores(program: Program) -> pl.DataFrame:
     return pl.read_parquet(program.latest / "scores.parquet")
+
+
+def test_samples_in_place_of_token_probabilities_are_said_where_one_looks(program: Program) -> None:
+    def silent(request: Request) -> Any:
+        body = json.loads(json.dumps(judge(request).body(request)))
+        for choice in body["choices"]:
+            choice["logprobs"] = None
+        return Computed(make=lambda _: body)
+
+    with Endpoint(silent) as endpoint:
+        done = program(*arguments(program, endpoint.url, "metric.factual_accuracy.samples=4", "limit=2"))
+        assert done.returncode == 0, done.stderr
+        assert Counter(request.schema_name for request in endpoint.requests) == {"Steps": 1, "Score": 2 * 5}
+    said = "such a score draws 4 samples, with 5 requests instead of 1; judge.logprobs=false saves the first one"
+    assert done.stderr.count(f"{said}\n") == 1
+    assert [note for note in program.manifest["notes"] if note.endswith(said)] == program.manifest["notes"]
+    assert said in done.stdout.replace("\n", " ")
+    assert (program.latest / "evalflow.log").read_text(encoding="utf-8").count(said) == 1
+    assert said in (program.latest / "report.html").read_text(encoding="utf-8")
 
 
 def test_the_steps_are_written_once_shown_and_kept_and_all_of_it_is_counted(program: Program) -> None:

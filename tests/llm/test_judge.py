@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -10,8 +11,10 @@ from evalflow.config.judges import OpenAIJudgeConfig
 from evalflow.errors import JudgeError, UserError
 from evalflow.llm.judge import OpenAIJudge
 from evalflow.metrics.returns import Returns, reply_model
+from evalflow.notes import NOTE
 from evalflow.records import Ask, Message, Usage
 from evalflow.testing import Endpoint, Request, auto, malformed, refusal, reply, status
+from evalflow.testing.replies import Computed
 from tests.llm.conftest import Build
 
 pytestmark = pytest.mark.anyio
@@ -201,8 +204,24 @@ async def test_samples_are_drawn_where_no_token_probabilities_can_be_read(
     assert got.probabilities[0]["grade"] == {4: 1.0}
     assert got.usage == Usage(10 * requests, requests)
     assert got.cost_usd == pytest.approx(requests * 20e-6)
-    warnings = [record.getMessage() for record in caplog.records if "drawing 3 samples" in record.getMessage()]
-    assert len(warnings) == promised
+    notes = [record.getMessage() for record in caplog.records if record.levelno == NOTE]
+    assert len(notes) == promised
+    assert all("draws 3 samples, with 4 requests instead of 1; judge.logprobs=false" in text for text in notes)
+
+
+async def test_a_grade_that_cannot_be_weighted_is_noted_too(build: Build, caplog: pytest.LogCaptureFixture) -> None:
+    async with Endpoint(lambda _: reply(GOOD, as_text=True)) as endpoint:
+        judge = build(endpoint.url, logprobs=True, mode="json")
+        open_ended = replace(ASK, logprobs=True)
+        assert (await judge.ask(open_ended)).probabilities is not None
+    assert not caplog.records
+    bare = {"choices": [{"message": {"content": json.dumps(GOOD)}}]}
+    async with Endpoint(lambda _: Computed(make=lambda _: bare)) as endpoint:
+        judge = build(endpoint.url, logprobs=True, mode="json")
+        for repeat in (0, 1):
+            assert (await judge.ask(replace(open_ended, repeat=repeat))).probabilities is None
+    [one] = [record for record in caplog.records if record.levelno == NOTE]
+    assert "scores that would be weighted by them are not" in one.getMessage()
 
 
 async def test_samples_of_a_list_become_frequencies_per_item(build: Build) -> None:

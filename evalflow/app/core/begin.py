@@ -36,6 +36,7 @@ from evalflow.engine.plan import PreparedFile
 from evalflow.engine.scoring import MeteredJudge, Pair
 from evalflow.errors import Problem, UserError, command
 from evalflow.llm.panel import Panel
+from evalflow.notes import NOTE
 from evalflow.objects import is_address
 from evalflow.paths import OWN_FOLDER, new_run_id, private_folder, write_atomically
 from evalflow.protocols import Judge, Metric, Target
@@ -126,21 +127,44 @@ class _LogFile(logging.FileHandler):
             super().close()
 
 
+def _untold(text: str, level: int) -> None:
+    pass
+
+
+class _Told(logging.Handler):
+    """Tells the warnings and notes of its own run; errors are shown elsewhere."""
+
+    def __init__(self, path: Path, secrets: Iterable[str], tell: Callable[[str, int], None]) -> None:
+        super().__init__(logging.WARNING)
+        self.addFilter(lambda record: record.levelno < logging.ERROR and (not _LOGS.get() or path in _LOGS.get()))
+        self._redactor = Redactor(secrets)
+        self._tell = tell
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._tell(self._redactor.text(record.getMessage()), record.levelno)
+
+
 @contextmanager
-def log_to(path: Path, secrets: Iterable[str]) -> Generator[None]:
-    """Write evalflow's warnings and errors to a file while the block runs; the file is created even without any."""
+def log_to(path: Path, secrets: Iterable[str], tell: Callable[[str, int], None] = _untold) -> Generator[None]:
+    """Write evalflow's warnings and errors to a file while the block runs; the file is created even without any.
+
+    `tell` is called with the text and the level of each warning and note.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handler = _LogFile(path)
+    logging.addLevelName(NOTE, "NOTE")
+    handler, told = _LogFile(path), _Told(path, secrets, tell)
     handler.setFormatter(RedactingFormatter(secrets))
     handler.setLevel(logging.WARNING)
     logger = logging.getLogger("evalflow")
     logger.propagate = False
     logger.addHandler(handler)
+    logger.addHandler(told)
     token = _LOGS.set(_LOGS.get() | {path})
     try:
         yield
     finally:
         _LOGS.reset(token)
+        logger.removeHandler(told)
         logger.removeHandler(handler)
         logger.propagate = not any(isinstance(one, _LogFile) for one in logger.handlers)
         handler.close()

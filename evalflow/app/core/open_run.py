@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -41,6 +41,7 @@ from evalflow.engine.pipeline import Pipeline, RunPlan
 from evalflow.engine.plan import shuffled
 from evalflow.errors import EvalflowError, IncompleteError, InfrastructureError, UserError, WaitingError, command
 from evalflow.lazy import load
+from evalflow.notes import NOTE
 from evalflow.protocols import Sink
 from evalflow.records import Case
 from evalflow.records.manifest import ExportFacts, Manifest, Stop
@@ -70,6 +71,7 @@ class OpenRun:
     tally: Tally
     screen: TerminalScreen
     redactor: Redactor
+    notes: Sequence[str]  # on this part of the run, as far as it has come
     outgoing: OutgoingScores | None = None
     copy: OutgoingCopy | None = None
     sent: list[ExportFacts] = field(default_factory=list[ExportFacts])  # of this part of the run
@@ -208,7 +210,14 @@ def opened(order: RunOrder, inspection: Inspection, screen: TerminalScreen) -> G
     tally = Tally(expected=inspection.cells)
     started = time.monotonic()
     secrets = secrets_of(inspection.parts.settings)
-    redactor, log_file = Redactor(secrets), log_to(folder.log, secrets)
+    notes: list[str] = []
+
+    def tell(text: str, level: int) -> None:
+        if level >= NOTE and text not in notes:
+            notes.append(text)
+        screen.noted(text)
+
+    redactor, log_file = Redactor(secrets), log_to(folder.log, secrets, tell)
     with (
         telling_full_disks(folder),
         log_file,
@@ -220,7 +229,7 @@ def opened(order: RunOrder, inspection: Inspection, screen: TerminalScreen) -> G
         if order.latest:
             point_latest(order.latest)
         screen.starts(inspection, folder)
-        one = OpenRun(order, inspection, opening, cluster, folder, journal, tally, screen, redactor, copy=copy)
+        one = OpenRun(order, inspection, opening, cluster, folder, journal, tally, screen, redactor, notes, copy=copy)
         if inspection.parts.settings.run.otel.endpoint is not None:
             settings, session = inspection.parts.settings, inspection.parts.session
             outgoing = OutgoingScores(settings.run.otel, folder, session.connections)
@@ -278,6 +287,8 @@ def _end(
     if inspection.scenarios:
         endings = count_endings(folder, rules.settings.run, inspection.selected(), inspection.parts.target.name)
     ended = manifests.closing(opening, status, code, one.tally, derived.states, seconds, one.stopped, endings)
+    if one.notes:
+        ended = ended.model_copy(update={"notes": list(dict.fromkeys([*opening.notes, *one.notes]))})
     ended = with_certificates(ended, folder)
     folder.write_manifest(ended)
     try:

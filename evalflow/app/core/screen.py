@@ -51,9 +51,14 @@ class TerminalScreen:
         metrics = ", ".join(inspection.parts.metrics)
         scores = counted(inspection.cells, "score")
         self._err.print(literal(f"{counts}; {metrics}; {scores}", style="bold"))
-        for notice in dict.fromkeys(one for one in inspection.notices() if one not in self._noted):
-            self._noted.add(notice)
-            self._err.print(literal(f"note: {notice}", style="yellow"), soft_wrap=True)
+        for notice in inspection.notices():
+            self.noted(notice)
+
+    def noted(self, text: str) -> None:
+        """Print a note, once for all runs."""
+        if text not in self._noted:
+            self._noted.add(text)
+            self._err.print(literal(f"note: {text}", style="yellow"), soft_wrap=True)
 
     def joined(self, actors: int, nodes: int, dashboard: str) -> None:
         where = counted(nodes, "node") + (f", http://{dashboard}" if dashboard else "")

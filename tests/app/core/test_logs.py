@@ -9,6 +9,7 @@ import pytest
 
 from evalflow.app.core.assemble import composed_settings, secrets_of
 from evalflow.app.core.begin import log_to
+from evalflow.notes import NOTE, note
 
 CHOSEN = ("dataset=rag", "metric=coherence", "judge=vllm", "judge.model=m")
 
@@ -72,3 +73,16 @@ def test_secrets_are_struck_out_of_messages_and_tracebacks(tmp_path: Path) -> No
     assert "-twice" not in text
     assert "the key *** is wrong" in text
     assert "ValueError: ***" in text
+
+
+def test_warnings_and_notes_are_told_and_errors_are_not(tmp_path: Path) -> None:
+    told: list[tuple[str, bool]] = []
+    log = logging.getLogger("evalflow.test")
+    with log_to(tmp_path / "evalflow.log", {"hush-hush"}, lambda text, level: told.append((text, level >= NOTE))):
+        log.info("all is well")
+        log.warning("the key %s is odd", "hush-hush")
+        note("100% of hush-hush costs more")
+        log.error("it failed")
+    log.warning("later")
+    assert told == [("the key *** is odd", False), ("100% of *** costs more", True)]
+    assert "NOTE 100% of *** costs more" in (tmp_path / "evalflow.log").read_text(encoding="utf-8")
