@@ -58,6 +58,14 @@ def resolve(path: str) -> Path:
     return shipped if not _matches(here) and _matches(shipped) else here
 
 
+def from_home(path: str) -> Path:
+    """The path, with `~` and `~USER` at its start as that home folder; `~` of no known user is part of a name."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
+
+
 def private_folder(folder: Path) -> Path:
     """Create a folder and its parents with access for the owner only, whatever the umask.
 
@@ -120,7 +128,9 @@ def new_run_id(overrides: Sequence[str]) -> str:
 
 def sweep_slug(overrides: Sequence[str], swept: Collection[str]) -> str:
     """The folder name of a job: its values of the swept overrides, at most 80 characters."""
-    return slug("_".join(o for o in overrides if o.partition("=")[0].lstrip("+~") in swept), 80) or "job"
+    return (
+        slug("_".join(o.replace('"', "") for o in overrides if o.partition("=")[0].lstrip("+~") in swept), 80) or "job"
+    )
 
 
 def slug(text: str, length: int) -> str:

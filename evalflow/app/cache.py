@@ -18,6 +18,7 @@ from rich.text import Text
 from evalflow.config.load import compose
 from evalflow.config.schema import CacheConfig
 from evalflow.errors import InfrastructureError, Problem, UserError
+from evalflow.paths import from_home
 from evalflow.report.wording import print_json
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def cache_path(given: Path | None, config_dir: Path | None) -> Path:
             raise UserError(Problem("there is no such file", str(given)))
         return given
     values: dict[str, Any] = compose([], config_dir).values
-    return Path(CacheConfig.model_validate(values["cache"]).path).expanduser()
+    return from_home(CacheConfig.model_validate(values["cache"]).path)
 
 
 def cache_stats(path: Path, console: Console, *, as_json: bool) -> int:

@@ -46,7 +46,7 @@ def problems_of(
 
 def override(key: str, value: str) -> str:
     """An override that sets a key, whether or not its file has it, quoted for a shell and for Hydra."""
-    if not re.fullmatch(r"[\w.$/-]+", value):
+    if not re.fullmatch(r"[\w.$/-]+", value, re.ASCII):
         value = '"' + value.replace('"', '\\"') + '"'
     return shlex.quote(f"++{key}={value}")
 

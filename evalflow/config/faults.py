@@ -166,8 +166,12 @@ def _quoting(override: str) -> str:
     if key := re.search(r"[{,]\s*(['\"])([^'\"]+)\1\s*:", override):
         escaped = re.sub(r"([:=,(){}\[\] ])", r"\\\1", key[2])
         return f"a key in a map takes no quotes; what is special in it takes a backslash: {escaped}"
-    quoted = "'KEY=\"VALUE\"', 'KEY=[\"A > B\"]'"
-    return f"write KEY=VALUE; a value with any of , = {{ }} [ ] ( ) > takes quotes of its own: {quoted}"
+    if beyond := re.search(r"[{,]\s*([^\s:{},]*[^\x00-\x7f][^:{},]*):", override):
+        return f"the key {beyond[1]} of a map has letters beyond a to z: write it in a file, as conf/local/default.yaml"
+    quotes = "'KEY=\"VALUE\"', 'KEY=[\"A > B\"]'"
+    return (
+        f"write KEY=VALUE; close every bracket; a value with any of , = {{ }} [ ] ( ) takes quotes of its own: {quotes}"
+    )
 
 
 def problems_of_absent(

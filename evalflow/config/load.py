@@ -26,6 +26,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from evalflow.config import hydra_plugins
 from evalflow.config.faults import AbsentKeyError, as_user_errors, no_value, problems_of_absent
+from evalflow.config.overrides import quoted
 from evalflow.config.validate import Composed
 from evalflow.config.yaml_text import MISSING, expect_bounded
 from evalflow.errors import Problem, UserError
@@ -61,6 +62,7 @@ def compose(
 
     `check` validates, to suggest the right name of a missing key. Unless `complete`, a missing value is "???".
     """
+    overrides = quoted(overrides)
     try:
         return _compose(overrides, config_dir, run_id, complete=complete)
     except AbsentKeyError as error:
@@ -75,8 +77,9 @@ def launch(
     A second launch in another thread waits until the first has ended. Exceptions of `run` are raised after all jobs are
     done; UserError if the overrides or the files are wrong, when jobs composed earlier have already run.
     """
-    overrides = [word for word in arguments if not word.startswith("-") and ("=" in word or word.startswith("~"))]
-    flags = [word for word in arguments if word not in overrides]
+    words = [word for word in arguments if not word.startswith("-") and ("=" in word or word.startswith("~"))]
+    flags = [word for word in arguments if word not in words]
+    overrides = quoted(words)
 
     def task(config: DictConfig) -> None:
         job = _job(config, config_dir)

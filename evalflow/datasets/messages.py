@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from evalflow.cells import NoLiteral, literal
-from evalflow.datasets.parts import Content, ToolResult, read_content, result_content, tool_call
+from evalflow.datasets.parts import Content, ToolOutput, read_content, result_content, tool_call
 from evalflow.jsonvalues import as_list, as_map, kind
 from evalflow.records import Message
 
@@ -83,7 +83,7 @@ class _Turns:
         if kind_of in _CALL_ITEMS:
             self._add_calls([known])
         elif kind_of in _RESULT_ITEMS:
-            self._add_result(ToolResult(result_content(known.get("output")), call_id=known.get("call_id")))
+            self._add_result(ToolOutput(result_content(known.get("output")), call_id=known.get("call_id")))
         elif kind_of == "reasoning":
             content = read_content([*as_list(known.get("summary")), *as_list(known.get("content"))])
             self._thoughts += [*content.thoughts, *(part["text"] for part in content.parts)]
@@ -97,7 +97,7 @@ class _Turns:
             metadata, self._thoughts = {"thoughts": "\n".join(thoughts), **(metadata or {})}, []
         if role == "tool":
             name = item.get("name")
-            result = ToolResult(content, item.get("tool_call_id"), name if isinstance(name, str) else None)
+            result = ToolOutput(content, item.get("tool_call_id"), name if isinstance(name, str) else None)
             self._add_result(result, metadata)
             return
         for result in content.results:
@@ -129,7 +129,7 @@ class _Turns:
         last = self.messages[-1]
         self.messages[-1] = replace(last, api={**(last.api or {}), "tool_calls": [*last.tool_calls, *calls]})
 
-    def _add_result(self, result: ToolResult, metadata: Mapping[str, Any] | None = None) -> None:
+    def _add_result(self, result: ToolOutput, metadata: Mapping[str, Any] | None = None) -> None:
         call_id = result.call_id
         if call_id is None:
             named = [one for one, name in self._open if result.name in (None, name)]

@@ -16,7 +16,7 @@ _RESULTS = ("tool_result", "tool_call_response", "function_response")
 
 
 @dataclass(slots=True)
-class ToolResult:
+class ToolOutput:
     """What a tool returned for the call with this id, or else of this name."""
 
     content: Content
@@ -31,7 +31,7 @@ class Content:
 
     parts: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     calls: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    results: list[ToolResult] = field(default_factory=list[ToolResult])
+    results: list[ToolOutput] = field(default_factory=list[ToolOutput])
     thoughts: list[str] = field(default_factory=list[str])
 
     @property
@@ -113,12 +113,12 @@ def _said(part: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _result(part: Mapping[str, Any]) -> ToolResult:
+def _result(part: Mapping[str, Any]) -> ToolOutput:
     inner = as_map(part.get("functionResponse")) or part
     said = next((inner[key] for key in ("content", "response", "output", "result") if inner.get(key) is not None), "")
     own = next((str(part[key]) for key in ("tool_use_id", "call_id", "tool_call_id", "id") if part.get(key)), None)
     name = inner.get("name")
-    return ToolResult(result_content(said), own, name if isinstance(name, str) else None, part.get("is_error") is True)
+    return ToolOutput(result_content(said), own, name if isinstance(name, str) else None, part.get("is_error") is True)
 
 
 def result_content(value: Any) -> Content:

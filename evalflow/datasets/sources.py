@@ -125,7 +125,7 @@ def files(config: DatasetConfig) -> list[Path]:
     if re.match(r"https?://", config.path):
         what, hint = "data are not read from web addresses", "save the file here, and name it"
         raise UserError(Problem(what, config.path, hint))
-    path = paths.resolve(str(Path(config.path).expanduser()))
+    path = paths.resolve(str(paths.from_home(config.path)))
     if path.is_file():
         return [path]
     if path.is_dir():

@@ -60,6 +60,10 @@ TYPES: dict[str, Any] = {
 }  # fmt: skip
 
 
+def test_a_tilde_of_nobody_s_home_is_part_of_the_name(load: Any) -> None:
+    assert len(load([{"question": "a?"}], "~cases.jsonl")) == 1
+
+
 def test_all_formats_give_equal_cases() -> None:
     wanted = None
     for name in write(ROWS):

@@ -35,6 +35,7 @@ from evalflow.llm.prices import price_facts, priced
 from evalflow.llm.registry import EMBEDDER_KINDS, JUDGE_KINDS, build_embedder, build_judge
 from evalflow.metrics.registry import METRIC_KINDS, build_metric
 from evalflow.objects import StoredFolder, is_address
+from evalflow.paths import from_home
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge, Metric, Target
 from evalflow.redaction import SECRET_NAME, environment_values, secrets_in
@@ -385,7 +386,7 @@ def _settled(settings: Settings) -> Settings:
 
 def _session(settings: Settings, run_id: str, connections: Connections | None, lease: Lease | None) -> CallSession:
     run = settings.run
-    path = Path(run.cache.path).expanduser()
+    path = from_home(run.cache.path)
     cache = Cache(path, run.cache.mode, run_id=run_id, max_bytes=run.cache.max_bytes)
     limited = any(getattr(run.budget, unit) is not None for unit in UNITS)
     budget = Budget(run.budget, lease=lease) if limited or lease else None

@@ -15,7 +15,7 @@ from evalflow.metrics.kinds.checks import ChecksMetricConfig
 from evalflow.metrics.kinds.composite import CompositeMetricConfig
 from evalflow.metrics.registry import build_metric
 from evalflow.metrics.scale import UNDEFINED, label_scale, read_judgement
-from evalflow.paths import shown
+from evalflow.paths import from_home, shown
 from evalflow.prompts import Prompts
 from evalflow.records import Case
 from evalflow.summary.fixture_agreement import FIXTURE
@@ -170,7 +170,7 @@ def _file(name: str, config: MetricConfig, conf_folders: Sequence[Path]) -> Path
     if config.fixture is None:
         hint = f"name a file with cases and labels: fixture: fixtures/{name}.jsonl"
         raise UserError(Problem(f"{name} has no fixture", where, hint))
-    given = Path(config.fixture).expanduser()
+    given = from_home(config.fixture)
     folders = dict.fromkeys([Path.cwd(), *(folder.parent for folder in conf_folders)])
     places = [place for folder in folders for place in (folder / "data" / given, folder / given)]
     found = next((place for place in places if place.is_file()), None)

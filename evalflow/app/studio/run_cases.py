@@ -25,6 +25,7 @@ from evalflow.errors import JudgeError, Problem, UserError
 from evalflow.llm.judge import OpenAIJudge
 from evalflow.llm.panel import Panel
 from evalflow.metrics.kinds.composite import CompositeMetricConfig
+from evalflow.paths import from_home
 from evalflow.records import Answer, Ask, Case, Reply
 from evalflow.report.results_csv import as_answered
 from evalflow.store.rows import from_row
@@ -146,7 +147,7 @@ def _parts(saved: SavedRun, metric: str) -> Parts:
     settings = keyless(saved.rules.settings)
     run = settings.run
     declared = saved.manifest.metrics[metric].declared
-    kept = Path(run.cache.path).expanduser()
+    kept = from_home(run.cache.path)
     cache = Cache(kept, "read", run_id=saved.manifest.run_id, max_bytes=run.cache.max_bytes)
     session = CallSession(single_flight=SingleFlight(cache if kept.is_file() else None))
     only = run.model_copy(update={"metric": {declared: run.metric[declared]}, "gate": None})

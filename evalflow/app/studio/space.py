@@ -23,6 +23,7 @@ from evalflow.calls.connections import Connection as CallConnection
 from evalflow.calls.connections import Connections
 from evalflow.engine.folder import RunFolder, refuse_links
 from evalflow.errors import ConflictError, Problem, UserError, did_you_mean
+from evalflow.paths import from_home
 from evalflow.store import DEFAULT_PROJECT, Database, audit, definitions, open_database, people
 from evalflow.store.results import AnswerRanking
 from evalflow.store.rows import from_row
@@ -301,7 +302,7 @@ def refuse_elsewhere(space: Workspace, config: Mapping[str, Any]) -> None:
         if value is None:
             continue
         try:
-            within(space, Path(str(value)).expanduser(), allowed)
+            within(space, from_home(str(value)), allowed)
         except UserError as error:
             hint = "such a run stays with the command line"
             raise UserError(Problem(error.problems[0].what, key, hint)) from None

@@ -20,7 +20,7 @@ from evalflow.config.schema import RunConfig
 from evalflow.engine.folder import RunFolder
 from evalflow.engine.manifest import Tally
 from evalflow.engine.pipeline import RunPlan
-from evalflow.paths import share_dir
+from evalflow.paths import from_home, share_dir
 from evalflow.protocols import Sink
 from evalflow.records.manifest import Manifest
 
@@ -94,7 +94,7 @@ async def on_cluster(
     budget = session.budget
     desk = DeskSpec(
         run_id=opening.run_id,
-        cache=run.cache.model_copy(update={"path": str(Path(run.cache.path).expanduser().resolve())}),
+        cache=run.cache.model_copy(update={"path": str(from_home(run.cache.path).resolve())}),
         budget=budget.limits if budget else None,
         spent=budget.spent if budget else Amount(),
         sent=budget.sent if budget else Amount(),
