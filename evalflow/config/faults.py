@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, cast
 import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
-from omegaconf.errors import InterpolationKeyError, MissingMandatoryValue, OmegaConfBaseException
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from evalflow.config.explain import COMMAND_LINE, unknown_key
+from evalflow.config.interpolations import interpolation_problem
 from evalflow.config.validate import Composed
 from evalflow.errors import InfrastructureError, Problem, UserError, command, did_you_mean, nearest
 
@@ -70,6 +71,8 @@ def invalid_yaml(error: yaml.YAMLError, file: Path | None = None) -> Problem:
     mark = getattr(error, "problem_mark", None)
     what = f"this is not valid YAML: {getattr(error, 'problem', None) or error}"
     hint = "quote values that hold any of : { } [ ] # & * ! | > % @"
+    if "unknown escape character" in what:
+        hint = "in double quotes a backslash is written \\\\; in single quotes as it is"
     return Problem(what, f"{file or mark.name}:{mark.line + 1}" if mark else str(file or ""), hint)
 
 
@@ -78,18 +81,6 @@ def no_value(key: str) -> Problem:
     example = _EXAMPLES.get(key.rpartition(".")[2])
     hint = f"add {key}=..." + (f", such as {shlex.quote(f'{key}={example}')}" if example else "")
     return Problem(f"{key} has no value", hint=hint, key=key)
-
-
-def _broken_reference(error: InterpolationKeyError) -> Problem:
-    named = re.search(r"Interpolation key '([^']+)'", str(error))
-    key = named[1] if named else "a key"
-    where = str(error.full_key or "")
-    if key.startswith("target.") and where.startswith("judge."):
-        what = f"the judge is to be the target's own model, and the target has no {key.removeprefix('target.')}"
-        return Problem(
-            what, where, "choose a model as the target, such as target=openai generate=true, or another judge"
-        )
-    return Problem(f"it refers to {key}, which is not there", where, "`--cfg job` shows every key")
 
 
 def _user_error(error: Exception, overrides: Sequence[str], folders: Sequence[Path]) -> UserError:
@@ -104,8 +95,8 @@ def _user_error(error: Exception, overrides: Sequence[str], folders: Sequence[Pa
     if variable := re.search(r"Environment variable '([^']+)' not found", text):
         what = f"the environment variable {variable[1]} is not set"
         return UserError(Problem(what, str(getattr(error, "full_key", "") or ""), "set it, or write it into .env"))
-    if isinstance(error, InterpolationKeyError):
-        return UserError(_broken_reference(error))
+    if wrong := interpolation_problem(error, overrides, folders):
+        return UserError(wrong)
     if isinstance(error, OverrideParseException):
         return UserError(Problem(f"cannot read {error.override!r}", COMMAND_LINE, _quoting(error.override or "")))
     if wrong := _no_options(overrides, folders) or _no_base(text, folders):

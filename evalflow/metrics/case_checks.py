@@ -26,7 +26,14 @@ from evalflow.prompts import Prompts
 from evalflow.protocols import Judge
 from evalflow.records import Answer, Ask, Case, Outcome, passes, texts_of
 
-_PLACEHOLDER = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
+_PLACEHOLDER = re.compile(
+    r"\{%-?\s*raw\s*-?%\}(?P<raw>.*?)\{%-?\s*endraw\s*-?%\}"
+    r"|\{\{\s*(?P<quote>['\"])(?P<text>.*?)(?P=quote)\s*\}\}"
+    r"|\\(?P<opening>\{\{)"
+    r"|\{\{\s*(?P<name>[^{}]*?)\s*\}\}",
+    re.DOTALL,
+)
+"""A place to fill, or braces that stand for themselves, as Jinja writes them, or after a backslash."""
 
 
 _Text = Annotated[str, Field(min_length=1)]
@@ -49,7 +56,7 @@ class Conformity(Strict):
     """The answer keeps every rule; all rules are judged together, over the whole conversation.
 
     Attributes:
-        rules: The rules; {{brand}} is filled from the case.
+        rules: The rules; {{brand}} is filled from the case. {% raw %}{{brand}}{% endraw %} stands for itself.
     """
 
     model_config = with_examples({"rules": ["The agent should only answer in English."]})
@@ -443,7 +450,10 @@ def filled(text: str, case: Case) -> str:
     """The rule with its placeholders filled from columns or dotted paths; ValueError for one without a value."""
 
     def value(found: re.Match[str]) -> str:
-        name = found[1]
+        literal = next((found[key] for key in ("raw", "text", "opening") if found[key] is not None), None)
+        if literal is not None:
+            return literal
+        name = found["name"]
         known: Mapping[str, Any] = {
             **case.vars, "metadata": case.metadata or {}, "vars": case.vars, "question": case.question,
             "reference": case.reference_text, "expected": case.expected,
@@ -451,7 +461,8 @@ def filled(text: str, case: Case) -> str:
         value = known.get(name, known.get(name.replace(" ", "_")))
         value = look_up(name, known) if value is None else value
         if not isinstance(value, str | int | float) or value == "":
-            raise ValueError(f"the case has nothing to fill {found[0]} with")
+            hint = f"if the braces are meant: {{% raw %}}{found[0]}{{% endraw %}}"
+            raise ValueError(f"the case has nothing to fill {found[0]} with ({hint})")
         return str(value)
 
     return _PLACEHOLDER.sub(value, text)

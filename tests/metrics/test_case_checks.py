@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from evalflow.calls import program
 from evalflow.errors import UserError
-from evalflow.metrics.case_checks import asks_judge, starts_program
+from evalflow.metrics.case_checks import asks_judge, filled, starts_program
 from evalflow.records import Usage
 from tests.metrics.conftest import Bench
 
@@ -353,3 +353,24 @@ def test_what_starts_a_program_is_found_in_any_shape() -> None:
     assert not starts_program("rule", {"op": "equals", "value": "command"})
     assert asks_judge("group", {"checks": [group({"identifier": "conformity"})]})
     assert not asks_judge("group", {"checks": [command]})
+
+
+# --- rules of conformity ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rule", "text"),
+    [
+        ("Say {{ shop }}.", "Say Bookworm."),
+        ("Keep {% raw %}{{shop}}{% endraw %} and {%- raw -%}{{a b}}{%- endraw -%}", "Keep {{shop}} and {{a b}}"),
+        ("Keep {{ '{{shop}}' }} and {{\"{{x}}\"}} of {{shop}}", "Keep {{shop}} and {{x}} of Bookworm"),
+        (r"Keep \{{shop}}.", "Keep {{shop}}."),
+    ],
+)
+def test_braces_can_stand_for_themselves(bench: Bench, rule: str, text: str) -> None:
+    assert filled(rule, bench.case(vars={"shop": "Bookworm"})) == text
+
+
+def test_a_rule_that_cannot_be_filled_names_the_escape(bench: Bench) -> None:
+    ((what, _),) = refused(bench, {"identifier": "conformity", "params": {"rules": ["Show {{price}}."]}})
+    assert "nothing to fill {{price}} with (if the braces are meant: {% raw %}{{price}}{% endraw %})" in what

@@ -1,0 +1,100 @@
+"""Explain texts whose `${` OmegaConf takes for an interpolation: the file, the key and how to write it literally."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+from omegaconf import OmegaConf
+from omegaconf.errors import (
+    GrammarParseError,
+    InterpolationKeyError,
+    OmegaConfBaseException,
+    UnsupportedInterpolationType,
+)
+
+from evalflow.config.explain import COMMAND_LINE
+from evalflow.config.yaml_text import safe_yaml
+from evalflow.errors import Problem
+from evalflow.paths import shown
+
+LITERAL = r"write \${ for a literal ${ (\\${ in double quotes of YAML)"
+_OPENING = re.compile(r"(?<!\\)(?:\\\\)*\$\{")
+_WHOLE = ("experiment", "local")  # groups whose files set keys of the whole configuration
+
+
+def interpolation_problem(error: Exception, overrides: Sequence[str], folders: Sequence[Path]) -> Problem | None:
+    """The problem of a text that refers to what is not there, or is no interpolation at all; None for other errors."""
+    error = error.__cause__ if isinstance(error.__cause__, GrammarParseError) else error
+    key = str(getattr(error, "full_key", "") or "")
+    if isinstance(error, InterpolationKeyError):
+        named = re.search(r"Interpolation key '([^']+)'", str(error))
+        name = named[1] if named else "a key"
+        if name.startswith("target.") and key.startswith("judge."):
+            what = f"the judge is to be the target's own model, and the target has no {name.removeprefix('target.')}"
+            hint = "choose a model as the target, such as target=openai generate=true, or another judge"
+            return Problem(what, key, hint)
+        what, hint = f"${{{name}}} refers to {name}, which is not there", "; or `--cfg job` shows every key"
+    elif isinstance(error, UnsupportedInterpolationType):
+        named = re.search(r"Unsupported interpolation type (\S+)", str(error))
+        what, hint = f"${{{named[1] if named else ''}:...}} is not an interpolation that exists", ""
+    elif isinstance(error, GrammarParseError):
+        what, hint = "${ begins an interpolation, and what follows is none", ""
+    else:
+        return None
+    broken = isinstance(error, GrammarParseError)  # its key is that in the file, without the file's package
+    return Problem(what, _place(key, overrides, folders, broken=broken), LITERAL + hint)
+
+
+def _place(key: str, overrides: Sequence[str], folders: Sequence[Path], *, broken: bool) -> str:
+    """The file and key of the text; the command line if it is there, and the key alone if no file has it."""
+    found = [
+        (file, path)
+        for file, path, text in _texts(folders)
+        if (not _parses(text) if broken else path == key) and _chosen(file, overrides)
+    ]
+    if any(word.lstrip("+").startswith(f"{key}=") and _OPENING.search(word) for word in overrides):
+        return f"{COMMAND_LINE}: {key}"
+    return next((f"{shown(file)}: {path}" for file, path in found), key)
+
+
+def _chosen(file: Path, overrides: Sequence[str]) -> bool:
+    group = re.escape(file.parent.name)
+    chosen = [word.partition("=")[2] for word in overrides if re.match(rf"\+?{group}(@[\w.]+)?=", word)]
+    return not chosen or any(file.stem in re.findall(r"[\w-]+", names) for names in chosen)
+
+
+def _texts(folders: Sequence[Path]) -> Iterator[tuple[Path, str, str]]:
+    """Every text with an opening in the files of folders: its file, its key in the configuration, and the text."""
+    for file in (file for folder in folders for file in sorted(folder.glob("*/*.yaml"))):
+        group = file.parent.name
+        try:
+            values = safe_yaml(file.read_text(encoding="utf-8"))
+        except (OSError, ValueError, yaml.YAMLError):
+            continue
+        root = "" if group in _WHOLE else f"{group}.{file.stem}" if group in ("dataset", "metric") else group
+        yield from ((file, path, text) for path, text in _leaves(values, root) if _OPENING.search(text))
+
+
+def _leaves(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping):
+        for key, inner in cast("Mapping[Any, Any]", value).items():
+            yield from _leaves(inner, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list):
+        for number, inner in enumerate(cast("list[Any]", value)):
+            yield from _leaves(inner, f"{path}[{number}]")
+    elif isinstance(value, str):
+        yield path, value
+
+
+def _parses(text: str) -> bool:
+    try:
+        OmegaConf.to_container(OmegaConf.create({"text": text}), resolve=True)
+    except GrammarParseError:
+        return False
+    except OmegaConfBaseException:
+        return True
+    return True

@@ -1,0 +1,78 @@
+"""Texts in YAML with `${`, which OmegaConf takes for an interpolation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from evalflow.config.load import compose
+from evalflow.errors import Problem, UserError
+
+Refused = Callable[..., Problem]
+FILES = {
+    "metric/price.yaml": "# @package metric.price\nkind: g_eval\nneeds: [answer]\ncriteria: good\n",
+    "dataset/shop.yaml": "# @package dataset.shop\npath: shop.jsonl\n",
+    "target/bot.yaml": "defaults: [openai, _self_]\nmodel: m\n",
+    "judge/own.yaml": "defaults: [openai, _self_]\nmodel: m\n",
+    "experiment/trial.yaml": "# @package _global_\n",
+}
+WORDS = ("dataset=shop", "metric=price", "judge=own", "target=bot", "experiment=trial")
+
+
+@pytest.fixture
+def refused(tmp_path: Path) -> Refused:
+    """Compose with lines added to one of the files; gives the problem."""
+
+    def refused(file: str, lines: str, *words: str) -> Problem:
+        for name, text in FILES.items():
+            path = tmp_path / "conf" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text + (lines if name == file else ""), encoding="utf-8")
+        with pytest.raises(UserError) as error:
+            compose([*WORDS, *words], tmp_path / "conf")
+        (problem,) = error.value.problems
+        return problem
+
+    return refused
+
+
+@pytest.mark.parametrize(
+    ("file", "lines", "key"),
+    [
+        ("metric/price.yaml", "description: It costs %s.\n", "metric.price.description"),
+        ("metric/price.yaml", "steps: [a, '%s']\n", "metric.price.steps[1]"),
+        ("dataset/shop.yaml", "description: It costs %s.\n", "dataset.shop.description"),
+        ("target/bot.yaml", "system_prompt: It costs %s.\n", "target.system_prompt"),
+        ("judge/own.yaml", "name: It costs %s.\n", "judge.name"),
+        ("experiment/trial.yaml", "metric: {price: {description: 'It costs %s.'}}\n", "metric.price.description"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("${AMOUNT}", "${AMOUNT} refers to AMOUNT, which is not there"),
+        ("${AMOUNT:-5}", "${AMOUNT:...} is not an interpolation that exists"),
+        ("${the amount}", "${ begins an interpolation, and what follows is none"),
+        ("${", "${ begins an interpolation, and what follows is none"),
+    ],
+)
+def test_the_file_the_key_and_the_escape_are_named(
+    refused: Refused, tmp_path: Path, file: str, lines: str, key: str, text: str, what: str
+) -> None:
+    problem = refused(file, lines % text)
+    assert (problem.what, problem.where) == (what, f"{tmp_path / 'conf' / file}: {key}")
+    assert r"write \${ for a literal ${" in problem.hint
+
+
+def test_on_the_command_line(refused: Refused) -> None:
+    problem = refused("", "", "+metric.price.description='for ${AMOUNT}'")
+    assert problem.where == "command line: metric.price.description"
+
+
+def test_the_escape_in_double_quotes(refused: Refused, tmp_path: Path) -> None:
+    problem = refused("metric/price.yaml", 'description: "\\${AMOUNT}"\n')
+    assert problem.hint == "in double quotes a backslash is written \\\\; in single quotes as it is"
+    (tmp_path / "conf/metric/price.yaml").write_text(FILES["metric/price.yaml"] + 'description: "\\\\${AMOUNT}"\n')
+    assert compose(WORDS, tmp_path / "conf").values["metric"]["price"]["description"] == "${AMOUNT}"
