@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import io
-import math
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.console import Console
 
 from evalflow.api.results import Report, RunCalibration, RunComparison, RunResult, scored_run
+from evalflow.api.tables import case_rows, label_rows
 from evalflow.app.core.begin import RunOrder, keep_cases, order_of
 from evalflow.app.core.comparison import ComparisonOptions, Kind, compare_labelled, compare_pairs
 from evalflow.app.core.labels import bound_labels, other_runs
@@ -60,7 +60,8 @@ def run(
     Args:
         overrides: Those of the command line, such as "dataset=rag", "metric=faithfulness", "judge.model=gpt-4.1".
         cases: The cases, in place of the file of the dataset that is chosen, or as the dataset `cases` if none is: a
-            Polars or Pandas frame, or dictionaries. The columns are those of a file.
+            Polars or pandas frame, or dictionaries, dataclasses or pydantic models. The columns are those of a file;
+            arrays and tuples are lists, and NaN, NaT and NA are missing values.
         target: A function that answers a case, or a coroutine function; instead of `target=python target.call=...`,
             and with `generate=true`. It must be found by its name in its module.
         config_dir: A folder with own configuration, searched first; as `--config-dir`.
@@ -264,7 +265,7 @@ def _cases_words(cases: Any, overrides: Sequence[str]) -> list[str]:
     """The override that reads the cases from a file, named by its content, so that a run can be resumed."""
     if cases is None:
         return []
-    file = keep_cases(_dictionaries(cases))
+    file = keep_cases(case_rows(cases))
     chosen = next((word.partition("=")[2] for word in overrides if word.startswith("dataset=")), None)
     if chosen is None:
         return [f"+dataset.{CASES}.path={file}"]
@@ -274,30 +275,10 @@ def _cases_words(cases: Any, overrides: Sequence[str]) -> list[str]:
     return [f"dataset.{chosen}.path={file}", f"dataset.{chosen}.format=jsonl"]
 
 
-def _dictionaries(table: Any) -> list[Mapping[str, Any]]:
-    """The rows of a frame or of dictionaries; without the missing values of Pandas."""
-    if hasattr(table, "to_dicts"):  # Polars
-        return table.to_dicts()
-    if hasattr(table, "to_dict"):  # Pandas
-        return [{key: value for key, value in row.items() if not _is_nan(value)} for row in table.to_dict("records")]
-    found: list[Mapping[str, Any]] = []
-    for row in cast("Iterable[Any]", table if isinstance(table, Iterable) else [table]):
-        if not isinstance(row, Mapping):
-            what = f"expected a frame or dictionaries, got {type(row).__name__}"
-            hint = "give a frame, or [{'question': ..., 'answer': ...}, ...]"
-            raise UserError(Problem(what, "cases or labels", hint))
-        found.append(cast("Mapping[str, Any]", row))
-    return found
-
-
-def _is_nan(value: object) -> bool:
-    return isinstance(value, float) and math.isnan(value)
-
-
 def _labels(given: Any) -> str | list[Mapping[str, Any]] | None:
     if given is None:
         return None
-    return str(given) if isinstance(given, str | Path) else _dictionaries(given)
+    return str(given) if isinstance(given, str | Path) else label_rows(given)
 
 
 def _has_event_loop() -> bool:

@@ -14,12 +14,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from pydantic_core import PydanticSerializationError, from_json, to_json
+from pydantic_core import from_json
 
 from evalflow.calls.client import CallSession
 from evalflow.calls.faults import of_exception
 from evalflow.config.targets import PythonTargetConfig
 from evalflow.errors import CallError, InfrastructureError, Problem, TargetError, UserError
+from evalflow.pythonvalues import json_text, plain
 from evalflow.targets.service import UNPRICED, Connector, LimitedCalls, RawReply, digest
 
 HINT = "name a callable that Python finds from the working directory: target.call=package.module:callable"
@@ -92,8 +93,8 @@ class PythonConnector(Connector):
     async def _call(self, data: bytes) -> bytes:
         reply = await called(self._callable, from_json(data), self._threads)
         try:
-            return to_json(reply)
-        except (PydanticSerializationError, ValueError) as error:
+            return json_text(plain(reply)).encode()
+        except ValueError as error:
             what = f"the callable returned what is no JSON: {error}"
             raise TargetError("malformed", what, spend=UNPRICED) from None
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
@@ -40,7 +41,14 @@ def patient(case: dict[str, Any]) -> str:
 
 
 class Pandas:
-    """The one method of a Pandas frame that is used."""
+    """What is used of a pandas frame, here one with the ids as its index."""
+
+    columns = ("question", "answer", "reference", "note")
+    index = SimpleNamespace(names=["id"])
+
+    def reset_index(self, names: list[str]) -> Pandas:
+        assert names == ["id"]
+        return self
 
     def to_dict(self, orient: str) -> list[dict[str, Any]]:
         assert orient == "records"
@@ -103,7 +111,7 @@ def test_a_function_is_a_target() -> None:
         (["dataset=rag", "metric=exact_match", "-m"], {}, "call run() once for each"),
         (["dataset=rag", "metric=exact_match", "hydra.run.dir=x"], {}, "folder=..."),
         (["rag"], {}, "write KEY=VALUE"),
-        (["metric=exact_match"], {"cases": "rag.jsonl"}, "expected a frame or dictionaries, got str"),
+        (["metric=exact_match"], {"cases": "rag.jsonl"}, "expected a frame or a list of dictionaries, got str"),
         (["metric=exact_match"], {"cases": [1]}, "expected a frame or dictionaries, got int"),
         (["metric=exact_match"], {"cases": []}, "cases"),
         (["metric=exact_match", "dataset=[rag,retrieval]"], {"cases": CASES}, "cases are those of one dataset"),

@@ -40,10 +40,11 @@ from evalflow.notes import NOTE
 from evalflow.objects import is_address
 from evalflow.paths import OWN_FOLDER, new_run_id, private_folder, write_atomically
 from evalflow.protocols import Judge, Metric, Target
+from evalflow.pythonvalues import json_text
 from evalflow.records import NOTHING, Case, Outcome, Spend, Usage
 from evalflow.records.manifest import CaseOrder, DatasetFacts, JudgeFacts, Manifest, MetricFacts, TargetFacts
 from evalflow.redaction import Redactor
-from evalflow.summary.journal import bill_row, json_line
+from evalflow.summary.journal import bill_row
 
 _SECRET_VARIABLE = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
 
@@ -72,8 +73,8 @@ def order_of(words: Sequence[str], config_dir: Path | None, folder: Path | None 
 
 
 def keep_cases(rows: Iterable[Mapping[str, Any]]) -> Path:
-    """Write rows of a dataset into a file named by their content, so that a run over them can be resumed."""
-    content = b"".join(json_line(row) + b"\n" for row in rows)
+    """Write plain rows of a dataset into a file named by their content, so that a run over them can be resumed."""
+    content = "".join(json_text(row) + "\n" for row in rows).encode()
     file = Path(OWN_FOLDER, "cases", f"{hashlib.sha256(content).hexdigest()[:16]}.jsonl")
     private_folder(file.parent)
     write_atomically(file, content.decode())

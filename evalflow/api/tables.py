@@ -1,0 +1,93 @@
+"""Cases and labels given in Python, as rows of JSON values: frames, dictionaries, and objects with fields."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+from evalflow.errors import Problem, UserError
+from evalflow.pythonvalues import NotPlain, json_text, plain
+
+Row = Mapping[str, Any]
+_MOST = 20
+"""Problems listed."""
+_HINT = "give a frame, or [{'question': ..., 'answer': ...}, ...]"
+
+
+def case_rows(table: Any) -> list[Row]:
+    """The rows of cases, plain; UserError lists the values that cannot be data."""
+    return _plain_rows(table, "cases")
+
+
+def label_rows(table: Any) -> list[Row]:
+    """The rows of labels, plain and without decimals; UserError as for cases."""
+    return [json.loads(json_text(row)) for row in _plain_rows(table, "labels")]
+
+
+def _plain_rows(table: Any, what: str) -> list[Row]:
+    found: list[Row] = []
+    problems: list[Problem] = []
+    for number, given in enumerate(_rows(table, what)):
+        try:
+            row = plain(given)
+        except NotPlain as error:
+            if error.place:
+                case_id = cast("Row", given).get("id") if isinstance(given, Mapping) else None
+                name = f" (id {case_id!r})" if isinstance(case_id, str | int) else ""
+                hint = "convert it to text, a number, a list or a dictionary, or leave it out"
+                problems.append(Problem(str(error), f"{what}[{number}]{name}", hint))
+                continue
+            row = None
+        if isinstance(row, dict):
+            found.append(cast("Row", row))
+        else:
+            got = f"expected a frame or dictionaries, got {type(given).__name__}"
+            problems.append(Problem(got, f"{what}[{number}]", _HINT))
+    if problems:
+        more = len(problems) - _MOST
+        problems[_MOST:] = [Problem(f"and {more:,} more values like these", what)] if more > 0 else []
+        raise UserError(problems)
+    return found
+
+
+def _rows(table: Any, what: str) -> Iterable[Any]:
+    package = type(table).__module__.partition(".")[0]
+    if package == "polars":
+        frame = table.collect() if hasattr(table, "collect") else table
+        return frame.to_dicts() if hasattr(frame, "to_dicts") else frame.to_list()
+    if all(hasattr(table, name) for name in ("to_dict", "columns", "index")):  # pandas and its likes
+        return _of_pandas(table)
+    if package == "pyarrow" and hasattr(table, "to_pylist"):
+        return table.to_pylist()
+    if isinstance(table, Iterable) and not isinstance(table, str | bytes | Mapping):
+        return cast("Iterable[Any]", table)
+    got = "a dictionary" if isinstance(table, Mapping) else type(table).__name__
+    raise UserError(Problem(f"expected a frame or a list of dictionaries, got {got}", what, _HINT))
+
+
+def _of_pandas(frame: Any) -> list[dict[Any, Any]]:
+    """The rows of a pandas frame, with its index if that has a name.
+
+    Whole numbers in a column with missing values, which pandas turns into 1.0, are whole again.
+    """
+    named = [name for name in frame.index.names if name is not None and name not in frame.columns]
+    if named:
+        frame = frame.reset_index(named)
+    rows: list[dict[Any, Any]] = frame.to_dict("records")
+    for column in frame.columns:
+        values = [row[column] for row in rows]
+        if any(map(_is_nan, values)) and all(_is_nan(one) or _is_whole(one) for one in values):
+            for row in rows:
+                if not _is_nan(row[column]):
+                    row[column] = int(row[column])
+    return rows
+
+
+def _is_nan(value: object) -> bool:
+    return isinstance(value, float) and math.isnan(value)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, float) and value.is_integer()
