@@ -110,6 +110,7 @@ class InfrastructureError(EvalflowError):
     exit_code = 5
 
     def __init__(self, what: str, hint: str = "") -> None:
+        self.what = what
         self.hint = hint
         super().__init__(f"{what}\n  hint: {hint}" if hint else what)
 

@@ -84,8 +84,6 @@ def of_status(response: Response) -> CallFault:
         place = response.headers.get("location") or "nowhere"
         message = f"HTTP {response.status}: redirected to {place}, which is not followed"
         hint = "set base_url to the final address, without /chat/completions"
-    elif response.status == 400 and "response_format" in text and not hint:
-        message += "; judge.mode=tools or judge.mode=md_json asks in another way"
     wait = retry_after_s(response.headers) if decision == "retry" else None
     return CallFault(decision, error_type, message, hint, excerpt(response.body), wait)
 

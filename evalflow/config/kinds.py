@@ -36,7 +36,7 @@ class Kind(Generic[C, T]):
 
 def lazily(place: str, **options: Any) -> Callable[..., Any]:
     """What builds a kind, as `module:name`; imported when the first one is built."""
-    return lambda *args: EntryPoint("", place, "").load()(*args, **options)
+    return lambda *args, **more: EntryPoint("", place, "").load()(*args, **options, **more)
 
 
 class Kinds(Generic[C, T]):

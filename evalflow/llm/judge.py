@@ -20,8 +20,8 @@ from evalflow.calls.cache_store import Entry
 from evalflow.calls.client import CallSession
 from evalflow.calls.http import HttpRequest
 from evalflow.config.judges import OpenAIJudgeConfig
-from evalflow.errors import CallError, JudgeError, Problem, UserError, first_of
-from evalflow.llm import logprobs
+from evalflow.errors import CallError, InfrastructureError, JudgeError, Problem, UserError, first_of
+from evalflow.llm import logprobs, reply_hints
 from evalflow.llm.chat import ChatClient, Completion, entry_of, identity, known_s
 from evalflow.llm.contract import Contract, prepared
 from evalflow.llm.logprobs import choices, normalised
@@ -149,7 +149,12 @@ class OpenAIJudge:
                 completion = await self._client.complete(request, key, spent.requests)
             except CallError as error:
                 spent = spent + error.spend if error.spend else spent
-                raise JudgeError(error.error_type, str(error), error.raw, spent) from None
+                hint = reply_hints.refused(self._config.mode, self._role, str(error))
+                what = f"{error}; {hint}" if hint else str(error)
+                raise JudgeError(error.error_type, what, error.raw, spent) from None
+            except InfrastructureError as error:
+                hint = reply_hints.refused(self._config.mode, self._role, str(error))
+                raise (InfrastructureError(error.what, hint) if hint else error) from None
             spent = spent + completion.spend if spent.requests else completion.spend
             if completion.refusal or completion.finish_reason == "content_filter":
                 why = completion.refusal or "the endpoint's content filter withheld the reply"
@@ -198,12 +203,20 @@ class OpenAIJudge:
         )
 
     def _invalid(self, error: InvalidReply, completion: Completion, spent: Spend) -> JudgeError:
+        empty = not (completion.text or "").strip() and not completion.tool_calls
+        said = f" ({reply_hints.circumstances(completion)})"
+        longer = reply_hints.more_tokens(self._role, completion, self._config.max_tokens)
         # A reply that was cut off once will be cut off again: a re-ask would only cost more.
         if completion.finish_reason == "length":
-            message = f"the reply was cut off at the model's or {self._role}.max_tokens' limit"
-            return JudgeError("truncated", message, error.raw, spent)
+            what = "the reply is empty, since it" if empty else "the reply"
+            limit = f"at the model's or {self._role}.max_tokens' limit"
+            return JudgeError("truncated", f"{what} was cut off {limit}{said}; {longer} allows more", error.raw, spent)
         times = f"{spent.requests} replies" if spent.requests > 1 else "1 reply"
-        return JudgeError("schema", f"no valid reply in {times}; the last: {error}", error.raw, spent)
+        hint = reply_hints.other_mode(self._config.mode, self._role, completion)
+        if empty and completion.reasoning:
+            hint = f"the model has only thought: {longer} leaves it more room, or {hint}"
+        message = f"no valid reply in {times}; the last: {error}{said if empty else ''}; {hint}"
+        return JudgeError("schema", message, error.raw, spent)
 
     def _contract(self, reply_model: type[BaseModel]) -> Contract:
         if reply_model not in self._contracts:

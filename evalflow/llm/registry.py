@@ -24,9 +24,14 @@ from evalflow.protocols import Embedder, Judge
 CONTRACTS = Path(".evalflow/contracts")  # next to the cache, in the working directory
 
 
-def build_judge(config: JudgeConfig, choice: str, session: CallSession | None = None) -> Judge:
-    """The judge that a configuration describes. Its name defaults to `<choice>:<model>`, or to the choice."""
-    return JUDGE_KINDS.get(config.kind).build(config, default_name(config, choice), session or CallSession())
+def build_judge(config: JudgeConfig, choice: str, session: CallSession | None = None, role: str = "judge") -> Judge:
+    """The judge that a configuration describes. Its name defaults to `<choice>:<model>`, or to the choice.
+
+    `role` is where the configuration stands, for messages of what to change there.
+    """
+    place = {"role": role} if type(config) is OpenAIJudgeConfig else {}
+    build = JUDGE_KINDS.get(config.kind).build
+    return build(config, default_name(config, choice), session or CallSession(), **place)
 
 
 def build_embedder(config: EmbedderConfig, choice: str, session: CallSession | None = None) -> Judge:
@@ -49,14 +54,15 @@ def _panel(config: MembersConfig, name: str, session: CallSession) -> Judge:
     members: list[Judge] = []
     problems: list[Problem] = []
     for key, member in config.asked.items():
+        role = f"judge.members.{key}"
         try:
-            members.append(build_judge(member, key, session))
+            members.append(build_judge(member, key, session, role))
         except UserError as error:
-            own = f"judge.members.{key}."
-            problems += [
-                replace(fault, where=fault.where.replace("judge.", own, 1), hint=fault.hint.replace("judge.", own))
-                for fault in error.problems
-            ]
+            for fault in error.problems:
+                if not fault.where.startswith(role):  # a kind of a package names all judges alike
+                    where, hint = (text.replace("judge.", f"{role}.") for text in (fault.where, fault.hint))
+                    fault = replace(fault, where=where, hint=hint)
+                problems.append(fault)
     if problems:
         raise UserError(problems)
     return Panel(config, name, members)

@@ -50,12 +50,10 @@ def test_each_status_has_its_decision(response: Response, decision: str, error_t
     assert str(response.status) in fault.message
 
 
-def test_a_redirect_says_where_to_and_an_unsupported_format_how_else() -> None:
+def test_a_redirect_says_where_to() -> None:
     fault = faults.of_status(_response(302, location="https://host/v2/chat/completions"))
     assert fault.message == "HTTP 302: redirected to https://host/v2/chat/completions, which is not followed"
     assert fault.hint == "set base_url to the final address, without /chat/completions"
-    fault = faults.of_status(_response(400, message="response_format is not supported"))
-    assert fault.message.endswith("judge.mode=tools or judge.mode=md_json asks in another way")
 
 
 def test_a_body_that_is_no_json_is_shown_in_one_short_line() -> None:

@@ -1,0 +1,64 @@
+"""Why a model's reply could not be used, and the setting that would help, as an override of the command line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from evalflow.llm.contract import ReplyMode
+
+if TYPE_CHECKING:
+    from evalflow.llm.chat import Completion
+
+_MORE_TOKENS = 4096
+_REFUSED: Mapping[ReplyMode, re.Pattern[str]] = MappingProxyType({
+    "json_schema": re.compile(r"response[_ ]?format|json[_ ]?schema|structured|guided|grammar", re.IGNORECASE),
+    "json": re.compile(r"response[_ ]?format|json[_ ]?(object|mode)|structured", re.IGNORECASE),
+    "tools": re.compile(r"\btools?\b|tool_choice|function.?call", re.IGNORECASE),
+})  # fmt: skip
+"""Words of an endpoint that refuses a request for the way in which it asks for a typed reply."""
+
+
+def refused(mode: ReplyMode, role: str, message: str) -> str | None:
+    """The mode to use with an endpoint that refuses this one; None if its message is about something else."""
+    words = _REFUSED.get(mode)
+    if words is None or not words.search(message):
+        return None
+    if mode == "json" and "json_schema" in message:  # LM Studio takes no other format
+        return f"{role}.mode=json_schema asks for the format that the endpoint names"
+    return f"{role}.mode=md_json asks without it"
+
+
+def other_mode(mode: ReplyMode, role: str, completion: Completion) -> str:
+    """The mode to try if a model's replies stay invalid."""
+    if mode == "json_schema":
+        return f"{role}.mode=md_json shows the schema to the model, if the endpoint does not enforce it"
+    if mode == "json" and "{" not in (completion.text or ""):
+        return f"{role}.mode=md_json asks without the endpoint's JSON mode"
+    if mode == "tools" and not completion.tool_calls:
+        return f"{role}.mode=json_schema asks without a tool"
+    return f"{role}.mode=json_schema has the endpoint enforce the schema, if it can"
+
+
+def circumstances(completion: Completion) -> str:
+    """What the endpoint says about a reply that is empty or cut off."""
+    return ", ".join(_circumstances(completion))
+
+
+def _circumstances(completion: Completion) -> Iterator[str]:
+    yield f"finish_reason {completion.finish_reason}" if completion.finish_reason else "no finish_reason"
+    if completion.usage is not None:
+        thought = (
+            "" if completion.reasoning_tokens is None else f", {completion.reasoning_tokens:,} of them for reasoning"
+        )
+        yield f"{completion.usage.output_tokens:,} output tokens{thought}"
+    if completion.reasoning:
+        yield f"{len(completion.reasoning):,} characters in its reasoning field"
+
+
+def more_tokens(role: str, completion: Completion, limit: int | None) -> str:
+    """The override that allows longer replies; `limit` is the limit by now."""
+    used = completion.usage.output_tokens if completion.usage else 0
+    return f"{role}.max_tokens={max(_MORE_TOKENS, 4 * (limit or used))}"
