@@ -23,6 +23,7 @@ from evalflow.config.schema import (
 from evalflow.config.yaml_text import safe_yaml
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.jsonvalues import as_map
+from evalflow.records import CASES
 
 ModelOf = Callable[[str], type[BaseModel]]  # looks up the model of a `kind`; raises UserError for an unknown kind
 
@@ -191,6 +192,10 @@ class _Checker:
         for group, parts in groups.items():
             for key, part in parts.items():
                 name = part.name if part is not None and part.name else key
+                if (group, name) == ("metric", CASES):
+                    what = f"no metric can be called {CASES!r}: that is the figure of the cases that pass everything"
+                    hint = f"give it another name: metric.{key}.name=NAME"
+                    self.problems.append(Problem(what, self._file(f"{group}.{key}"), hint))
                 taken = keys.setdefault((group, name), key)
                 if taken != key:
                     what = f"two {group}s are both called {name!r}: {group}.{taken} and {group}.{key}"

@@ -17,6 +17,7 @@ from evalflow.engine.manifest import now
 from evalflow.errors import Problem, UserError, command
 from evalflow.lazy import pl
 from evalflow.llm.embedded import NATURE as EMBEDDED_NATURE
+from evalflow.records import CASES
 from evalflow.records.manifest import ExportFacts, Manifest
 from evalflow.redaction import public_address
 from evalflow.report.results_csv import AnsweredCase
@@ -67,7 +68,8 @@ class FinishedRun:
         A name has the metric, then the statistic unless it is the mean; dataset, target and judge if there are several.
         """
         summary = pl.read_parquet(self.folder.path / "summary.parquet").filter(pl.col("tag").is_null())
-        several = [key for key in ("dataset", "target", "judge") if summary[key].n_unique() > 1]
+        scored = summary.filter(pl.col("metric") != CASES)  # the cases as a whole have no judge
+        several = [key for key in ("dataset", "target", "judge") if scored[key].n_unique() > 1]
         found: dict[str, float] = {}
         for row in summary.iter_rows(named=True):
             name = "/".join(str(row[key]) for key in (*several, "metric") if row[key] is not None)

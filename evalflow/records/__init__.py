@@ -19,6 +19,7 @@ from evalflow.records.answers import (
     texts_of,
 )
 from evalflow.records.scores import (
+    CASES,
     TOLERANCE,
     Direction,
     FigureSpec,
@@ -32,7 +33,7 @@ from evalflow.records.scores import (
 from evalflow.records.spend import NOTHING, CallCosts, Spend, Usage, longest
 
 __all__ = [
-    "EMBED", "EVIDENCE_TASKS", "NOTHING", "RECORDED_FAILURE", "TOLERANCE", "Answer", "AnswerStatus", "Ask",
+    "CASES", "EMBED", "EVIDENCE_TASKS", "NOTHING", "RECORDED_FAILURE", "TOLERANCE", "Answer", "AnswerStatus", "Ask",
     "CallCosts", "Case", "Context", "Direction", "Distribution", "Embedded", "FigureSpec", "JudgeInfo",
     "Label", "Message", "Outcome", "Path", "Reply", "ScoreRecord", "Spend", "Status", "ToolCall",
     "Usage", "longest", "numbered", "passes", "texts_of",

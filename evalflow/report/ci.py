@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TextIO
 
 from evalflow.lazy import pl
 from evalflow.paths import replacing
-from evalflow.records import passes
+from evalflow.records import CASES, passes
 from evalflow.records.manifest import Manifest
 from evalflow.report.page import JUDGE, judge_lines
 from evalflow.report.reported import Reported
@@ -40,10 +40,16 @@ class _Verdict(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Decides:
-    """Which cells affect the exit code: the metrics with a failed gate, and whether errors are too many."""
+    """Which cells affect the exit code: the metrics with a failed gate, and whether errors are too many.
+
+    If a gate on the cases that pass everything failed, scores of all metrics do.
+    """
 
     failed: Collection[str]
     errors: bool
+
+    def by_failing(self, metric: str) -> bool:
+        return metric in self.failed or CASES in self.failed
 
 
 def write_junit(path: Path, run: Reported) -> None:
@@ -159,7 +165,7 @@ def _of_cell(cell: Mapping[str, Any], decides: _Decides) -> _Verdict:
         return _Verdict(None)
     text = f"score {cell['score']:.4g}, threshold {cell['threshold']:.4g}"
     text = f"{text}: {cell['reason']}" if cell["reason"] else text
-    if cell["metric"] in decides.failed:
+    if decides.by_failing(cell["metric"]):
         return _Verdict("failure", text, "threshold")
     return _Verdict("skipped", f"misses its threshold, and no gate of {cell['metric']} failed: {text}")
 

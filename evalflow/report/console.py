@@ -13,6 +13,7 @@ from rich.text import Text
 
 from evalflow.lazy import pl
 from evalflow.records.manifest import Manifest
+from evalflow.report.head import head_lines
 from evalflow.report.page import judge_lines, sample_lines
 from evalflow.report.wording import (
     caveat_lines,
@@ -48,6 +49,7 @@ def print_summary(console: Console, manifest: Manifest, summary: pl.DataFrame, d
     """Print the judges and the table of a run: a line per metric, or per figure if the metric has figures."""
     print_lines(console, [*judge_lines(manifest), *sample_lines(manifest)], "dim")
     rows = headline_rows(summary)
+    print_lines(console, head_lines(rows), "bold")
     print_table(console, rows, varying(rows))
     for metric in dict.fromkeys(row["metric"] for row in rows):
         if directions.get(metric) == "lower_is_better":

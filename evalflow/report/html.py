@@ -14,6 +14,7 @@ from evalflow.report.cases import BLOCK, ExplorerWriter, most_informative, scrip
 from evalflow.report.charts import bins_of, charts, matrix_of
 from evalflow.report.ci import write_junit
 from evalflow.report.findings import exclusion_findings, noise_findings, panel_findings, preference_findings
+from evalflow.report.head import head_lines
 from evalflow.report.markdown import write_markdown
 from evalflow.report.page import PageHead, content_policy, facts, judge_lines, sample_lines, title, write_page
 from evalflow.report.proof import proof_tables
@@ -48,6 +49,7 @@ def write_html(path: Path, run: Reported, explorer: ExplorerWriter) -> None:
         "manifest": manifest.text,
         "proofs": proof_tables(manifest),
         "gates": run.gates,
+        "heads": head_lines(rows),
         "rows": [row for row in rows if row["tag"] is None],
         "by_tag": [row for row in rows if row["tag"] is not None],
         "parts": varying(rows),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalflow.paths import replacing
 from evalflow.report.findings import exclusion_findings, preference_findings
+from evalflow.report.head import head_lines
 from evalflow.report.page import judge_lines, sample_lines, title
 from evalflow.report.reported import Reported
 from evalflow.report.wording import (
@@ -46,13 +47,16 @@ def write_markdown(path: Path, run: Reported) -> None:
 def _lines(run: Reported) -> Iterator[str]:
     yield f"## {_text(title(run.manifest))}"
     yield ""
+    rows = headline_rows(run.summary)
+    for line in head_lines(rows):
+        yield f"**{_text(line)}**"
+        yield ""
     yield from (f"{_text(line)}  " for line in (*judge_lines(run.manifest), *sample_lines(run.manifest)))
     if run.gates:
         yield ""
         yield "| gate | |"
         yield "|---|---|"
         yield from (f"| {_text(gate['message'])} | {_OUTCOMES[gate['passed']]} |" for gate in run.gates)
-    rows = headline_rows(run.summary)
     parts = varying(rows)
     yield ""
     yield "| metric | value | 95 % interval | pass | scored | undefined | error | skipped |"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from evalflow.records import CASES
 from evalflow.report.wording import number
 from evalflow.summary.compare import ComparisonRow
 
@@ -35,6 +36,7 @@ def change_in_words(row: ComparisonRow) -> str:
     if found.difference is None:
         return f"{_named(row)} has no difference to show"
     rate = "pass_rate" in (row.statistic, *row.also) and row.judged is None
+    passing = "cases pass everything" if row.metric == CASES else f"answers pass {row.metric}"
     more, fewer = ("more", "fewer") if rate else ("higher", "lower")
     rises = found.difference >= 0
     here, there = (more, fewer) if rises else (fewer, more)
@@ -46,15 +48,15 @@ def change_in_words(row: ComparisonRow) -> str:
         else:
             ends = f" ({_amount(low, row, short=True)} to {_amount(high, row, short=True)})"
     if not found.difference:
-        return (
-            f"as many answers pass {row.metric} in both{ends}" if rate else f"{_named(row)} is the same in both{ends}"
-        )
+        return f"as many {passing} in both{ends}" if rate else f"{_named(row)} is the same in both{ends}"
     size = _amount(abs(found.difference), row)
     about = "" if row.higher_is_better else ", lower is better"
-    return f"{size} {here} answers pass {row.metric}{ends}" if rate else f"{_named(row)} is {size} {here}{ends}{about}"
+    return f"{size} {here} {passing}{ends}" if rate else f"{_named(row)} is {size} {here}{ends}{about}"
 
 
 def _named(row: ComparisonRow) -> str:
+    if row.metric == CASES:
+        return "the share of cases that pass everything"
     return f"{row.called} of {row.metric}" if row.called else row.metric
 
 

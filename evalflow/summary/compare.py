@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from evalflow.datasets import tag_levels
 from evalflow.lazy import np, pl
-from evalflow.records import FigureSpec, passes
+from evalflow.records import CASES, FigureSpec, passes
 from evalflow.stats.paired import (
     RULE_OF_THREE,
     Adjustment,
@@ -31,6 +31,7 @@ from evalflow.summary.figure_differences import (
     read_values,
     same_as_mean,
 )
+from evalflow.summary.passing_cases import passing_cases, passing_metrics
 from evalflow.summary.slices import cluster_name
 
 _KEY = ("dataset", "metric", "case_id")
@@ -88,6 +89,18 @@ def pair_scores(
             people = labelled_scores(labelled, given).group_by(_KEY).agg(pl.col("human").mean().alias(f"human_{side}"))
             cases = cases.join(people, on=_KEY, how="left", maintain_order="left")
     return Pairing(cases, counts, (a, b))
+
+
+def _whole_cases(
+    sides: tuple[pl.LazyFrame, pl.LazyFrame], metrics: Mapping[str, Traits]
+) -> tuple[pl.LazyFrame, pl.LazyFrame] | None:
+    """The scores of `passing_cases` of two runs; None if their metrics with pass and fail differ, or are just one."""
+    counted = passing_metrics(sides[0]), passing_metrics(sides[1])
+    several = len(counted[0]) > 1 or any(metrics.get(name, Traits()).of_cases for name in counted[0])
+    if not several or counted[0].keys() != counted[1].keys():
+        return None
+    a, b = (passing_cases(side, own).lazy() for side, own in zip(sides, counted, strict=True))
+    return a, b
 
 
 def tags_of(cases: pl.DataFrame) -> dict[str, list[str]]:
@@ -153,6 +166,7 @@ class Traits:
     bounded: bool = False
     figures: FigureSpec | None = None
     test_order: Sequence[str] = ()
+    of_cases: bool = False  # whether cases bring it, as a check of theirs
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +273,9 @@ def compare_cases(
     design = _Comparing(pairing.sides, pair, metrics, by_tag, by_class, seed, paired=True)
     shared = [*_KEY, "cluster", "tags"]
     rows: list[ComparisonRow] = []
-    cases = pairing.cases.with_columns(pl.col("cluster").rank("dense"))  # many times as fast as names
+    whole = _whole_cases(pairing.sides, metrics)
+    both = [pairing.cases, *([pair_scores(*whole).cases] if whole else [])]
+    cases = pl.concat(both).with_columns(pl.col("cluster").rank("dense"))  # many times as fast as names
     for (dataset, metric), part in cases.group_by("dataset", "metric", maintain_order=True):
         a, b = (part.select(*shared, *(pl.col(f"{name}_{side}").alias(name) for name in _SIDE)) for side in "ab")
         rows += design.rows(str(dataset), str(metric), (a, b))
@@ -282,6 +298,8 @@ def compare_samples(
     """
     design = _Comparing((a, b), pair, metrics, by_tag, by_class, seed, paired=False)
     sides = by_case(a).collect(engine="streaming"), by_case(b).collect(engine="streaming")
+    if whole := _whole_cases((a, b), metrics):
+        sides = _followed_by(sides[0], whole[0]), _followed_by(sides[1], whole[1])
     common = sides[0].select("dataset", "case_id").unique().join(sides[1], on=["dataset", "case_id"], how="semi").height
     case = pl.concat_str("dataset", pl.lit(":"), "case_id")
     rows: list[ComparisonRow] = []
@@ -298,6 +316,11 @@ def compare_samples(
             if left.height and right.height:
                 rows += design.rows(" → ".join(dict.fromkeys(names)), metric, (left, right))
     return rows, common
+
+
+def _followed_by(side: pl.DataFrame, whole: pl.LazyFrame) -> pl.DataFrame:
+    rows = by_case(whole).with_columns(pl.col("place") + side["seen"].sum()).collect(engine="streaming")
+    return pl.concat([side, rows])
 
 
 def _datasets(sides: Sides) -> list[tuple[str, str]]:
@@ -331,7 +354,13 @@ class _Comparing:
     def _differences(
         self, sides: Sides, traits: Traits, values: ClassifiedCases | None
     ) -> Iterator[tuple[str, bool, Difference, Sequence[str], bool, Difference | None, int]]:
-        """The mean, which labels correct, the pass rate if both runs have one, and figures unequal to the mean."""
+        """The mean, which labels correct, the pass rate if both runs have one, and figures unequal to the mean.
+
+        The cases as a whole have a pass rate only.
+        """
+        if sides[0]["metric"][0] == CASES:
+            yield "pass_rate", True, self._difference(sides, "passed", bounded=True), (), True, None, 0
+            return
         mean = self._difference(sides, "score", bounded=traits.bounded)
         judged = self._judged(sides)
         same = [

@@ -13,7 +13,7 @@ from evalflow.lazy import pl
 from evalflow.protocols import Measured
 from evalflow.summary.journal import SLICE
 from evalflow.summary.slices import own_cells
-from evalflow.summary.summarise import Summary, summarise
+from evalflow.summary.summarise import Summary, summarise_metrics
 
 _RESULT = ("dataset", "case_id", "target", "target_repeat", "metric")
 _UNIT = (*SLICE, "tag")
@@ -57,7 +57,7 @@ def with_exclusions(
         for tag in (None, *dict.fromkeys(level for own in row["tags"] or () for level in tag_levels(own))):
             taken.setdefault((*(row[name] for name in SLICE), tag), []).append(row)
     touched = scores.filter(pl.col("metric").is_in({one.metric for one in excluded}))
-    others = summarise(touched.join(given, on=_RESULT, how="anti", maintain_order="left"), metrics, seed).frame
+    others = summarise_metrics(touched.join(given, on=_RESULT, how="anti", maintain_order="left"), metrics, seed).frame
     without = {(_unit(row), row["statistic"]): row for row in others.iter_rows(named=True)}
     details = [
         {**dict(zip(_UNIT, _unit(row), strict=True)), "statistic": row["statistic"], "n": row["n_scored"],

@@ -9,8 +9,9 @@ from dataclasses import replace
 from evalflow.config.schema import GateValue, NotWorse
 from evalflow.errors import Problem, UserError, did_you_mean
 from evalflow.protocols import Measured
+from evalflow.records import CASES
 from evalflow.summary.figures import statistics
-from evalflow.summary.gates import BOUNDS, COLUMNS, ON_SCALE, SHARES, Condition, Gate, Looks, parse_condition
+from evalflow.summary.gates import BOUNDS, COLUMNS, OF_CASES, ON_SCALE, SHARES, Condition, Gate, Looks, parse_condition
 
 _TAG = "tag:"
 _POINT = "point"
@@ -103,10 +104,14 @@ def _concerned(name: str | None, statistic: str, where: str, metrics: Mapping[st
             known = {known for metric in metrics.values() for known in _statistics(metric)}
             what = f"no metric of this run has a statistic {statistic!r}"
             raise UserError(Problem(what, where, did_you_mean(statistic, known)))
+    elif name == CASES:
+        if statistic not in OF_CASES:
+            what = f"the cases as a whole have no statistic {statistic!r}: they pass or fail"
+            raise UserError(Problem(what, where, 'gate the share that passes everything: cases: {pass_rate: ">= 0.9"}'))
     elif name in metrics:
         yield name
     else:
-        raise UserError(Problem(f"no metric {name!r} in this run", where, did_you_mean(name, metrics)))
+        raise UserError(Problem(f"no metric {name!r} in this run", where, did_you_mean(name, [*metrics, CASES])))
 
 
 def _statistics(metric: Measured) -> list[str]:
@@ -173,6 +178,8 @@ def _check_looks(gate: Gate, where: str, metrics: Mapping[str, Measured]) -> Non
     what, hint = "", ""
     if gate.metric is None:
         what, hint = "looks are at one metric, and this gate is about all", "name the metric: METRIC@TAG"
+    elif gate.metric == CASES:
+        what, hint = "whether cases pass everything is known at the end only", "look at one metric: METRIC"
     elif gate.statistic not in _COMPARED:
         what, hint = f"{gate.statistic} cannot be looked at before the end", "mean and pass_rate can"
     elif gate.baseline:

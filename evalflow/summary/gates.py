@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from evalflow.errors import Problem, UserError
 from evalflow.lazy import pl
-from evalflow.records import passes
+from evalflow.records import CASES, passes
 
 if TYPE_CHECKING:
     from evalflow.summary.compare import ComparisonRow
@@ -23,6 +23,8 @@ COLUMNS = (
     "pass_rate_high", "n", "n_scored", "n_undefined", "n_error", "n_skipped", "cost_usd", "latency_p50", "latency_p95",
 )  # fmt: skip
 """Statistics that are columns of the row of the mean; all others are rows of their own."""
+OF_CASES = ("pass_rate", "pass_rate_low", "pass_rate_high", "n", "n_scored", "n_undefined", "n_error", "n_skipped")
+"""Statistics of the metric `cases`, the cases that pass everything; all are columns of its row."""
 _CI = ("ci_low", "ci_high")
 BOUNDS = {"mean": _CI, "pass_rate": ("pass_rate_low", "pass_rate_high")}
 """The columns of the interval of a statistic that is a column; of a figure they are those of the mean."""
@@ -200,7 +202,7 @@ def _rows(
     from evalflow.stats.intervals import UNEVEN
 
     of_mean = gate.statistic in COLUMNS
-    statistic = "mean" if of_mean else gate.statistic
+    statistic = ("pass_rate" if gate.metric == CASES else "mean") if of_mean else gate.statistic
     value = "value" if gate.statistic == "mean" or not of_mean else gate.statistic
     low, high = BOUNDS.get(gate.statistic, (None, None) if of_mean else _CI)
     wanted = (pl.col("statistic") == statistic) & pl.col("tag").eq_missing(pl.lit(gate.tag, pl.String))

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from evalflow.config.schema import MetricConfig
 from evalflow.lazy import pl
 from evalflow.paths import completed, safe_text, write_atomically
 from evalflow.protocols import Measured
-from evalflow.records import Direction, passes
+from evalflow.records import CASES, Direction, FigureSpec, passes
 from evalflow.stats.intervals import Moments, intervals
 from evalflow.summary.details import member_key, noise, panel_details
 from evalflow.summary.figures import Slice, figures
 from evalflow.summary.journal import SLICE, scores_schema, summary_schema
+from evalflow.summary.passing_cases import passing_cases, passing_metrics
 from evalflow.summary.scan import Composite, InputOrder, JournalReader, rank
 from evalflow.summary.slices import Units, cluster, counts, find_units, mean_of, measures, own_cells, repeats_of
 
@@ -33,6 +35,35 @@ class Summary:
 
 
 def summarise(scores: pl.LazyFrame, metrics: Mapping[str, Measured], seed: int = 0) -> Summary:
+    """Summarise a run's scores, as of `summarise_metrics`.
+
+    If several metrics have pass and fail, or cases bring checks, the metric `cases` follows: the pass rate is the share
+    of cases that pass everything (`passing_cases`).
+    """
+    found = summarise_metrics(scores, metrics, seed)
+    counted = passing_metrics(scores) if found.frame.height else {}
+    checks = {name for name, metric in metrics.items() if metric.config.kind == "checks"}
+    if len(counted) < 2 and checks.isdisjoint(counted):
+        return found
+    rates = summarise_metrics(passing_cases(scores, counted).lazy(), {CASES: _OfCases()}, seed).frame.with_columns(
+        pl.lit(None, pl.Float64).alias("std"), pl.lit(None, pl.Float64).alias("median"), statistic=pl.lit("pass_rate")
+    )
+    places = {name: place for place, name in enumerate(found.frame["dataset"].unique(maintain_order=True))}
+    order = pl.col("dataset").replace_strict(places, return_dtype=pl.Int64), "target"
+    rows = pl.concat([found.frame, rates]).sort(*order, nulls_last=True, maintain_order=True)
+    return Summary(rows, found.details)
+
+
+@dataclass(frozen=True, slots=True)
+class _OfCases:
+    """The metric `cases`; implements Measured."""
+
+    config: MetricConfig = field(default_factory=lambda: MetricConfig(kind=CASES))
+    bounded: bool = True
+    figures: FigureSpec | None = None
+
+
+def summarise_metrics(scores: pl.LazyFrame, metrics: Mapping[str, Measured], seed: int = 0) -> Summary:
     """Summarise a table of scores, of the metrics by name in the order composed; `seed` is for bootstrap intervals.
 
     Counts are of cells. Values, intervals and pass rates are over cases: the repeats of a case are averaged first. Only
@@ -61,7 +92,7 @@ def _panels(scores: pl.LazyFrame, metrics: Mapping[str, Measured], seed: int) ->
     if members.head(1).collect().is_empty():
         return []
     alone = members.with_columns(judge=member_key(), member_of=pl.lit(None, pl.String))
-    return panel_details(members, summarise(alone, metrics, seed).frame, seed)
+    return panel_details(members, summarise_metrics(alone, metrics, seed).frame, seed)
 
 
 def _mean_rows(

@@ -13,7 +13,7 @@ from evalflow.app.core.saved import SavedRun, read_exclusions
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import UserError
 from evalflow.lazy import pl
-from evalflow.records import Case, passes
+from evalflow.records import CASES, Case, passes
 from evalflow.records.manifest import Manifest
 from evalflow.report.findings import excluded_by, excluded_words
 from evalflow.report.wording import caveat, counted, method
@@ -239,7 +239,8 @@ def _basis(row: GateRow) -> str:
     states = {"undefined": row.n_undefined, "skipped": row.n_skipped}
     states["in error"] = row.n - row.n_scored - row.n_undefined - row.n_skipped
     left = ", ".join(f"{count:,} {state}" for state, count in states.items() if count)
-    scores = f"{row.n_scored:,} of {row.n:,} scores" + (f" ({left})" if left else "")
+    counted_are = "cases" if row.metric == CASES else "scores"
+    scores = f"{row.n_scored:,} of {row.n:,} {counted_are}" + (f" ({left})" if left else "")
     if row.compared is None:
         return f"rests on {scores}"
     return f"rests on {counted(row.compared, 'case')} of both runs; this run has {scores}"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+import shlex
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from evalflow.config.schema import MetricConfig, ScorerConfig
@@ -12,7 +14,7 @@ from evalflow.engine.looks import LookedMetric
 from evalflow.errors import Problem, did_you_mean
 from evalflow.metrics.kinds.composite import BY_PASSING, CompositeMetricConfig
 from evalflow.protocols import Measured
-from evalflow.records import FigureSpec
+from evalflow.records import CASES, FigureSpec
 from evalflow.summary.gates import SHARES, Gate
 from evalflow.summary.scan import Composite, Source
 from evalflow.summary.summarise import Threshold
@@ -92,11 +94,25 @@ class ResultRules:
                     yield Problem(what, f"metric.{composite.name}.of", hint)
         limited = {threshold.metric for threshold in self.thresholds()}
         for gate in self.gates:
+            if gate.metric == CASES:
+                yield from self._undecided_cases(gate, limited)
+                continue
             concerned = list(self.metrics) if gate.metric is None else [gate.metric]
             if gate.statistic in SHARES and not limited & {*concerned}:
                 who = f"{gate.metric} has no" if gate.metric else "no metric has a"
                 what, hint = self._no_threshold(f"there is no {gate.statistic}: {who} threshold", concerned[0])
                 yield Problem(what, f"gate.{gate.about}.{gate.statistic}", hint)
+
+    def _undecided_cases(self, gate: Gate, limited: Set[str]) -> Iterator[Problem]:
+        brought = [name for name, metric in self.metrics.items() if metric.config.kind == "checks"]
+        if len(limited) > 1 or not limited.isdisjoint(brought):
+            return
+        what, hint = self._no_threshold("no case can pass or fail: no metric has a threshold", next(iter(self.metrics)))
+        for metric in limited:
+            what = f"only {metric} has pass and fail, so there is no figure over several metrics"
+            gated = f"{{{metric}: {{{gate.statistic}: {json.dumps(str(gate.condition))}}}}}"
+            hint = f"gate this metric: {shlex.quote(f'gate={gated}')}"
+        yield Problem(what, f"gate.{gate.about}.{gate.statistic}", hint)
 
     def unlookable(self) -> Iterator[Problem]:
         """Looks at metrics that not every case has as soon as it is scored, and a stop that these do not allow."""

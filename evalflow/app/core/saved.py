@@ -92,7 +92,8 @@ class SavedRun:
         def of(name: str, facts: MetricFacts) -> Traits:
             config = self.manifest.metric_config(name)
             lower = config.get("direction") == "lower_is_better"
-            return Traits(not lower, facts.bounded, facts.figures, tuple(config.get("test_order") or ()))
+            order, of_cases = tuple(config.get("test_order") or ()), config.get("kind") == "checks"
+            return Traits(not lower, facts.bounded, facts.figures, order, of_cases)
 
         return {name: of(name, facts) for name, facts in self.manifest.metrics.items()}
 

@@ -16,11 +16,12 @@ from evalflow.engine.folder import RunFolder
 from evalflow.engine.manifest import now
 from evalflow.lazy import pl
 from evalflow.paths import private_folder
+from evalflow.records import CASES
 from evalflow.records.manifest import SCHEMA, Manifest, SweepManifest
 from evalflow.report.sweep import agreement, write_sweep_report
 from evalflow.summary.compare import ComparisonRow, Traits, adjusted
 from evalflow.summary.ranking import CommonCases, common_cases, rank_by_mean
-from evalflow.summary.summarise import Summary, summarise, write_summary
+from evalflow.summary.summarise import Summary, summarise_metrics, write_summary
 
 
 def open_sweep(folder: Path, run_id: str, overrides: Sequence[str]) -> None:
@@ -89,7 +90,8 @@ def leaderboards(runs: Sequence[SavedRun], summary: pl.DataFrame) -> list[dict[s
         [row for a, b in pairs for row in compare_two(a, b, options)[0]], options.adjust, test_orders(runs)
     )
     found: list[dict[str, Any]] = []
-    for key, rows in summary.filter(pl.col("tag").is_null()).group_by(_BOARD, maintain_order=True):
+    metrics = summary.filter(pl.col("tag").is_null() & (pl.col("metric") != CASES))
+    for key, rows in metrics.group_by(_BOARD, maintain_order=True):
         about: dict[str, Any] = dict(zip(_BOARD, key, strict=True))
         names: list[str] = rows["run"].unique(maintain_order=True).to_list()
         if len(names) < 2:
@@ -146,7 +148,7 @@ def _on(run: SavedRun, cases: pl.DataFrame, about: Mapping[str, Any]) -> pl.Data
     config = MetricConfig(kind="", direction="higher_is_better" if traits.higher_is_better else "lower_is_better")
     measured = {about["metric"]: RunMetric(config, traits.bounded, traits.figures)}
     scores = _scores(run, about).join(cases.lazy(), on="case_id", how="semi")
-    rows = summarise(scores, measured, run.manifest.config["seed"]).frame
+    rows = summarise_metrics(scores, measured, run.manifest.config["seed"]).frame
     return rows.filter(pl.col("tag").is_null()).select(pl.lit(run.name).alias("run"), pl.all())
 
 

@@ -14,11 +14,13 @@ from evalflow.app.studio.comparing import (
     interval_of,
     leading,
     related,
+    row_statistic,
     scored_runs,
 )
 from evalflow.app.studio.runs import Run, list_runs
 from evalflow.app.studio.scores import summary
 from evalflow.app.studio.space import Workspace
+from evalflow.records import CASES
 from evalflow.report.wording import without_means_of_figures
 
 if TYPE_CHECKING:
@@ -46,11 +48,15 @@ class PeopleValue:
 class Headline:
     """The one number of a run that says whether the bot is good.
 
+    It is the share of cases that pass everything, if the run has that figure; else of one metric, by name.
+
     Attributes:
+        metric: `cases` for the cases that pass everything.
         statistic: pass_rate, or mean or the name of a figure for a metric without pass or fail.
         value, low, high: The number and its 95 % interval; None if nothing was scored.
         n, n_scored: Answers, and those with a score.
-        why: Why this metric is the one.
+        why: Why this metric is the one, of several; empty for the cases.
+        is_one_of_several: Whether the run has more metrics.
         judged: The judge, and its agreement with people; empty without a judge.
         people: What people's labels make of the number; None without labels, or with too few.
     """
@@ -66,6 +72,7 @@ class Headline:
     n: int
     n_scored: int
     why: str
+    is_one_of_several: bool = False
     judged: str = ""
     people: PeopleValue | None = None
 
@@ -134,6 +141,10 @@ def headlines(space: Workspace) -> dict[str, Headline]:
 def headline_of(run: Run) -> Headline | None:
     """The headline of a run with results; see `leading` for which metric it is."""
     metrics = {one["name"] for one in run.facts["metrics"]}
+    if whole := [row for row in run.facts["summary"] if row["metric"] == CASES]:
+        row = max(whole, key=lambda row: row["n"])
+        ends = interval_of(row, "pass_rate")
+        return Headline(run, CASES, row["dataset"], None, "pass_rate", *ends, row["n"], row["n_scored"], "")
     rows = [row for row in without_means_of_figures(run.facts["summary"]) if row["metric"] in metrics]
     if not rows:
         return None
@@ -152,6 +163,7 @@ def headline_of(run: Run) -> Headline | None:
         row["n"],
         row["n_scored"],
         why if len(metrics) > 1 else "",
+        len(metrics) > 1,
         judged if row["judge"] else "",
         _people_value(run, row, statistic),
     )
@@ -187,8 +199,9 @@ def _matching(rows: Sequence[ComparisonRow], headline: Headline) -> Iterator[Com
 @requires("read")
 def weak_tags(space: Workspace, headline: Headline) -> list[WeakTag]:
     """The tags with the worst numbers, worst first, of those that are worse than all cases together."""
-    traits = next(one for one in headline.run.facts["metrics"] if one["name"] == headline.metric)
-    is_lower_better = traits["direction"] == "lower_is_better" and headline.statistic != "pass_rate"
+    directions = {one["name"]: one["direction"] for one in headline.run.facts["metrics"]}
+    lower = directions.get(headline.metric) == "lower_is_better"
+    is_lower_better = lower and headline.statistic != "pass_rate"
     found = [tag for row in summary(space, headline.run.run_id) for tag in _tagged(row, headline)]
     found.sort(key=lambda one: -one.value if is_lower_better else one.value)
     if headline.value is None:
@@ -203,8 +216,8 @@ def _is_all_of(tag: WeakTag, parent: WeakTag) -> bool:
 
 
 def _tagged(row: Mapping[str, Any], headline: Headline) -> Iterator[WeakTag]:
-    passes = headline.statistic == "pass_rate"
-    wanted = (headline.metric, headline.dataset, headline.judge, "mean" if passes else headline.statistic)
+    statistic = row_statistic(headline.metric, headline.statistic)
+    wanted = (headline.metric, headline.dataset, headline.judge, statistic)
     if row["tag"] is None or (row["metric"], row["dataset"], row["judge"], row["statistic"]) != wanted:
         return
     value, low, high = interval_of(row, headline.statistic)

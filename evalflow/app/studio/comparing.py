@@ -29,6 +29,7 @@ from evalflow.app.studio.runs import MAX_PAGE, Run, get_run, list_runs, run_row
 from evalflow.app.studio.space import NotFoundError, TakenError, Workspace
 from evalflow.engine.folder import RunFolder
 from evalflow.errors import EvalflowError, Problem, UserError
+from evalflow.records import CASES
 from evalflow.records.manifest import Manifest
 from evalflow.report.wording import without_means_of_figures
 from evalflow.store.scores import common_cases
@@ -97,12 +98,13 @@ def gated_metrics(run: Run) -> set[str]:
     return {gate["of_metric"] for gate in run.facts["gates"] if gate.get("of_metric")}
 
 
-def leading(run: Run, metric: str, judge: str | None, n: int) -> tuple[bool, bool, bool, int]:
+def leading(run: Run, metric: str, judge: str | None, n: int) -> tuple[bool, bool, bool, bool, int]:
     """The order in which metrics of a run say how good it is, the lowest first, of `n` answers on one dataset.
 
-    A metric with a gate comes first, then one with pass and fail, then one with a judge, then that with more answers.
+    The cases that pass everything come first, then a metric with a gate, then one with pass and fail, then one with a
+    judge, then that with more answers.
     """
-    return metric not in gated_metrics(run), metric not in passing_metrics(run), judge is None, -n
+    return metric != CASES, metric not in gated_metrics(run), metric not in passing_metrics(run), judge is None, -n
 
 
 def leading_row(rows: Sequence[ComparisonRow], run: Run) -> ComparisonRow:
@@ -211,6 +213,11 @@ def _before(space: Workspace, run: Run) -> ComparableRun | None:
         return None
     found = [candidate(other, scored) for other in islice(earlier, _LOOKED_AT)]
     return next((one for one in found if not one.obstacles), found[0] if found else None)
+
+
+def row_statistic(metric: str, statistic: str) -> str:
+    """The statistic of the summary's row that has a number: a pass rate is a column of the mean, but for the cases."""
+    return "mean" if statistic == "pass_rate" and metric != CASES else statistic
 
 
 def interval_of(row: Mapping[str, Any], statistic: str) -> tuple[float | None, float | None, float | None]:
@@ -343,7 +350,7 @@ def _history(
 
 
 def _row(run: Run, dataset: str, metric: str, statistic: str) -> Mapping[str, Any] | None:
-    wanted = ("mean" if statistic == "pass_rate" else statistic, dataset, metric, _traits(run, metric).get("judge"))
+    wanted = (row_statistic(metric, statistic), dataset, metric, _traits(run, metric).get("judge"))
     for row in run.facts["summary"]:
         if (row["statistic"], row["dataset"], row["metric"], row["judge"]) == wanted:
             return row
@@ -397,6 +404,10 @@ def _manifest(folder: Path) -> Manifest | None:
 def _breaks(metric: str, before: Manifest | None, now: Manifest | None) -> list[Obstacle]:
     if before is None or now is None:
         return [Obstacle("metric", "the folder of a run is gone, so that nobody can tell whether it measured the same")]
+    if metric == CASES:
+        if set(before.metrics) != set(now.metrics):
+            return [Obstacle("metric", "other metrics were run, so a case passed other things")]
+        return [one for name in now.metrics for one in _breaks(name, before, now)]
     old, new = (manifest.metrics.get(metric) for manifest in (before, now))
     if old is None or new is None:
         return [Obstacle("metric", f"the files of a run do not know metric {metric}")]

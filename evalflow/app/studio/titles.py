@@ -15,10 +15,11 @@ from typing import Any
 from evalflow.app.core.options import options
 from evalflow.app.studio.access import requires
 from evalflow.app.studio.space import NotFoundError, Workspace
-from evalflow.app.studio.validate import LONGEST_NAME, NO_NAMES
+from evalflow.app.studio.validate import LONGEST_NAME, no_names
 from evalflow.config.schema import IDENTIFIER
 from evalflow.errors import Problem, UserError
 from evalflow.paths import conf_dirs
+from evalflow.records import CASES
 from evalflow.store import definitions
 
 LONGEST_TITLE = 120
@@ -60,7 +61,7 @@ def name_for(title: str, taken: Collection[str], what: str) -> str:
     """
     name = title if IDENTIFIER.match(title) and len(title) <= LONGEST_NAME - 10 else _folded(title, what)
     numbered = (f"{name}_{i}" for i in count(2))
-    return next(free for free in chain([name], numbered) if free not in taken and free not in NO_NAMES)
+    return next(free for free in chain([name], numbered) if free not in taken and free not in no_names(what))
 
 
 def _folded(title: str, what: str) -> str:
@@ -98,6 +99,8 @@ class Titles:
 
         `bot`: whose metric it is; without one it is the library's.
         """
+        if (kind, name) == ("metric", CASES):
+            return "Cases that pass everything"
         return self.given.get((kind, bot, name)) or self.given.get((kind, "", name)) or name
 
 

@@ -26,7 +26,7 @@ from evalflow.metrics.registry import METRIC_KINDS, build_metric
 from evalflow.paths import prompt_dirs
 from evalflow.prompts import Prompts
 from evalflow.protocols import Metric
-from evalflow.records import Case, Context, Message
+from evalflow.records import CASES, Case, Context, Message
 from evalflow.targets.recorded import recorded_answer
 from evalflow.targets.registry import TARGET_KINDS, build_target
 
@@ -130,6 +130,13 @@ RESERVED = frozenset({"add", "delete", "edit", "export", "import", "new", "previ
 LONGEST_NAME = 100
 NO_NAMES = RESERVED | {"false", "inf", "nan", "null", "true"}
 """Identifiers that cannot be names: the last ones are values in an override such as `target=null`."""
+
+
+def no_names(what: str) -> frozenset[str]:
+    """Identifiers that cannot be names of a bot, metric, check, ..."""
+    return NO_NAMES | {CASES} if what in ("metric", "check") else NO_NAMES
+
+
 _PROMPT = re.compile(r"[a-z][a-z0-9_]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+\.jinja\Z")
 
 
@@ -149,6 +156,9 @@ def _wrong_name(name: str, what: str) -> Iterator[Problem]:
         yield Problem(why, f"{what}.name", f"such as {name}_one")
     elif name in NO_NAMES:
         yield Problem(f"{name!r} cannot be a name: it is a value in overrides", f"{what}.name", f"such as {name}_one")
+    elif name in no_names(what):
+        why = f"no {what} can be called {name!r}: that is the figure of the cases that pass everything"
+        yield Problem(why, f"{what}.name", f"such as my_{name}")
 
 
 def check_bot(name: str, config: Mapping[str, Any], connections: Connections | None = None) -> dict[str, Any]:

@@ -44,7 +44,7 @@ from evalflow.metrics.check_groups import GroupCheck, Weighted
 from evalflow.metrics.rulebook import Combine, Operation, Rulebook
 from evalflow.prompts import Prompts
 from evalflow.protocols import Judge, Metric
-from evalflow.records import Answer, Case, Outcome
+from evalflow.records import CASES, Answer, Case, Outcome
 
 
 class CheckMetricConfig(UnitMetricConfig):
@@ -97,6 +97,8 @@ def _identifier(text: str) -> str:
         raise ValueError(f"the identifier {text!r} must have no spaces and no #")
     if text in PARAMS:
         raise ValueError(f"{text!r} is a built-in check; choose another identifier")
+    if text == CASES:
+        raise ValueError(f"{text!r} is the figure of the cases that pass everything; choose another identifier")
     return text
 
 

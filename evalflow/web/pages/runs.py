@@ -15,6 +15,7 @@ from evalflow.app.studio.opened_runs import open_run
 from evalflow.app.studio.runs import Run, list_runs
 from evalflow.app.studio.space import Page, Workspace
 from evalflow.errors import EvalflowError
+from evalflow.records import CASES
 from evalflow.report.wording import joined
 from evalflow.web.ui import forms
 from evalflow.web.ui.dialogs import confirmation, folder_dialog
@@ -55,7 +56,9 @@ def metric_titles(run: Run) -> dict[str, str]:
 
 
 def in_a_sentence(metric: str, run: Run) -> str:
-    """The title of a run's metric, in quotes if it is more than a word."""
+    """The title of a run's metric, in quotes if it is more than a word; the cases as a whole keep their name."""
+    if metric == CASES:
+        return metric
     title = title_of("metric", metric, run.bot)
     return f"“{title}”" if " " in title else title
 

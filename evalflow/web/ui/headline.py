@@ -3,32 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from nicegui import ui
 
 from evalflow.app.studio.bot_home import Headline
+from evalflow.records import CASES
+from evalflow.report.head import cases_in_words, rates_in_words
 from evalflow.report.wording import counted, joined, number, percent
 from evalflow.web.ui.parts import interval, text
 from evalflow.web.ui.visitor import title_of
 
 
 def sentence(headline: Headline) -> str:
-    """The headline in words: `64 % of answers pass (57 to 71 %)`."""
+    """The headline in words, such as `30 % of 300 cases pass everything (25 % to 36 %)`.
+
+    If the run has several metrics, and no such figure, it names the metric: `69 % of answers pass Right fee`.
+    """
+    if row := _row_of_cases(headline):
+        return cases_in_words(row)
     if headline.value is None:
         return "Nothing could be scored"
     if headline.statistic == "pass_rate":
         ends = "" if headline.low is None else f" ({percent(headline.low)} to {percent(headline.high)})"
-        return f"{percent(headline.value)} of answers pass{ends}"
+        which = f" {about_what(headline)[0]}" if headline.is_one_of_several else ""
+        return f"{percent(headline.value)} of answers pass{which}{ends}"
     name = "on average" if headline.statistic == "mean" else headline.statistic.replace("_", " ")
     ends = "" if headline.low is None else f" ({interval(headline.low, headline.high, 2)})"
     return f"{about_what(headline)[0]}: {number(headline.value, 2)} {name}{ends}"
 
 
+def _row_of_cases(headline: Headline) -> Mapping[str, Any] | None:
+    rows = headline.run.facts["summary"] if headline.metric == CASES else ()
+    return next((row for row in rows if (row["metric"], row["dataset"]) == (CASES, headline.dataset)), None)
+
+
 def about_what(headline: Headline) -> tuple[str, str]:
-    """The titles of the metric and the dataset."""
-    metric = title_of("metric", headline.metric, headline.run.bot)
-    return metric, title_of("dataset", headline.dataset)
+    """The titles of the metric and the dataset; for the cases that pass everything, each metric with its pass rate."""
+    named = partial(title_of, "metric", bot=headline.run.bot)
+    dataset = title_of("dataset", headline.dataset)
+    if row := _row_of_cases(headline):
+        return rates_in_words(headline.run.facts["summary"], row, named), dataset
+    return named(headline.metric), dataset
 
 
 def heading(headline: Headline, tag: str = "h2") -> None:
@@ -43,6 +60,8 @@ def heading(headline: Headline, tag: str = "h2") -> None:
 def basis(headline: Headline, moment: str = "") -> None:
     """What the sentence is about: the metric, the dataset, the run's moment, and how many answers are scored."""
     scored = f"{headline.n_scored:,} of {counted(headline.n, 'answer')} scored"
+    if headline.metric == CASES:
+        scored = f"{headline.n_scored:,} of {counted(headline.n)} decided"
     why = f"{scored}; shown because {headline.why}" if headline.why else scored
     text(joined(*about_what(headline), moment, why), "p", "muted small")
     if headline.judged:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from evalflow.app.core.comparison import Obstacle
+from evalflow.app.studio import bots, cases, datasets
 from evalflow.app.studio.bot_home import (
     Headline,
     HeadlineChange,
@@ -23,7 +24,7 @@ from evalflow.app.studio.run_request import RunRequest
 from evalflow.app.studio.runs import Progress, Run
 from evalflow.app.studio.space import Workspace
 from evalflow.web.pages.bot_home import since_last_time
-from evalflow.web.ui.headline import said_by_people, sentence
+from evalflow.web.ui.headline import about_what, said_by_people, sentence
 from evalflow.web.ui.visitor import Visitor
 from tests.finishing import finish
 from tests.web.finished import finish_runs
@@ -135,6 +136,53 @@ def test_the_number_is_of_a_gate_then_of_what_passes_then_of_a_judge(
     assert found is not None
     assert (found.metric, found.statistic, found.value) == chosen
     assert found.why
+
+
+def test_several_metrics_are_headed_by_the_cases_that_pass_everything() -> None:
+    rows = [_row("a", passing=1.0), _row("b", passing=0.4), _row("c")]
+    cases: dict[str, Any] = {"n": 10, "n_scored": 9, "n_error": 1, "target": "t", "statistic": "pass_rate"}
+    whole = _row("cases", value=0.3, passing=0.3, **cases)
+    run = _run([_metric("a"), _metric("b"), _metric("c")], [*({**row, "target": "t"} for row in rows), whole], ["a"])
+    found = headline_of(run)
+    assert found is not None
+    assert (found.metric, found.statistic, found.value, found.why) == ("cases", "pass_rate", 0.3, "")
+    assert sentence(found) == "30 % of 9 cases pass everything (10 % to 90 %); 1 case is open because of errors"
+    assert about_what(found) == ("a 100 %, b 40 %", "d")
+
+
+def test_a_run_of_several_metrics_never_calls_one_of_them_the_answers() -> None:
+    found = headline_of(_run([_metric("a"), _metric("b")], [_row("a"), _row("b", passing=0.4)]))
+    assert found is not None
+    assert sentence(found) == "40 % of answers pass b (10 % to 90 %)"
+
+
+TWO_CHECKS: list[dict[str, Any]] = [
+    {"identifier": "string_matching", "params": {"keyword": "francs"}},
+    {"identifier": "regex_matching", "params": {"pattern": "^[0-9]+ francs$"}},
+]
+
+
+def test_the_home_of_a_bot_with_checks_follows_the_cases_that_pass_all(space: Workspace) -> None:
+    bots.create_bot(space, "desk", {"kind": "recorded"})
+    datasets.create_dataset(space, "fees")
+    answers = ["5 francs", "about 6 francs", "8 francs", "10 francs", "twelve francs", "9"]
+    rows = [{"id": f"f{i}", "question": "?", "answer": a, "checks": TWO_CHECKS} for i, a in enumerate(answers)]
+    cases.add_cases(space, "fees", rows)
+    finish(space, RunRequest("desk", ["fees"], ["checks"]))
+    for stored, row in zip(cases.list_cases(space, "fees").items, rows, strict=True):
+        cases.update_case(space, "fees", stored.id, stored.version, {**row, "answer": "5 francs"})
+    finish(space, RunRequest("desk", ["fees"], ["checks"]))
+    home = bot_home(space, "desk")
+    before = headline_of(home.runs[1])
+    assert home.headline is not None
+    assert before is not None
+    assert sentence(before).startswith("50 % of 6 cases pass everything (")
+    assert about_what(before)[0] == "string_matching 83 %, regex_matching 50 %"
+    assert sentence(home.headline).startswith("100 % of 6 cases pass everything (")
+    words = since_last_time(home.headline, change_since(space, home.headline))
+    assert words.startswith("Since last time 50 points more cases pass everything (")
+    known = {metric: [point.value for point in one.points] for _, metric, _, one in histories(space, "desk", 5)}
+    assert known == {"string_matching": [pytest.approx(5 / 6), 1.0], "regex_matching": [0.5, 1.0], "cases": [0.5, 1.0]}
 
 
 def test_what_cannot_be_said_is_said() -> None:

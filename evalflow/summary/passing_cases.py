@@ -1,0 +1,67 @@
+"""Cases that pass everything: none of a case's scores fails, and at least one passes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from evalflow.lazy import pl
+from evalflow.records import CASES
+
+_CASE = ("dataset", "target", "case_id")
+_FLAGS = ("fails", "passes", "errs", "undefined")
+
+
+def passing_metrics(scores: pl.LazyFrame) -> dict[str, bool]:
+    """The metrics whose scores pass or fail, sorted, and whether each was judged repeatedly."""
+    repeated = (pl.col("repeat") > 0).any().alias("repeated")
+    return dict(sorted(_counted(scores).group_by("metric").agg(repeated).collect(engine="streaming").iter_rows()))
+
+
+def passing_cases(scores: pl.LazyFrame, metrics: Mapping[str, bool]) -> pl.DataFrame:
+    """One row per case, in the columns of scores: 1 if the case passes everything, 0 if one of its scores fails.
+
+    Only metrics with a threshold count. A case without a failing score is in state error if one of its scores is; it is
+    undefined or skipped if none of its scores passes. With repeats the score is the share that passes: of each answer
+    with each judgement, where a metric judged once counts in all of them. `metrics` are as of `passing_metrics`.
+    """
+    status, passed = pl.col("status"), pl.col("passed")
+    flags = [
+        (~passed).any().alias("fails"), passed.any().alias("passes"), (status == "error").any().alias("errs"),
+        (status == "undefined").any().alias("undefined"), pl.col("place").min(),
+    ]  # fmt: skip
+    rows = _counted(scores.with_row_index("place"))
+    again = [name for name, is_repeated in metrics.items() if is_repeated]
+    answer = (*_CASE, "target_repeat")
+    draws = rows.filter(~pl.col("metric").is_in(again)).group_by(answer).agg(flags)
+    if again:
+        judged = rows.filter(pl.col("metric").is_in(again)).group_by(*answer, "repeat").agg(flags)
+        both = judged.join(draws, on=answer, how="full", coalesce=True)
+        either = [
+            pl.col(name).fill_null(value=False) | pl.col(f"{name}_right").fill_null(value=False) for name in _FLAGS
+        ]
+        draws = both.with_columns(*either, place=pl.min_horizontal("place", "place_right"))
+    decided = pl.when("fails").then(0.0).when("errs").then(None).when("passes").then(1.0)
+    score = pl.col("score")
+    cases = (
+        draws.with_columns(decided.alias("score"), errs=pl.col("errs") & ~pl.col("fails"))
+        .group_by(_CASE)
+        .agg(score.mean(), pl.col("errs", "undefined").any(), pl.col("place").min())
+        .with_columns(
+            pl.lit(CASES).alias("metric"), pl.lit(None, pl.String).alias("judge"),
+            pl.lit(None, pl.String).alias("member_of"), pl.lit(0, pl.Int64).alias("repeat"),
+            pl.lit(0, pl.Int64).alias("target_repeat"), passed=score,
+            status=pl.when(score.is_not_null()).then(pl.lit("scored")).when("errs").then(pl.lit("error"))
+            .when("undefined").then(pl.lit("undefined")).otherwise(pl.lit("skipped")),
+            cached=pl.lit(False), latency_s=pl.lit(None, pl.Float64), cost_usd=pl.lit(0.0),
+            input_tokens=pl.lit(0, pl.Int64), output_tokens=pl.lit(0, pl.Int64),
+        )
+    )  # fmt: skip
+    found = cases.collect(engine="streaming")
+    # The first of many lists, or a join of all, would take several times as long.
+    about = rows.select("place", "group", "tags").join(found.lazy().select("place"), on="place", how="semi")
+    joined = found.join(about.collect(engine="streaming"), on="place")
+    return joined.sort("place").drop("errs", "undefined", "place")
+
+
+def _counted(scores: pl.LazyFrame) -> pl.LazyFrame:
+    return scores.filter(pl.col("member_of").is_null() & pl.col("threshold").is_not_null())
