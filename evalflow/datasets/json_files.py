@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
+from evalflow.datasets.nan_literals import NanFilter, without_nan
 from evalflow.datasets.sources import MAX_RECORD, SourceRow, Table, Unreadable, parse_json, record, too_large, too_long
 from evalflow.errors import Problem, UserError
 from evalflow.jsonvalues import kind
@@ -19,9 +21,9 @@ BOM = b"\xef\xbb\xbf"
 _LIST = "a file that is one JSON list is read with `format: json`"
 
 
-def open_jsonl(path: Path) -> Table:
-    """Open the file as a table. Blank lines and a byte order mark are skipped; NaN is refused."""
-    return Table(_line_rows(path))
+def open_jsonl(path: Path, *, missing_nan: bool = False) -> Table:
+    """Open the file as a table. Blank lines and a byte order mark are skipped; NaN is refused, or read as null."""
+    return Table(_line_rows(path, missing_nan))
 
 
 def raw_objects(path: Path) -> Iterator[str]:
@@ -31,14 +33,14 @@ def raw_objects(path: Path) -> Iterator[str]:
             yield text.decode(errors="replace") + "\n"
 
 
-def _line_rows(path: Path) -> Iterator[SourceRow | Problem]:
+def _line_rows(path: Path, missing_nan: bool) -> Iterator[SourceRow | Problem]:
     name = shown(path)
     with path.open("rb") as file:
         for line, text in _objects(file):
             if len(text) > MAX_RECORD:
                 yield too_long(f"{name}:{line}")
                 return
-            value = parse_json(text, name, line)
+            value = parse_json(without_nan(text) if missing_nan else text, name, line)
             if isinstance(value, Problem):
                 yield value if value.hint or not text.startswith(b"[") else replace(value, hint=_LIST)
             else:
@@ -88,32 +90,33 @@ class _Form:
     example_outputs: bool | None = None
 
 
-def open_json(path: Path) -> Table:
-    """Open the file as a table, parsed incrementally."""
+def open_json(path: Path, *, missing_nan: bool = False) -> Table:
+    """Open the file as a table, parsed incrementally. NaN is refused, or read as null."""
     import ijson  # pyright: ignore[reportMissingTypeStubs]
 
     try:
-        form = _crash_problem(path) or _form(path)
+        form = _crash_problem(path) or _form(path, missing_nan)
     except (ijson.JSONError, ArithmeticError) as error:
         form = _broken(path, error)
     if isinstance(form, Problem):
         return Table(iter([form]))
-    return Table(_rows(path, form), ALIASES if form.prefix == "data.item" else {})
+    return Table(_rows(path, form, missing_nan), ALIASES if form.prefix == "data.item" else {})
 
 
-def _open(path: Path) -> IO[bytes]:
-    file = path.open("rb")
-    if file.read(len(BOM)) != BOM:
-        file.seek(0)
-    return file
+@contextmanager
+def _open(path: Path, missing_nan: bool = False) -> Generator[IO[bytes]]:
+    with path.open("rb") as file:
+        if file.read(len(BOM)) != BOM:
+            file.seek(0)
+        yield cast("IO[bytes]", NanFilter(file)) if missing_nan else file
 
 
-def _form(path: Path) -> _Form | Problem:
+def _form(path: Path, missing_nan: bool = False) -> _Form | Problem:
     """Detect the form of the file; reads no more than needed."""
     import ijson  # pyright: ignore[reportMissingTypeStubs]
 
     data = outputs = None
-    with _open(path) as file:
+    with _open(path, missing_nan) as file:
         events: Iterator[tuple[str, str, Any]] = ijson.parse(file)
         _, first, value = next(events)
         if first == "start_array":
@@ -151,7 +154,7 @@ def raw_items(path: Path) -> Iterator[str]:
 
 
 def streamed_items(path: Path, prefix: str, scalars: Mapping[str, Callable[[Any], None]]) -> Iterator[Any]:
-    """The items at an ijson prefix, one at a time; UserError if the file is broken.
+    """The items at an ijson prefix, one at a time, with null for NaN; UserError if the file is broken.
 
     `scalars` are called with the values at their prefixes, and with None for one that does not come before the items.
     """
@@ -162,7 +165,7 @@ def streamed_items(path: Path, prefix: str, scalars: Mapping[str, Callable[[Any]
             raise UserError(problem)
         missing = dict(scalars)
         start = prefix.removesuffix(".item")
-        with _open(path) as file:
+        with _open(path, missing_nan=True) as file:
             for place, event, value in cast("Iterator[tuple[str, str, Any]]", ijson.parse(file)):
                 if place in missing and not event.startswith("start"):
                     missing.pop(place)(int(value) if isinstance(value, Decimal) else value)
@@ -170,7 +173,7 @@ def streamed_items(path: Path, prefix: str, scalars: Mapping[str, Callable[[Any]
                     break
         for absent in missing.values():
             absent(None)
-        with _open(path) as file:
+        with _open(path, missing_nan=True) as file:
             for item in cast("Iterator[Any]", ijson.items(file, prefix)):
                 yield _floats(item)
     except (ijson.JSONError, ArithmeticError, ValueError) as error:
@@ -179,12 +182,12 @@ def streamed_items(path: Path, prefix: str, scalars: Mapping[str, Callable[[Any]
         raise UserError(Problem(f"cannot be read: {error.strerror}", shown(path))) from None
 
 
-def _rows(path: Path, form: _Form) -> Iterator[SourceRow | Problem]:
+def _rows(path: Path, form: _Form, missing_nan: bool) -> Iterator[SourceRow | Problem]:
     import ijson  # pyright: ignore[reportMissingTypeStubs]
 
     name = shown(path)
     try:
-        with _open(path) as file:
+        with _open(path, missing_nan) as file:
             items: Iterator[Any] = ijson.items(file, form.prefix)
             for index, item in enumerate(items):
                 row = record(_floats(item), f"{name}[{index}]" if form.prefix else name)

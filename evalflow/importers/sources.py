@@ -12,7 +12,7 @@ from typing import Any, cast
 from evalflow.datasets.csv_file import open_csv
 from evalflow.datasets.json_files import open_json, open_jsonl, streamed_items
 from evalflow.datasets.parquet import open_parquet
-from evalflow.datasets.sources import MAX_RECORD, SourceRow, Table
+from evalflow.datasets.sources import MAX_RECORD, SourceRow, Table, Unreadable
 from evalflow.errors import Problem, UserError
 from evalflow.importers.ledger import Untranslatable
 from evalflow.importers.located import Broken, located_json, located_yaml
@@ -28,11 +28,12 @@ def _open_json(path: Path) -> Table:
     with path.open("rb") as file:
         first, second = file.readline(MAX_RECORD).strip(), file.readline(64).strip()
     is_lines = second.startswith(b"{") and first.endswith(b"}")
-    return open_jsonl(path) if is_lines else open_json(path)
+    return open_jsonl(path, missing_nan=True) if is_lines else open_json(path, missing_nan=True)
 
 
+_open_lines = partial(open_jsonl, missing_nan=True)
 READABLE: Mapping[str, Callable[[Path], Table]] = {
-    ".jsonl": open_jsonl, ".ndjson": open_jsonl, ".json": _open_json, ".csv": open_csv,
+    ".jsonl": _open_lines, ".ndjson": _open_lines, ".json": _open_json, ".csv": open_csv,
     ".parquet": partial(open_parquet, missing_nan=True),
 }  # fmt: skip
 
@@ -180,8 +181,11 @@ def begins_with(path: Path, marks: bytes | tuple[bytes, ...]) -> bool:
     return _head(path).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(marks)
 
 
-def read_rows(path: Path) -> Iterator[SourceRow]:
-    """The rows of a .jsonl, .json, .csv or .parquet file, one at a time; UserError at the first that is broken."""
+def read_rows(path: Path, broken: Callable[[Problem], None] | None = None) -> Iterator[SourceRow]:
+    """The rows of a .jsonl, .json, .csv or .parquet file, one at a time; NaN is missing.
+
+    A broken row goes to `broken`, by default as a UserError; a fault after which nothing can be read always is one.
+    """
     opener = READABLE.get(path.suffix.lower())
     if opener is None:
         raise UserError(Problem("unknown kind of file", shown(path), f"known endings: {', '.join(READABLE)}"))
@@ -189,10 +193,13 @@ def read_rows(path: Path) -> Iterator[SourceRow]:
     empty = True
     try:
         for row in opener(path).rows:
-            if isinstance(row, Problem):
-                raise UserError(row)
             empty = False
-            yield row
+            if isinstance(row, SourceRow):
+                yield row
+            elif broken is None or isinstance(row, Unreadable):
+                raise UserError(row)
+            else:
+                broken(row)
     except OSError as error:
         raise UserError(Problem(f"cannot be read: {error.strerror}", shown(path))) from None
     except UnicodeDecodeError:

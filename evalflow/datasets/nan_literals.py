@@ -1,0 +1,81 @@
+"""NaN and Infinity in JSON, which Python's `json` writes although JSON has none of them: read as null."""
+
+from __future__ import annotations
+
+import re
+from typing import IO
+
+_INTERESTING = re.compile(rb'"|NaN|-?Infinity')
+_STRING_END = re.compile(rb'\\.|"', re.DOTALL)
+_LONGEST = len(b"-Infinity")
+
+
+def without_nan(text: bytes) -> bytes:
+    """The text with null for each NaN, Infinity and -Infinity outside of strings; its lines stay the same."""
+    if b"NaN" not in text and b"Infinity" not in text:
+        return text
+    scanner = _Scanner()
+    return scanner.take(text, last=True)
+
+
+class NanFilter:
+    """A file of JSON, read as `without_nan` does, block by block."""
+
+    def __init__(self, file: IO[bytes], block: int = 1 << 16) -> None:
+        self._file = file
+        self._block = block
+        self._scanner = _Scanner()
+        self._ready = b""
+        self._ended = False
+
+    def read(self, size: int = -1) -> bytes:
+        """At most `size` bytes; empty at the end only."""
+        while not self._ended and (size < 0 or len(self._ready) < max(size, 1)):
+            block = self._file.read(self._block)
+            self._ended = not block
+            self._ready += self._scanner.take(block, last=self._ended)
+        found, self._ready = (self._ready, b"") if size < 0 else (self._ready[:size], self._ready[size:])
+        return found
+
+
+class _Scanner:
+    """Replaces literals in a text that comes in blocks; what may continue in the next block is held back."""
+
+    def __init__(self) -> None:
+        self._held = b""
+        self._in_string = False
+
+    def take(self, block: bytes, *, last: bool) -> bytes:
+        text, self._held = self._held + block, b""
+        found: list[bytes] = []
+        at = 0
+        while at < len(text):
+            if self._in_string:
+                cut = self._string_end(text, at)
+                cut = len(text) if last and self._in_string else cut
+                found.append(text[at:cut])
+                if self._in_string:
+                    self._held = text[cut:]
+                    break
+                at = cut
+                continue
+            match = _INTERESTING.search(text, at)
+            if match is None:
+                cut = len(text) if last else max(at, len(text) - _LONGEST + 1)
+                found.append(text[at:cut])
+                self._held = text[cut:]
+                break
+            found.append(text[at : match.start()])
+            self._in_string = match[0] == b'"'
+            found.append(match[0] if self._in_string else b"null")
+            at = match.end()
+        return b"".join(found)
+
+    def _string_end(self, text: bytes, at: int) -> int:
+        """Where the open string ends; if it does not end here, where to cut: before half of an escape."""
+        while (match := _STRING_END.search(text, at)) is not None:
+            at = match.end()
+            if match[0] == b'"':
+                self._in_string = False
+                return at
+        return len(text) - (len(text) > at and text.endswith(b"\\"))
