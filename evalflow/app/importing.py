@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,7 @@ from evalflow.importers.exports import read_export
 from evalflow.importers.files import ImportedConfig, ImportSource, key_for, secrets_in
 from evalflow.importers.govuk import read_config
 from evalflow.importers.inspect_logs import read_inspect
-from evalflow.importers.ledger import Ledger
+from evalflow.importers.ledger import COLUMNS, Ledger, Untranslated
 from evalflow.importers.lm_eval import read_lm_eval
 from evalflow.importers.openai_evals import read_openai_evals
 from evalflow.importers.platforms import PLATFORMS
@@ -120,11 +120,22 @@ def _print_counts(console: Console, ledger: Ledger) -> None:
     console.print(table_of(columns, rows, gap=2))
     if ledger.left_out:
         console.print(literal("not translated", style="bold"))
-    for entry in ledger.left_out:
-        times = f"{entry.count:,} x " if entry.count > 1 else ""
-        console.print(literal(f"  {times}{entry.what}, {entry.where}: {entry.reason}"), soft_wrap=True)
-        if entry.hint:
-            console.print(literal(f"    {entry.hint}", style="dim"), soft_wrap=True)
+    for (where, reason, hint), entries in _by_reason(ledger.left_out):
+        times = f"{entries[0].count:,} x " if entries[0].count > 1 else ""
+        names = ", ".join(entry.what for entry in entries)
+        console.print(literal(f"  {times}{names}, {where}: {reason}"), soft_wrap=True)
+        if hint:
+            console.print(literal(f"    {hint}", style="dim"), soft_wrap=True)
+
+
+def _by_reason(left: Iterable[Untranslated]) -> Iterator[tuple[tuple[str, str, str], Sequence[Untranslated]]]:
+    """What was left out; columns that were left out of the same rows for the same reason together."""
+    together: dict[tuple[str, ...], list[Untranslated]] = {}
+    for entry in left:
+        own = () if entry.part == COLUMNS else (entry.part, entry.what)
+        together.setdefault((entry.where, entry.reason, entry.hint, *own), []).append(entry)
+    for (where, reason, hint, *_), entries in together.items():
+        yield (where, reason, hint), entries
 
 
 def _commands(imported: ImportedConfig) -> Iterator[tuple[list[str], str]]:

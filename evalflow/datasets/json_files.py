@@ -160,22 +160,55 @@ def streamed_items(path: Path, prefix: str, scalars: Mapping[str, Callable[[Any]
     """
     import ijson  # pyright: ignore[reportMissingTypeStubs]
 
-    try:
-        if problem := _crash_problem(path):
-            raise UserError(problem)
-        missing = dict(scalars)
-        start = prefix.removesuffix(".item")
-        with _open(path, missing_nan=True) as file:
-            for place, event, value in cast("Iterator[tuple[str, str, Any]]", ijson.parse(file)):
-                if place in missing and not event.startswith("start"):
-                    missing.pop(place)(int(value) if isinstance(value, Decimal) else value)
-                if place == start and event == "start_array":
-                    break
+    missing = dict(scalars)
+    start = prefix.removesuffix(".item")
+    with _streaming(path):
+        for place, event, value in _events(path):
+            if place in missing and not event.startswith("start"):
+                missing.pop(place)(int(value) if isinstance(value, Decimal) else value)
+            if place == start and event == "start_array":
+                break
         for absent in missing.values():
             absent(None)
         with _open(path, missing_nan=True) as file:
             for item in cast("Iterator[Any]", ijson.items(file, prefix)):
                 yield _floats(item)
+
+
+def document_keys(path: Path, below: str = "") -> dict[str, bool]:
+    """The keys of a file that is one object, or of the object at a key in it; whether each has a value.
+
+    A null, an empty text, list or object is none. UserError if the file is broken.
+    """
+    found: dict[str, bool] = {}
+    open_key: str | None = None
+    with _streaming(path):
+        for place, event, value in _events(path):
+            if place == below and event == "map_key":
+                found.setdefault(value, False)
+                open_key = value
+            elif open_key is not None and not event.startswith("start"):
+                found[open_key] = event == "map_key" or (not event.startswith("end") and value not in (None, ""))
+                open_key = None
+    return found
+
+
+def _events(path: Path) -> Iterator[tuple[str, str, Any]]:
+    import ijson  # pyright: ignore[reportMissingTypeStubs]
+
+    with _open(path, missing_nan=True) as file:
+        yield from cast("Iterator[tuple[str, str, Any]]", ijson.parse(file))
+
+
+@contextmanager
+def _streaming(path: Path) -> Generator[None]:
+    """Turn errors of the parser and of the disk into UserError."""
+    import ijson  # pyright: ignore[reportMissingTypeStubs]
+
+    try:
+        if problem := _crash_problem(path):
+            raise UserError(problem)
+        yield
     except (ijson.JSONError, ArithmeticError, ValueError) as error:
         raise UserError(_broken(path, error)) from None
     except OSError as error:

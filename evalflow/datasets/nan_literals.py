@@ -42,11 +42,12 @@ class _Scanner:
     """Replaces literals in a text that comes in blocks; what may continue in the next block is held back."""
 
     def __init__(self) -> None:
-        self._held = b""
+        self._held: bytes = b""
         self._in_string = False
 
     def take(self, block: bytes, *, last: bool) -> bytes:
-        text, self._held = self._held + block, b""
+        text: bytes = self._held + block
+        self._held = b""
         found: list[bytes] = []
         at = 0
         while at < len(text):

@@ -42,6 +42,14 @@ class Columns:
     def __contains__(self, name: str) -> bool:
         return not is_missing(self._data.get(name))
 
+    def declares(self, name: str) -> bool:
+        """Whether there is such a key, with or without a value."""
+        return name in self._data
+
+    def has(self, name: str) -> bool:
+        """Whether a key has a value, or one that begins with it and a dot."""
+        return name in self or any(one.startswith(f"{name}.") for one in self.names)
+
     def peek(self, name: str) -> Any:
         """The value of a key, which does not count as read; None if it is missing."""
         value = self._data.get(name)
@@ -54,6 +62,22 @@ class Columns:
                 self._read.add(name)
                 return self._data[name]
         return None
+
+    def number(self, name: str) -> float | None:
+        """A number of at least 0, also as a cell holds it, read; None, and the key unread, for anything else."""
+        found = number_of(self.peek(name))
+        if found is not None:
+            self._read.add(name)
+        return found
+
+    def spread(self, starts: tuple[str, ...]) -> dict[str, Any]:
+        """The values of the keys with one of these beginnings, read, by what follows it; JSON texts are parsed."""
+        found: dict[str, Any] = {}
+        for name in self.names:
+            start = next((one for one in starts if name.startswith(one)), None)
+            if start is not None and name not in self._read:
+                found[name.removeprefix(start)] = parsed(self.get(name))
+        return found
 
     def child(self, name: str) -> Columns:
         """The object of a key, also as JSON text; empty if there is none, and then the key stays unread."""
@@ -77,7 +101,7 @@ class Columns:
     def leave(self, reason: str, *names: str, hint: str = "") -> None:
         """List keys that are of no use here, unless they were read."""
         for name in names:
-            if name in self and name not in self._read:
+            if name in self and name not in self._read and self._data[name] not in ([], {}):
                 self._left[name] = (reason, hint)
 
     def rest(self) -> dict[str, Any]:
@@ -102,9 +126,9 @@ class Columns:
             place = f"{self.path}{name}"
             if name in self._left:
                 ledger.leave_column(place, self.where, *self._left[name])
-            elif name not in self._read:
+            elif name not in self._read and self._data[name] not in ([], {}):
                 ledger.leave_column(place, self.where, _UNKNOWN)
-            else:
+            elif name in self._read:
                 if not self.path:
                     ledger.take_column(place)
                 for inner in self._inner.get(name, ()):
@@ -112,6 +136,26 @@ class Columns:
 
     def _wrapped(self, value: Mapping[str, Any], name: str) -> Columns:
         return Columns(value, self.where, f"{self.path}{name}.")
+
+
+def finite(value: Any, ledger: Ledger, where: str) -> Any:
+    """The value with null for NaN, which is missing, and for an infinite number, which is listed."""
+    if isinstance(value, float) and not isfinite(value):
+        if value == value:
+            ledger.leave("values", f"the number {value}", where, "no file of JSON can hold it: data/ has null instead")
+        return None
+    if isinstance(value, Mapping):
+        return {key: finite(one, ledger, where) for key, one in cast("Mapping[str, Any]", value).items()}
+    return [finite(one, ledger, where) for one in as_list(value)] if isinstance(value, list) else value
+
+
+def number_of(value: Any) -> float | None:
+    """A number of at least 0, such as seconds or dollars, also where a cell holds it as text."""
+    try:
+        found = float(value)
+    except (TypeError, ValueError):
+        return None
+    return found if isfinite(found) and found >= 0 and not isinstance(value, bool) else None
 
 
 def is_missing(value: Any) -> bool:

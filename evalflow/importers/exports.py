@@ -8,16 +8,18 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from evalflow.datasets import irregular
+from evalflow.datasets.messages import read_messages
 from evalflow.datasets.sources import SourceRow
 from evalflow.errors import Problem, UserError
+from evalflow.importers.columns import Columns, is_missing, parsed
+from evalflow.importers.conversation import are_messages, message_rows, read_turns, said_in
 from evalflow.importers.files import ImportedConfig, ImportSource, output_text, question_of
 from evalflow.importers.ledger import Ledger, Untranslatable
 from evalflow.importers.recorded import PARTS, recorded_cases
@@ -26,15 +28,13 @@ from evalflow.jsonvalues import as_list, as_map
 from evalflow.paths import shown
 from evalflow.records.answers import Message
 
-Row = Mapping[str, Any]
 Scores = Iterator[tuple[str, Any]]
 _TEXTS = ("answer", "output", "response", "content", "text", "result", "generation", "completion", "expected")
 _CONTEXTS = ("contexts", "retrieved_contexts", "retrieval_context", "context", "documents")
 _SPREAD = frozenset({"input", "inputs", "output", "outputs", "metadata"})
 """Fields that may also be spread over columns such as `input_question`."""
-_ROLES = {"human": "user", "ai": "assistant"}
 _IDS = ("id", "run_id", "traceId", "trace_id")
-_LISTED = 12  # columns named in a note
+_SPEAKERS = frozenset({"role", "type"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,6 @@ class Platform:
         lists: Keys of an object below which the rows are.
         number, group, failure: Where the row's own id, the id of related rows, and an error are.
         seconds, dollars: Time and cost of the answer.
-        others: Further columns that are read.
         encoded: Inputs and outputs are JSON texts in every format, not in CSV alone.
         hint: How the tool writes such a file.
     """
@@ -65,19 +64,18 @@ class Platform:
     asked: Sequence[str]
     said: Sequence[str]
     expected: Sequence[str]
-    scores: Callable[[Row], Scores]
+    scores: Callable[[Columns], Scores]
     hint: str
     runs: Sequence[str] = ()
-    scored: Callable[[Row], str] = lambda row: ""  # noqa: ARG005
+    scored: Callable[[Columns], str] = lambda row: ""  # noqa: ARG005
     scores_in: str = ""
-    part_of: Callable[[Row], str] = lambda row: ""  # noqa: ARG005
+    part_of: Callable[[Columns], str] = lambda row: ""  # noqa: ARG005
     lists: Sequence[str] = ()
     number: Sequence[str] = ("id",)
     group: Sequence[str] = ()
     failure: Sequence[str] = ("error",)
-    seconds: Callable[[Row], Any] = lambda row: None  # noqa: ARG005
-    dollars: Callable[[Row], Any] = lambda row: None  # noqa: ARG005
-    others: Sequence[str] = ()
+    seconds: Callable[[Columns], Any] = lambda row: None  # noqa: ARG005
+    dollars: Callable[[Columns], Any] = lambda row: None  # noqa: ARG005
     encoded: bool = False
 
 
@@ -93,7 +91,7 @@ def read_export(platform: Platform, source: ImportSource) -> ImportedConfig:
 def _of_folder(platform: Platform, source: ImportSource, folder: Path) -> ImportedConfig:
     """One file of rows, with their scores in other files."""
     files = [path for path in sorted(folder.iterdir()) if path.suffix.lower() in READABLE]
-    beside = [path for path in files if platform.scored(next(_rows(platform, path)).data)]
+    beside = [path for path in files if platform.scored(_first(platform, path))]
     others = [path for path in files if path not in beside]
     if len(others) != 1:
         what = (
@@ -103,7 +101,7 @@ def _of_folder(platform: Platform, source: ImportSource, folder: Path) -> Import
     with source.database() as database:
         store = _ScoreStore(database)
         for path in beside:
-            store.add((platform.scored(row.data), row) for row in _rows(platform, path))
+            store.add((platform.scored(Columns(row.data, row.where)), row) for row in _rows(platform, path))
         imported = _imported(platform, source, others[0], store.joined(platform.scores_in, _rows(platform, others[0])))
         for where in store.left():
             imported.ledger.leave("scores", "score", where, f"what it is about is not in {shown(others[0])}")
@@ -137,46 +135,30 @@ class _ScoreStore:
             yield where
 
 
+def _first(platform: Platform, path: Path) -> Columns:
+    row = next(_rows(platform, path))
+    return Columns(row.data, row.where)
+
+
 def _imported(platform: Platform, source: ImportSource, path: Path, rows: Iterator[SourceRow]) -> ImportedConfig:
     imported = ImportedConfig(ledger=Ledger(PARTS))
     encoded = platform.encoded or path.suffix.lower() == ".csv"
-    columns: dict[str, None] = {}
     with recorded_cases(source, imported, platform.tool, platform.column, path) as cases:
-        for row in rows:
-            columns |= dict.fromkeys(list(row.data)[:200]) if len(columns) < 1000 else {}
-            read = partial(_case, platform, row.data, encoded)
-            cases.take(row.where, read, platform.scores(row.data), platform.hint)
-    unused = _unused(platform, [name for name in columns if name not in cases.scores.names])
-    if unused:
-        more = f" and {len(unused) - _LISTED} more" if len(unused) > _LISTED else ""
-        imported.notes.append(f"columns that are not copied: {', '.join(unused[:_LISTED])}{more}")
+        for found in rows:
+            row = Columns(found.data, found.where)
+            read = partial(_case, platform, row, encoded, imported.ledger)
+            cases.take(row, read, platform.scores(row), platform.hint, kept_as=_structured if encoded else _same)
     return imported
 
 
-def field_of(row: Row, names: Sequence[str]) -> Any:
+def field_of(row: Columns, names: Sequence[str]) -> Any:
     """The value under the first of the names that has one; else an object of the columns that begin with one."""
-    for name in names:
-        if row.get(name) not in (None, ""):
-            return row[name]
-    for name in names if not any(name in row for name in names) else ():
+    found = row.get(*names)
+    for name in names if found is None and not any(map(row.declares, names)) else ():
         starts = (f"{name}.", f"{name}_") if name in _SPREAD else (f"{name}.",)
-        spread = {
-            column[len(name) + 1 :]: parsed(cell)
-            for column, cell in row.items()
-            if column.startswith(starts) and cell not in (None, "")
-        }
-        if spread:
+        if spread := row.spread(starts):
             return spread
-    return None
-
-
-def number_of(value: Any) -> float | None:
-    """A number of seconds or dollars, also where a cell holds it as text."""
-    try:
-        found = float(value)
-    except (TypeError, ValueError):
-        return None
-    return found if isfinite(found) and found >= 0 and not isinstance(value, bool) else None
+    return found
 
 
 def _rows(platform: Platform, path: Path) -> Iterator[SourceRow]:
@@ -189,37 +171,41 @@ def _rows(platform: Platform, path: Path) -> Iterator[SourceRow]:
     yield from read_rows(path)
 
 
-def _case(platform: Platform, row: Row, encoded: bool) -> dict[str, Any]:
+def _case(platform: Platform, row: Columns, encoded: bool, ledger: Ledger) -> dict[str, Any]:
     if reason := platform.part_of(row):
         raise Untranslatable(reason)
-    read = parsed if encoded else _same
-    given, said, expected = (read(field_of(row, names)) for names in (platform.asked, platform.said, platform.expected))
+    read = parsed if platform.encoded else _structured if encoded else _same
+    cells = [field_of(row, names) for names in (platform.asked, platform.said, platform.expected)]
+    given, said, expected = map(read, cells)
     if given is None:
         raise Untranslatable(f"it has none of {', '.join(platform.asked)}")
-    found = input_of(given)
+    is_run = not platform.runs or any(row.has(name) for name in platform.runs)
+    _, said_cell, expected_cell = cells
+    if expected is None and not is_run:
+        expected, said, expected_cell = said, None, said_cell
+    failure = None if said is not None else field_of(row, platform.failure)
+    found = input_of(given, ledger, row.where)
     if not found.get("messages") and (not given or not found["question"].strip()):
         raise Untranslatable("its input is empty")
-    is_run = not platform.runs or any(field_of(row, [name]) is not None for name in platform.runs)
-    if expected is None and not is_run:
-        expected, said = said, None
-    failure = field_of(row, platform.failure)
-    if said is not None:
-        found["answer"] = text_of(said)
-    elif failure is not None:
-        found["failure"] = text_of(failure)
-    found |= {"reference": text_of(expected)} if expected is not None else {}
-    contexts = _contexts(said) or _contexts(given) or _contexts(expected)
-    found |= {"contexts": contexts} if contexts else {}
     noted = parsed(field_of(row, ("metadata",)))
     about = dict(as_map(noted)) if isinstance(noted, Mapping) or noted is None else {"metadata": noted}
-    number, group = field_of(row, platform.number), field_of(row, platform.group)
-    about |= {f"{platform.column}_id": number} if isinstance(number, str | int) else {}
+    if said is not None:
+        found |= answer_of(said, about, ledger, row.where, said_cell)
+    elif failure is not None:
+        found["failure"] = failure if isinstance(failure, str) else output_text(failure)
+    if expected is not None:
+        found |= _reference(expected, found.setdefault("vars", {}), platform.expected[0], expected_cell)
+    contexts = next((one for one in map(_contexts, (said, given, expected)) if one is not None), None)
+    found |= {"contexts": contexts} if contexts is not None else {}
     found |= {"metadata": about} if about else {}
+    number, group = field_of(row, platform.number), row.get(*platform.group)
+    found |= {"id": number} if isinstance(number, str | int) else {}
     found |= {"group": str(group)} if isinstance(group, str | int) else {}
-    tags = [str(tag) for tag in as_list(parsed(row.get("tags"))) if str(tag).strip(" >")]
-    found |= {"tags": tags} if tags else {}
+    tags = as_list(parsed(row.peek("tags")))
+    if tags and all(isinstance(tag, str) for tag in tags):
+        found["tags"] = [tag for tag in as_list(parsed(row.get("tags"))) if tag.strip(" >")]
     if "answer" in found:
-        measured = {"latency_s": number_of(platform.seconds(row)), "cost_usd": number_of(platform.dollars(row))}
+        measured = {"latency_s": platform.seconds(row), "cost_usd": platform.dollars(row)}
         found |= {name: value for name, value in measured.items() if value is not None}
     return found
 
@@ -228,33 +214,72 @@ def _same(value: Any) -> Any:
     return value
 
 
-def input_of(given: Any) -> dict[str, Any]:
-    """The question or messages, and all that an input of several parts holds as variables."""
+def _structured(cell: Any) -> Any:
+    """The object or list that a cell holds; a text in quotes is a text that has quotes."""
+    return cell if isinstance(cell, str) and cell.lstrip().startswith('"') else parsed(cell)
+
+
+def input_of(given: Any, ledger: Ledger, where: str) -> dict[str, Any]:
+    """The question or messages, and all that an input of several parts holds as variables.
+
+    Untranslatable for messages that cannot be asked as they are.
+    """
     known = as_map(given)
     listed = as_list(known.get("messages", given))
     inner = as_list(listed[0]) if len(listed) == 1 else []
-    messages = [message_of(one) for one in inner or listed]
-    if messages and all(messages):
-        turns = [Message(one["role"], one["content"]) for one in messages if one]
-        for number, fault in irregular(turns):
-            raise Untranslatable(f"its messages cannot be asked as they are: message {number + 1} {fault}")
+    listed = inner or listed
+    if are_messages(listed):
+        messages = read_turns(listed, ledger, where, ordered=True)
         rest = {str(name): value for name, value in known.items() if name != "messages"}
-        return {"messages": messages, **({"vars": rest} if rest else {})}
+        return {"messages": message_rows(messages), **({"vars": rest} if rest else {})}
     rest = {str(name): value for name, value in known.items()}
     return {"question": question_of(rest, "") or text_of(given), **({"vars": rest} if rest else {})}
 
 
-def message_of(value: Any) -> dict[str, str] | None:
-    """A chat message with its role and text; None if it is none."""
-    known = as_map(value)
-    known = as_map(known["kwargs"]) if "kwargs" in known else known
-    role, content = known.get("role", known.get("type")), known.get("content")
-    parts = [as_map(part).get("text") for part in as_list(content)]
-    if parts and all(isinstance(part, str) for part in parts):
-        content = "\n".join(str(part) for part in parts)
-    if not isinstance(role, str) or not isinstance(content, str):
-        return None
-    return {"role": _ROLES.get(role, role), "content": content}
+def answer_of(said: Any, about: dict[str, Any], ledger: Ledger, where: str, cell: Any = None) -> dict[str, Any]:
+    """The answer in an output, and the steps of an agent that its messages are.
+
+    What the output holds beside the text goes to `about`, the answer's metadata, as `output`. An output that was parsed
+    from the text of a `cell`, and has no text of its own, is that text.
+    """
+    turns = as_list(as_map(said).get("messages", said))
+    if are_messages(turns):
+        messages = read_turns(turns, ledger, where)
+        steps = message_rows(messages) if any(one.tool_calls for one in messages) else None
+        if len(as_map(said)) > 1 or (len(turns) > 1 and not steps):
+            about["output"] = said
+        return {"answer": said_in(messages[-1:]) or "", **({"actual": steps} if steps else {})}
+    if are_messages([said]):
+        [message] = read_turns([said], ledger, where) or [Message("assistant", "")]
+        steps = message_rows([message]) if message.tool_calls else None
+        about |= {"output": message.metadata} if message.metadata else {}
+        return {"answer": message.content, **({"actual": steps} if steps else {})}
+    text = text_of(said)
+    if not _is_whole(said, text):
+        about["output"] = said
+    return {"answer": _written(said, text, cell)}
+
+
+def _written(value: Any, text: str, cell: Any) -> str:
+    """The text of a value; if that is its JSON, as the file has it."""
+    return cell if isinstance(cell, str) and not isinstance(value, str) and text == output_text(value) else text
+
+
+def _reference(expected: Any, variables: dict[str, Any], name: str, cell: Any) -> dict[str, Any]:
+    """The reference, or several; what it holds beside the text is a variable of its own name."""
+    items = as_list(expected)
+    if items and all(isinstance(one, str) for one in items):
+        return {"reference": items if len(items) > 1 else items[0]}
+    text = text_of(expected)
+    if not _is_whole(expected, text):
+        variables.setdefault(name, expected)
+    return {"reference": _written(expected, text, cell)}
+
+
+def _is_whole(value: Any, text: str) -> bool:
+    """Whether a text is all that a value says."""
+    known = {name: one for name, one in as_map(value).items() if name not in _SPEAKERS and not is_missing(one)}
+    return value == text or output_text(value) == text or list(known.values()) == [text]
 
 
 def text_of(value: Any) -> str:
@@ -265,9 +290,10 @@ def text_of(value: Any) -> str:
     choices = as_list(known.get("choices"))
     said = as_map(choices[0]).get("message") if choices else value
     turns = as_list(known.get("messages", value))
-    message = message_of(turns[-1] if turns else said)
-    if message is not None:
-        return message["content"]
+    last = turns[-1] if turns else said
+    if are_messages([last]):
+        with suppress(ValueError):
+            return read_messages([last])[-1].content
     texts = {name: text for name, text in known.items() if isinstance(text, str) and text.strip()}
     named = next((texts[name] for name in _TEXTS if name in texts), None)
     if named is not None:
@@ -278,25 +304,9 @@ def text_of(value: Any) -> str:
     return output_text(value)
 
 
-def _contexts(value: Any) -> list[str]:
+def _contexts(value: Any) -> list[str] | None:
+    """The texts of what was retrieved, empty if nothing was; None if the value does not say, or not as texts."""
     known = as_map(value)
-    listed = next((as_list(known[name]) for name in _CONTEXTS if isinstance(known.get(name), list)), list[Any]())
-    texts = [one if isinstance(one, str) else as_map(one).get("page_content") for one in listed]
-    return [text for text in texts if isinstance(text, str) and text.strip()]
-
-
-def parsed(value: Any) -> Any:
-    """The value of a text that is JSON: an object, a list, or a text in quotes."""
-    if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "[", '"'):
-        return value
-    try:
-        return json.loads(value)
-    except (ValueError, RecursionError):
-        return value
-
-
-def _unused(platform: Platform, columns: Sequence[str]) -> list[str]:
-    used = (*platform.asked, *platform.said, *platform.expected, *platform.number, *platform.group, *platform.failure)
-    names = {*used, *platform.others, "metadata", "tags"}
-    starts = tuple(f"{name}{mark}" for name in names for mark in "._")
-    return [column for column in columns if column not in names and not column.startswith(starts)]
+    listed = next((as_list(known[name]) for name in _CONTEXTS if isinstance(known.get(name), list)), None)
+    texts = [one if isinstance(one, str) else as_map(one).get("page_content") for one in listed or ()]
+    return None if listed is None or any(not isinstance(text, str) for text in texts) else [str(one) for one in texts]

@@ -48,7 +48,9 @@ class DataFile:
     count: int = 0
 
     def write(self, row: Mapping[str, Any]) -> None:
-        self._file.write(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n")
+        text = json.dumps(row, ensure_ascii=False, allow_nan=False)
+        # Half of a surrogate pair becomes the replacement character, as in replies of models.
+        self._file.write(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") + "\n")
         self.count += 1
         self.ledger.took(self.part)
 
@@ -130,7 +132,7 @@ class ImportSource:
     def rows(self, imported: ImportedConfig, key: str, part: str = "cases") -> Generator[DataFile]:
         """A new file data/KEY.jsonl, complete when the block ends. Its rows are counted as taken, under `part`."""
         path = self.scratch / f"{key}.jsonl"
-        with path.open("x", encoding="utf-8", errors="replace") as file:
+        with path.open("x", encoding="utf-8") as file:
             yield DataFile(file, imported.ledger, part)
         imported.data[f"{key}.jsonl"] = path
 

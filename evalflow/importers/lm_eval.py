@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from evalflow.errors import Problem, UserError
-from evalflow.importers.exports import input_of, parsed
+from evalflow.importers.columns import Columns, is_missing, parsed
+from evalflow.importers.conversation import are_messages
+from evalflow.importers.exports import input_of
 from evalflow.importers.files import ImportedConfig, ImportSource, key_for, output_text, question_of
 from evalflow.importers.ledger import Ledger, Untranslatable
 from evalflow.importers.recorded import PARTS, RecordedCases, recorded_cases, score_number
@@ -40,8 +42,8 @@ def read_lm_eval(source: ImportSource) -> ImportedConfig:
         key = source.name if len(files) == 1 else key_for(f"{source.name} {task}", imported.datasets, "dataset")
         better = as_map(as_map(results.get("higher_is_better")).get(task))
         with recorded_cases(source, imported, "lm-evaluation-harness", "lm_eval", samples, key=key) as cases:
-            for row in read_rows(samples):
-                _take(cases, row.data, better, row.where)
+            for row in read_rows(samples, cases.leave):
+                _take(cases, Columns(row.data, row.where), better)
     return imported
 
 
@@ -80,53 +82,92 @@ def _with_samples(path: Path, results: Mapping[str, Any], ledger: Ledger) -> dic
     return files
 
 
-def _take(cases: RecordedCases, sample: Mapping[str, Any], better: Mapping[str, Any], where: str) -> None:
+def _take(cases: RecordedCases, sample: Columns, better: Mapping[str, Any]) -> None:
     named = [str(name) for name in as_list(sample.get("metrics"))]
-    values = {name: sample.get(name) for name in named or (name for name in sample if name not in _OWN)}
+    names = named or [name for name in sample.names if name not in _OWN]
     chosen = sample.get("filter")
     end = f" {chosen}" if chosen not in (None, "none") else ""
-    scores = [(f"{name}{end}", value) for name, value in values.items()]
-    cases.lower |= {f"{name}{end}" for name in values if not better.get(name, name not in _LOWER)}
+    scores: list[tuple[str, Any]] = []
+    for name in names:
+        value = sample.peek(name)
+        scores.append((f"{name}{end}", value))
+        if score_number(value) is not None:  # other values are kept as they are
+            sample.get(name)
+    cases.lower |= {f"{name}{end}" for name in names if not better.get(name, name not in _LOWER)}
 
     def read() -> dict[str, Any]:
-        case = _case(sample)
-        responses = [one for one in as_list(sample.get("filtered_resps")) if _likelihood(one) is None]
-        texts = sum(1 for _ in _texts(responses)) if "answer" in case else 0
-        if texts > 1:
-            ledger, more = cases.imported.ledger, texts - 1
-            ledger.take("answers")
-            ledger.found("answers", more)
-            reason = "a case has one answer, the first; its scores are of all of them"
-            ledger.left("answers", f"{more} more answers", where, reason, count=more)
+        case = _case(sample, cases.imported.ledger, end)
         return case | ({"tags": [str(chosen)]} if end else {})
 
-    cases.take(where, read, scores)
+    cases.take(sample, read, scores)
 
 
-def _case(sample: Mapping[str, Any]) -> dict[str, Any]:
+def _case(sample: Columns, ledger: Ledger, end: str) -> dict[str, Any]:
     requests = list(_requests(sample.get("arguments")))
-    if not requests or "doc_id" not in sample:
+    number = sample.get("doc_id")
+    if not requests or number is None:
         raise Untranslatable("it is no sample: it has no doc_id or arguments", _LOG)
-    doc = dict(as_map(sample.get("doc"))) or {"doc": sample.get("doc")}
-    responses = as_list(sample.get("filtered_resps"))
+    declared = sample.get("doc")
+    doc = dict(as_map(declared)) or ({} if is_missing(declared) else {"doc": declared})
     prompts = {request[0] for request in requests}
     asked = requests[0][0] if len(prompts) == 1 else question_of(doc, "") or output_text(doc)
     chat = as_list(parsed(asked))
-    is_chat = bool(chat) and all("role" in as_map(message) for message in chat)
-    found: dict[str, Any] = {"group": str(sample["doc_id"]), **input_of(chat if is_chat else asked), "vars": doc}
-    target = sample.get("target")
-    reference = target if isinstance(target, str) else "" if target is None else output_text(target)
-    likely = [_likelihood(response) for response in responses]
+    found: dict[str, Any] = {"id": f"{number}{end.replace(' ', '/')}", "group": str(number), "vars": doc}
+    found |= {**input_of(chat if are_messages(chat) else asked, ledger, sample.where), "vars": doc}
+    reference = _reference(sample, ledger)
+    likely = [_likelihood(response) for response in as_list(sample.peek("filtered_resps"))]
     if len(requests) > 1 and len(likely) == len(requests) and None not in likely:
         choices = [f"{'' if len(prompts) == 1 else prompt}{end}".strip() for prompt, end in requests]
         best = max(range(len(choices)), key=lambda number: likely[number] or 0.0)
-        right = choices[int(reference)] if reference.isdecimal() and int(reference) < len(choices) else reference
-        return {**found, "answer": choices[best], "reference": right, "vars": {**doc, "options": choices}}
-    answer, raw = _first(responses), _first(as_list(sample.get("resps")))
-    if isinstance(answer, str) and isinstance(requests[0][1], Mapping):
-        found["answer"] = answer
-        found |= {"metadata": {"response": raw}} if isinstance(raw, str) and raw != answer else {}
-    return found | ({"reference": reference} if reference else {})
+        at = int(reference) if isinstance(reference, str) and reference.isdecimal() else len(choices)
+        right = choices[at] if at < len(choices) else reference
+        found |= {"answer": choices[best], "vars": {**doc, "options": choices}}
+        return found | ({} if right is None else {"reference": right})
+    if isinstance(requests[0][1], Mapping):
+        found |= _generated(sample, ledger)
+        found["vars"] = {**doc, **({"arguments": requests[0][1]} if requests[0][1] else {})}
+    return found | ({} if reference is None else {"reference": reference})
+
+
+def _reference(sample: Columns, ledger: Ledger) -> str | list[str] | None:
+    """The target, or several; None, and the target unread, if it is no text."""
+    target = sample.peek("target")
+    items = as_list(target) if isinstance(target, list) else [target]
+    texts = [_plain_text(one) for one in items]
+    if target is None or not texts or None in texts:
+        if target is not None and texts:
+            ledger.leave(
+                "values", "target", sample.where, "it is neither a text nor a list of texts; it is kept in `vars`"
+            )
+        return None
+    sample.get("target")
+    known = [text for text in texts if text is not None]
+    return known[0] if len(known) == 1 else known
+
+
+def _plain_text(value: Any) -> str | None:
+    if isinstance(value, str):
+        return value
+    return output_text(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _generated(sample: Columns, ledger: Ledger) -> dict[str, Any]:
+    """The first text that was generated, after the filter; what it was before is in the metadata."""
+    answers = [text for one in as_list(sample.peek("filtered_resps")) for text in _texts(one)]
+    raw = [text for one in as_list(sample.peek("resps")) for text in _texts(one)]
+    if not answers:
+        return {}
+    if len(answers) == 1:
+        sample.get("filtered_resps")
+    else:
+        ledger.take("answers")
+        reason = "a case has one answer, the first; its scores are of all of them, which are kept in `vars`"
+        ledger.found("answers", len(answers) - 1)
+        ledger.left("answers", f"{len(answers) - 1} more answers", sample.where, reason, count=len(answers) - 1)
+    if len(raw) > 1:
+        return {"answer": answers[0]}
+    sample.get("resps")
+    return {"answer": answers[0], **({"metadata": {"response": raw[0]}} if raw and raw != answers[:1] else {})}
 
 
 def _requests(arguments: Any) -> Iterator[tuple[str, Any]]:
@@ -150,9 +191,3 @@ def _texts(value: Any) -> Iterator[str]:
         yield value
     for one in as_list(value):
         yield from _texts(one)
-
-
-def _first(value: Any) -> Any:
-    """The first text of nested lists."""
-    items = as_list(value)
-    return _first(items[0]) if items else None if value == [] else value

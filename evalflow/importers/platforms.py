@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import datetime
+from math import inf
 from typing import Any
 
-from evalflow.importers.exports import Platform, Row, Scores, field_of, number_of, parsed
-from evalflow.importers.recorded import PersonsScore
+from evalflow.importers.columns import Columns, number_of, parsed
+from evalflow.importers.exports import Platform, Scores
+from evalflow.importers.recorded import PersonsScore, score_number
 from evalflow.jsonvalues import as_list, as_map
 
 # Lists in Langfuse's rows that are no scores; scores are columns with lists of values.
@@ -15,8 +18,8 @@ _LANGFUSE_LISTS = frozenset({"tags", "comments", "observations", "scores", "trac
                              "input", "output", "expectedOutput", "expected_output", "metadata"})  # fmt: skip
 
 
-def _langfuse_scores(row: Row) -> Scores:
-    for one in as_list(parsed(row.get("scores"))):
+def _langfuse_scores(row: Columns) -> Scores:
+    for one in as_list(parsed(row.peek("scores"))):
         known = as_map(one)
         kind = str(known.get("dataType", known.get("data_type", "")))
         label = known.get("stringValue", known.get("string_value"))
@@ -26,24 +29,42 @@ def _langfuse_scores(row: Row) -> Scores:
         is_label = known.get("source") == "ANNOTATION"
         found = PersonsScore(value, by, known.get("comment"), at) if is_label else value
         yield str(known.get("name") or "score"), found
-    for column, cell in row.items():
-        values = as_list(parsed(cell))
-        if column not in _LANGFUSE_LISTS and values:
-            yield column, values
+    for column in row.names:
+        values = as_list(parsed(row.peek(column)))
+        if column not in _LANGFUSE_LISTS and values and not any(isinstance(one, dict | list) for one in values):
+            yield column, _scored(row, column, values)
 
 
-def _langfuse_scored(row: Row) -> str:
+def _langfuse_scored(row: Columns) -> str:
     """The trace that a row of a file of scores is about."""
-    is_score = "name" in row and "value" in row and ("dataType" in row or "data_type" in row)
-    return str(row.get("traceId", row.get("trace_id")) or "") if is_score else ""
+    is_score = row.declares("name") and row.declares("value") and any(map(row.declares, ("dataType", "data_type")))
+    return str(_peek(row, "traceId", "trace_id") or "") if is_score else ""
 
 
-def _langfuse_part(row: Row) -> str:
+def _langfuse_part(row: Columns) -> str:
+    row.leave("it is a step of the trace", "observations", hint="import them as traces: docs/import.md#traces")
     if _langfuse_scored(row):
         return "it is a score without its trace"
-    if field_of(row, ("parentObservationId", "parent_observation_id")) is not None:
+    if _peek(row, "parentObservationId", "parent_observation_id") is not None:
         return "it is a step of a trace"
-    return "it is archived" if row.get("status") == "ARCHIVED" else ""
+    return "it is archived" if row.peek("status") == "ARCHIVED" else ""
+
+
+def _peek(row: Columns, *names: str) -> Any:
+    return next((value for name in names if (value := row.peek(name)) is not None), None)
+
+
+def _scored(row: Columns, column: str, value: Any) -> Any:
+    """The score in a column, which is read if it is a number, and otherwise kept as it is."""
+    if score_number(value) is not None:
+        row.get(column)
+    return value
+
+
+def _spread_scores(row: Columns, start: str) -> Scores:
+    for name in row.names:
+        if name.startswith(start):
+            yield name.removeprefix(start), _scored(row, name, row.peek(name))
 
 
 LANGFUSE = Platform(
@@ -60,18 +81,17 @@ LANGFUSE = Platform(
     part_of=_langfuse_part,
     group=("sessionId", "session_id"),
     failure=("statusMessage", "status_message"),
-    seconds=lambda row: row.get("latency"),
-    dollars=lambda row: row.get("totalCost", row.get("total_cost")),
-    others=("scores", "latency", "totalCost", "total_cost"),
+    seconds=lambda row: row.number("latency"),
+    dollars=lambda row: row.number("totalCost") if "totalCost" in row else row.number("total_cost"),
     encoded=True,
 )
 
 
-def _langsmith_scores(row: Row) -> Scores:
-    for name, stats in as_map(parsed(row.get("feedback_stats"))).items():
+def _langsmith_scores(row: Columns) -> Scores:
+    for name, stats in as_map(parsed(row.peek("feedback_stats"))).items():
         known = as_map(stats)
         yield name, known.get("avg") if known else stats
-    feedback = parsed(row.get("feedback"))
+    feedback = parsed(row.peek("feedback"))
     for one in as_list(feedback):
         known = as_map(one)
         score = known.get("value") if known.get("score") is None else known["score"]
@@ -80,27 +100,35 @@ def _langsmith_scores(row: Row) -> Scores:
         label = PersonsScore(score, by, known.get("comment"), known.get("created_at"))
         yield str(known.get("key") or "score"), label if source.get("type") == "app" else score
     yield from as_map(feedback).items()
-    yield from ((name[9:], cell) for name, cell in row.items() if name.startswith("feedback.") and cell != "")
+    yield from _spread_scores(row, "feedback.")
 
 
-def _langsmith_scored(row: Row) -> str:
+def _langsmith_scored(row: Columns) -> str:
     """The run that a row of a file of feedback is about."""
-    return str(row.get("run_id") or "") if "key" in row and ("score" in row or "value" in row) else ""
+    is_score = row.declares("key") and (row.declares("score") or row.declares("value"))
+    return str(row.peek("run_id") or "") if is_score else ""
 
 
-def _langsmith_part(row: Row) -> str:
-    parent = field_of(row, ("parent_run_id",))
-    return "it is a step of a run" if parent is not None else ""
+def _langsmith_part(row: Columns) -> str:
+    row.leave("it is a part of the trace", "serialized", "events", "child_runs", "child_run_ids")
+    return "" if row.peek("parent_run_id") is None else "it is a step of a run"
 
 
 def _between(start: Any, end: Any) -> float | None:
-    """Seconds between two times, as ISO 8601 or in seconds."""
-    if number_of(start) is not None and number_of(end) is not None:
-        return float(end) - float(start)
+    """Seconds between two times, as ISO 8601 or in seconds; None if they are none, or in the wrong order."""
     try:
-        return (datetime.fromisoformat(str(end)) - datetime.fromisoformat(str(start))).total_seconds()
-    except (ValueError, TypeError):
-        return None
+        seconds = float(end) - float(start)
+    except (TypeError, ValueError):
+        try:
+            seconds = (datetime.fromisoformat(str(end)) - datetime.fromisoformat(str(start))).total_seconds()
+        except (ValueError, TypeError):
+            return None
+    return seconds if 0 <= seconds < inf else None
+
+
+def _langsmith_seconds(row: Columns) -> float | None:
+    found = row.number("execution_time")
+    return _between(row.peek("start_time"), row.peek("end_time")) if found is None else found
 
 
 LANGSMITH = Platform(
@@ -118,26 +146,26 @@ LANGSMITH = Platform(
     lists=("examples", "runs"),
     number=("id", "run_id"),
     group=("reference_example_id", "example_id", "thread_id"),
-    seconds=lambda row: row.get("execution_time", _between(row.get("start_time"), row.get("end_time"))),
-    dollars=lambda row: row.get("total_cost"),
-    others=("feedback", "feedback_stats", "execution_time", "start_time", "end_time", "total_cost"),
+    seconds=_langsmith_seconds,
+    dollars=lambda row: row.number("total_cost"),
 )
 
 
-def _braintrust_scores(row: Row) -> Scores:
-    yield from as_map(parsed(row.get("scores"))).items()
-    yield from ((name[7:], cell) for name, cell in row.items() if name.startswith("scores.") and cell != "")
+def _braintrust_scores(row: Columns) -> Scores:
+    yield from as_map(parsed(row.peek("scores"))).items()
+    yield from _spread_scores(row, "scores.")
 
 
-def _braintrust_part(row: Row) -> str:
-    root, span = row.get("root_span_id"), row.get("span_id")
-    is_root = row.get("is_root", not root or not span or root == span)
-    return "" if str(is_root).lower() != "false" else "it is a step of a case"
+def _braintrust_part(row: Columns) -> str:
+    root, span, is_root = row.peek("root_span_id"), row.peek("span_id"), row.peek("is_root")
+    is_step = root and span and root != span if is_root is None else str(is_root).lower() == "false"
+    return "it is a step of a case" if is_step else ""
 
 
-def _braintrust_seconds(row: Row) -> Any:
-    metrics = as_map(parsed(row.get("metrics")))
-    return metrics.get("duration", _between(metrics.get("start"), metrics.get("end")))
+def _braintrust_seconds(row: Columns) -> float | None:
+    metrics = as_map(parsed(row.peek("metrics")))
+    found = number_of(metrics.get("duration"))
+    return _between(metrics.get("start"), metrics.get("end")) if found is None else found
 
 
 BRAINTRUST = Platform(
@@ -152,24 +180,26 @@ BRAINTRUST = Platform(
     lists=("events", "objects", "rows"),
     group=("dataset_record_id",),
     seconds=_braintrust_seconds,
-    dollars=lambda row: as_map(parsed(row.get("metrics"))).get("estimated_cost"),
-    others=("scores", "metrics"),
+    dollars=lambda row: number_of(as_map(parsed(row.peek("metrics"))).get("estimated_cost")),
 )
 
 
-def _phoenix_scores(row: Row) -> Scores:
-    for one in as_list(parsed(row.get("annotations"))):
+def _phoenix_scores(row: Columns) -> Scores:
+    for one in as_list(parsed(row.peek("annotations"))):
         known = as_map(one)
         result = {**known, **as_map(known.get("result"))}
         score = result.get("label") if result.get("score") is None else result["score"]
         label = PersonsScore(score, known.get("user_id"), result.get("explanation"), known.get("created_at"))
         yield str(known.get("name") or "score"), label if known.get("annotator_kind") == "HUMAN" else score
-    for column, cell in row.items():
-        name = column.removeprefix("annotation_").removesuffix("_score")
-        if column == f"annotation_{name}_score":
-            label = row.get(f"annotation_{name}_label")
-            if cell not in (None, "") or label not in (None, ""):
-                yield name, label if cell in (None, "") else cell
+    pattern = re.compile(r"annotation_(.*)_(?:score|label)")
+    for name in dict.fromkeys(found[1] for column in row.names if (found := pattern.fullmatch(column))):
+        column = f"annotation_{name}_score"
+        yield name, _scored(row, column, row.peek(column)) if column in row else row.peek(f"annotation_{name}_label")
+
+
+def _phoenix_seconds(row: Columns) -> float | None:
+    found = row.number("latency_ms")
+    return None if found is None else found / 1000
 
 
 PHOENIX = Platform(
@@ -184,14 +214,8 @@ PHOENIX = Platform(
     lists=("data.examples", "examples"),
     number=("example_id", "id"),
     group=("example_id",),
-    seconds=lambda row: _thousandth(row.get("latency_ms")),
-    others=("annotations", "annotation", "latency_ms"),
+    seconds=_phoenix_seconds,
 )
-
-
-def _thousandth(value: Any) -> float | None:
-    found = number_of(value)
-    return None if found is None else found / 1000
 
 
 PLATFORMS: Mapping[str, Platform] = {

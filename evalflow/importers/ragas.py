@@ -5,17 +5,19 @@ from __future__ import annotations
 import ast
 import io
 import tokenize
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from evalflow.datasets.sources import SourceRow
-from evalflow.importers.exports import field_of, message_of, parsed
-from evalflow.importers.files import ImportedConfig, ImportSource
+from evalflow.errors import Problem
+from evalflow.importers.columns import Columns, is_missing, parsed
+from evalflow.importers.conversation import calls_in, message_rows, plain_calls, read_turns, said_in, split_answer
+from evalflow.importers.files import ImportedConfig, ImportSource, output_text
 from evalflow.importers.ledger import Ledger, Untranslatable
-from evalflow.importers.recorded import PARTS, Counterparts, recorded_cases, score_number
+from evalflow.importers.recorded import NO_NUMBER, PARTS, Counterparts, recorded_cases, score_number
 from evalflow.importers.sources import LARGEST_FILE, begins_with, read_document, read_rows
 from evalflow.jsonvalues import as_list, as_map
 from evalflow.paths import shown
@@ -25,10 +27,11 @@ _SAID = ("response", "answer")
 _REFERENCE = ("reference", "ground_truth", "ground_truths")
 _CONTEXTS = ("retrieved_contexts", "contexts")
 _IDEAL = ("reference_contexts",)
-_CALLS = ("reference_tool_calls",)
+_CALLS = "reference_tool_calls"
 _ORIGIN = ("synthesizer_name", "evolution_type")
-_FIELDS = frozenset((*_ASKED, *_SAID, *_REFERENCE, *_CONTEXTS, *_IDEAL, *_CALLS, *_ORIGIN))
-_NUMBERING = frozenset({"", "Unnamed: 0", "__index_level_0__", "index", "idx", "id", "row", "sample_id", "question_id"})
+_FIELDS = frozenset((*_ASKED, *_SAID, *_REFERENCE, *_CONTEXTS, *_IDEAL, _CALLS, *_ORIGIN))
+_IDS = ("id", "sample_id", "question_id")
+_NUMBERING = ("", "Unnamed: 0", "__index_level_0__", "index", "idx", "row")
 _HINT = "write the table with to_csv, to_jsonl or to_parquet: evaluate(...).to_pandas(), EvaluationDataset or Testset"
 _RUBRIC = "write its definition as a metric of the kind rubric: docs/metrics.md"
 _COUNTERPARTS = Counterparts(
@@ -62,8 +65,8 @@ _COUNTERPARTS = Counterparts(
         "nv_context_relevance": "metric=context_relevancy, a share instead of a grade",
         "nv_response_groundedness": "metric=faithfulness, a share instead of a grade",
         "tool_call_accuracy": "metric=tool_correctness; it gives no 0 for another number of calls",
-        "tool_call_f1": "metric=tool_correctness, the share of expected calls",
-        "agent_goal_accuracy": "metric=task_completion",
+        "tool_call_f1": "metric=tool_f1",
+        "agent_goal_accuracy": "metric=goal_accuracy",
         "summary_score": "metric=summarisation, which asks other questions",
         "string_present": "a check of the type rule: docs/rules.md",
         "domain_specific_rubrics": _RUBRIC,
@@ -71,8 +74,6 @@ _COUNTERPARTS = Counterparts(
     },
 )
 _LOWER = ("noise_sensitivity",)
-
-_Row = Mapping[str, Any]
 
 
 def read_ragas(source: ImportSource) -> ImportedConfig:
@@ -83,30 +84,40 @@ def read_ragas(source: ImportSource) -> ImportedConfig:
     columns = _score_columns(path)
     with recorded_cases(source, imported, "ragas", "ragas", path, _COUNTERPARTS) as cases:
         cases.lower |= {name for name in columns if name.startswith(_LOWER)}
-        for row in _rows(path):
-            scores = [(name, row.data.get(name) if row.data.get(name) != "" else None) for name in columns]
-            cases.take(row.where, partial(_case, row, columns, imported.ledger), scores)
+        for found in _rows(path, cases.leave):
+            row = Columns(found.data, found.where)
+            row.leave("it numbers the rows", *_NUMBERING)
+            scores = [(name, row.get(name)) for name in columns]
+            cases.take(row, partial(_case, row, imported.ledger), scores)
     return imported
 
 
 def _score_columns(path: Path) -> list[str]:
-    """The columns that have numbers and nothing else: scores, since all fields of samples are texts and lists."""
-    is_score: dict[str, bool] = {}
-    for row in _rows(path):
-        for name, value in row.data.items() if len(is_score) < 1000 else ():
-            if value not in (None, "") and name not in _FIELDS and name not in _NUMBERING:
-                is_score[name] = is_score.get(name, True) and score_number(value) is not None
-    return [name for name, numbers in is_score.items() if numbers]
+    """The columns of scores: those that have numbers and nothing else, since all fields of samples are texts and lists.
+
+    One of a name that ragas has may also hold other values, each of which is listed.
+    """
+    kinds: dict[str, set[bool]] = {}
+    for row in _rows(path, lambda problem: None):  # noqa: ARG005
+        for name, value in row.data.items() if len(kinds) < 1000 else ():
+            if name not in _FIELDS and name not in _IDS and name not in _NUMBERING and not _is_nan(value):
+                kinds.setdefault(name, set()).add(score_number(value) is not None)
+    known = {*_COUNTERPARTS.like, *_COUNTERPARTS.hints}
+    return [name for name, found in kinds.items() if found == {True} or (True in found and name in known)]
 
 
-def _rows(path: Path) -> Iterator[SourceRow]:
+def _is_nan(value: Any) -> bool:
+    return is_missing(value) or (isinstance(value, str) and value.strip().lower() in NO_NUMBER)
+
+
+def _rows(path: Path, broken: Callable[[Problem], None]) -> Iterator[SourceRow]:
     if path.suffix.lower() == ".json" and _is_of_columns(path):
         table = as_map(read_document(path))
         for key in dict.fromkeys(key for column in table.values() for key in as_map(column)):
             cells = {name: as_map(column).get(key) for name, column in table.items()}
             yield SourceRow(f"{shown(path)}:{key}", cells)
         return
-    yield from read_rows(path)
+    yield from read_rows(path, broken)
 
 
 def _is_of_columns(path: Path) -> bool:
@@ -115,42 +126,55 @@ def _is_of_columns(path: Path) -> bool:
     return begins_with(path, marks) and path.stat().st_size <= LARGEST_FILE
 
 
-def _case(source: SourceRow, columns: list[str], ledger: Ledger) -> dict[str, Any]:
-    row = source.data
-    asked = field_of(row, _ASKED)
+def _case(row: Columns, ledger: Ledger) -> dict[str, Any]:
+    asked = row.get(*_ASKED)
     if asked is None:
         raise Untranslatable(f"it has none of {', '.join(_ASKED)}", _HINT)
     listed = as_list(_literal(asked))
     if not listed and str(asked).lstrip().startswith("[{"):
         raise Untranslatable("its turns cannot be read as a list", "write the table as JSON lines")
-    found = _conversation(listed, ledger, source.where) if listed else {"question": str(asked)}
+    found: dict[str, Any] = {} if listed else {"question": _text(asked)}
+    found |= _conversation(listed, ledger, row.where) if listed else {}
     if not listed and not found["question"].strip():
         raise Untranslatable("its user_input is empty", "write the question")
-    said, reference = field_of(row, _SAID), field_of(row, _REFERENCE)
-    first = (as_list(_literal(reference)) or [reference])[0]
-    found |= {} if said is None else {"answer": str(said)}
-    found |= {} if first is None else {"reference": str(first)}
+    said, reference = row.get(*_SAID), _literal(row.get(*_REFERENCE))
+    found |= {} if said is None else {"answer": _text(said)}
+    several = [_text(one) for one in as_list(reference) if not is_missing(one)]
+    first = several[0] if len(several) == 1 else several or reference
+    found |= {} if is_missing(first) or first == [] else {"reference": first if several else _text(first)}
     for name, names in (("contexts", _CONTEXTS), ("ideal_contexts", _IDEAL)):
-        texts = [str(one) for one in _list(row, names) if str(one).strip()]
-        found |= {name: texts} if texts else {}
-    calls = _list(row, _CALLS)
-    found |= {"expected": [_call(call) for call in calls]} if calls else {}
-    origin = field_of(row, _ORIGIN)
-    found |= {"tags": [str(origin)]} if origin is not None and str(origin).strip(" >") else {}
-    unused = (name for name in row if name not in _FIELDS and name not in _NUMBERING and name not in columns)
-    others = {name: _literal(row[name]) for name in unused if row[name] not in (None, "")}
+        texts = _texts(row, names, ledger)
+        found |= {} if texts is None else {name: texts}
+    calls = plain_calls(_literal(row.peek(_CALLS)))
+    if calls is not None:
+        row.get(_CALLS)
+        found["expected"] = [_without_nulls(call) for call in calls]
+    origin = row.get(*_ORIGIN)
+    found |= {"tags": [origin]} if isinstance(origin, str) and origin.strip(" >") else {}
+    own = row.get(*_IDS)
+    found |= {"id": own} if isinstance(own, str | int) else {}
+    others = {name: _literal(value) for name, value in row.rest().items()}
     return found | ({"vars": others} if others else {})
 
 
-def _list(row: _Row, names: tuple[str, ...]) -> list[Any]:
-    """The list in the first of the columns that has one, also where a cell of CSV holds its text."""
-    value = field_of(row, names)
-    found = _literal(value)
-    if isinstance(found, str):
-        if found.lstrip().startswith("["):
-            raise Untranslatable(f"its {names[0]} cannot be read as a list", "write the table as JSON lines")
-        return [found]
-    return as_list(found)
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else output_text(value)
+
+
+def _texts(row: Columns, names: tuple[str, ...], ledger: Ledger) -> list[str] | None:
+    """The texts in the first of the columns that has any; None, and the column unread, if it has something else."""
+    name = next((name for name in names if name in row), None)
+    if name is None:
+        return None
+    found = _literal(row.peek(name))
+    if isinstance(found, str) and found.lstrip().startswith("["):
+        raise Untranslatable(f"its {name} cannot be read as a list", "write the table as JSON lines")
+    listed: list[Any] = [found] if isinstance(found, str) else as_list(found)
+    if not isinstance(found, str | list) or any(not isinstance(one, str) for one in listed):
+        ledger.leave("values", f"{name} of a row", row.where, "it is no list of texts; it is kept in `vars`")
+        return None
+    row.get(name)
+    return listed
 
 
 def _literal(value: Any) -> Any:
@@ -170,27 +194,21 @@ def _literal(value: Any) -> Any:
         return value
 
 
-def _conversation(turns: list[Any], ledger: Ledger, where: str) -> dict[str, Any]:
+def _conversation(items: list[Any], ledger: Ledger, where: str) -> dict[str, Any]:
     """Messages up to the last of the user; what the assistant said after it is the answer."""
-    calls = [_call(call) for turn in turns for call in as_list(as_map(turn).get("tool_calls"))]
-    messages = [message for turn in turns if (message := message_of(turn))]
-    texts = [one for one in messages if one["role"] in ("system", "user", "assistant") and one["content"].strip()]
-    ledger.found("messages", len(turns))
-    asked = max((number for number, one in enumerate(texts) if one["role"] == "user"), default=-1)
-    replies = [one["content"] for one in texts[asked + 1 :]]
-    left = len(turns) - len(texts)
-    if asked < 0:
-        ledger.left("messages", "message", where, "its conversation has no turn of a user", count=len(turns))
+    turns = read_turns(items, ledger, where)
+    asked, said = split_answer(turns)
+    if not asked:
         raise Untranslatable("it has no turn of a user", "give it one")
-    ledger.took("messages", len(texts))
-    if left:
-        what = "messages of tools, and calls of tools without a text, are no turns of a conversation"
-        ledger.left("messages", "message", where, what, "the calls are in the column `actual`", left)
-    found: dict[str, Any] = {"messages": texts[: asked + 1], **({"answer": "\n".join(replies)} if replies else {})}
+    answer, calls = said_in(said), [_without_nulls(call) for call in calls_in(turns)]
+    found: dict[str, Any] = {"messages": message_rows(asked), **({} if answer is None else {"answer": answer})}
     return found | ({"actual": calls} if calls else {})
 
 
-def _call(value: Any) -> Any:
-    known = as_map(value)
-    arguments = {name: one for name, one in as_map(known.get("args")).items() if one is not None}
-    return {"name": str(known.get("name")), **({"arguments": arguments} if arguments else {})}
+def _without_nulls(call: Any) -> Any:
+    """The call without null arguments, with which Parquet and pandas fill up those of other calls."""
+    given = as_map(call).get("arguments")
+    if not isinstance(given, Mapping):
+        return call
+    arguments = {name: one for name, one in as_map(given).items() if one is not None}
+    return {**{name: one for name, one in call.items() if name != "arguments"}, "arguments": arguments}

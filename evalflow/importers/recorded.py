@@ -5,10 +5,13 @@ Each name of a score becomes a metric of the kind `recorded`, beside evalflow's 
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from math import isfinite
 from pathlib import Path
 from typing import Any, cast
@@ -17,7 +20,9 @@ import yaml
 
 from evalflow import paths
 from evalflow.datasets import irregular
+from evalflow.datasets.messages import read_messages
 from evalflow.errors import Problem
+from evalflow.importers.columns import Columns, finite, is_missing
 from evalflow.importers.files import (
     DataFile,
     ImportedConfig,
@@ -29,15 +34,22 @@ from evalflow.importers.files import (
 )
 from evalflow.importers.ledger import Ledger, Untranslatable
 from evalflow.importers.secrets import hidden
+from evalflow.importers.verdicts import Verdicts
 from evalflow.jsonvalues import as_list, as_map
 from evalflow.metrics.registry import Calls, calls_of
 from evalflow.paths import shown
-from evalflow.records.answers import Message
+from evalflow.records.scores import Direction
 
 PARTS = ("cases", "scores")
+NO_NUMBER = frozenset({"", "nan", "none", "null", "n/a"})
+"""Texts by which cells of tables say that there is no number."""
 _MANY = 500  # names of scores
 _FILLED = frozenset({"messages", "history", "answer"})
 """Fields that every case has, or that the target fills."""
+_OTHER: Mapping[Direction, Direction] = {
+    "higher_is_better": "lower_is_better",
+    "lower_is_better": "higher_is_better",
+}
 _WRITE = "write a metric: docs/metrics.md; its old scores are taken"
 
 
@@ -49,11 +61,13 @@ class Counterparts:
         like: The metric of evalflow, by the plain name of the tool's.
         hints: What to do about those that have none, by their plain names.
         plain: Makes a plain name of the name of a score.
+        opposite: The plain names of those whose number rises where that of evalflow's metric falls.
     """
 
     like: Mapping[str, str]
     hints: Mapping[str, str] = field(default_factory=dict[str, str])
     plain: Callable[[str], str] = str.lower
+    opposite: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +104,11 @@ class RecordedScores:
             if number is not None and name not in self.keys and len(self.keys) < _MANY:
                 self.keys[name] = key_for(name, [*self.keys.values()], "score")
             key = self.keys.get(name)
-            if value is None:
+            if is_missing(value) or (isinstance(value, str) and value.strip().lower() in NO_NUMBER):
                 self.ledger.left("scores", f"score {name}", where, "it has no value")
             elif number is None:
-                reason = "it has several values" if len(as_list(value)) > 1 else "its value is a label, not a number"
+                is_label = isinstance(value, str)
+                reason = "its value is a label, not a number" if is_label else "its value is not one number"
                 hint = "write one number for it, and import again"
                 self.ledger.left("scores", f"score {name}", where, reason, hint)
             elif key is None:
@@ -115,9 +130,13 @@ class RecordedCases:
         tool: The tool's name, for people.
         column: The column of data/ that holds the scores.
         counterparts: evalflow's metrics for those of the tool, if the names of its metrics have a meaning of their own.
-        thresholds: The thresholds of scores, by their names.
+        verdicts: What the tool said of the scores of each name: thresholds, passed or failed.
         lower: Names of scores of which less is better.
+        undirected: Names of scores whose direction only the data can tell.
         fields: The fields that cases have.
+        ids, numbered: Digests of the cases' own ids; whether any case has its number as its id.
+        repeated: How many rows had the id of an earlier one.
+        joined: How many rows have texts that were joined in one cell.
         irregular: Whether the turns of a conversation do not alternate.
         answered, recorded: How many cases have an answer, and how many an answer or an error.
     """
@@ -129,16 +148,26 @@ class RecordedCases:
     column: str
     counterparts: Counterparts | None
     scores: RecordedScores
-    thresholds: dict[str, float] = field(default_factory=dict[str, float])
+    verdicts: defaultdict[str, Verdicts] = field(default_factory=lambda: defaultdict(Verdicts))
     lower: set[str] = field(default_factory=set[str])
+    undirected: set[str] = field(default_factory=set[str])
     fields: set[str] = field(default_factory=set[str])
+    ids: set[int] = field(default_factory=set[int])
+    numbered: bool = False
+    repeated: int = 0
+    joined: int = 0
     irregular: bool = False
     recorded: int = 0
     answered: int = 0
 
     def write(self, case: Mapping[str, Any], scores: Iterable[tuple[str, Any]], where: str) -> None:
         """Write a case without the secrets in it, and count its scores."""
-        row: dict[str, Any] = {"id": str(self.file.count + 1), **hidden(case, self.imported.ledger, where)}
+        ledger = self.imported.ledger
+        row: dict[str, Any] = finite(
+            hidden({"id": self._id(case), **{key: one for key, one in case.items() if key != "id"}}, ledger, where),
+            ledger,
+            where,
+        )
         plain: list[tuple[str, Any]] = []
         for name, value in scores:
             if isinstance(value, PersonsScore):
@@ -153,20 +182,57 @@ class RecordedCases:
         self.recorded += "answer" in case or "failure" in case
 
     def take(
-        self, where: str, read: Callable[[], Mapping[str, Any]], scores: Iterable[tuple[str, Any]], hint: str = ""
+        self,
+        row: Columns,
+        read: Callable[[], Mapping[str, Any]],
+        scores: Iterable[tuple[str, Any]],
+        hint: str = "",
+        kept_as: Callable[[Any], Any] = lambda value: value,
     ) -> None:
-        """Write the case of a row with its scores; if `read` raises Untranslatable, both are listed."""
+        """Write the case of a row with its scores, and keep in `vars` what `read` leaves unread of it.
+
+        If `read` raises Untranslatable, the row and its scores are listed. `kept_as` reads what a cell holds.
+        """
         ledger, known = self.imported.ledger, list(scores)
         ledger.found("cases")
         try:
             case = read()
         except Untranslatable as failure:
-            ledger.left("cases", "row", where, failure.reason, failure.hint or hint)
+            ledger.left("cases", "row", row.where, failure.reason, failure.hint or hint)
             if known:
                 ledger.found("scores", len(known))
-                ledger.left("scores", "score", where, "its row is no case", count=len(known))
-        else:
-            self.write(case, known, where)
+                ledger.left("scores", "score", row.where, "its row is no case", count=len(known))
+            return
+        kept = dict(as_map(case.get("vars")))
+        for name, cell in row.rest().items():
+            value = kept_as(cell)
+            if kept.get(name, value) != value:
+                name = next(other for number in count(2) if (other := f"{name}_{number}") not in kept)
+            kept[name] = value
+        row.close(ledger)
+        self.write({**case, **({"vars": kept} if kept else {})}, known, row.where)
+
+    def leave(self, problem: Problem) -> None:
+        """List a row that is broken."""
+        self.imported.ledger.leave("cases", "row", problem.where, problem.what, problem.hint)
+
+    def _id(self, case: Mapping[str, Any]) -> str:
+        """The case's own id, or its number; one that an earlier case has gets a number behind it."""
+        own = case.get("id")
+        if not isinstance(own, str | int) or isinstance(own, bool) or own == "":
+            self.numbered = True
+            own = self.file.count + 1
+            if not self.ids:
+                return str(own)
+        for number in count(1):
+            found = str(own) if number == 1 else f"{own}#{number}"
+            digest = int.from_bytes(hashlib.blake2b(found.encode("utf-8", "replace"), digest_size=8).digest())
+            is_number = self.numbered and found.isdecimal() and 0 < int(found[:20]) <= self.file.count
+            if digest not in self.ids and not is_number:
+                self.ids.add(digest)
+                self.repeated += number > 1
+                return found
+        raise AssertionError
 
     def _label(self, case: str, name: str, label: PersonsScore, where: str) -> None:
         """Write a row in the columns of docs/labels.md; its metric is the name, until those of all scores are known."""
@@ -184,9 +250,14 @@ class RecordedCases:
             raise self.imported.ledger.nothing_taken(Problem("it has no cases", file))
         imported = self.imported
         loose = {"allow_irregular": True} if self.irregular else {}
+        if self.repeated:
+            what = "have the id of an earlier row" if self.repeated > 1 else "has the id of an earlier row"
+            imported.notes.append(
+                f"{self.repeated:,} {'rows' if self.repeated > 1 else 'row'} of {file} {what}: ID#2 and so on"
+            )
         imported.datasets[key] = dataset_option(key, f"Cases of {file}.", name=source.name, **loose)
         like = self._like(file)
-        old = [self._declare_score(key, name, score) for name, score in self.scores.keys.items()]
+        old = [self._declare_score(key, name, score, file) for name, score in self.scores.keys.items()]
         complete = self.recorded == self.file.count and self.answered
         only_scores = old and not self.answered
         generate = False if complete or only_scores else "missing" if self.answered else True
@@ -222,15 +293,31 @@ class RecordedCases:
             waiting = ", ".join([*names["labels_waiting"]][:12])
             imported.notes.append(f"labels in data/{key}_labels_waiting.jsonl need a metric of their name: {waiting}")
 
-    def _declare_score(self, key: str, name: str, score: str) -> str:
-        """Add the metric that reads the tool's own score."""
+    def _declare_score(self, key: str, name: str, score: str, file: str) -> str:
+        """Add the metric that reads the tool's own score, so that it passes exactly if the tool let it pass."""
         metric = key_for(f"{key} {score}", self.imported.metrics, "metric")
         option = recorded_option(f"{self.column}.{score}", f"{self.tool}'s own score: {name}.")
-        known = self._counterpart(name)
-        is_lower = name in self.lower or (known and _shipped(known)["direction"] == "lower_is_better")
-        option |= {"threshold": self.thresholds.get(name)} | ({"direction": "lower_is_better"} if is_lower else {})
+        rule = self._rule(name)
+        if name in self.verdicts:
+            self.verdicts[name].list_unread(name, rule, self.imported.ledger, file)
+        direction, threshold = rule
+        option |= {"threshold": threshold, "direction": direction or self._prior(name) or "higher_is_better"}
         self.imported.metrics[metric] = option
         return metric
+
+    def _rule(self, name: str) -> tuple[Direction | None, float | None]:
+        """The direction and the threshold of the tool's own score."""
+        prior = None if name in self.undirected else self._prior(name) or "higher_is_better"
+        return self.verdicts[name].rule(prior) if name in self.verdicts else (prior, None)
+
+    def _prior(self, name: str) -> Direction | None:
+        """The direction that the name of a score suggests."""
+        known = self._counterpart(name)
+        if name in self.lower or known is None:
+            return "lower_is_better" if name in self.lower else None
+        direction: Direction = _shipped(known)["direction"]
+        is_opposite = self.counterparts is not None and self.counterparts.plain(name) in self.counterparts.opposite
+        return direction if not is_opposite else _OTHER[direction]
 
     def _counterpart(self, name: str) -> str | None:
         return self.counterparts.like.get(self.counterparts.plain(name)) if self.counterparts else None
@@ -252,7 +339,8 @@ class RecordedCases:
                 )
             else:
                 self.imported.ledger.took("metrics")
-                found[known] = self.thresholds.get(name)
+                direction, threshold = self._rule(name)
+                found[known] = threshold if direction == _shipped(known)["direction"] else None
         return found
 
 
@@ -292,8 +380,7 @@ def score_number(value: Any) -> float | None:
 
 def is_irregular(case: Mapping[str, Any]) -> bool:
     """Whether the turns of a case's conversation do not alternate."""
-    turns = [Message(one["role"], one["content"]) for one in as_list(case.get("messages"))]
-    return any(irregular(turns))
+    return any(irregular(read_messages(as_list(case.get("messages")))))
 
 
 def _fields_in(case: Mapping[str, Any]) -> set[str]:

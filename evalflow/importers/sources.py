@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from os.path import commonpath
@@ -14,7 +14,7 @@ from evalflow.datasets.json_files import open_json, open_jsonl, streamed_items
 from evalflow.datasets.parquet import open_parquet
 from evalflow.datasets.sources import MAX_RECORD, SourceRow, Table, Unreadable
 from evalflow.errors import Problem, UserError
-from evalflow.importers.ledger import Untranslatable
+from evalflow.importers.ledger import Ledger, Untranslatable
 from evalflow.importers.located import Broken, located_json, located_yaml
 from evalflow.paths import shown
 
@@ -167,6 +167,15 @@ def read_objects(
     """
     for number, item in enumerate(streamed_items(path, f"{place}.item", scalars or {})):
         yield expect_object(item, f"{shown(path)}:{place}[{number}]")
+
+
+def leave_document_keys(path: Path, keys: Mapping[str, bool], read: Collection[str], ledger: Ledger) -> None:
+    """Count the keys of a file that is one object: those that were read, and the others that have values."""
+    for name, has_value in keys.items():
+        if name in read:
+            ledger.take_column(name)
+        elif has_value:
+            ledger.leave_column(name, shown(path), "it is about the whole file, not about a case")
 
 
 def expect_object(item: Any, where: str) -> SourceRow:

@@ -14,6 +14,8 @@ from evalflow.errors import UserError
 from evalflow.importers.deepeval import read_deepeval
 from evalflow.importers.files import ImportedConfig, ImportSource
 
+from .conftest import counts
+
 GOLDEN: dict[str, Any] = {
     "input": "When does the pool open?", "actual_output": "At nine.", "expected_output": "At 9.",
     "retrieval_context": ["Pool: 9-18"], "context": ["The pool opens at 9."], "name": None, "source_file": "pool.md",
@@ -74,7 +76,7 @@ def test_turns_are_messages(tmp_path: Path) -> None:
     assert [(case["messages"], case.get("answer")) for case in rows(found)] == [
         (turns[:1], "Which?"), (turns[:1], None),
     ]  # fmt: skip
-    assert found.ledger.counts()["cases"] == (3, 2, 1)
+    assert counts(found)["cases"] == (3, 2, 1)
 
 
 def test_what_was_retrieved_for_a_turn_stays_with_it(tmp_path: Path) -> None:
@@ -98,14 +100,19 @@ def test_a_scenario_without_turns_is_one_for_a_simulated_user(tmp_path: Path) ->
 
 
 def test_a_run_has_scores_and_metrics_like_its_own(tmp_path: Path) -> None:
-    scores = [metric("Faithfulness"), metric("Tone [GEval]"), metric("Bias", score=0.2), metric("Toxicity", score=None)]
+    scores = [
+        metric("Faithfulness"),
+        metric("Tone [GEval]"),
+        metric("Bias", score=0.2, success=True),
+        metric("Toxicity", score=None),
+    ]
     found = read(tmp_path, run(retrievalContext=["c"], metricsData=scores), ".latest_run_full.json")
     [case] = rows(found)
     assert case["deepeval"] == {"faithfulness": 0.5, "tone_geval": 0.5, "bias": 0.2}
-    assert found.ledger.counts()["scores"] == (4, 3, 1)
-    assert found.ledger.counts()["metrics"] == (4, 3, 1)
+    assert counts(found)["scores"] == (4, 3, 1)
+    assert counts(found)["metrics"] == (4, 3, 1)
     experiment = found.experiments["old"]
-    assert experiment["metric"]["faithfulness"] == {"threshold": 0.7}
+    assert experiment["metric"]["faithfulness_lenient"] == {"threshold": 0.7}
     assert found.metrics["old_faithfulness"]["field"] == "deepeval.faithfulness"
     assert found.metrics["old_bias"]["direction"] == "lower_is_better"
     assert "docs/g-eval.md" in found.ledger.left_out[-1].hint

@@ -14,6 +14,8 @@ from evalflow.importers.exports import read_export, text_of
 from evalflow.importers.files import ImportedConfig, ImportSource
 from evalflow.importers.platforms import PLATFORMS
 
+from .conftest import counts
+
 
 def read(path: Path, tool: str = "braintrust") -> ImportedConfig:
     scratch = path.parent / f"scratch_{path.name}"
@@ -61,12 +63,12 @@ def test_a_score_table_says_what_to_export(tmp_path: Path) -> None:
 
 def test_messages_that_cannot_be_asked_are_listed(tmp_path: Path) -> None:
     path = tmp_path / "e.jsonl"
-    chat = [{"role": "user", "content": "Q"}, {"role": "tool", "content": "x"}]
+    chat = [{"role": "user", "content": "Q"}, {"role": "assistant", "content": "x"}]
     path.write_text(json.dumps({"input": "Q"}) + "\n" + json.dumps({"input": chat, "scores": {"a": 1}}))
     found = read(path)
     found.ledger.expect_balanced()
-    assert found.ledger.counts() == {"cases": (2, 1, 1), "scores": (1, 0, 1)}
-    assert "message 2 has the role 'tool'" in found.ledger.left_out[0].reason
+    assert counts(found) == {"cases": (2, 1, 1), "scores": (1, 0, 1)}
+    assert "message 2 ends the conversation with the role 'assistant'" in found.ledger.left_out[0].reason
 
 
 def test_empty_inputs_are_listed_and_plain_metadata_is_kept(tmp_path: Path) -> None:
@@ -74,7 +76,7 @@ def test_empty_inputs_are_listed_and_plain_metadata_is_kept(tmp_path: Path) -> N
     rows = [{"input": {}}, {"input": []}, {"input": {"q": " "}}, {"input": "Q", "metadata": "by hand"}]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     found = read(path)
-    assert found.ledger.counts()["cases"] == (4, 1, 3)
+    assert counts(found)["cases"] == (4, 1, 3)
     assert '"metadata": {"metadata": "by hand"}' in found.data["old.jsonl"].read_text(encoding="utf-8")
     with pytest.raises(UserError, match="it is a folder"):
         read(tmp_path)

@@ -14,6 +14,8 @@ from evalflow.errors import UserError
 from evalflow.importers.files import ImportedConfig, ImportSource
 from evalflow.importers.inspect_logs import read_inspect
 
+from .conftest import counts
+
 SAMPLE: dict[str, Any] = {
     "id": "fr", "epoch": 1, "input": "Capital of France?", "target": ["Paris", "paris"], "metadata": {"lang": "en"},
     "messages": [{"role": "assistant", "content": "", "tool_calls": [{"function": "map", "arguments": {"q": "fr"}}]}],
@@ -64,12 +66,14 @@ def test_samples_are_cases_with_scores(tmp_path: Path, form: str) -> None:
         path.write_text(json.dumps({"version": 2, "samples": [SAMPLE, FAILED]}), encoding="utf-8")
     found = read(path)
     first, second = rows(found)
-    assert (first["id"], first["group"], first["answer"], first["reference"]) == ("fr/1", "fr", "Paris.", "Paris")
+    assert (first["id"], first["group"], first["answer"]) == ("fr/1", "fr", "Paris.")
+    assert first["reference"] == ["Paris", "paris"]
     assert first["inspect"] == {"includes": 1.0, "model_graded_qa": 0.5, "rubric_tone": 3.0}
-    assert first["actual"] == [{"name": "map", "arguments": {"q": "fr"}}]
+    [step] = first["actual"]
+    assert step["tool_calls"][0]["function"] == {"name": "map", "arguments": '{"q": "fr"}'}
     assert first["checks"][0]["params"]["values"] == ["Paris", "paris"]
     assert (second["messages"], second["failure"]) == ([{"role": "user", "content": "Spain?"}], "no key")
-    assert found.ledger.counts() == {"cases": (2, 2, 0), "scores": (4, 3, 1), "metrics": (4, 1, 3)}
+    assert counts(found) == {"cases": (2, 2, 0), "scores": (4, 3, 1), "metrics": (4, 1, 3)}
 
 
 def test_zstd_is_read_or_named(tmp_path: Path) -> None:
@@ -99,8 +103,9 @@ def test_zstd_is_read_or_named(tmp_path: Path) -> None:
         ({"samples/a.json": SAMPLE}, "has no header"),
         (log(**{"header.json": {"version": 9}}), "another version: 9"),
         ({"header.json": {"version": 2}}, "the log has no samples"),
-        (log(**{"samples/fr_epoch_1.json": '{"id": '}), "broken JSON"),
-        (log(**{"samples/fr_epoch_1.json": {"x": 1}}), "it is no sample of Inspect"),
+        ({"header.json": {"version": 2}, "samples/a.json": '{"id": '}, "broken JSON"),
+        ({"header.json": {"version": 2}, "samples/a.json": {"x": 1}}, "it is no sample of Inspect"),
+        ({"header.json": {"version": 2}, "samples/a.json": FAILED}, "all samples of the log are errors"),
     ],
 )
 def test_bad_logs_are_refused_in_words(tmp_path: Path, members: dict[str, Any], said: str) -> None:

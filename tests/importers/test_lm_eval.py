@@ -13,6 +13,8 @@ from evalflow.errors import UserError
 from evalflow.importers.files import ImportedConfig, ImportSource
 from evalflow.importers.lm_eval import read_lm_eval
 
+from .conftest import counts
+
 DATE = "2026-01-02T03-04-05.678901"
 CHOICE: dict[str, Any] = {
     "doc_id": 3, "doc": {"q": "Capital of Spain?", "choices": ["Paris", "Madrid"]}, "target": "1",
@@ -55,10 +57,14 @@ def test_a_choice_is_the_likeliest_continuation(tmp_path: Path) -> None:
     write(tmp_path, {"capitals": [CHOICE]})
     found = read(tmp_path / f"samples_capitals_{DATE}.jsonl")
     assert cases(found) == [{
-        "id": "1", "group": "3", "question": "Q: Capital of Spain?\nA:", "answer": "Madrid", "reference": "Madrid",
-        "vars": {**CHOICE["doc"], "options": ["Paris", "Madrid"]}, "lm_eval": {"acc": 1.0, "acc_norm": 0.0},
+        "id": "3", "group": "3", "question": "Q: Capital of Spain?\nA:", "answer": "Madrid", "reference": "Madrid",
+        "vars": {
+            **CHOICE["doc"], "options": ["Paris", "Madrid"],
+            **{name: CHOICE[name] for name in ("resps", "filtered_resps", "doc_hash") if name in CHOICE},
+        },
+        "lm_eval": {"acc": 1.0, "acc_norm": 0.0},
     }]  # fmt: skip
-    assert found.ledger.counts() == {"tasks": (1, 1, 0), "cases": (1, 1, 0), "scores": (2, 2, 0)}
+    assert counts(found) == {"tasks": (1, 1, 0), "cases": (1, 1, 0), "scores": (2, 2, 0)}
     assert found.experiments["old"]["generate"] is False
 
 
@@ -78,7 +84,7 @@ def test_further_answers_to_one_prompt_are_listed(tmp_path: Path) -> None:
     write(tmp_path, {"sums": [{**TEXT, "filtered_resps": [["2", "3", "2"]]}]})
     found = read(tmp_path / f"samples_sums_{DATE}.jsonl")
     assert cases(found)[0]["answer"] == "2"
-    assert found.ledger.counts()["answers"] == (3, 1, 2)
+    assert counts(found)["answers"] == (3, 1, 2)
     assert any("2 more answers" in one.what for one in found.ledger.left_out)
 
 
@@ -91,7 +97,7 @@ def test_results_lead_to_the_samples_of_their_tasks(tmp_path: Path) -> None:
         assert list(found.datasets) == ["old_capitals", "old_sums"]
         assert found.metrics["old_capitals_acc_norm"]["direction"] == "lower_is_better"
         assert found.metrics["old_capitals_acc"]["direction"] == "higher_is_better"
-        assert found.ledger.counts()["tasks"] == (3, 2, 1)
+        assert counts(found)["tasks"] == (3, 2, 1)
 
 
 def test_likelihoods_of_one_text_are_no_answers(tmp_path: Path) -> None:
@@ -103,7 +109,7 @@ def test_likelihoods_of_one_text_are_no_answers(tmp_path: Path) -> None:
     assert "answer" not in cases(found)[0]
     assert cases(found)[0]["lm_eval"] == {"bits_per_byte": 0.5}
     assert found.metrics["old_bits_per_byte"]["direction"] == "lower_is_better"
-    assert (found.ledger.counts()["scores"], found.experiments["old"]["generate"]) == ((2, 1, 1), False)
+    assert (counts(found)["scores"], found.experiments["old"]["generate"]) == ((2, 1, 1), False)
 
 
 @pytest.mark.parametrize(

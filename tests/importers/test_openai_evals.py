@@ -12,6 +12,8 @@ from evalflow.errors import UserError
 from evalflow.importers.files import ImportedConfig, ImportSource
 from evalflow.importers.openai_evals import read_openai_evals
 
+from .conftest import counts
+
 ANSWER = "{{sample.output_text}}"
 EVAL: dict[str, Any] = {
     "object": "eval", "name": "Tickets", "data_source_config": {"type": "custom"},
@@ -59,7 +61,7 @@ def test_an_archive_has_graders_items_and_scores(tmp_path: Path) -> None:
         {"run": {"name": "b"}, "output_items": {"data": [OUTPUT]}},
     ]
     found = read(written(tmp_path / "x.json", {"eval": EVAL, "rows": [ROW], "runs": runs}))
-    assert found.ledger.counts()["graders"] == (6, 4, 2)
+    assert counts(found)["graders"] == (6, 4, 2)
     [case] = rows(found, "old_a")
     assert (case["messages"], case["answer"], case["vars"]) == ([{"role": "user", "content": "Classify"}], "A", ITEM)
     assert case["openai"] == {"exact": 1.0}
@@ -80,8 +82,8 @@ def test_a_folder_joins_the_eval_with_its_items(tmp_path: Path) -> None:
     written(tmp_path / "archive" / "eval.json", EVAL)
     written(tmp_path / "archive" / "data.jsonl", json.dumps(ROW) + "\n" + json.dumps({"item": {"text": "x"}}))
     found = read(tmp_path / "archive")
-    assert found.ledger.counts()["checks"] == (4, 2, 2)
-    assert found.ledger.counts()["cases"] == (2, 2, 0)
+    assert counts(found)["checks"] == (4, 2, 2)
+    assert counts(found)["cases"] == (2, 2, 0)
     assert found.experiments["old"]["generate"] == "missing"
 
 

@@ -15,6 +15,8 @@ from evalflow.importers.exports import read_export
 from evalflow.importers.files import ImportedConfig, ImportSource
 from evalflow.importers.platforms import PLATFORMS
 
+from .conftest import counts
+
 CHAT = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "When?"}]
 LIST = {"question": "When?", "lang": "en"}
 
@@ -53,14 +55,14 @@ def test_langfuse_traces_have_scores_as_columns(tmp_path: Path, form: str) -> No
              "many": [1, 0]}  # fmt: skip
     found = read(tmp_path, "langfuse", [trace], form)
     assert cases(found) == [{
-        "id": "1", "messages": CHAT, "vars": {"lang": "en"}, "answer": "At 9.", "group": "s", "tags": ["a"],
-        "metadata": {"v": 2, "api_key": "***", "langfuse_id": "t1"}, "latency_s": 1.5, "cost_usd": 0.01,
-        "langfuse": {"helpful": 0.5},
+        "id": "t1", "messages": CHAT, "answer": "At 9.", "group": "s", "tags": ["a"],
+        "vars": {"lang": "en", "name": "bot", "comments": [], "tone": ["warm"], "many": [1, 0]},
+        "metadata": {"v": 2, "api_key": "***"}, "latency_s": 1.5, "cost_usd": 0.01, "langfuse": {"helpful": 0.5},
     }]  # fmt: skip
-    assert found.ledger.counts() == {"cases": (1, 1, 0), "scores": (3, 1, 2), "secrets": (1, 0, 1)}
+    assert counts(found) == {"cases": (1, 1, 0), "scores": (3, 1, 2), "secrets": (1, 0, 1)}
     assert found.metrics["old_helpful"]["field"] == "langfuse.helpful"
     assert found.experiments["old"]["generate"] is False
-    assert any("name" in note for note in found.notes)
+    assert {one.what for one in found.ledger.left_out} == {"the value of api_key", "score tone", "score many"}
 
 
 def test_langfuse_items_and_single_traces(tmp_path: Path) -> None:
@@ -70,13 +72,13 @@ def test_langfuse_items_and_single_traces(tmp_path: Path) -> None:
     ]
     found = read(tmp_path, "langfuse", {"data": items, "meta": {"page": 1}})
     [case] = cases(found)
-    assert (case["question"], case["vars"], case["reference"]) == ("When?", LIST, "At 9.")
-    assert (found.experiments["old"]["generate"], found.ledger.counts()["cases"]) == (True, (2, 1, 1))
+    assert (case["question"], case["vars"], case["reference"]) == ("When?", {**LIST, "status": "ACTIVE"}, "At 9.")
+    assert (found.experiments["old"]["generate"], counts(found)["cases"]) == (True, (2, 1, 1))
     scores = [{"name": "ok", "value": 1, "dataType": "BOOLEAN"},
               {"name": "kind", "value": 0, "stringValue": "good", "dataType": "CATEGORICAL"}]  # fmt: skip
     found = read(tmp_path, "langfuse", {"id": "t", "input": "Q", "output": "A", "scores": scores, "observations": []})
     assert cases(found)[0]["langfuse"] == {"ok": 1.0}
-    assert found.ledger.counts()["scores"] == (2, 1, 1)
+    assert counts(found)["scores"] == (2, 1, 1)
 
 
 @pytest.mark.parametrize("form", ["json", "jsonl", "csv"])
@@ -84,8 +86,7 @@ def test_langsmith_examples_have_references(tmp_path: Path, form: str) -> None:
     rows = [{"id": "e", "inputs": LIST, "outputs": {"answer": "At 9."}, "metadata": {"split": "test"}}]
     found = read(tmp_path, "langsmith", rows, form)
     assert cases(found) == [{
-        "id": "1", "question": "When?", "vars": LIST, "reference": "At 9.",
-        "metadata": {"split": "test", "langsmith_id": "e"},
+        "id": "e", "question": "When?", "vars": LIST, "reference": "At 9.", "metadata": {"split": "test"},
     }]  # fmt: skip
     assert found.experiments["old"]["generate"] is True
 
@@ -102,14 +103,14 @@ def test_langsmith_runs_have_answers_and_feedback(tmp_path: Path) -> None:
     assert (first["messages"], first["answer"]) == ([{"role": "user", "content": "When?"}], "At 9.")
     assert (first["group"], first["latency_s"], first["langsmith"]) == ("e", 2.0, {"right": 1.0})
     assert (second["question"], second["failure"]) == ("Who?", "no key")
-    assert found.ledger.counts() == {"cases": (3, 2, 1), "scores": (4, 1, 3)}
+    assert counts(found) == {"cases": (3, 2, 1), "scores": (4, 1, 3)}
     row = {"inputs.question": "Q", "outputs.answer": "A", "reference.answer": "R", "feedback.right": 0.5}
     found = read(tmp_path, "langsmith", [row, {**row, "feedback.right": ""}], "csv")
     assert cases(found)[0] | {"id": ""} == {
         "id": "", "question": "Q", "vars": {"question": "Q"}, "answer": "A", "reference": "R",
         "langsmith": {"right": 0.5},
     }  # fmt: skip
-    assert found.ledger.counts()["scores"] == (1, 1, 0)
+    assert counts(found)["scores"] == (1, 1, 0)
 
 
 @pytest.mark.parametrize("form", ["json", "jsonl", "csv"])
@@ -119,10 +120,11 @@ def test_braintrust_experiments_are_root_spans(tmp_path: Path, form: str) -> Non
             "metrics": {"start": 10.0, "end": 12.5}, "tags": ["x"]}  # fmt: skip
     found = read(tmp_path, "braintrust", [root, {**root, "span_id": "t", "scores": {}}], form)
     assert cases(found) == [{
-        "id": "1", "question": "When?", "answer": "At nine.", "reference": "At 9.", "latency_s": 2.5, "tags": ["x"],
-        "metadata": {"model": "m", "braintrust_id": "a"}, "braintrust": {"factuality": 0.6},
+        "id": "a", "question": "When?", "answer": "At nine.", "reference": "At 9.", "latency_s": 2.5, "tags": ["x"],
+        "metadata": {"model": "m"}, "braintrust": {"factuality": 0.6},
+        "vars": {name: root[name] for name in ("span_id", "root_span_id", "scores", "metrics")},
     }]  # fmt: skip
-    assert found.ledger.counts() == {"cases": (2, 1, 1), "scores": (2, 1, 1)}
+    assert counts(found) == {"cases": (2, 1, 1), "scores": (2, 1, 1)}
     found = read(tmp_path, "braintrust", {"events": [{"input": "Q", "expected": {"a": 1, "b": 2}}], "cursor": None})
     assert cases(found)[0]["reference"] == '{"a":1,"b":2}'
 
@@ -143,7 +145,7 @@ def test_phoenix_examples_and_experiments(tmp_path: Path) -> None:
         [case] = cases(found)
         assert (case["answer"], case["reference"], case["latency_s"], case["group"]) == ("A", "R", 0.25, "x")
         assert case["phoenix"] == {"exact": 0.0}
-        assert found.ledger.counts() == {"cases": (1, 1, 0), "scores": (2, 1, 1)}
+        assert counts(found) == {"cases": (1, 1, 0), "scores": (2, 1, 1)}
 
 
 def test_people_s_scores_are_labels(tmp_path: Path) -> None:
@@ -153,12 +155,12 @@ def test_people_s_scores_are_labels(tmp_path: Path) -> None:
     found = read(tmp_path, "langfuse", [{"id": "t1", "input": "Q", "output": "A", "scores": [judged, by_ana, by_ben]}])
     assert cases(found)[0]["langfuse"] == {"helpful": 1.0}
     assert labels(found) == [
-        {"case_id": "1", "metric": "old_helpful", "value": 0, "by": "ana", "comment": "rude", "at": "t"},
+        {"case_id": "t1", "metric": "old_helpful", "value": 0, "by": "ana", "comment": "rude", "at": "t"},
     ]
     assert cases(found, "old_labels_waiting.jsonl") == [
-        {"case_id": "1", "metric": "tone", "value": "warm", "comment": "rude", "at": "t"},
+        {"case_id": "t1", "metric": "tone", "value": "warm", "comment": "rude", "at": "t"},
     ]
-    assert found.ledger.counts()["labels"] == (2, 2, 0)
+    assert counts(found)["labels"] == (2, 2, 0)
     assert any("need a metric of their name: tone" in note for note in found.notes)
 
 
@@ -166,11 +168,11 @@ def test_feedback_and_annotations_say_whether_a_person_gave_them(tmp_path: Path)
     app = {"key": "right", "score": 1, "feedback_source": {"type": "app", "user_name": "ana"}, "created_at": "t"}
     run = {"id": "r", "run_type": "chain", "inputs": {"q": "Q"}, "outputs": {"a": "A"}}
     found = read(tmp_path, "langsmith", [{**run, "feedback": [app, {**app, "feedback_source": {"type": "model"}}]}])
-    assert labels(found) == [{"case_id": "1", "metric": "old_right", "value": 1, "by": "ana", "at": "t"}]
+    assert labels(found) == [{"case_id": "r", "metric": "old_right", "value": 1, "by": "ana", "at": "t"}]
     human = {"name": "right", "annotator_kind": "HUMAN", "result": {"label": "yes", "explanation": "e"}, "user_id": "u"}
     row = {"example_id": "e", "input": "Q", "reference_output": "R", "output": "A", "annotations": [human]}
     found = read(tmp_path, "phoenix", [row])
-    waiting = [{"case_id": "1", "metric": "right", "value": "yes", "by": "u", "comment": "e"}]
+    waiting = [{"case_id": "e", "metric": "right", "value": "yes", "by": "u", "comment": "e"}]
     assert cases(found, "old_labels_waiting.jsonl") == waiting
 
 
@@ -185,7 +187,7 @@ def test_scores_of_another_file_are_joined(tmp_path: Path) -> None:
     found = read_export(PLATFORMS["langfuse"], ImportSource(folder, "old", Path(mkdtemp(dir=tmp_path))))
     found.ledger.expect_balanced()
     assert [case.get("langfuse") for case in cases(found)] == [None, {"helpful": 0.5}]
-    assert found.ledger.counts() == {"cases": (2, 2, 0), "scores": (2, 1, 1)}
+    assert counts(found) == {"cases": (2, 2, 0), "scores": (2, 1, 1)}
     (folder / "more.json").write_text(json.dumps(traces))
     with pytest.raises(UserError, match="2 files of rows and 1 of scores"):
         read_export(PLATFORMS["langfuse"], ImportSource(folder, "old", Path(mkdtemp(dir=tmp_path))))

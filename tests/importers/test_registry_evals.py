@@ -12,6 +12,8 @@ from evalflow.errors import UserError
 from evalflow.importers.files import ImportedConfig, ImportSource
 from evalflow.importers.openai_evals import read_openai_evals
 
+from .conftest import counts
+
 BASIC = "evals.elsuite.basic"
 GRADED = "evals.elsuite.modelgraded.classify:ModelBasedClassify"
 SAMPLES = [
@@ -53,7 +55,7 @@ def test_match_and_includes_are_rules(registry: Path) -> None:
     assert first["checks"][0]["params"]["rules"][1] == {"op": "starts_with", "value": "paris", "normalize": None}
     assert second["vars"] == {"level": 1, "ideals": ["Madrid"]}
     assert rows(found, "old_2")[1]["checks"][0]["params"]["rules"][0]["op"] == "contains"
-    assert found.ledger.counts() == {"evals": (2, 2, 0), "graders": (2, 2, 0), "cases": (6, 4, 2)}
+    assert counts(found) == {"evals": (2, 2, 0), "graders": (2, 2, 0), "cases": (6, 4, 2)}
 
 
 def test_modelgraded_is_a_rubric(registry: Path) -> None:
@@ -75,7 +77,7 @@ def test_modelgraded_is_a_rubric(registry: Path) -> None:
 def test_samples_alone_are_matched(registry: Path) -> None:
     path = registry / "data/own/samples.jsonl"
     found = read_openai_evals(ImportSource(path, "old", registry / "scratch"))
-    assert found.ledger.counts()["cases"] == (3, 2, 1)
+    assert counts(found)["cases"] == (3, 2, 1)
     assert "here it is match" in found.notes[0]
 
 
@@ -90,7 +92,7 @@ def test_samples_alone_are_matched(registry: Path) -> None:
 def test_samples_are_of_use_without_their_grader(registry: Path, kind: str, args: dict[str, Any], said: str) -> None:
     found = read(registry, {"a": (kind, args)})
     assert len(rows(found)) == 3
-    assert found.ledger.counts()["graders"] == (1, 0, 1)
+    assert counts(found)["graders"] == (1, 0, 1)
     assert said in found.ledger.left_out[0].reason
     assert found.experiments["old"]["defaults"][1] == {"override /metric": ["relevance"]}
 
