@@ -16,7 +16,7 @@ from evalflow.config.schema import DatasetConfig
 from evalflow.contexts import contexts, html_text
 from evalflow.datasets.conversations import irregular, order_problems, with_question
 from evalflow.datasets.csv_file import open_csv, raw_records
-from evalflow.datasets.fields import CONVERTERS, FIELDS, FieldMap, field_map, tag_levels, tag_name
+from evalflow.datasets.fields import CONVERTERS, FIELDS, FieldMap, field_map, is_plain_text, tag_levels, tag_name
 from evalflow.datasets.json_files import open_json, open_jsonl, raw_items, raw_objects
 from evalflow.datasets.messages import read_messages
 from evalflow.datasets.parquet import open_parquet
@@ -75,6 +75,8 @@ class Builder:
             raw, others = self.fields.values(data)
         except ValueError as error:
             return [Problem(str(error), row.where)]
+        if self.fields.expected_is_reference and "reference" not in raw and "reference" not in row.data:
+            raw |= {"reference": raw["expected"]} if is_plain_text(raw.get("expected")) else {}
         values: dict[str, Any] = {}
         problems: list[Problem] = []
         for name, value in raw.items():
@@ -97,7 +99,7 @@ class Builder:
     def _way_out(self, name: str) -> str:
         """How to do without a column that is of a field only by its name."""
         by_name = name == "history" and name in self.fields.sources and self.fields.sources[name].column == name
-        return f"leave the column out with dataset.{self.dataset}.fields.history=unused" if by_name else ""
+        return f"leave the column out: ++dataset.{self.dataset}.fields.history=null" if by_name else ""
 
 
 def content_id(content: object) -> str:
@@ -158,7 +160,8 @@ def read(name: str, config: DatasetConfig, to_text: Callable[[str], str] = html_
     """Stream the cases of a dataset, in the order of its (sorted) files.
 
     A column with a case field's name maps to that field (except dataset and index). `demo_output` maps to demo_answer.
-    All other columns go to `vars`, which may also be a column itself. Nulls are absent values. A case without an id
+    A text under `expected` is also the reference, unless there is a reference or `fields` maps one of the two. All
+    other columns go to `vars`, which may also be a column itself. Nulls are absent values. A case without an id
     gets a hash of its row. With `conversation: true` each file is one case: it has the messages of all rows, the answer
     and reference of the last row, and in `vars["outputs"]` the references of all rows (null if absent), to compare
     earlier turns too. `to_text` converts contexts in HTML.
@@ -340,7 +343,7 @@ def case_to_row(case: Case) -> dict[str, Any]:
         name: _json_value(value)
         for name, value in values.items()
         if value is not None and (value or name not in ("messages", "tags", "vars"))
-    }
+    } | ({"reference": None} if case.reference is None and is_plain_text(case.expected) else {})
 
 
 def _json_value(value: Any) -> Any:

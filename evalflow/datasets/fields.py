@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from evalflow.cells import CellType, list_in, object_in, read_as, split, text_of
+from evalflow.cells import CellType, NoLiteral, list_in, literal, object_in, read_as, split, text_of
 from evalflow.config.schema import DatasetConfig, FieldSource, FieldValue
 from evalflow.contexts import contexts
 from evalflow.datasets.messages import read_message, read_messages
@@ -219,12 +219,16 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class FieldMap:
-    """The sources of a row's case fields, `aliases` (column to field) for rows without, parts of fields, variables."""
+    """The sources of a row's case fields, `aliases` (column to field) for rows without, parts of fields, variables.
+
+    With `expected_is_reference` a text under `expected` is the reference of a row without one.
+    """
 
     sources: Mapping[str, Source]
     aliases: Mapping[str, str]
     parts: Mapping[str, Mapping[str, Source]]
     variables: Mapping[str, Source]
+    expected_is_reference: bool = False
 
     def values(self, row: Row) -> tuple[dict[str, Any], dict[str, Any]]:
         """The raw values by case field, and the variables: unmapped columns and declared ones; both without nulls."""
@@ -301,7 +305,19 @@ def field_map(dataset: str, config: DatasetConfig, aliases: Mapping[str, str] | 
     if config.labels_of and (labelled is None or _text_at(labelled) != _plain(config.labels_of)):
         for labels in (sources, parts):
             labels.pop("labels", None)
-    return FieldMap(sources, fallbacks, parts, variables)
+    plain = {"expected", "reference"}.isdisjoint(declared) and {"expected", "reference"} <= own.keys()
+    return FieldMap(sources, fallbacks, parts, variables, plain and config.generates == "answer")
+
+
+def is_plain_text(value: Any) -> bool:
+    """Whether it is a text that no list or object stands for."""
+    if not isinstance(value, str) or not value.strip():
+        return False
+    bare = value.strip()
+    try:
+        return not bare.startswith(("[", "{")) or not isinstance(literal(bare), list | dict)
+    except NoLiteral:
+        return True
 
 
 def named_columns(name: str, given: FieldValue) -> list[str]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 USUAL: dict[str, tuple[str, ...]] = {
     "id": ("case_id", "sample_id", "example_id", "question_id", "uid", "uuid"),
     "question": ("query", "prompt", "input", "user_input", "instruction", "user_message", "user_query", "inputs"),
-    "messages": ("conversation", "chat", "dialogue", "dialog", "chat_history", "turns"),
+    "history": ("chat_history", "conversation_history", "dialogue_history", "previous_turns", "previous_messages"),
+    "messages": ("conversation", "chat", "dialogue", "dialog", "turns"),
     "answer": (
         "llm_answer", "response", "output", "actual_output", "generated_answer", "model_answer", "completion",
         "generation", "model_output", "llm_response", "assistant_response", "summary",
@@ -18,8 +19,8 @@ USUAL: dict[str, tuple[str, ...]] = {
         "gold_answer", "golden_answer", "gold", "target", "ideal", "correct_answer", "reference_output",
     ),
     "contexts": (
-        "structured_contexts", "context", "retrieved_contexts", "retrieval_context", "retrieved_context", "documents",
-        "docs", "passages", "chunks", "sources", "source_documents", "evidence", "source", "document", "passage",
+        "structured_contexts", "context", "documents", "docs", "passages", "chunks", "sources", "source_documents",
+        "evidence", "source", "document", "passage",
     ),
     "expected": ("expected_outcome", "label", "expected_label", "true_label", "gold_label", "y_true", "class"),
     "actual": ("actual_outcome", "prediction", "predicted", "predicted_label", "y_pred", "outcome"),
@@ -50,10 +51,13 @@ _WORDS: dict[str, set[str]] = {
     },
     "tags": {"tag", "tags", "category", "categories", "topic", "topics", "kategorie", "thema"},
 }  # fmt: skip
+_RETRIEVED = {"retrieved", "retrieval", "retriever"}
+"""Words of columns with what a retriever found, and not with what it should have found."""
+_CONTEXT = {"context", "contexts"}
 _MEASURES = {
     "score", "scores", "rating", "grade", "time", "date", "at", "ms", "seconds", "latency", "cost", "price",
     "tokens", "count", "length", "type", "lang", "language", "model", "version", "name", "url", "link", "status",
-    "feedback", "comment", "comments",
+    "feedback", "comment", "comments", "ids", "uids",
 }  # fmt: skip
 """Words of columns that are about a text and do not hold it."""
 
@@ -61,7 +65,8 @@ _MEASURES = {
 def propose_fields(columns: Sequence[str]) -> dict[str, str]:
     """Propose a `fields` mapping for unknown data: case field to column, without columns of a field's own name.
 
-    Usual names count first, then words: a column whose words are of one field alone, if no other column is of it.
+    Usual names count first, then words: a column whose words are of one field alone, if no other column is of it. Of
+    several context columns the one with what was retrieved is taken. Turns beside a question are its history.
     """
     names = {_snake_case(column): column for column in reversed(columns)}
     wanted = [name for name in USUAL if name not in columns and not (name == "question" and "messages" in columns)]
@@ -76,12 +81,34 @@ def propose_fields(columns: Sequence[str]) -> dict[str, str]:
         likely = [column for found, column in rest if found == field]
         if field not in proposed and len(likely) == 1:
             proposed[field] = likely[0]
+    if retrieved := [column for name, column in names.items() if _is_retrieved(name)]:
+        proposed["contexts"] = retrieved[-1]  # the first one in the file
+    if "messages" in proposed and ("question" in proposed or "question" in columns):
+        turns = proposed.pop("messages")
+        if "history" not in columns:
+            proposed.setdefault("history", turns)
     return {field: proposed[field] for field in USUAL if field in proposed}
+
+
+def other_contexts(columns: Sequence[str], proposed: Mapping[str, str]) -> list[str]:
+    """The columns with contexts that the mapping leaves out, such as ideal ones beside those that were retrieved."""
+    taken = proposed.get("contexts", "contexts")
+    names = {column: _snake_case(column) for column in columns if column != taken}
+    return [one for one, name in names.items() if name in ("contexts", *USUAL["contexts"]) or _words(name) & _CONTEXT]
+
+
+def _is_retrieved(name: str) -> bool:
+    words = _words(name)
+    return bool(words & _RETRIEVED) and not words & (_MEASURES | _WORDS["reference"] | {"id", "uid"})
+
+
+def _words(name: str) -> set[str]:
+    return set(re.findall(r"[^\W_]+", name))
 
 
 def _field_of(name: str) -> str | None:
     """The field that the words of a name speak of; None if they speak of none or of several."""
-    words = set(re.findall(r"[^\W_]+", name))
+    words = _words(name)
     fields = [field for field, own in _WORDS.items() if words & own]
     if fields == ["id"]:
         return "id" if words <= _WORDS["id"] else None  # `product id` is not the case's

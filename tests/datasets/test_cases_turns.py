@@ -120,7 +120,7 @@ def test_a_history_that_cannot_be_read_names_the_row_the_form_and_the_way_out(re
     (problem,) = refused([{"question": "a?"}, {"question": "a?", "chat_history": "user: hi"}])
     assert problem.where == "mine.jsonl:2"
     assert problem.what == "history (column 'chat_history'): expected a list of {role, content}, got text"
-    assert problem.hint == "leave the column out with dataset.mine.fields.history=unused"
+    assert problem.hint == "leave the column out: ++dataset.mine.fields.history=null"
 
 
 def test_messages_and_another_history_are_refused(load: Load, refused: Refused) -> None:

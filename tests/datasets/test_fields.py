@@ -195,3 +195,49 @@ def test_a_reference_is_one_text_or_several_and_a_number_is_its_text(
     ):
         (case,) = load(content, name)
         assert (case.reference, case.references, case.reference_text) == (reference, texts, shown)
+
+
+# --- a text under `expected` ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["mine.csv", "mine.jsonl"])
+def test_a_text_under_expected_is_the_reference_too(load: Any, name: str) -> None:
+    texts = ["$1,200", "007", "None", "2024-01-05", "[sic] yes", "{name}"]
+    file = "".join(f'a?,"{text}"\n' for text in texts)
+    rows = f"question,expected\n{file}" if name.endswith("csv") else [{"question": "a?", "expected": t} for t in texts]
+    assert [(case.reference, case.expected) for case in load(rows, name)] == [(text, text) for text in texts]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"expected": "a", "reference": "b"},
+        {"expected": "a", "reference": None},
+        {"expected": ["a", "b"]},
+        {"expected": '[{"name": "search"}]'},
+        {"expected": {"a": 1}},
+        {"expected": True},
+        {"expected": " "},
+    ],
+)
+def test_another_expectation_is_not(load: Any, row: dict[str, Any]) -> None:
+    (case,) = load([row])
+    assert case.reference == row.get("reference")
+    assert case.expected == row["expected"]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"fields": {"expected": "expected"}},
+        {"fields": {"reference": "ideal"}},
+        {"fields": {"reference": None}},
+        {"generates": "actual"},
+    ],
+)
+def test_a_dataset_can_declare_that_it_is_a_label(load: Any, config: dict[str, Any]) -> None:
+    assert load([{"question": "a?", "expected": "spam"}], **config)[0].reference is None
+
+
+def test_an_empty_cell_is_a_missing_reference(load: Any) -> None:
+    assert load("question,expected,reference\na?,spam,\n", "mine.csv")[0].reference is None

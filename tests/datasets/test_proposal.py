@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from evalflow.datasets.fields import CONVERTERS
-from evalflow.datasets.proposal import USUAL, propose_fields
+from evalflow.datasets.proposal import USUAL, other_contexts, propose_fields
 
 
 @pytest.mark.parametrize(
@@ -35,11 +35,26 @@ from evalflow.datasets.proposal import USUAL, propose_fields
         (["Question score", "answer_tokens", "product id", "bot name", "expected topics"], {}),
         (["the bot's answer", "another answer", "expected answer"], {"reference": "expected answer"}),
         (["response", "first answer"], {"answer": "response"}),
+        (["context", "retrieval_context"], {"contexts": "retrieval_context"}),
+        (["contexts", "Retrieved passages"], {"contexts": "Retrieved passages"}),
+        (["reference_contexts", "retrieved_contexts", "retrieval_score"], {"contexts": "retrieved_contexts"}),
+        (["context", "ground_truth_context"], {"contexts": "context"}),
+        (["ideal_context", "retrieved_doc_ids"], {}),
+        (["chat_history", "query"], {"question": "query", "history": "chat_history"}),
+        (["conversation", "question"], {"history": "conversation"}),
+        (["conversation", "history", "question"], {}),
+        (["conversation"], {"messages": "conversation"}),
         ([], {}),
     ],
 )
 def test_proposed_fields(found: list[str], proposed: dict[str, str]) -> None:
     assert propose_fields(found) == proposed
+
+
+def test_contexts_that_are_left_out_are_named() -> None:
+    columns = ["context", "ideal context", "retrieval_context", "question"]
+    assert other_contexts(columns, propose_fields(columns)) == ["context", "ideal context"]
+    assert other_contexts(["contexts", "question"], {}) == []
 
 
 def test_no_usual_name_belongs_to_two_fields() -> None:
