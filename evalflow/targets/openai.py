@@ -46,8 +46,8 @@ class OpenAITarget:
     ) -> None:
         self.name = name
         self._forms = forms
-        self._system = _template(config.system_prompt, "target.system_prompt", prompts)
-        self._prompt = _template(config.prompt, "target.prompt", prompts)
+        self._system = turn_template(config.system_prompt, "target.system_prompt", prompts)
+        self._prompt = turn_template(config.prompt, "target.prompt", prompts)
         texts = [template.digest if template else None for template in (self._system, self._prompt)]
         self.identity = identity("openai", config, DECISIVE, texts)
         self._client = client or ChatClient(config, "target", session)
@@ -151,12 +151,22 @@ def scalar(text: str) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class _Template:
+class TurnTemplate:
+    """A template of a message to a model."""
+
     render: Callable[[Mapping[str, Any]], str]
     digest: str
 
+    def text_for(self, case: Case, unknown: str) -> str:
+        """The message for a case; `unknown` if it cannot be rendered."""
+        try:
+            return self.render({name: getattr(case, name) for name in VARIABLES})
+        except UserError:
+            return unknown
 
-def _template(source: str | None, where: str, prompts: Prompts) -> _Template | None:
+
+def turn_template(source: str | None, where: str, prompts: Prompts) -> TurnTemplate | None:
+    """The template in text or in a file of prompts; None without one. UserError if a target cannot fill it."""
     if source is None:
         return None
     if source.endswith(".jinja") and not any(char.isspace() or char == "{" for char in source):
@@ -165,4 +175,4 @@ def _template(source: str | None, where: str, prompts: Prompts) -> _Template | N
         template, used, digest = prompts.inline(source, where), prompts.inline_variables(source), source
     if problems := [*not_given(used, VARIABLES, where, "a target")]:
         raise UserError(problems)
-    return _Template(partial(render, template, where=where), digest)
+    return TurnTemplate(partial(render, template, where=where), digest)

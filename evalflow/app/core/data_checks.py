@@ -22,7 +22,7 @@ from evalflow.config.validate import Settings
 from evalflow.datasets.fields import OF_A_SCENARIO, named_columns
 from evalflow.engine.plan import case_digest
 from evalflow.errors import Problem, UserError, did_you_mean
-from evalflow.jsonvalues import look_up
+from evalflow.jsonvalues import as_list, look_up
 from evalflow.labels.read import GRADE_HINT, parse_case
 from evalflow.metrics.scale import label_scale, read_judgement
 from evalflow.metrics.steps import COSTS, fields_of, is_recorded, root
@@ -54,13 +54,14 @@ class DataChecks:
         self._recorded: Counter[str] = Counter()
         self._present: Counter[tuple[str, str, str]] = Counter()
         self._columns: dict[str, dict[str, None]] = {}
-        self._pictures: Counter[str] = Counter()
+        self._texts: set[str] = set()  # datasets with a text, or texts, under `expected`
 
     def add(self, case: Case) -> None:
         self._sizes[case.dataset] += 1
         self._grouped[case.dataset] += case.group is not None
-        self._pictures[case.dataset] += any(message.parts for message in case.messages)
         self._check_id(case)
+        if isinstance(case.expected, str) or is_texts(case.expected):
+            self._texts.add(case.dataset)
         if case.index < SHOWN:
             self._columns.setdefault(case.dataset, {}).update(dict.fromkeys(case.vars))
         answer = placeholder_answer(self._run, case)
@@ -76,7 +77,7 @@ class DataChecks:
     def problems(self) -> list[Problem]:
         """Duplicate ids, groups that no case has, and fields that a metric needs and no case will have."""
         found = [*self._repeated]
-        for place, problem in _placed(self._parts.datasets, self._wrong_checks[:SHOWN]):
+        for place, problem in placed(self._parts.datasets, self._wrong_checks[:SHOWN]):
             found.append(replace(problem, where=place or problem.where))
         for dataset in self._sizes:
             found += self._ungrouped(dataset)
@@ -96,14 +97,8 @@ class DataChecks:
         return found
 
     def remarks(self) -> list[str]:
-        """Parts of messages that judges do not see, and optional variables of metrics that no case has."""
-        unseen = [
-            f"{n:,} cases of {dataset} have parts of messages that are not text, such as images: a target by chat "
-            "completions gets them, judges read [image] in their place"
-            for dataset, n in self._pictures.items()
-            if n
-        ]
-        return unseen + [
+        """Optional variables of metrics that no case has: most often a misspelled name."""
+        return [
             f"metric {metric}: no case of {dataset} has {name}, which `optional` names"
             for (dataset, metric, name), present in self._offered.items()
             if not present and not self._may_come(name)
@@ -171,6 +166,12 @@ class DataChecks:
             return Problem(what, f"metric.{metric.name}", "score the recorded answers: generate=false")
         field = "demo_answer" if generate == "demo" and need == "answer" else DERIVED.get(need, need)
         columns = list(self._columns.get(dataset, {}))
+        expected = self._expected_column(dataset) if field == "reference" else None
+        if expected is not None:
+            what = f"{metric.name} needs {need}, and no case of {dataset} has it; {expected!r} is read as expected"
+            return Problem(
+                what, f"{key}.fields", f"to compare with it: {override(f'{key}.fields.reference', expected)}"
+            )
         proposed = datasets.propose_fields(columns).get(field)
         example = proposed or (columns[0] if columns else "COLUMN")
         known = f"; columns without a field: {', '.join(columns)}" if columns else ""
@@ -183,6 +184,18 @@ class DataChecks:
         if generate is False and need == generates:
             hint = f"have it generated: generate=true target=openai (see `list target`), or {hint}"
         return Problem(what, f"{key}.fields", hint)
+
+    def _expected_column(self, dataset: str) -> str | None:
+        """The column of texts that is read as `expected`; None if there is none."""
+        given = (self._parts.datasets[dataset].fields or {}).get("expected", "expected")
+        columns = [] if isinstance(given, dict) else named_columns("expected", given)
+        return columns[0] if columns and dataset in self._texts else None
+
+
+def is_texts(value: Any) -> bool:
+    """Whether it is a list of texts, and has some."""
+    values = as_list(value)
+    return bool(values) and all(isinstance(one, str) for one in values)
 
 
 class ScenarioChecks:
@@ -281,7 +294,7 @@ class LabelChecks:
 
     def problems(self) -> Iterator[Problem]:
         """Values off the scale, duplicate labels by one person, and invalid labels, each with its place in the file."""
-        for place, problem in _placed(self._settings.run.dataset, self._wrong):
+        for place, problem in placed(self._settings.run.dataset, self._wrong):
             yield replace(problem, where=f"{place}: {problem.where}") if place else problem
         if self._more:
             hint = "correct them, or do without the labels: map the field to nothing (fields.labels=null)"
@@ -314,7 +327,7 @@ def _twice(given: list[Label]) -> Iterator[Problem]:
         seen.add(key)
 
 
-def _placed(
+def placed(
     configs: Mapping[str, DatasetConfig], found: Sequence[tuple[Case, Problem]]
 ) -> Iterator[tuple[str | None, Problem]]:
     """The problems by dataset, each with its case's place in the file."""

@@ -12,6 +12,7 @@ from evalflow.app.core.assemble import Parts
 from evalflow.app.core.cases import BASELINE, RunCases, is_simulated, placeholder_answer
 from evalflow.app.core.data_checks import DataChecks, LabelChecks, ScenarioChecks
 from evalflow.app.core.notices import notices, shadows
+from evalflow.app.core.question_checks import QuestionChecks
 from evalflow.app.core.result_rules import ResultRules, RunMetric, known_metrics, unusable_parts
 from evalflow.calls.budget import REPLY_TOKENS
 from evalflow.config.judges import CascadeConfig, Price
@@ -113,10 +114,11 @@ def inspect(parts: Parts) -> Inspection:
         complete = BaselineAnswers(parts.settings).beside
     found = Inspection(parts, RunCases(run, complete), Draw(run.sample, run.seed))
     checks, estimator, labels = DataChecks(parts), Estimator(parts), LabelChecks(parts.settings)
-    scenarios = ScenarioChecks(parts.settings)
+    scenarios, questions = ScenarioChecks(parts.settings), QuestionChecks(parts)
     for case in found.offered:
         checks.add(case)
         scenarios.add(case)
+        questions.add(case)
         found.draw.offer(case)
         if run.sample is None:
             _count(found, estimator, labels, case)
@@ -124,6 +126,7 @@ def inspect(parts: Parts) -> Inspection:
         _count(found, estimator, labels, case)
     unusable = _add_composites(found)
     problems = [*_judges_that_cannot(found), *checks.problems(), *labels.problems(), *scenarios.problems()]
+    problems += questions.problems()
     problems += [*found.mixed.values(), *estimator.problems, *estimator.unsure.values(), *unusable]
     measured = {name: one.metric for name, one in found.scored.items()}
     problems += _wrong_thresholds(parts.settings, measured)
@@ -133,7 +136,7 @@ def inspect(parts: Parts) -> Inspection:
         problems += error.problems
     problems += [*found.rules().undecided(), *found.rules().unlookable()]
     found.labels_apply = labels.apply
-    found.remarks = [*checks.remarks(), *labels.remarks()]
+    found.remarks = [*questions.remarks(), *checks.remarks(), *labels.remarks()]
     if problems:
         raise UserError(problems)
     found.estimate = estimator.scaled(found.cases)
