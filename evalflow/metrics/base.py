@@ -84,13 +84,17 @@ class FieldMetric(BaseMetric[C]):
     async def score(self, case: Case, answer: Answer, judge: Judge | None, repeat: int) -> Outcome:
         """The outcome of `compare`, unless a field is missing. An empty text does not count as missing."""
         fields = fields_of(case, answer)
-        blocked = blocked_outcome(self.config.needs, fields, answer, blank_is_text=True)
+        blocked = blocked_outcome(self.needed(fields, answer), fields, answer, blank_is_text=True)
         if blocked:
             return blocked
         try:
             return await self.compare(fields)
         except ValueError as error:
             return Outcome(status="error", error_type="data", error=str(error))
+
+    def needed(self, fields: Mapping[str, Any], answer: Answer) -> Sequence[str]:
+        """Which fields must be there; without one of them the score is skipped."""
+        return self.config.needs
 
     async def compare(self, fields: dict[str, Any]) -> Outcome:
         """The outcome for all fields; those in `needs` are present. A ValueError becomes a score in state error."""

@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from evalflow.cells import boolean_of, number_of
 from evalflow.config.schema import MetricConfig, Strict, Word
+from evalflow.label_names import label_name
 from evalflow.metrics.returns import BoolType, LabelType, NumberType, StepConfig
 from evalflow.metrics.rule_results import unit_values
 from evalflow.metrics.rules import MapRule, ValueRule
@@ -113,9 +114,10 @@ def read(scale: RecordedScale, recorded: Any) -> tuple[float, Any]:
             value = _boolean(recorded)
             return float(value), value
         case LabelScale():
-            if recorded not in scale.values:
+            word = recorded if isinstance(recorded, str) else label_name(recorded)
+            if word not in scale.values:
                 raise ValueError(f"{recorded!r} is none of {', '.join(scale.values)}")
-            return scale.values[recorded], recorded
+            return scale.values[word], word
         case FractionScale():
             value = _fraction(recorded)
             return value, value

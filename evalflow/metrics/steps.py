@@ -167,6 +167,8 @@ def blocked_outcome(
         missing = [
             need for need, value in values.items() if value is None and not (failed and root(need) in FROM_ANSWER)
         ]
+        if missing == ["actual"] and is_null_prediction(answer):
+            return Outcome(status="error", error_type="target: malformed", error="the target's prediction is null")
         if missing:
             return Outcome(status="skipped", reason=f"the case has no {' and no '.join(missing)}")
     if failed:
@@ -187,9 +189,15 @@ def blocked_outcome(
     return None
 
 
+def is_null_prediction(answer: Answer) -> bool:
+    """Whether a target replied null where a prediction is wanted."""
+    made = answer.generated and answer.status == "answered" and answer.answer is None
+    return made and answer.actual is None
+
+
 def _is_blank(value: Any) -> bool:
     """Whether a text, or each of several references, has nothing to read."""
-    texts: Sequence[Any] = cast("tuple[Any, ...]", value) if isinstance(value, tuple) and value else (value,)
+    texts = cast("Sequence[Any]", value if isinstance(value, tuple) and value else (value,))
     return all(isinstance(text, str) and not text.strip() for text in texts)
 
 

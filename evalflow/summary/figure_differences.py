@@ -21,8 +21,7 @@ from evalflow.stats.figures import BINS, bin_of, calibration_error
 from evalflow.stats.paired import Difference, paired_difference
 from evalflow.stats.paired_figures import PairedClusters, figure_difference
 from evalflow.stats.unpaired import unpaired_difference, unpaired_figure_difference
-from evalflow.summary.figures import decode_values
-from evalflow.summary.journal import json_text
+from evalflow.summary.figures import class_text, decode_values
 
 LOWER_IS_BETTER = ("brier", "ece")  # figures for which lower is better
 Found = tuple[str, Difference]
@@ -96,7 +95,7 @@ def same_as_mean(spec: FigureSpec) -> tuple[str, ...]:
 def _of_classes(rows: pl.DataFrame, spec: FigureSpec, design: _Design, *, by_class: bool) -> Iterator[Found]:
     classified = _Classified(rows, design)
     if spec.positive is not None:
-        positive = json_text(spec.positive)
+        positive = class_text(spec.positive)
         yield from classified.of_class(positive, _SCORES[:3])
         yield "mcc", classified.difference(matthews(classified.pairs, positive))
     else:

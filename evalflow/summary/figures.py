@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from evalflow.label_names import label_name
 from evalflow.lazy import pl
 from evalflow.protocols import Measured
 from evalflow.records import FigureSpec
@@ -55,7 +56,7 @@ def compute(spec: FigureSpec, counts: pl.DataFrame, seed: int = 0) -> list[Figur
         return [mean_figure(name, counts[name], counts) for name in spec.measures]
     if spec.per_label:
         return label_figures(counts, seed)
-    positive = None if spec.positive is None else json_text(spec.positive)
+    positive = None if spec.positive is None else class_text(spec.positive)
     found = classification_figures(counts, positive, seed)
     return [*found, *reliability_figures(counts, seed)] if spec.confidence else found
 
@@ -94,7 +95,7 @@ def _counted(cells: pl.LazyFrame, *, alone: bool) -> pl.DataFrame:
 def decode_values(spec: FigureSpec, counted: pl.DataFrame) -> pl.DataFrame:
     """The counts of a metric with the contents of their `value` (JSON text) as columns instead.
 
-    Classification: truth and prediction (canonical JSON text), confidence (null if not stated) and correct; `per_label`
+    Classification: truth and prediction (`class_text`), confidence (null if not stated) and correct; `per_label`
     one row per label, with record (a number), label, truth, prediction, unexpected and unsaid (whether the label was
     absent from the truth, or from the prediction, and so counted as false). Retrieval: one column per measure. Pairs:
     lean and longer.
@@ -115,7 +116,7 @@ def decode_values(spec: FigureSpec, counted: pl.DataFrame) -> pl.DataFrame:
         counted = counted.with_row_index("record")
     else:
         rows = [
-            [value, *(json_text(pair[side]) for side in _SIDES), *_confidence(pair)] for value, pair in values.items()
+            [value, *(class_text(pair[side]) for side in _SIDES), *_confidence(pair)] for value, pair in values.items()
         ]
         schema = {"truth": pl.String, "prediction": pl.String, "confidence": pl.Float64, "correct": pl.Boolean}
     columns = pl.DataFrame(rows, schema={"value": pl.String, **schema}, orient="row")
@@ -123,7 +124,12 @@ def decode_values(spec: FigureSpec, counted: pl.DataFrame) -> pl.DataFrame:
 
 
 def _confidence(pair: Mapping[str, Any]) -> tuple[float | None, bool]:
-    return pair.get("confidence"), pair["truth"] == pair["prediction"]
+    return pair.get("confidence"), class_text(pair["truth"]) == class_text(pair["prediction"])
+
+
+def class_text(label: Any) -> str:
+    """The name of a label as canonical JSON text: "3" of the number and of the text."""
+    return json_text(label_name(label))
 
 
 def _of_label(pair: Mapping[str, Any], label: str) -> list[Any]:

@@ -16,6 +16,7 @@ from evalflow.calls.http import HttpRequest
 from evalflow.config.targets import OpenAITargetConfig
 from evalflow.errors import CallError, TargetError, UserError
 from evalflow.jsonvalues import parsed
+from evalflow.label_names import label_name
 from evalflow.llm.chat import ChatClient, Completion, entry_of, identity
 from evalflow.prompts import Prompts, not_given, render
 from evalflow.records import Answer, Case, Message
@@ -141,13 +142,18 @@ def predicted(text: str, form: Form) -> Any:
 
 
 def scalar(text: str) -> Any:
-    """Parse a prediction: a boolean (True and TRUE too), a number or a JSON string, else the text."""
+    """Parse a prediction: a boolean (True and TRUE too), a number or a JSON string, else the text.
+
+    A number that could be written more simply, such as 3.10, stays text: it may be a code.
+    """
     bare = text.strip()
     try:
         value: Any = parsed((bare.lower() if bare.lower() in {"true", "false"} else bare).encode())
     except ValueError:
         return bare
-    return value if isinstance(value, bool | int | float | str) else bare
+    if isinstance(value, bool | str):
+        return value
+    return value if isinstance(value, int | float) and label_name(value) == bare else bare
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,12 +44,20 @@ class Form:
         return () if source is None or isinstance(source, str) else tuple(source)
 
     def find(self, name: str, row: Mapping[str, Any]) -> Any:
-        """The value of a case field in a reply that has the form of a dataset row; None if absent."""
+        """The value of a case field in a reply that has the form of a dataset row; None if absent.
+
+        A null part of a prediction is kept: the target predicted nothing there.
+        """
         source = self.sources.get(name)
         if source is None or isinstance(source, str):
             return _column_at(source, row)
-        values = {part: _column_at(one, row) for part, one in source.items()}
-        return {part: value for part, value in values.items() if value is not None} or None
+        values = {part: _column_at(one, row) for part, one in source.items() if _is_at(one, row)}
+        return {part: value for part, value in values.items() if value is not None or name == "actual"} or None
+
+    def has(self, name: str, row: Mapping[str, Any]) -> bool:
+        """Whether a reply has a place for a case field, if only for null."""
+        source = self.sources.get(name)
+        return name in row or (isinstance(source, str) and _is_at(source, row))
 
     def failure(self, row: Mapping[str, Any]) -> str | None:
         """The error in a reply whose failure column has `status: error` or a message; else None."""
@@ -74,6 +82,10 @@ def _column_at(source: str | None, row: Mapping[str, Any]) -> Any:
     if source is None or not source.startswith("$"):
         return None if source is None else row.get(source)
     return json_path(source).value(row)
+
+
+def _is_at(source: str, row: Mapping[str, Any]) -> bool:
+    return bool(json_path(source).matches(row)) if source.startswith("$") else source in row
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +142,7 @@ class ReplyReader:
             form.check(said.actual)
             trace = self._trace(reply, fields, said)
             said = said if trace is None else _completed(said, trace, form)
-            if getattr(said, form.generates) is None:
+            if getattr(said, form.generates) is None and not self._predicts_null(fields, form):
                 if trace is not None and trace.failure is not None:
                     raise TargetError("reported", f"the target reports an error: {trace.failure}", excerpt(body))
                 raise ValueError(_nothing(reply, form.generates, self._paths.get(form.generates)))
@@ -148,6 +160,10 @@ class ReplyReader:
             return _own(name, cast("dict[str, Any]", reply), form)
         value = _at(self._paths[name], reply, name)
         return value if extract.values is None else _meaning(extract.values, value, name)
+
+    def _predicts_null(self, fields: Mapping[str, Any], form: Form) -> bool:
+        """Whether null is the prediction of a reply that has none other."""
+        return form.generates == "actual" and ("actual" in self._paths or form.has("actual", fields))
 
     def _contexts(self, reply: Any, form: Form) -> tuple[Context, ...] | None:
         extract = self._config.contexts

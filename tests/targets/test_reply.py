@@ -56,6 +56,18 @@ def test_what_is_no_object_is_the_field_that_is_generated() -> None:
     assert read(["a", "b"], "actual") == ParsedReply(actual=["a", "b"])
 
 
+def test_null_is_a_prediction_where_one_is_wanted_and_no_answer() -> None:
+    routes = Form("actual", {"actual": "route"})
+    parts = Form("actual", {"actual": {"route": "$.top.route", "sure": "sure"}})
+    assert read({"route": None}, form=routes) == read({"actual": None}, "actual") == ParsedReply()
+    assert read({"top": None}, "actual", actual="$.top") == ParsedReply()
+    assert read({"top": {"route": None}, "sure": 0.5}, form=parts).actual == {"route": None, "sure": 0.5}
+    assert read({"top": {}, "sure": 0.5}, form=parts).actual == {"sure": 0.5}
+    for reply, form in (({"other": 1}, routes), (None, routes), ({"top": {}}, parts)):
+        with pytest.raises(TargetError):
+            read(reply, form=form)
+
+
 @pytest.mark.parametrize(("status", "outcome"), [("pass", False), ("fail", True)])
 def test_values_may_mean_something_else(status: str, outcome: bool) -> None:
     actual = {"path": "$.status", "values": {"pass": False, "fail": True}}

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Literal, Self, cast
 
 from pydantic import Field, field_validator, model_validator
@@ -12,11 +11,10 @@ from pydantic import Field, field_validator, model_validator
 from evalflow.cells import boolean_of, list_in, number_of, object_in
 from evalflow.config.schema import Word
 from evalflow.jsonvalues import kind, look_up
+from evalflow.label_names import is_number, label_name, plain_number, read_like
 from evalflow.metrics.base import FieldMetric, UnitMetricConfig, scored
-from evalflow.metrics.steps import root
-from evalflow.records import FigureSpec, Outcome
-
-TYPES = {bool: "true or false", int: "a number", float: "a number", str: "text"}
+from evalflow.metrics.steps import is_null_prediction, root
+from evalflow.records import Answer, FigureSpec, Outcome
 
 
 class ClassificationMetricConfig(UnitMetricConfig):
@@ -40,8 +38,8 @@ class ClassificationMetricConfig(UnitMetricConfig):
     @field_validator("positive")
     @classmethod
     def _as_labels_are(cls, value: Any) -> Any:
-        if _is_endless(value):
-            raise ValueError(f"{value} is no label")
+        if value is not None and not _is_label(value):
+            raise ValueError(f"{value} is not a label")
         return _canonical(value)
 
     @model_validator(mode="after")
@@ -64,28 +62,26 @@ class ClassificationMetric(FieldMetric[ClassificationMetricConfig]):
             "classification", positive=config.positive, per_label=config.per_label, confidence=sure
         )
 
+    def needed(self, fields: Mapping[str, Any], answer: Answer) -> Sequence[str]:
+        """What must be there: all `needs`, but a prediction may be null, if the target said so."""
+        prediction = self.config.prediction
+        return [need for need in self.config.needs if need != prediction or not is_null(prediction, fields, answer)]
+
     async def compare(self, fields: dict[str, Any]) -> Outcome:
         config = self.config
+        truth, prediction = (look_up(field, fields) for field in (config.truth, config.prediction))
         if config.per_label:
-            return _compare_labels(*((field, look_up(field, fields)) for field in (config.truth, config.prediction)))
-        truth, prediction = (_canonical(look_up(field, fields)) for field in (config.truth, config.prediction))
-        self._expect_labels(truth, prediction)
-        value = {"truth": truth, "prediction": prediction}
+            return _compare_labels((config.truth, truth), (config.prediction, prediction))
+        if not _is_label(truth):
+            raise ValueError(f"{config.truth} is {_shown(truth)}, which is not a label")
+        truth, prediction = (_as_positive(config.positive, label) for label in (truth, prediction))
+        prediction = read_like(truth, prediction)
+        names = [label_name(label) for label in (truth, prediction)]
+        right = names[0] == names[1]
+        value = {"truth": _canonical(truth), "prediction": _canonical(truth if right else prediction)}
         if config.confidence:
             value["confidence"] = _confidence(config.confidence, fields)
-        right = truth == prediction
-        reason = f"predicted {prediction}" + ("" if right else f", but it is {truth}")
-        return scored(float(right), value, reason)
-
-    def _expect_labels(self, truth: Any, prediction: Any) -> None:
-        """Refuse values of different types: true against "true" would silently count as wrong."""
-        for field, label in ((self.config.truth, truth), (self.config.prediction, prediction)):
-            if type(label) not in TYPES or _is_endless(label):
-                raise ValueError(f"{field} is {label!r}, which is no label")
-        kinds = TYPES[type(truth)], TYPES[type(prediction)]
-        if kinds[0] != kinds[1]:
-            known = f"{self.config.truth} is {kinds[0]} ({truth!r})"
-            raise ValueError(f"{known}, but {self.config.prediction} is {kinds[1]} ({prediction!r})")
+        return scored(float(right), value, f"predicted {names[1]}" + ("" if right else f", but it is {names[0]}"))
 
 
 def _confidence(field: str, fields: Mapping[str, Any]) -> float | None:
@@ -96,45 +92,83 @@ def _confidence(field: str, fields: Mapping[str, Any]) -> float | None:
     raise ValueError(f"{field} is {value!r}, and a confidence lies in 0..1")
 
 
+def _as_positive(positive: Any, label: Any) -> Any:
+    """A label as the type of the positive one, which is true or false, or a number; another one as it is."""
+    if not isinstance(positive, bool):
+        return read_like(positive, label)
+    found = boolean_of(label)
+    return label if found is None else found
+
+
 def _canonical(label: Any) -> Any:
-    """One form for equal labels (1.0 becomes 1), since figures compare labels as text."""
-    return int(label) if isinstance(label, float) and label.is_integer() else label
+    """One form for equal labels (1.0 becomes 1); a value that is not a label by its name, and null as null."""
+    if label is None or isinstance(label, str | bool):
+        return label
+    return plain_number(label) if is_number(label) else label_name(label)
 
 
-def _is_endless(label: Any) -> bool:
-    return isinstance(label, float) and not math.isfinite(label)
+def _is_label(value: Any) -> bool:
+    return isinstance(value, str | bool) or is_number(value)
 
 
-def _compare_labels(*sides: tuple[str, Any]) -> Outcome:
-    """Score 1 if truth and prediction, in this order, agree on every label. A label missing on one side is false."""
-    truth, prediction = (_label_map(field, marks) for field, marks in sides)
+def _shown(value: Any) -> str:
+    return kind(cast("object", value)) if isinstance(value, list | dict) else repr(value)
+
+
+def is_null(prediction: str, fields: Mapping[str, Any], answer: Answer) -> bool:
+    """Whether a prediction was made and is null; one that is absent is not."""
+    if "." not in prediction:
+        return prediction == "actual" and is_null_prediction(answer)
+    outer, _, name = prediction.rpartition(".")
+    around = look_up(outer, fields)
+    return isinstance(around, Mapping) and name in around and around[name] is None
+
+
+def _compare_labels(true: tuple[str, Any], predicted: tuple[str, Any]) -> Outcome:
+    """Score 1 if truth and prediction agree on every label. A label missing on one side is false.
+
+    What a prediction says otherwise than by true or false is wrong, whatever the truth.
+    """
+    truth = _truth_marks(*true)
+    given = _object_of(predicted[1])
+    said = dict.fromkeys(truth, predicted[1]) if given is None else given
+    unread = {label: one for label, one in said.items() if given is None or boolean_of(one) is None}
+    prediction = {label: bool(boolean_of(one)) for label, one in said.items()}
+    prediction |= {label: not truth.get(label, False) for label in unread}
     labels = sorted({*truth, *prediction})
     wrong = [label for label in labels if truth.get(label, False) != prediction.get(label, False)]
-    reasons = [f"{label}: predicted {_word(prediction, label)}, but it is {_word(truth, label)}" for label in wrong]
+    reasons = [
+        f"{label}: predicted {label_name(unread.get(label, prediction.get(label, False)))}, "
+        f"but it is {label_name(truth.get(label, False))}"
+        for label in wrong
+    ]
+    if given is None:
+        reasons.insert(0, f"{predicted[0]} is {kind(predicted[1])}, and not an object of labels")
     reasons = reasons or [f"all {len(labels)} labels agree" if labels else "neither has a label"]
-    for (field, _), marks in zip(sides, (truth, prediction), strict=True):
+    for field, marks in ((true[0], truth), (predicted[0], prediction)):
         if absent := [label for label in labels if label not in marks]:
             reasons.append(f"{field} leaves out {', '.join(absent)}, taken as false")
-    return scored(float(not wrong), {"truth": dict(truth), "prediction": dict(prediction)}, "; ".join(reasons))
+    right = not wrong and given is not None
+    return scored(float(right), {"truth": truth, "prediction": prediction}, "; ".join(reasons))
 
 
-def _word(marks: Mapping[str, bool], label: str) -> str:
-    return "true" if marks.get(label, False) else "false"
+def _object_of(value: Any) -> dict[str, Any] | None:
+    """The object that a value is, or that a text is as a whole."""
+    if isinstance(value, str):
+        with suppress(ValueError):
+            return object_in(value)
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
-def _label_map(field: str, value: Any) -> dict[str, bool]:
-    """The marks by label, also from a text with such an object; ValueError for anything else."""
-    with contextlib.suppress(ValueError):
-        value = object_in(value) if isinstance(value, str) else value
-    if not isinstance(value, dict):
-        raise ValueError(f"{field} is {kind(value)}, and no object of labels that are true or false")
-    marks: dict[str, bool] = {}
-    for label, given in cast("dict[str, Any]", value).items():
-        holds = boolean_of(given) if isinstance(given, str) else given
-        if not isinstance(holds, bool):
-            raise ValueError(f"{field}.{label} is {kind(given)}, and neither true nor false")
-        marks[label] = holds
-    return marks
+def _truth_marks(field: str, value: Any) -> dict[str, bool]:
+    """The true marks by label; ValueError if there are none."""
+    marks = _object_of(value)
+    if marks is None:
+        raise ValueError(f"{field} is {kind(value)}, and not an object of labels that are true or false")
+    for label, holds in marks.items():
+        if boolean_of(holds) is None:
+            raise ValueError(f"{field}.{label} is {kind(holds)}, and neither true nor false")
+    return {label: bool(boolean_of(holds)) for label, holds in marks.items()}
 
 
 class SetMatchMetricConfig(UnitMetricConfig):
@@ -164,11 +198,18 @@ class SetMatchMetric(FieldMetric[SetMatchMetricConfig]):
         return {key: path if path in config.needs else root(path) for key, path in fields.items()}
 
     async def compare(self, fields: dict[str, Any]) -> Outcome:
-        truth, predicted = (_labels(paths, fields) for paths in (self.config.truth, self.config.prediction))
+        true = [(path, label) for path in self.config.truth for label in _listed(list_in, look_up(path, fields))]
+        for path, label in true:
+            if not _is_label(label) and label is not None:
+                raise ValueError(f"{path}: expected a label, got {kind(label)}")
+        truth = [_name_or_none(label) for _, label in true]
         if not any(truth):
             return Outcome(status="undefined", reason="nothing is expected")
+        known = [label for _, label in true if label is not None]
+        said = [look_up(path, fields) for path in self.config.prediction]
+        predicted = [_name_like(known, label) for one in said for label in _listed(_list_or_none, one)]
         matches = self._matches(truth, predicted)
-        return scored(float(matches), matches, f"predicted {_listed(predicted)}, expected {_listed(truth)}")
+        return scored(float(matches), matches, f"predicted {_in_words(predicted)}, expected {_in_words(truth)}")
 
     def _matches(self, truth: Sequence[str | None], predicted: Sequence[str | None]) -> bool:
         wanted, found = {label for label in truth if label}, {label for label in predicted if label}
@@ -181,18 +222,31 @@ class SetMatchMetric(FieldMetric[SetMatchMetricConfig]):
                 return bool(wanted & found)
 
 
-def _labels(paths: Sequence[str], fields: Mapping[str, Any]) -> list[str | None]:
-    labels: list[str | None] = []
-    for path in paths:
-        value = look_up(path, fields)
-        if isinstance(value, str) and (listed := list_in(value)) is not None:
-            value = listed
-        for label in cast("list[Any]", value) if isinstance(value, list) else [value]:
-            if label is not None and not isinstance(label, str):
-                raise ValueError(f"{path}: expected a label, got {kind(label)}")
-            labels.append(label or None)
-    return labels
+def _listed(read: Callable[[str], list[Any] | None], value: Any) -> list[Any]:
+    """The labels in a field: one, a list of them, or a text with such a list."""
+    found = read(value) if isinstance(value, str) else value
+    return cast("list[Any]", found) if isinstance(found, list) else [value]
 
 
-def _listed(labels: Sequence[str | None]) -> str:
+def _list_or_none(text: str) -> list[Any] | None:
+    """The list in a predicted text; one that is broken is a wrong label."""
+    with suppress(ValueError):
+        return list_in(text)
+    return None
+
+
+def _name_or_none(label: Any) -> str | None:
+    blank = label is None or (isinstance(label, str) and not label.strip())
+    return None if blank else label_name(label)
+
+
+def _name_like(known: Sequence[Any], label: Any) -> str | None:
+    """The name of a predicted label, as that of a true one if it can be read as this one."""
+    names = (label_name(read_like(true, label)) for true in known)
+    return next(
+        (name for true, name in zip(known, names, strict=True) if name == label_name(true)), _name_or_none(label)
+    )
+
+
+def _in_words(labels: Sequence[str | None]) -> str:
     return " and ".join(label for label in labels if label) or "nothing"

@@ -1,0 +1,50 @@
+"""Labels by their names, in which they are compared, counted and shown: 3 and "3" are one label, 3.1 and "3.10" two."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+from evalflow.jsonvalues import written
+
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_BOOLEANS = {"true": True, "false": False}
+_LONGEST = 300  # characters of a number
+_EMPTY = "(empty)"
+
+
+def label_name(label: Any) -> str:
+    """A label as text. Numbers are written without needless zeros, true and false small; what is no label as JSON."""
+    if isinstance(label, str):
+        text = label.strip()
+        return text.lower() if text.lower() in _BOOLEANS else text or _EMPTY
+    return written(plain_number(label)) if is_number(label) else written(label)
+
+
+def read_like(like: Any, label: Any) -> Any:
+    """A predicted label as the type of the true one: a text that plainly writes a number or a boolean is one.
+
+    Anything else is returned as it is, and so is a label of another name.
+    """
+    if not isinstance(label, str):
+        return label
+    text = label.strip()
+    if isinstance(like, bool):
+        return _BOOLEANS.get(text.lower(), label)
+    if is_number(like) and len(text) <= _LONGEST and _NUMBER.fullmatch(text):
+        number = float(text) if any(mark in text for mark in ".eE") else int(text)
+        return plain_number(number) if is_number(number) else label
+    return label
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a finite number, and not true or false."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def plain_number(number: float) -> float:
+    """One form of equal numbers: 1.0 becomes 1."""
+    return int(number) if isinstance(number, float) and number.is_integer() else number
