@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from evalflow.apart import TooSlow
 from evalflow.calls.faults import excerpt
-from evalflow.config.schema import DatasetConfig
+from evalflow.config.schema import DatasetConfig, FieldSource
 from evalflow.config.targets import ContextsExtract, Extract, ReplyConfig, value_name
 from evalflow.contexts import contexts
 from evalflow.errors import TargetError
@@ -35,7 +35,13 @@ class Form:
 
     @classmethod
     def of(cls, config: DatasetConfig) -> Self:
-        return cls(config.generates, config.fields or {})
+        sources: dict[str, str | Mapping[str, str]] = {}
+        for name, given in (config.fields or {}).items():
+            if isinstance(given, dict):
+                sources[name] = {part: _column_of(part, one) for part, one in given.items()}
+            elif given is not None:
+                sources[name] = _column_of(name, given)
+        return cls(config.generates, sources)
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -76,6 +82,10 @@ class Form:
         keys = cast("dict[str, Any]", prediction)
         if not keys.keys() & set(self.parts):
             raise ValueError(f"actual: expected {', '.join(self.parts)}, got {', '.join(keys) or 'no field'}")
+
+
+def _column_of(name: str, source: str | FieldSource) -> str:
+    return source if isinstance(source, str) else source.column or name
 
 
 def _column_at(source: str | None, row: Mapping[str, Any]) -> Any:

@@ -111,8 +111,9 @@ def test_when_sets_match(bench, match, truth, predicted, score):
 
 def test_nothing_expected_is_undefined_and_no_label_an_error(bench):
     assert topics(bench, "any", truth=(None, None)).status == "undefined"
-    outcome = topics(bench, "any", predicted=(3, None))
-    assert outcome.error == "actual.primary: expected a label, got a number (3)"
+    assert topics(bench, "any", predicted=(3, None)).reason == "predicted 3, expected a and b"
+    outcome = topics(bench, "any", truth=({"a": 1}, None))
+    assert outcome.error == "expected.primary: expected a label, got an object"
     assert topics(bench, "any").reason == "predicted b and a, expected a and b"
     with pytest.raises(UserError, match=r"`prediction\[0\]` is 'actual', which"):
         bench.build("m", {"kind": "set_match", "match": "any", "needs": ["expected"], "truth": ["expected"],
@@ -134,7 +135,7 @@ def test_labels_that_hold_together(bench):
 
 def test_a_label_that_is_not_true_or_false_is_an_error(bench):
     assert per_label(bench, {"pii": "maybe"}, {"pii": True}).error == "expected.pii is text, and neither true nor false"
-    assert per_label(bench, {"pii": True}, True).error.startswith("actual is a boolean (true), and no object")
+    assert per_label(bench, True, {"pii": True}).error.startswith("expected is a boolean (true), and not an object")
 
 
 def test_a_confidence_lies_in_0_to_1(bench):

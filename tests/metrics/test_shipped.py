@@ -168,7 +168,7 @@ def test_jailbreak_guardrails_keeps_truth_and_prediction_for_the_figures(bench):
     metric = bench.shipped("jailbreak_guardrails")
     outcome = bench.score(metric, answer=bench.answer(actual=False))
     assert (outcome.score, outcome.value) == (0.0, {"truth": True, "prediction": False})
-    assert outcome.reason == "predicted False, but it is True"
+    assert outcome.reason == "predicted false, but it is true"
     assert (metric.figures.kind, metric.figures.positive, metric.asks) == ("classification", True, False)
 
 

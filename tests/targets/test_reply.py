@@ -9,6 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from evalflow import patterns
+from evalflow.config.schema import DatasetConfig
 from evalflow.config.targets import ReplyConfig
 from evalflow.errors import TargetError
 from evalflow.records import Context, Usage
@@ -63,6 +64,8 @@ def test_null_is_a_prediction_where_one_is_wanted_and_no_answer() -> None:
     assert read({"top": None}, "actual", actual="$.top") == ParsedReply()
     assert read({"top": {"route": None}, "sure": 0.5}, form=parts).actual == {"route": None, "sure": 0.5}
     assert read({"top": {}, "sure": 0.5}, form=parts).actual == {"sure": 0.5}
+    typed = Form.of(DatasetConfig(path="d", generates="actual", fields={"actual": {"column": "route", "type": "list"}}))
+    assert read({"route": ["a"]}, form=typed).actual == ["a"]
     for reply, form in (({"other": 1}, routes), (None, routes), ({"top": {}}, parts)):
         with pytest.raises(TargetError):
             read(reply, form=form)
